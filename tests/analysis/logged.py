@@ -15,7 +15,7 @@ from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import IndexedObservation, Observation, OpenTransaction
-from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_findings
+from toolkit.analysis.history.sample_findings import sample_diagnosis
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import HEADER, NO_MARKER, Headers
 from toolkit.schema import TRANSACTION_LOG, Row
@@ -143,6 +143,5 @@ def diagnosed_sample(
     observation: Observation, before: Observation | None = None, *, requested: Iterable[TopicPartition] = ()
 ) -> list[Finding]:
     """As `diagnosed`, for a sample and the one before it."""
-    diagnoses = sample_diagnoses(observation, before)
-    log = {key: fact for diagnosis in diagnoses for key, fact in facts(diagnosis).items()}
-    return sample_findings(diagnoses, requested=requested, log=log)
+    diagnosis = sample_diagnosis(observation, before)
+    return diagnosis.findings(requested=requested, log=facts(diagnosis))

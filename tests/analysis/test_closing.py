@@ -8,15 +8,16 @@ import pytest
 from tests.analysis.build import NOW, observation, partition, producer, transaction
 from tests.analysis.logged import diagnosed_sample
 from tests.analysis.test_findings_over_time import due, entries, finding, log_finding, only, recorded_findings, sample
-from toolkit.analysis.history.closing import (
+from toolkit.analysis.history.findings_over_time import (
     close_by_log,
     close_by_observation,
     merge_findings,
+    observation_times,
+    over_time,
     verdict_before,
     without_short,
     without_stale,
 )
-from toolkit.analysis.history.findings_over_time import observation_times, over_time
 from toolkit.schema import FINDINGS, RECORDED, Row
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction
@@ -106,6 +107,13 @@ def test_a_current_observation_ends_findings_of_a_recording() -> None:
     assert (row.verdict, row.held_to, row.held_ms) == ("ended", due(20), 120_000)
     assert row.reason.startswith("The sample of 2026-11-21 12:03:20 UTC no longer has it. Last seen open at")
     assert close_by_observation([row], current(at=30)) == [row]
+
+
+def test_a_later_sample_keeps_the_time_of_a_marker_that_was_read() -> None:
+    """A look at the cluster replaced it by its own time; the samples of a recording kept it."""
+    recorded = recorded_findings(finding(8), finding(9, "ending", held_to=due(9)))
+    row = only(close_by_observation(recorded, current()))
+    assert (row.verdict, row.held_from, row.held_to, row.held_ms) == ("ended", due(8), due(9), recorded[0].held_ms)
 
 
 def test_a_sample_that_has_an_undecided_transaction_has_read_its_partition() -> None:

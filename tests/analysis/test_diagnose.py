@@ -545,8 +545,8 @@ def test_of_two_sources_the_recorded_one_is_the_earlier_if_it_is_not_newer() -> 
 def test_a_diagnosis_with_the_next_observation_is_that_of_both() -> None:
     first, second = twice(observation())
     for long_after, single in ((900_000, False), (1, True)):
-        both = diagnose([first, second], max_transaction_timeout_ms=long_after, is_single_sample=single)
-        extended = diagnose([first], max_transaction_timeout_ms=long_after, is_single_sample=single).with_next(second)
+        both = diagnose([first, second], max_transaction_timeout_ms=long_after, is_sample=single)
+        extended = diagnose([first], max_transaction_timeout_ms=long_after, is_sample=single).with_next(second)
         assert extended.opened == both.opened
         assert extended.observations == both.observations == [first, second]
-        assert (extended.max_transaction_timeout_ms, extended.is_single_sample) == (long_after, single)
+        assert (extended.max_transaction_timeout_ms, extended.is_sample) == (long_after, single)

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.build import NOW
-from toolkit.analysis.history.closing import merge_findings
-from toolkit.analysis.history.findings_over_time import observation_times, over_time
+from toolkit.analysis.history.findings_over_time import merge_findings, observation_times, over_time
 from toolkit.schema import FINDINGS, RECORDED, Row
 from toolkit.schema.derived import OBSERVATION_TIMES
 from toolkit.schema.live import Finding

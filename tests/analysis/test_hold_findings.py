@@ -8,8 +8,7 @@ import pytest
 
 from tests.analysis.build import NOW
 from tests.analysis.logged import at
-from toolkit.analysis.history.attribution import attribute
-from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets
+from toolkit.analysis.history.hold_findings import attribute, by_producer, held_findings, held_offsets
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding

@@ -9,7 +9,7 @@ from tests.analysis.logged import diagnosed, diagnosed_sample
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.analysis.diagnosis.verdicts import Outcome
-from toolkit.analysis.history.sample_findings import diagnose_sample, sample_diagnoses, sample_findings, with_recorded
+from toolkit.analysis.history.sample_findings import sample_diagnosis
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
@@ -73,7 +73,7 @@ def test_requested_partitions_have_a_finding() -> None:
 
 def recorded_again(*recorded: Finding) -> Finding:
     """The finding of the sample, read again with what was recorded with it."""
-    return only(with_recorded(diagnose_sample(HANGING, earlier_sample(HANGING), recorded=recorded), recorded))
+    return only(sample_diagnosis(HANGING, earlier_sample(HANGING)).findings(recorded=recorded))
 
 
 def test_cause_and_impact_are_read_from_the_recording() -> None:
@@ -116,10 +116,10 @@ def test_a_recorded_commit_that_could_not_be_completed_still_cannot() -> None:
 def test_recorded_committed_records_below_a_live_transaction_are_not_undecided() -> None:
     """Its remedy was to wait, or to fence the id, which discards them."""
     live = observation(transaction(start_time=ago(minutes=20), timeout_ms=3_600_000))
-    (found,) = diagnose_sample(live)
+    (found,) = sample_diagnosis(live).findings()
     entry = EvidenceEntry(name="outcome", value="commit: the transaction was committed")
     recorded = replace(found, verdict=Verdict.ONGOING, outcome="commit", evidence=(entry,))
-    row = only(diagnose_sample(live, recorded=[recorded]))
+    row = only(sample_diagnosis(live).findings(recorded=[recorded]))
     assert (row.verdict, row.outcome, row.action) == ("ongoing", "commit", None)
     assert "Do not fence the id" in row.remedy
 
@@ -145,11 +145,10 @@ NOT_KNOWN = Outcome(name="unknown", reason="its log", missing=("its log",), offs
 )
 def test_a_finding_that_was_recorded_is_the_same_when_it_is_read(owner: Transaction, outcome: Outcome) -> None:
     one = observation(owner)
-    diagnoses = sample_diagnoses(one, earlier_sample(one))
+    diagnosis = sample_diagnosis(one, earlier_sample(one))
     facts = LogFacts(outcome=outcome, are_markers_sought=True)
-    log = {each.key: facts for diagnosis in diagnoses for each in diagnosis.to_read()}
-    recorded = only(sample_findings(diagnoses, log=log))
-    again = only(with_recorded(diagnose_sample(one, earlier_sample(one), recorded=[recorded]), [recorded]))
+    recorded = only(diagnosis.findings(log={each.key: facts for each in diagnosis.to_read()}))
+    again = only(diagnosis.findings(recorded=[recorded]))
     names = ("verdict", "outcome", "action", "missing", "cause")
     assert [getattr(again, name) for name in names] == [getattr(recorded, name) for name in names]
     # What is asserted is checked against the logs of the moment, not against the recording.
@@ -186,7 +185,7 @@ def test_a_recorded_contradiction_of_the_log_still_counts() -> None:
     )
     row = recorded_again(contradicted)
     assert (row.verdict, row.outcome, row.missing, row.cause) == ("unknown", "unknown", ("a log that agrees",), None)
-    once = only(diagnose_sample(HANGING, recorded=[found]))
+    once = only(sample_diagnosis(HANGING).findings(recorded=[found]))
     assert (once.verdict, once.missing) == ("unknown", ("a second sample: it was seen in one only",)), (
         "a recorded hanging never overrides unknown"
     )

@@ -10,7 +10,7 @@ import pyarrow as pa
 from tests.analysis.build import clock, observation, partition, producer, transaction
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
-from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_findings
+from toolkit.analysis.history.sample_findings import sample_diagnosis
 from toolkit.schema import RECORDED
 from toolkit.schema.table import TransactionKey
 from toolkit.sources.recording.recorded_samples import recorded_sample
@@ -36,10 +36,8 @@ def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None, g
     one = replace(one, coverage=replace(one.coverage, gaps=[*one.coverage.gaps, *gaps]))
     undecided = Outcome(name=UNDECIDED, reason="the coordinators' log has all of its transactions")
     facts = LogFacts(outcome=undecided, are_markers_sought=True)
-    found = sample_findings(
-        sample_diagnoses(one, replace(one, observed_at=due - dt.timedelta(seconds=10))),
-        log={TransactionKey("orders", 0, 8, 100): facts},
-    )
+    diagnosis = sample_diagnosis(one, replace(one, observed_at=due - dt.timedelta(seconds=10)))
+    found = diagnosis.findings(log={TransactionKey("orders", 0, 8, 100): facts})
     row = recorded_sample(one, due=due, interval_ms=10_000, seconds=0.5)
     return Sample(due=due, observation=one, findings=found, row=replace(row, error=error))
 

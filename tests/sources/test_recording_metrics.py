@@ -13,7 +13,7 @@ import pytest
 from tests.analysis.build import ago, observation, partition, producer, transaction
 from tests.sources.recorded import NINE, sample
 from toolkit import Cluster
-from toolkit.analysis.history.sample_findings import diagnose_sample
+from toolkit.analysis.history.sample_findings import sample_diagnosis
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
@@ -87,7 +87,7 @@ def test_healthy_transactions_appear_after_two_samples() -> None:
         sample(NINE),
         observation=observed,
         first_seen={TransactionKey("orders", 0, 7, 100): observed.observed_at},
-        findings=diagnose_sample(observed, observed),
+        findings=sample_diagnosis(observed, observed).findings(),
     )
     metrics.on_sample(one, written=True)
     assert of_orders(metrics, "open_transactions") is None

@@ -15,8 +15,7 @@ from tests.analysis.random_logs import KINDS, Step, batches
 from tests.analysis.test_findings_over_time import due, finding, sample
 from tests.analysis.test_hold_findings import HERE, history
 from toolkit.analysis.history import lso_holds as rules
-from toolkit.analysis.history.closing import close_by_log, without_short
-from toolkit.analysis.history.findings_over_time import observation_times, over_time
+from toolkit.analysis.history.findings_over_time import close_by_log, observation_times, over_time, without_short
 from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets
 from toolkit.analysis.log.log_transactions import finish, log_transaction_table, partial_transactions
 from toolkit.analysis.log.record_counts import amounts
@@ -26,13 +25,7 @@ from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
 from toolkit.spark.arrow_types import spark_table
-from toolkit.spark.pipeline.stored_findings import (
-    best_logs,
-    findings,
-    findings_over_time,
-    markers,
-    near_transaction_history,
-)
+from toolkit.spark.pipeline.stored_findings import best_logs, findings_over_time, markers, near_transaction_history
 from toolkit.spark.pipeline.tables.staging_table import StoredState
 
 if TYPE_CHECKING:
@@ -130,7 +123,9 @@ def test_findings_match_the_rules_run_per_partition(spark: SparkSession, logs: l
         )
     near = near_transaction_history(all_holds, history_frame(spark, histories))
     assert len(near) < len(histories)
-    spark_findings = findings(all_holds, transaction_history=near, current_findings=current_findings, min_held_ms=2_000)
+    spark_findings = held_findings(
+        all_holds, transaction_history=by_producer(near), current_findings=current_findings, min_held_ms=2_000
+    )
     assert_same_rows(spark_findings, expected)
     kinds = {(each.verdict, each.transactional_id is None, each.cause is None) for each in expected}
     assert {("ended", False, False), ("ended", True, True), ("hanging", True, True), ("unknown", False, True)} <= kinds
@@ -209,9 +204,9 @@ def random_current_findings(partition: int, log_transactions: pa.Table) -> list[
 def test_a_log_alone_gives_partial_findings() -> None:
     headers = batches([Step("data", 1), Step("data", 2), Step("commit", 1, wait=90_000)])
     ended, still_open = by_verdict(
-        findings(
+        held_findings(
             hold_rows(transactions_of_log(headers), headers),
-            transaction_history=(),
+            transaction_history={},
             current_findings=(),
             min_held_ms=60_000,
         )
@@ -251,7 +246,7 @@ def test_a_transaction_only_in_a_snapshot_holds_the_lso() -> None:
     headers = batches([Step("data", 1), Step("commit", 1, wait=90_000)], base_offset=50)
     log_transactions = transactions_of_log(headers, opened_before={9000: (3, 0)})
     holds = hold_rows(log_transactions, headers, min_held_ms=100_000)
-    (row,) = findings(holds, transaction_history=(), current_findings=(), min_held_ms=60_000)
+    (row,) = held_findings(holds, transaction_history={}, current_findings=(), min_held_ms=60_000)
     assert (row.producer_id, row.start_offset, row.verdict) == (9000, 3, "unknown")
     assert (row.held_from, row.records_held, row.offsets_held) == (None, None, 49)
 
@@ -280,7 +275,7 @@ def test_many_transactions_of_a_producer_id_are_matched_by_time(spark: SparkSess
     holds = hold_rows(transactions_of_log(headers), headers)
     near = near_transaction_history(holds, history_frame(spark, histories))
     assert len(near) < 5
-    (row,) = findings(holds, transaction_history=near, current_findings=(), min_held_ms=60_000)
+    (row,) = held_findings(holds, transaction_history=by_producer(near), current_findings=(), min_held_ms=60_000)
     assert row.reason.endswith("This one.")
     assert row.opened_at == dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)
 

@@ -43,16 +43,8 @@ def metadata_events(records: Iterable[MetadataLogRecord]) -> Iterator[ClusterEve
 
 def _events(record: MetadataLogRecord, cluster: MetadataState) -> Iterator[ClusterEvent]:
     """The events of a record, by what held before it."""
-    event = ClusterEvent(
-        timestamp=record.timestamp,
-        topic=record.topic,
-        partition=record.partition,
-        affected_broker=record.affected_broker,
-        source=FROM_METADATA,
-        broker_id=record.metadata_node_id,
-        file=record.file,
-        position=record.position,
-        error=record.error,
+    event = ClusterEvent.of_record(
+        record, leader=None, leader_epoch=None, source=FROM_METADATA, broker_id=record.metadata_node_id
     )
     if record.error:
         yield event

@@ -39,3 +39,15 @@ def duration(elapsed: dt.timedelta) -> str:
         if count or parts:
             parts.append(f"{count} {unit}" if count else "")
     return " ".join(part for part in parts[:2] if part) or "under 1 s"
+
+
+def elapsed_ms(
+    start: dt.datetime | None, end: dt.datetime | None, *, differ: dt.timedelta = dt.timedelta.max
+) -> int | None:
+    """The time between two times in milliseconds, and not less than none; null if one of them is unknown.
+
+    `differ`: null, too, if the start is later than the end by more than this: then clocks contradict each other.
+    """
+    if start is None or end is None or start - end > differ:
+        return None
+    return max((end - start) // dt.timedelta(milliseconds=1), 0)

@@ -2,12 +2,14 @@
 
 import datetime as dt
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
-from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
+from toolkit.schema.record import Int16, Int32, Int64, Merge, TableRow, Unit, declares
 from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
+
+KNOWN, OPEN, ALL, DECISION = Merge.KNOWN, Merge.OPEN, Merge.ALL, Merge.DECISION
 
 _Error = Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."]
 
@@ -141,59 +143,67 @@ class Finding(TableRow):
     topic: Annotated[str | None, "Topic name; null if the finding is about the cluster."] = None
     partition: Annotated[Int32 | None, "Partition number; null if the finding is about the cluster."] = None
     queue_position: Annotated[
-        Int32 | None, "1 holds the LSO now, 2 holds it after 1 has ended; null if it holds nothing."
+        Int32 | None, "1 holds the LSO now, 2 holds it after 1 has ended; null if it holds nothing.", OPEN
     ] = None
     producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
     producer_epoch: Annotated[Int16 | None, "Producer epoch."] = None
     transactional_id: Annotated[
-        str | None, "Transactional id that owns the producer id, if the coordinator has one."
+        str | None, "Transactional id that owns the producer id, if the coordinator has one.", KNOWN
     ] = None
-    owner: Annotated[str | None, "Application that uses that id, by its form and the groups (transaction_owners)."] = (
+    owner: Annotated[
+        str | None, "Application that uses that id, by its form and the groups (transaction_owners).", KNOWN
+    ] = None
+    start_offset: Annotated[Int64 | None, "First offset of the open transaction on this partition."] = None
+    verdict: Annotated[Verdict, "One of toolkit.schema.verdict.Verdict.", DECISION]
+    outcome: Annotated[
+        str | None,
+        "What was decided about these records: undecided, abort, commit, unknown; null if nothing is open.",
+        DECISION,
+    ] = None
+    reason: Annotated[str, "Reason for the verdict, as a sentence.", DECISION]
+    cause: Annotated[str | None, "Root cause, if the log shows it.", KNOWN] = None
+    remedy: Annotated[str, "What is safe to do, as a sentence.", DECISION]
+    action: Annotated[
+        str | None, "Command that the remedy names: abort, complete, commit or fence; null if none is safe.", DECISION
+    ] = None
+    missing: Annotated[tuple[str, ...], "What is missing to reach a verdict; empty if nothing is.", DECISION]
+    evidence: Annotated[tuple[EvidenceEntry, ...], "Observed values, with source and time.", ALL]
+    opened_at: Annotated[dt.datetime | None, "When the transaction opened, by the clock in opened_at_clock.", KNOWN] = (
         None
     )
-    start_offset: Annotated[Int64 | None, "First offset of the open transaction on this partition."] = None
-    verdict: Annotated[Verdict, "One of toolkit.schema.verdict.Verdict."]
-    outcome: Annotated[
-        str | None, "What was decided about these records: undecided, abort, commit, unknown; null if nothing is open."
-    ] = None
-    reason: Annotated[str, "Reason for the verdict, as a sentence."]
-    cause: Annotated[str | None, "Root cause, if the log shows it."] = None
-    remedy: Annotated[str, "What is safe to do, as a sentence."]
-    action: Annotated[
-        str | None, "Command that the remedy names: abort, complete, commit or fence; null if none is safe."
-    ] = None
-    missing: Annotated[tuple[str, ...], "What is missing to reach a verdict; empty if nothing is."]
-    evidence: Annotated[tuple[EvidenceEntry, ...], "Observed values, with source and time."]
-    opened_at: Annotated[dt.datetime | None, "When the transaction opened, by the clock in opened_at_clock."] = None
     opened_at_clock: Annotated[
         str | None,
         "coordinator, producer (CreateTime), or broker: LogAppendTime, or the time of the last marker before "
         "the transaction if the producer's time cannot be right.",
+        KNOWN,
     ] = None
-    expires_at: Annotated[dt.datetime | None, "When the coordinator aborts the transaction by its timeout."] = None
-    last_stable_offset: Annotated[Int64 | None, "LSO of the partition."] = None
-    high_watermark: Annotated[Int64 | None, "High watermark of the partition."] = None
+    expires_at: Annotated[dt.datetime | None, "When the coordinator aborts the transaction by its timeout.", OPEN] = (
+        None
+    )
+    last_stable_offset: Annotated[Int64 | None, "LSO of the partition.", OPEN] = None
+    high_watermark: Annotated[Int64 | None, "High watermark of the partition.", OPEN] = None
     offsets_held: Annotated[
-        Int64 | None, "Offsets from the LSO to the high watermark, markers included.", Unit("offsets")
+        Int64 | None, "Offsets from the LSO to the high watermark, markers included.", Unit("offsets"), KNOWN
     ] = None
     records_held: Annotated[
-        Int64 | None, "Data records among them; null if the log was not read that far.", Unit("records")
+        Int64 | None, "Data records among them; null if the log was not read that far.", Unit("records"), KNOWN
     ] = None
     bytes_held: Annotated[
-        Int64 | None, "Bytes from the LSO to the high watermark; null if records_held is.", Unit("bytes")
+        Int64 | None, "Bytes from the LSO to the high watermark; null if records_held is.", Unit("bytes"), KNOWN
     ] = None
-    groups_held: Annotated[tuple[str, ...] | None, "Groups that this LSO blocks; null if not read."] = None
-    compaction_held: Annotated[bool | None, "Whether the LSO blocks the log cleaner; null if unknown."] = None
+    groups_held: Annotated[tuple[str, ...] | None, "Groups that this LSO blocks; null if not read.", KNOWN] = None
+    compaction_held: Annotated[bool | None, "Whether the LSO blocks the log cleaner; null if unknown.", KNOWN] = None
     held_from: Annotated[
         dt.datetime | None,
         "When it began to hold the LSO: when it opened, or when the last transaction before it ended; null "
         "if it has not held the LSO yet or the log was not read that far.",
+        KNOWN,
     ] = None
     held_to: Annotated[
-        dt.datetime | None, "When it stopped holding the LSO, by its marker's time; null if it still holds it."
+        dt.datetime | None, "When it stopped holding the LSO, by its marker's time; null if it still holds it.", KNOWN
     ] = None
     held_ms: Annotated[
-        Int64 | None, "How long it held the LSO; up to brokers_time if it still holds it.", Unit("ms")
+        Int64 | None, "How long it held the LSO; up to brokers_time if it still holds it.", Unit("ms"), KNOWN
     ] = None
     brokers_time: Annotated[
         dt.datetime | None,
@@ -207,6 +217,18 @@ class Finding(TableRow):
     def tp(self) -> TopicPartition | None:
         """The partition; null if the finding is about a whole cluster."""
         return None if self.topic is None or self.partition is None else TopicPartition(self.topic, self.partition)
+
+    def merged(self, other: "Finding") -> "Finding":
+        """This finding of a transaction with what only another one of it knows, by the policy of each column."""
+        filled = (KNOWN,) if self.verdict is Verdict.ENDED else (KNOWN, OPEN)
+        changes: dict[str, Any] = {}
+        for name, policy in self.policies.items():
+            own, others = getattr(self, name), getattr(other, name)
+            if policy is ALL:
+                changes[name] = tuple(dict.fromkeys((*own, *others)))
+            elif policy in filled and own is None:
+                changes[name] = others
+        return replace(self, **changes)
 
 
 PARTITIONS, PRODUCERS, TRANSACTIONS, FINDINGS = Partition.table, Producer.table, Transaction.table, Finding.table

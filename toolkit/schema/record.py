@@ -13,7 +13,7 @@ import datetime as dt
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
@@ -55,6 +55,16 @@ class Unit:
     name: str
 
 
+class Merge(Enum):
+    """What a column of a record has once another record of the same thing is merged into it."""
+
+    OWN = auto()  # its own, known or not; the default
+    KNOWN = auto()  # its own if that is known, else the other's
+    OPEN = auto()  # as KNOWN while it is open: the state of now
+    ALL = auto()  # its own entries, and then the other's
+    DECISION = auto()  # its own: a decision is one whole, and only another decision replaces it
+
+
 Int16 = Annotated[int, Width(INT16)]
 Int32 = Annotated[int, Width(INT32)]
 Int64 = Annotated[int, Width(INT64)]
@@ -79,6 +89,7 @@ class TableRow:
     _lists: ClassVar[tuple[str, ...]]  # columns of lists; pairs and structs among them
     _pairs: ClassVar[tuple[str, ...]]  # columns of topic partitions
     enums: ClassVar[Mapping[str, type[StrEnum]]]  # columns of names that have a type of their own
+    policies: ClassVar[Mapping[str, Merge]]  # of each column, where records are merged
 
     def row(self) -> dict[str, Any]:
         """The record as plain values: its form at the borders (JSON, Arrow, pandas, Spark)."""
@@ -127,6 +138,11 @@ class TableRow:
         return cls(**values)
 
     @classmethod
+    def of_record(cls, record: "TableRow", **values: Any) -> Self:
+        """The record with these values, and those that a record of another table has in columns of the same names."""
+        return cls(**{name: getattr(record, name) for name in cls._names if name in record._numbers} | values)
+
+    @classmethod
     def of_table(cls, table: "pa.Table") -> list[Self]:
         """The records of an Arrow table, as by `of_columns`: converted by column, in a third of the time."""
         known, nulls = set(table.column_names), [None] * table.num_rows
@@ -171,6 +187,8 @@ def declares(name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str,
         cls._lists = tuple(column.name for column in columns if isinstance(column.type, ListOf))
         cls._pairs = tuple(column.name for column in columns if column.type == TOPIC_PARTITIONS)
         cls.enums = {name: enum for name in cls._names if (enum := _enum(hints[name]))}
+        notes = {name: typing.get_args(hints[name]) for name in cls._names}
+        cls.policies = {name: next((n for n in notes[name] if isinstance(n, Merge)), Merge.OWN) for name in cls._names}
         return cls
 
     return declare

@@ -173,18 +173,10 @@ def newest(events: Iterable[TransactionLogRecord], *, observed_at: dt.datetime) 
     `events`: the newest readable record of each id. `observed_at`: when they were read.
     """
     return [
-        Transaction(
-            transactional_id=event.transactional_id,
-            producer_id=event.producer_id,
-            producer_epoch=event.producer_epoch,
-            state=event.state,
-            timeout_ms=event.timeout_ms,
+        Transaction.of_record(
+            event,
             start_time=event.start_time if event.state in OPEN_STATES else None,
-            last_update_time=event.last_update_time,
-            topic_partitions=event.topic_partitions,
-            txn_state_partition=event.txn_state_partition,
             source=STATE_TOPIC,
-            broker_id=event.broker_id,
             observed_at=observed_at,
         )
         for event in sorted(events, key=lambda event: str(event.transactional_id))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from toolkit.analysis.diagnosis.clocks import TransactionAge, is_overdue
 from toolkit.analysis.diagnosis.decision.claims import claim_entries
@@ -31,7 +32,8 @@ from toolkit.analysis.diagnosis.observation import (
     observed_between,
 )
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
-from toolkit.schema.live import EvidenceEntry, Finding, Partition
+from toolkit.schema.durations import elapsed_ms
+from toolkit.schema.live import FINDINGS, EvidenceEntry, Finding, Partition
 from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.schema.verdict import Verdict
@@ -42,6 +44,23 @@ def transaction_key(finding: Finding | LateTransaction) -> TransactionKey:
     return TransactionKey(finding.topic, finding.partition, finding.producer_id, finding.start_offset)
 
 
+def explained_by(finding: Finding, known: Finding) -> Finding:
+    """The finding with what the logs showed of its transaction when they were read for another finding of it.
+
+    With the times of the hold; with the impact, its amounts only while the LSO and the high watermark are the same; and
+    with cause and evidence if the verdict is the same.
+    """
+    if (finding.last_stable_offset, finding.high_watermark) != (known.last_stable_offset, known.high_watermark):
+        known = replace(known, records_held=None, bytes_held=None)
+    is_later = finding.observed_at != known.observed_at
+    if is_later and known.held_ms is not None and known.held_to is None:
+        known = replace(known, held_ms=elapsed_ms(known.held_from, finding.brokers_time))
+    unexplained: dict[str, Any] = {"cause": None, "opened_at": None, "opened_at_clock": None, "evidence": ()}
+    if finding.verdict == known.verdict:
+        return replace(finding, **unexplained).merged(known)
+    return finding.merged(replace(known, **unexplained, expires_at=None))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """The observations of each partition, before the logs are read and anything is decided."""
@@ -49,9 +68,9 @@ class Diagnosis:
     indexed: Sequence[IndexedObservation]  # the observations by partition, in order of time
     # the evidence of the open transactions of each partition, as far as it does not need the logs
     opened: Mapping[TopicPartition, Sequence[OpenEvidence]]
-    # max_transaction_timeout_ms, is_single_sample: as for `diagnose`
+    # max_transaction_timeout_ms, is_sample: as for `diagnose`
     max_transaction_timeout_ms: int
-    is_single_sample: bool
+    is_sample: bool
     checkpoints: Sequence[FlinkCheckpoint] = ()  # completed checkpoints of Flink jobs
 
     @property
@@ -65,7 +84,7 @@ class Diagnosis:
             [observation],
             earlier=self.indexed,
             max_transaction_timeout_ms=self.max_transaction_timeout_ms,
-            is_single_sample=self.is_single_sample,
+            is_sample=self.is_sample,
             checkpoints=self.checkpoints,
         )
 
@@ -93,11 +112,13 @@ class Diagnosis:
     ) -> list[Finding]:
         """Complete the evidence, and decide.
 
-        Returns: one per open transaction, one per partition whose LSO is below its high watermark with nothing open at
-        it, one per partition that could not be read, one with null topic if topics may be hidden.
+        Returns: in their declared order: one per open transaction, one per partition whose LSO is below its high
+        watermark with nothing open at it, one per partition that could not be read, one with null topic if topics may
+        be hidden.
         `requested`: partitions that get a row even if nothing is held (`clear`).
         `log`: what the logs show of open transactions, read after the last observation.
-        `recorded`: for a recording: the findings that were recorded with the last observation.
+        `recorded`: for a recording: the findings that were recorded with the last observation, which are evidence, and
+            explain these: the logs of that time cannot be read again.
         """
         requested, log = set(requested), log or {}
         by_key = {(transaction_key(finding), finding.producer_epoch): finding for finding in recorded}
@@ -123,7 +144,10 @@ class Diagnosis:
                 is_open=False,
             )
             rows.append(gap_finding(hidden, last))
-        return rows
+        known = [by_key.get((transaction_key(each), each.producer_epoch)) for each in rows]
+        return FINDINGS.in_order(
+            each if same is None else explained_by(each, same) for each, same in zip(rows, known, strict=True)
+        )
 
     def _covering(self, tp: TopicPartition) -> list[IndexedObservation]:
         return [one for one in self.indexed if tp in one.before]
@@ -133,7 +157,7 @@ def diagnose(
     observations: Sequence[Observation],
     *,
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
-    is_single_sample: bool = False,
+    is_sample: bool = False,
     checkpoints: Sequence[FlinkCheckpoint] = (),
     earlier: Sequence[IndexedObservation] = (),
 ) -> Diagnosis:
@@ -143,7 +167,7 @@ def diagnose(
         the others from the earlier ones.
     `max_transaction_timeout_ms`: a live transaction older than this is `long`; the default is the broker's default
         transaction.max.timeout.ms.
-    `is_single_sample`: whether it is a sample without one before it.
+    `is_sample`: whether the last one is a sample: what is in no earlier one waits for the next.
     `earlier`: observations before these, indexed already.
     """
     indexed = [*earlier, *map(IndexedObservation, observations)]
@@ -155,7 +179,7 @@ def diagnose(
                 txn=_with_time_in_state(txn, history),
                 history=history,
                 observations=[one.observation for one in covering],
-                is_single_sample=is_single_sample,
+                is_single_sample=is_sample and len(covering) == 1,
                 long_after=dt.timedelta(milliseconds=max_transaction_timeout_ms),
                 checkpoints=checkpoints,
             )
@@ -166,7 +190,7 @@ def diagnose(
         indexed=indexed,
         opened=opened,
         max_transaction_timeout_ms=max_transaction_timeout_ms,
-        is_single_sample=is_single_sample,
+        is_sample=is_sample,
         checkpoints=checkpoints,
     )
 

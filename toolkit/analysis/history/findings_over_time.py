@@ -1,7 +1,11 @@
-"""Findings of a recording over time: the first and last sample of each open transaction, and its verdicts.
+"""What becomes of findings over time: those of samples, of a log and of a later look are one finding per transaction.
 
-A failed sample, a partition that could not be read or may be hidden, and a gap between samples prove nothing: the
-evidence lists them, and none of them ends a transaction.
+A transaction that is known to have ended is `ended`, whatever its verdict while it was open. Its marker in the log
+proves the end, and so does a later sample that read its partition completely without it. An error, a failed sample, a
+partition that may be hidden and a gap between samples prove nothing: the evidence lists them, and none of them ends a
+transaction. All code that reports past findings closes them with `close`. Findings as they were recorded
+(``Recording.history``, the pipeline's ``recorded_findings``) and those that state their time (the pipeline's
+``current_findings``) stay unchanged.
 """
 
 from __future__ import annotations
@@ -9,25 +13,203 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from toolkit.analysis.diagnosis.decision.decide import decide
+from toolkit.analysis.diagnosis.diagnose import transaction_key
+from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, TwoSourceEvidence
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.history.closing import close, unread
 from toolkit.schema.derived import LsoHold, ObservationTime
-from toolkit.schema.durations import duration
+from toolkit.schema.durations import duration, elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding
+from toolkit.schema.log import LogTransaction
 from toolkit.schema.record import column_values
 from toolkit.schema.recorded import RecordedSample
-from toolkit.schema.table import Error
+from toolkit.schema.table import Error, TransactionKey
 from toolkit.schema.verdict import Verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+VERDICT_BEFORE = "verdict_before"
 MILLISECOND = dt.timedelta(milliseconds=1)
 LATE = 1.5  # a longer gap, in intervals, is reported
 SOURCE = "recording"
+
+
+# The end of a transaction.
+
+
+def is_open(finding: Finding) -> bool:
+    """Whether a finding is of an open transaction."""
+    return finding.start_offset is not None and finding.verdict is not Verdict.ENDED
+
+
+def unread(findings: Iterable[Finding | _Sampled]) -> str | None:
+    """Why a sample could not read a partition, by its findings; null if it did."""
+    for each in findings:
+        if each.producer_id is None and each.verdict is Verdict.UNKNOWN:
+            return Error.of(each.error or "; ".join(each.missing)).code
+    return None
+
+
+def close(finding: Finding, *, end: str, before: Finding | None = None) -> Finding:
+    """The finding of a transaction whose end is known.
+
+    With verdict `ended`, and without outcome and action. Its reason and evidence state when it was last seen open, and
+    with which verdict.
+    `finding`: the finding, as of the time of the proof.
+    `end`: the proof, in sentences.
+    `before`: the last finding while it was open, or one that is closed already; null if there is none.
+    """
+    evidence = finding.evidence
+    entry = None if before is None else _entry_before(before)
+    if before is not None and entry is not None:
+        why = "." if before.verdict is Verdict.ENDED else f": {before.reason}"
+        seen_at = "an unknown time" if entry.observed_at is None else at(entry.observed_at)
+        end = f"{end} Last seen open at {seen_at}. While it was open it was {entry.value}{why}"
+        evidence = (*(each for each in evidence if each.name != VERDICT_BEFORE), entry)
+    closed = decide(EndEvidence(proof=end)).applied_to(finding)
+    return replace(closed, queue_position=None, expires_at=None, evidence=evidence)
+
+
+def close_by_log(findings: Iterable[Finding], log_transactions: Iterable[LogTransaction]) -> list[Finding]:
+    """Close the past findings whose marker is in the log.
+
+    `findings`: findings, open and closed.
+    `log_transactions`: transactions of their logs; findings of all other transactions stay unchanged.
+    """
+    markers = {
+        TransactionKey(each.topic, each.partition, each.producer_id, each.first_offset): each
+        for each in log_transactions
+        if each.marker_offset is not None
+    }
+    return [
+        _close_by_marker(each, marked) if is_open(each) and (marked := markers.get(transaction_key(each))) else each
+        for each in findings
+    ]
+
+
+def _close_by_marker(finding: Finding, marked: LogTransaction) -> Finding:
+    marker = f"{marked.marker} marker" if marked.marker else "marker"
+    ended = replace(
+        finding,
+        observed_at=marked.end or finding.observed_at,
+        held_to=finding.held_from and (marked.end or finding.held_to),
+        held_ms=elapsed_ms(finding.held_from, marked.end),
+    )
+    return close(ended, end=f"Its {marker} is at offset {marked.marker_offset} of the log.", before=finding)
+
+
+def close_by_observation(findings: Iterable[Finding], later: Iterable[Finding]) -> list[Finding]:
+    """Close the past findings whose partition a later sample read without the transaction.
+
+    `findings`: findings, open and closed.
+    `later`: findings of a later sample of these partitions; a partition without a finding was not read.
+    """
+    later = list(later)
+    present = set(map(transaction_key, later))
+    found = []
+    for each in findings:
+        seen = [other for other in later if (other.topic, other.partition) == (each.topic, each.partition)]
+        has_been_read = bool(seen) and not unread(seen) and seen[0].observed_at > each.observed_at
+        is_gone = has_been_read and is_open(each) and transaction_key(each) not in present
+        found.append(_gone(each, seen[0].observed_at) if is_gone else each)
+    return found
+
+
+def _gone(finding: Finding, time: dt.datetime) -> Finding:
+    """The finding, closed by a sample without it. `time`: of the sample, by the clock of `Finding.observed_at`."""
+    since = time - finding.observed_at
+    brokers_time = finding.brokers_time and finding.brokers_time + since
+    gone = replace(finding, observed_at=time, brokers_time=brokers_time)
+    if finding.held_from is not None and finding.held_to is None:  # a marker's time is nearer than a sample's
+        held_ms = None if finding.held_ms is None else finding.held_ms + since // MILLISECOND
+        gone = replace(gone, held_to=time, held_ms=held_ms)
+    return close(gone, end=f"The sample of {at(time)} no longer has it.", before=finding)
+
+
+def verdict_before(finding: Finding) -> Verdict | None:
+    """The verdict of an ended transaction while it was open; null if there is none."""
+    entry = None if finding.verdict is not Verdict.ENDED else _entry_before(finding)
+    return None if entry is None or entry.value is None else Verdict(entry.value)
+
+
+def _entry_before(finding: Finding) -> EvidenceEntry | None:
+    """Evidence entry: when a transaction was last seen open, and with which verdict."""
+    if finding.verdict is Verdict.ENDED:
+        return next((entry for entry in finding.evidence if entry.name == VERDICT_BEFORE), None)
+    return EvidenceEntry(
+        source="findings",
+        broker_id=finding.broker_id,
+        observed_at=finding.observed_at,
+        name=VERDICT_BEFORE,
+        value=finding.verdict,
+    )
+
+
+def without_short(findings: Iterable[Finding], *, min_held_ms: int) -> list[Finding]:
+    """Leave out ended transactions that were healthy and held the LSO for less."""
+    return [
+        each
+        for each in findings
+        if (before := verdict_before(each)) is None or not before.is_healthy or (each.held_ms or 0) >= min_held_ms
+    ]
+
+
+def without_stale(findings: Iterable[Finding], *, sampled_at: dt.datetime) -> list[Finding]:
+    """Leave out findings of partitions themselves from samples before this one."""
+    return [each for each in findings if each.start_offset is not None or each.observed_at >= sampled_at]
+
+
+# A log and a recording.
+
+
+def merge_findings(of_log: Iterable[Finding], of_recording: Iterable[Finding]) -> list[Finding]:
+    """Findings of a log and of a recording: one for each transaction.
+
+    Where both have a transaction, the log's times and amounts win, if it has them (`Finding.merged`); which verdict it
+    has is decided on both (`decision.decide.decide`). The recording's verdict becomes evidence if the
+    transaction is over.
+    `of_log`: from `toolkit.analysis.history.hold_findings.held_findings`, or from the running cluster.
+    `of_recording`: from `over_time`.
+    """
+    recorded: dict[TransactionKey, Finding] = {}
+    found: list[Finding] = []
+    for each in sorted(of_recording, key=lambda each: each.observed_at):
+        if each.start_offset is None:
+            found.append(each)
+        else:
+            earlier = recorded.get(transaction_key(each))
+            recorded[transaction_key(each)] = each if earlier is None else each.merged(earlier)
+    for each in of_log:
+        same = recorded.pop(transaction_key(each), None) if each.start_offset is not None else None
+        found.append(each if same is None else _both(each, same))
+    return [*found, *recorded.values()]
+
+
+def _both(log: Finding, recorded: Finding) -> Finding:
+    decision = decide(TwoSourceEvidence(log=log, recorded=recorded))
+    merged = decision.applied_to(log.merged(recorded))
+    held_ms = log.held_ms
+    if log.verdict is Verdict.ENDED:
+        merged = close(merged, end=log.reason, before=recorded)
+    elif decision.verdict is Verdict.ENDED:
+        at_end = replace(merged, observed_at=recorded.observed_at, held_to=recorded.held_to)
+        merged, held_ms = replace(at_end, queue_position=None, expires_at=None), None
+    elif recorded.verdict is Verdict.ENDED:
+        return replace(merged, held_to=log.held_to, held_ms=held_ms)
+    if held_ms is None:
+        # A recording may have begin and end by the recorder's clock: its brokers' time and duration give the brokers'.
+        begin, now = log.held_from, recorded.brokers_time
+        if begin is None and now is not None and recorded.held_ms is not None:
+            begin = now - recorded.held_ms * MILLISECOND
+        held_ms = elapsed_ms(begin, log.held_to or now)
+    return replace(merged, held_ms=held_ms)
+
+
+# The samples of a recording.
 
 
 def observation_times(samples: Iterable[RecordedSample]) -> list[ObservationTime]:
@@ -79,7 +261,8 @@ def over_time(findings: pa.Table, samples: Iterable[ObservationTime]) -> list[Fi
     """
     known = {each.sampled_at: each for each in samples}
     by_partition: defaultdict[tuple[str | None, int | None], list[_Sampled]] = defaultdict(list)
-    for sampled in _sampled(findings):
+    columns = (column_values(findings[name], enum=Finding.enums.get(name)) for name in _Sampled._fields[1:])
+    for sampled in map(_Sampled, range(findings.num_rows), *columns):
         if sampled.sampled_at in known:
             by_partition[sampled.topic, sampled.partition].append(sampled)
     lifetimes = [lifetime for of_partition in by_partition.values() for lifetime in _lifetimes(of_partition, known)]
@@ -95,23 +278,11 @@ def observed_holds(findings: Iterable[Finding]) -> list[LsoHold]:
     `findings`: findings over time, as by `over_time`.
     """
     return [
-        LsoHold(
-            topic=each.topic,
-            partition=each.partition,
-            producer_id=each.producer_id,
-            producer_epoch=each.producer_epoch,
-            transactional_id=each.transactional_id,
+        LsoHold.of_record(
+            each,
             first_offset=each.start_offset,
-            broker_id=each.broker_id,
-            error=each.error,
-            opened_at=each.opened_at,
-            opened_at_clock=each.opened_at_clock,
-            held_from=each.held_from,
-            held_to=each.held_to,
             held_ms=None if each.held_to is None else each.held_ms,
             as_of=each.observed_at,
-            records_held=each.records_held,
-            bytes_held=each.bytes_held,
         )
         for each in findings
         if each.held_from is not None or each.error is not None
@@ -134,139 +305,99 @@ class _Sampled(NamedTuple):
     reason: str
     missing: tuple[str, ...]
     held_from: dt.datetime | None
-    held_to: dt.datetime | None
     broker_id: int | None
     error: str | None
 
+    @property
+    def key(self) -> tuple[int | None, int | str | None] | None:
+        """Its transaction, or its verdict on the partition; null for a partition that is clear."""
+        if self.start_offset is not None:
+            return self.start_offset, self.producer_id  # a superseding epoch does not end it
+        return None if self.producer_id is not None or self.verdict is Verdict.CLEAR else (None, self.verdict)
 
-def _sampled(findings: pa.Table) -> Iterator[_Sampled]:
-    columns = (column_values(findings[name], enum=Finding.enums.get(name)) for name in _Sampled._fields[1:])
-    return map(_Sampled, range(findings.num_rows), *columns)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Lifetime:
     """The samples of a transaction, or of a verdict on a partition."""
 
-    found: Sequence[_Sampled]  # its findings in sample order
-    entries: Sequence[EvidenceEntry]  # its verdicts and the gaps as evidence
+    found: list[_Sampled] = field(default_factory=list)  # its findings in sample order
+    entries: list[EvidenceEntry] = field(default_factory=list)  # its verdicts and the gaps as evidence
     # the first sample after the last finding that read the partition without it; null if there is none
-    gone: dt.datetime | None
+    gone: dt.datetime | None = None
+
+    def add(self, finding: _Sampled) -> None:
+        """Add the finding of the next sample that has it."""
+        is_new = not self.found or self.gone is not None or finding.verdict != self.found[-1].verdict
+        self.found.append(finding)
+        self.gone = None
+        if is_new:
+            self.note("verdict", f"{finding.verdict}: {finding.reason}")
+
+    def note(self, name: str, value: str) -> None:
+        """Add evidence as of its last finding."""
+        last = self.found[-1]
+        self.entries.append(
+            EvidenceEntry(source=SOURCE, broker_id=last.broker_id, observed_at=last.observed_at, name=name, value=value)
+        )
 
     def finding(self, last: Finding) -> Finding:
-        """Its finding. `last`: the last of its findings, whole."""
-        gone = None if last.start_offset is None else self.gone
-        held_from = self._held_from() if last.start_offset is not None else None
-        held_to = None if held_from is None else last.held_to or gone
+        """Its finding. `last`: the last of its findings, whole.
+
+        The log has times of brokers, the samples those of the recorder. The brokers' time of the last sample, and how
+        much later or earlier something was by the recorder's clock, give the brokers' time of that; without it, times
+        of two clocks give no duration.
+        """
+        held = [each for each in self.found if each.queue_position == 1 and each.start_offset is not None]
+        first = held[0].sampled_at if held else None
+        by_log = next((each.held_from for each in reversed(held) if each.held_from is not None), None)
+        begin, end = by_log, last.held_to or last.brokers_time
+        if by_log is None and last.held_to is None:
+            begin, end = first, last.observed_at
+        elif by_log is None and first is not None and last.brokers_time is not None:
+            begin = last.brokers_time - (last.observed_at - first)
         ids = [each.transactional_id for each in self.found if each.transactional_id is not None]
         merged = replace(
             last,
-            queue_position=last.queue_position if held_to is None else None,
+            queue_position=last.queue_position if first is None or last.held_to is None else None,
             transactional_id=ids[-1] if ids else None,
             evidence=(*last.evidence, *self.entries),
-            held_from=held_from,
-            held_to=held_to,
-            held_ms=self._held_ms(last, gone),
-            observed_at=gone or last.observed_at,
-            brokers_time=last.brokers_time and last.brokers_time + ((gone or last.observed_at) - last.observed_at),
+            held_from=by_log or first,
+            held_to=None if first is None else last.held_to,
+            held_ms=elapsed_ms(begin, end) if first is not None else None,
         )
-        return merged if gone is None else close(merged, end=f"The sample of {at(gone)} no longer has it.", before=last)
-
-    def _held_from(self) -> dt.datetime | None:
-        """Since when it has held the LSO, by the log, or when that was first sampled; null if it never did."""
-        return self._held_from_by_log() or self._first_held()
-
-    def _held_from_by_log(self) -> dt.datetime | None:
-        known = [each.held_from for each in self.found if each.queue_position == 1 and each.held_from is not None]
-        return known[-1] if known else None
-
-    def _first_held(self) -> dt.datetime | None:
-        return next((each.sampled_at for each in self.found if each.queue_position == 1), None)
-
-    def _held_ms(self, last: Finding, gone: dt.datetime | None) -> int | None:
-        """How long it held the LSO. The log has times of brokers, the samples those of the recorder.
-
-        The brokers' time of the last sample, and how much later or earlier something was by the recorder's clock, give
-        the brokers' time of that; without it, times of two clocks give no duration.
-        """
-        now, until = last.brokers_time, gone or last.observed_at
-        by_log, first = self._held_from_by_log(), self._first_held()
-        if first is None or last.start_offset is None:
-            return None
-        if by_log is None and last.held_to is None:
-            return max((until - first) // MILLISECOND, 0)
-        begin = by_log or (None if now is None else now - (last.observed_at - first))
-        end = last.held_to or (None if now is None else now + (until - last.observed_at))
-        return None if begin is None or end is None else max((end - begin) // MILLISECOND, 0)
+        return merged if self.gone is None or last.start_offset is None else _gone(merged, self.gone)
 
 
 def _lifetimes(findings: Iterable[_Sampled], known: Mapping[dt.datetime, ObservationTime]) -> Iterator[_Lifetime]:
-    """The transactions of a partition and the verdicts on it, in the order of their keys."""
+    """The transactions of a partition and the verdicts on it, in the order of their keys.
+
+    `known`: every sample that did not fail.
+    """
     by_sample: defaultdict[dt.datetime, list[_Sampled]] = defaultdict(list)
-    by_key: defaultdict[tuple[int | None, int | str | None], list[_Sampled]] = defaultdict(list)
     for each in sorted(findings, key=lambda each: each.sampled_at):
         by_sample[each.sampled_at].append(each)
-        if each.start_offset is not None:
-            by_key[each.start_offset, each.producer_id].append(each)  # a superseding epoch does not end it
-        elif each.producer_id is None and each.verdict is not Verdict.CLEAR:
-            by_key[None, each.verdict].append(each)
-    samples = _Samples(known=known, by_sample=by_sample)
-    for _, found in sorted(by_key.items(), key=lambda item: str(item[0])):
-        yield samples.lifetime(found)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Samples:
-    """The samples of a partition."""
-
-    known: Mapping[dt.datetime, ObservationTime]  # every sample that did not fail
-    by_sample: Mapping[dt.datetime, Sequence[_Sampled]]  # the partition's findings by sample
-
-    def lifetime(self, found: Sequence[_Sampled]) -> _Lifetime:
-        """The lifetime of a transaction with these findings."""
-        entries: list[EvidenceEntry] = []
-        verdict, gone = None, None
-        for each, following in zip(found, [*found[1:], None], strict=True):
-            if each.verdict != verdict or gone is not None:
-                entries.append(_entry(each, "verdict", f"{each.verdict}: {each.reason}"))
-            verdict = each.verdict
-            gone = self._gone(each, following, entries)
-        return _Lifetime(found=found, entries=entries, gone=gone)
-
-    def _gone(self, finding: _Sampled, following: _Sampled | None, entries: list[EvidenceEntry]) -> dt.datetime | None:
-        """The first sample that read the partition without a finding; null if `following` comes first, or neither.
-
-        Gaps until then are added to `entries`.
-        """
-        for observation in self._from(finding.sampled_at):
-            sample = observation.next_sampled_at
+    lifetimes: defaultdict[tuple[int | None, int | str | None], _Lifetime] = defaultdict(_Lifetime)
+    followed: set[tuple[int | None, int | str | None]] = set()  # what no sample yet has shown to be gone
+    for sampled_at, found in by_sample.items():
+        for each in found:
+            if each.key is not None:
+                lifetimes[each.key].add(each)
+                followed.add(each.key)
+        observation = known[sampled_at]
+        following = by_sample.get(sample, []) if (sample := observation.next_sampled_at) else []
+        present = {each.key for each in following}
+        why = unread(following) if following else observation.next_topic_gap
+        for key in followed:
+            lifetime = lifetimes[key]
             if observation.missed:
-                entries.append(_entry(finding, "missed", observation.missed))
-            if sample is None or (following is not None and sample == following.sampled_at):
-                return None
-            unread = self._unread(observation)
-            if unread is None:
-                entries.append(_entry(finding, "gone", f"the sample of {at(sample)} does not have it"))
-                return sample
-            entries.append(
-                _entry(finding, "missed", f"the sample of {at(sample)} could not read the partition ({unread})")
-            )
-        return None
-
-    def _from(self, sample: dt.datetime | None) -> Iterator[ObservationTime]:
-        """Each sample from this one on, until the last, or until one without findings of the partition."""
-        while sample is not None and sample in self.by_sample:
-            observation = self.known[sample]
-            yield observation
-            sample = observation.next_sampled_at
-
-    def _unread(self, observation: ObservationTime) -> str | None:
-        """Why the next sample could not read the partition; null if it did."""
-        found = () if observation.next_sampled_at is None else self.by_sample.get(observation.next_sampled_at, ())
-        return unread(found) if found else observation.next_topic_gap
-
-
-def _entry(finding: _Sampled, name: str, value: str) -> EvidenceEntry:
-    return EvidenceEntry(
-        source=SOURCE, broker_id=finding.broker_id, observed_at=finding.observed_at, name=name, value=value
-    )
+                lifetime.note("missed", observation.missed)
+            if sample is None or key in present:
+                continue
+            if why is None:
+                lifetime.note("gone", f"the sample of {at(sample)} does not have it")
+                lifetime.gone = sample
+            else:
+                lifetime.note("missed", f"the sample of {at(sample)} could not read the partition ({why})")
+        followed = {key for key in followed if following and (key in present or why is not None)}
+    for _, lifetime in sorted(lifetimes.items(), key=lambda item: str(item[0])):
+        yield lifetime

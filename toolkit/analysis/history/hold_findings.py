@@ -1,96 +1,113 @@
-"""Turn LSO holds of one partition into findings: who held it, since when, for how long, and what that blocked.
+"""Turn LSO holds into findings: who held it, since when, for how long, how it ended, and what that blocked.
 
 A hold that is over has the verdict `ended`. An open hold has the current finding, if there is one: only the
 coordinators know what is safe to do.
+
+Whose a hold was, the coordinators' log shows. Kafka assigns a producer id to one transactional id only, so a record
+with the producer id proves the transactional id. Epoch, partition, outcome and times select one of the id's
+transactions; if several fit, none is selected. `past_cause` says why one that has ended held the LSO, in the names of
+`toolkit.analysis.diagnosis.verdicts.CAUSES`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE, TWO_PHASE_COMMIT
+from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER
 from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.decision.decision import Decision
-from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
+from toolkit.analysis.diagnosis.diagnose import transaction_key
+from toolkit.analysis.diagnosis.evidence.causes import CauseIndicator, cause_of, habit
 from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence
-from toolkit.analysis.history.attribution import NOT_READ, Attribution, attribute, past_cause
-from toolkit.analysis.history.closing import close
+from toolkit.analysis.history.findings_over_time import close
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.derived import LsoHold
-from toolkit.schema.durations import duration
+from toolkit.schema.durations import duration, elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import PastTransaction
-from toolkit.schema.table import TransactionKey
+from toolkit.schema.table import EPOCH, TransactionKey
 
-MILLISECOND = dt.timedelta(milliseconds=1)
 AT_LEAST = "held_at_least_since"  # evidence name of `toolkit.analysis.diagnosis.evidence.explanation.held_since`
 NO_FINDINGS = "the coordinators' response: there is no current finding"
 NOT_IN_FINDINGS = "the coordinators' response: the current findings do not include this transaction"
+
+# By marker; a transaction that is open or has no known end may have ended on this partition already.
+ENDED: Mapping[str | None, Collection[str | None]] = {
+    "COMMIT": {"commit", "open", "stuck", None},
+    "ABORT": {"abort", "timeout", "fence", "open", "stuck", None},
+}
+NOT_ENDED = {"open", "stuck", None}
+MAX_EPOCH_RAISE = 2  # of a marker above its transaction's epoch: 2 in Kafka 4.0.0, else 1
+NO_TIME, ONE_SECOND = dt.timedelta(0), dt.timedelta(seconds=1)
+MILLISECOND = dt.timedelta(milliseconds=1)
+
+
+History = Mapping[int, Sequence[PastTransaction]]
+"""What became of transactional ids, by current and by previous producer id."""
+
+
+def by_producer(transaction_history: Iterable[PastTransaction]) -> History:
+    """What became of transactional ids, by current and by previous producer id."""
+    found: defaultdict[int, list[PastTransaction]] = defaultdict(list)
+    for past in transaction_history:
+        for producer_id in {past.producer_id, past.previous_producer_id}:
+            if producer_id is not None:
+                found[producer_id].append(past)
+    return found
 
 
 def held_findings(
     holds: Iterable[LsoHold],
     *,
-    transaction_history: Mapping[int, Sequence[PastTransaction]] | None = None,
+    transaction_history: History | None = None,
     current_findings: Sequence[Finding] | None = None,
     min_held_ms: int = 0,
 ) -> list[Finding]:
-    """Current findings of one partition, and findings of earlier holds of its LSO.
+    """Current findings, and findings of earlier holds of the LSO of their partitions.
 
     `current_findings`, where the finding of the LSO's holder gets evidence from the log; one `ended` finding for each
     hold that is over; and one `unknown` finding for a transaction that is open in the log and missing in
     `current_findings`.
-    `holds`: the holds, with the records they blocked.
-    `transaction_history`: what became of transactional ids, by producer id; null if no coordinator's log was read.
-    `current_findings`: current findings; null without a diagnosis.
+    `holds`: the holds of one log of each partition, with the records they blocked.
+    `transaction_history`: from `by_producer`; null if no coordinator's log was read.
+    `current_findings`: current findings of the same log directories or cluster; null without a diagnosis.
     `min_held_ms`: leave out ended transactions that are not proven to have held the LSO for that long.
     """
-    by_producer = {each.producer_id: each for each in current_findings or () if each.start_offset is not None}
+    of_open = [each for each in current_findings or () if each.start_offset is not None]
+    current = {(each.topic, each.partition, each.producer_id): each for each in of_open}
     found: list[Finding] = []
-    replaced: set[tuple[int | None, int | None]] = set()
-    for hold in holds:
-        held = _AttributedHold.of(hold, _attribution(hold, transaction_history))
-        finding = by_producer.get(hold.producer_id)
-        same = finding if finding is not None and finding.start_offset == hold.first_offset else None
+    replaced: set[TransactionKey] = set()
+    for raw in holds:
+        finding = current.get((raw.topic, raw.partition, raw.producer_id))
+        same = finding if finding is not None and finding.start_offset == raw.first_offset else None
+        hold, attribution = _attributed(raw, transaction_history)
         if hold.marker_offset is not None:
-            if held.at_least_ms < min_held_ms and same is None:
+            held_ms = hold.least_ms if hold.held_ms is None else hold.held_ms
+            if (held_ms or 0) < min_held_ms and same is None:
                 continue
-            found.append(_ended(held, same))
+            found.append(_ended(hold, attribution, held_ms or 0, same))
         elif finding is None:
-            found.append(_open(held, missing=NO_FINDINGS if current_findings is None else NOT_IN_FINDINGS))
+            found.append(_open(hold, attribution, NO_FINDINGS if current_findings is None else NOT_IN_FINDINGS))
         elif same is not None and same.queue_position == 1:
-            found.append(_current(held, same))
+            found.append(_current(raw, same))
         else:
             continue
         if same is not None:
-            replaced.add((hold.producer_id, hold.first_offset))
-    return [*found, *(each for each in current_findings or () if (each.producer_id, each.start_offset) not in replaced)]
+            replaced.add(raw.key)
+    return [*found, *(each for each in current_findings or () if transaction_key(each) not in replaced)]
 
 
-def attributed_holds(
-    holds: Iterable[LsoHold], transaction_history: Mapping[int, Sequence[PastTransaction]] | None
-) -> list[LsoHold]:
+def attributed_holds(holds: Iterable[LsoHold], transaction_history: History | None) -> list[LsoHold]:
     """Holds with the transactional id and the times that the coordinators' log has of them.
 
     `holds`: the holds, by the log of their partition. `transaction_history`: as for `held_findings`.
     """
-    found = []
-    for hold in holds:
-        held = _AttributedHold.of(hold, _attribution(hold, transaction_history))
-        opened_at, opened_at_clock = held.opening
-        found.append(
-            replace(
-                hold,
-                transactional_id=held.attribution.transactional_id,
-                opened_at=opened_at,
-                opened_at_clock=opened_at_clock,
-                held_from=held.held_from,
-                held_ms=held.held_ms,
-            )
-        )
-    return found
+    return [_attributed(hold, transaction_history)[0] for hold in holds]
 
 
 def merge_holds(of_log: Iterable[LsoHold], of_recording: Iterable[LsoHold]) -> list[LsoHold]:
@@ -99,35 +116,13 @@ def merge_holds(of_log: Iterable[LsoHold], of_recording: Iterable[LsoHold]) -> l
     `of_log`: from `attributed_holds`.
     `of_recording`: from `toolkit.analysis.history.findings_over_time.observed_holds`.
     """
-    recorded: dict[TransactionKey, LsoHold] = {}
-    found: list[LsoHold] = []
-    for hold in of_recording:
-        if hold.first_offset is None:
-            found.append(hold)  # a partition that could not be read
-        else:
-            recorded[hold.key] = hold
+    recorded = list(of_recording)
+    by_key = {hold.key: hold for hold in recorded if hold.first_offset is not None}
+    found = [hold for hold in recorded if hold.first_offset is None]  # partitions that could not be read
     for hold in of_log:
-        same = recorded.pop(hold.key, None)
-        if same is not None and hold.transactional_id is None:
-            hold = replace(hold, transactional_id=same.transactional_id)
-        found.append(hold)
-    return [*found, *recorded.values()]
-
-
-def _attribution(hold: LsoHold, transaction_history: Mapping[int, Sequence[PastTransaction]] | None) -> Attribution:
-    if transaction_history is None:
-        return NOT_READ
-    return attribute(hold, () if hold.producer_id is None else transaction_history.get(hold.producer_id, ()))
-
-
-def by_producer(transaction_history: Iterable[PastTransaction]) -> Mapping[int, Sequence[PastTransaction]]:
-    """What became of transactional ids, by current and by previous producer id."""
-    found: defaultdict[int, list[PastTransaction]] = defaultdict(list)
-    for past in transaction_history:
-        for producer_id in {past.producer_id, past.previous_producer_id}:
-            if producer_id is not None:
-                found[producer_id].append(past)
-    return found
+        same = by_key.pop(hold.key, hold)
+        found.append(replace(hold, transactional_id=hold.transactional_id or same.transactional_id))
+    return [*found, *by_key.values()]
 
 
 def held_offsets(hold: LsoHold, *, lso: int | None = None, high_watermark: int | None = None) -> tuple[int, int] | None:
@@ -146,103 +141,72 @@ def held_offsets(hold: LsoHold, *, lso: int | None = None, high_watermark: int |
     return None if stop is None or end is None or stop > end else (first, max(first, stop))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _AttributedHold:
-    """A hold with its owner, and its times, corrected by the coordinator's."""
-
-    hold: LsoHold
-    attribution: Attribution
-    held_from: dt.datetime | None
-    held_ms: int | None
-
-    @staticmethod
-    def of(hold: LsoHold, attribution: Attribution) -> _AttributedHold:
-        held_from = hold.held_from
-        started = None if attribution.history is None else attribution.history.start_time
-        if started is not None and hold.after_offset is None:
-            held_from = _not_before(held_from, started)
-        if held_from is None or hold.held_to is None:
-            return _AttributedHold(hold=hold, attribution=attribution, held_from=held_from, held_ms=None)
-        held_from = min(held_from, hold.held_to)
-        held_ms = (hold.held_to - held_from) // MILLISECOND
-        return _AttributedHold(hold=hold, attribution=attribution, held_from=held_from, held_ms=held_ms)
-
-    @property
-    def at_least_ms(self) -> int:
-        """The proven minimum of its duration."""
-        return (self.hold.least_ms or 0) if self.held_ms is None else self.held_ms
-
-    @property
-    def as_of(self) -> dt.datetime:
-        """The newest time in the log."""
-        known = self.hold.as_of or self.held_from or self.hold.opened_at
-        return known or dt.datetime.fromtimestamp(0, dt.UTC)
-
-    @property
-    def opening(self) -> tuple[dt.datetime | None, str | None]:
-        """When it opened, and by whose clock."""
-        history = self.attribution.history
-        if history is not None and history.start_time is not None:
-            return history.start_time, "coordinator"
-        return self.hold.opened_at, self.hold.opened_at_clock
-
-    @property
-    def name(self) -> str:
-        name = self.attribution.transactional_id
-        producer = f"producer {self.hold.producer_id} epoch {self.hold.producer_epoch}"
-        return producer.capitalize() if name is None else f'"{name}" ({producer})'
-
-    def finding(self, decision: Decision) -> Finding:
-        """Its finding with a decision, as of the end of the hold or of the log."""
-        hold, (opened_at, opened_at_clock) = self.hold, self.opening
-        is_open = hold.marker_offset is None
-        return replace(
-            decision.finding(observed_at=self.as_of),
-            topic=hold.topic,
-            partition=hold.partition,
-            producer_id=hold.producer_id,
-            producer_epoch=hold.producer_epoch,
-            transactional_id=self.attribution.transactional_id,
-            start_offset=hold.first_offset,
-            queue_position=1 if is_open else None,
-            last_stable_offset=hold.first_offset if is_open else None,
-            offsets_held=_difference(hold.first_offset, hold.log_end_offset if is_open else hold.marker_offset),
-            cause=None if is_open else past_cause(hold, self.attribution),
-            evidence=tuple(_evidence(self)),
-            opened_at=opened_at,
-            opened_at_clock=opened_at_clock,
-            records_held=hold.records_held,
-            bytes_held=hold.bytes_held,
-            held_from=self.held_from,
-            held_to=hold.held_to,
-            held_ms=_between(self.held_from, self.as_of) if is_open else self.held_ms,
-            broker_id=hold.broker_id,
-            error=hold.error,
-        )
+def _attributed(hold: LsoHold, transaction_history: History | None) -> tuple[LsoHold, Attribution]:
+    """A hold with its transactional id and its times, corrected by the coordinator's."""
+    attribution = NOT_READ
+    if transaction_history is not None:
+        attribution = attribute(hold, () if hold.producer_id is None else transaction_history.get(hold.producer_id, ()))
+    hold = replace(hold, transactional_id=attribution.transactional_id)
+    started = None if attribution.history is None else attribution.history.start_time
+    if started is not None:
+        held_from = _not_before(hold.held_from, started) if hold.after_offset is None else hold.held_from
+        hold = replace(hold, held_from=held_from, opened_at=started, opened_at_clock="coordinator")
+    if hold.held_from is None or hold.held_to is None:
+        return replace(hold, held_ms=None), attribution
+    held_from = min(hold.held_from, hold.held_to)
+    return replace(hold, held_from=held_from, held_ms=elapsed_ms(held_from, hold.held_to)), attribution
 
 
-def _ended(held: _AttributedHold, finding: Finding | None) -> Finding:
+def _finding(hold: LsoHold, attribution: Attribution, decision: Decision) -> Finding:
+    """The finding of a hold with a decision, as of the end of the log that was read."""
+    is_open, as_of = hold.marker_offset is None, _as_of(hold)
+    end = hold.log_end_offset if is_open else hold.marker_offset
+    return Finding.of_record(
+        hold,
+        **decision.parts,
+        start_offset=hold.first_offset,
+        queue_position=1 if is_open else None,
+        last_stable_offset=hold.first_offset if is_open else None,
+        offsets_held=None if hold.first_offset is None or end is None else end - hold.first_offset,
+        cause=None if is_open else past_cause(hold, attribution),
+        evidence=tuple(_evidence(hold, attribution)),
+        held_ms=elapsed_ms(hold.held_from, as_of, differ=CLOCKS_DIFFER) if is_open else hold.held_ms,
+        observed_at=as_of,
+    )
+
+
+def _as_of(hold: LsoHold) -> dt.datetime:
+    """The newest time in the log."""
+    return hold.as_of or hold.held_from or hold.opened_at or EPOCH
+
+
+def _name(hold: LsoHold) -> str:
+    producer = f"producer {hold.producer_id} epoch {hold.producer_epoch}"
+    return producer.capitalize() if hold.transactional_id is None else f'"{hold.transactional_id}" ({producer})'
+
+
+def _ended(hold: LsoHold, attribution: Attribution, least_ms: int, finding: Finding | None) -> Finding:
     """The finding of a hold that is over; its current finding becomes evidence."""
-    hold = held.hold
     marker = f"its {hold.marker} marker" if hold.marker else "its marker"
-    end = f"{held.name} held the LSO {_duration(held)} until {marker} at offset {hold.marker_offset}. "
-    end += held.attribution.sentence
-    ended = held.finding(decide(EndEvidence(proof=end)))
+    time = f"for at least {duration(least_ms * MILLISECOND)}" if least_ms else "for an unknown time"
+    if hold.held_ms is not None:
+        time = f"for {duration(hold.held_ms * MILLISECOND)}"
+    end = f"{_name(hold)} held the LSO {time} until {marker} at offset {hold.marker_offset}. {attribution.sentence}"
+    ended = _finding(hold, attribution, decide(EndEvidence(proof=end)))
     if finding is None:
         return ended
     known = replace(ended, transactional_id=ended.transactional_id or finding.transactional_id)
     return close(known, end=end, before=finding)
 
 
-def _open(held: _AttributedHold, *, missing: str) -> Finding:
+def _open(hold: LsoHold, attribution: Attribution, missing: str) -> Finding:
     """The finding of a transaction open at the log end: the log does not show whether its coordinator will end it."""
-    reason = f"{held.name} held the LSO at the end of the log that was read. {held.attribution.sentence}"
-    return held.finding(decide(GapEvidence(reason=reason, missing=(missing,))))
+    reason = f"{_name(hold)} held the LSO at the end of the log that was read. {attribution.sentence}"
+    return _finding(hold, attribution, decide(GapEvidence(reason=reason, missing=(missing,))))
 
 
-def _current(held: _AttributedHold, finding: Finding) -> Finding:
+def _current(hold: LsoHold, finding: Finding) -> Finding:
     """A current finding, which rests on an excerpt around the LSO at most, with evidence from the complete log."""
-    hold = held.hold
     finding = replace(
         finding,
         records_held=hold.records_held if finding.records_held is None else finding.records_held,
@@ -254,9 +218,9 @@ def _current(held: _AttributedHold, finding: Finding) -> Finding:
         return finding
     return replace(
         finding,
-        evidence=(*(entry for entry in finding.evidence if entry.name != AT_LEAST), *_since(held)),
+        evidence=(*(entry for entry in finding.evidence if entry.name != AT_LEAST), *_since(hold)),
         held_from=held_from,
-        held_ms=_between(held_from, finding.brokers_time),
+        held_ms=elapsed_ms(held_from, finding.brokers_time, differ=CLOCKS_DIFFER),
     )
 
 
@@ -273,26 +237,18 @@ def _current_held_from(hold: LsoHold, finding: Finding) -> dt.datetime | None:
     return _not_before(held_from, finding.opened_at)
 
 
-def _duration(held: _AttributedHold) -> str:
-    if held.held_ms is not None:
-        return f"for {duration(held.held_ms * MILLISECOND)}"
-    least = held.at_least_ms
-    return f"for at least {duration(least * MILLISECOND)}" if least else "for an unknown time"
-
-
-def _evidence(held: _AttributedHold) -> Iterator[EvidenceEntry]:
+def _evidence(hold: LsoHold, attribution: Attribution) -> Iterator[EvidenceEntry]:
     """Evidence: batches of the log and records of the coordinator."""
-    hold, history = held.hold, held.attribution.history
     if not hold.truncated:
         clock = f" by the {hold.start_clock}'s clock" if hold.start is not None and hold.start_clock else ""
         text = f"offset {hold.first_offset}: epoch {hold.first_epoch}, sequence {hold.first_sequence}"
-        yield _entry(held, "first_batch", f"{text}, {_time(hold.start)}{clock}")
-    yield from _since(held)
+        yield _entry(hold, "first_batch", f"{text}, {_time(hold.start)}{clock}")
+    yield from _since(hold)
     if hold.marker_offset is not None:
         text = f"offset {hold.marker_offset}: {hold.marker or 'not read'}, epoch {hold.marker_epoch}"
         text += f", coordinator epoch {hold.coordinator_epoch}, {_time(hold.held_to)}"
-        yield _entry(held, "marker", text)
-    if history is not None:
+        yield _entry(hold, "marker", text)
+    if (history := attribution.history) is not None:
         text = f"{STATE_TOPIC}-{history.txn_state_partition} offsets {history.first_offset}.."
         text += f"{history.last_offset}: {history.state}, started {_time(history.start_time)}, "
         text += f"decided {_time(history.decided_at)}, ended {_time(history.end_time)}"
@@ -305,15 +261,16 @@ def _evidence(held: _AttributedHold) -> Iterator[EvidenceEntry]:
         )
 
 
-def _since(held: _AttributedHold) -> Iterator[EvidenceEntry]:
-    offset = held.hold.after_offset
-    if offset is not None:
-        text = f"offset {offset}: marker of the transaction that held the LSO before, {_time(held.hold.held_from)}"
-        yield _entry(held, "held_since", text)
+def _since(hold: LsoHold) -> Iterator[EvidenceEntry]:
+    if hold.after_offset is not None:
+        text = (
+            f"offset {hold.after_offset}: marker of the transaction that held the LSO before, {_time(hold.held_from)}"
+        )
+        yield _entry(hold, "held_since", text)
 
 
-def _entry(held: _AttributedHold, name: str, value: str) -> EvidenceEntry:
-    return EvidenceEntry(source="log", broker_id=held.hold.broker_id, observed_at=held.as_of, name=name, value=value)
+def _entry(hold: LsoHold, name: str, value: str) -> EvidenceEntry:
+    return EvidenceEntry(source="log", broker_id=hold.broker_id, observed_at=_as_of(hold), name=name, value=value)
 
 
 def _not_before(first_batch: dt.datetime | None, started: dt.datetime) -> dt.datetime:
@@ -321,15 +278,191 @@ def _not_before(first_batch: dt.datetime | None, started: dt.datetime) -> dt.dat
     return started if first_batch is None or first_batch < started - CLOCKS_DIFFER else first_batch
 
 
-def _between(start: dt.datetime | None, end: dt.datetime | None) -> int | None:
-    if start is None or end is None or start > end + CLOCKS_DIFFER:
-        return None
-    return max((end - start) // MILLISECOND, 0)
-
-
-def _difference(first: int | None, end: int | None) -> int | None:
-    return None if first is None or end is None else end - first
-
-
 def _time(time: dt.datetime | None) -> str:
     return "time unknown" if time is None else time.astimezone(dt.UTC).isoformat(timespec="milliseconds")
+
+
+# Whose a hold was, and why.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """The owner of a transaction, and how the transaction ended."""
+
+    transactional_id: str | None = None  # null if no record has the producer id, or records of several ids have it
+    history: PastTransaction | None = None  # the coordinator's transaction; null if none fits, or several do
+    # whether the coordinator may have known the transaction: false if its records of that time are complete and none
+    # fits
+    was_known: bool = True
+    sentence: str  # how the transaction ended, or what is missing to tell
+
+
+NOT_READ = Attribution(sentence=f"No record of {STATE_TOPIC} was read.")
+
+
+def attribute(hold: LsoHold, transaction_history: Iterable[PastTransaction]) -> Attribution:
+    """Find the coordinator's transaction that held the LSO of a partition.
+
+    `transaction_history`: what became of transactional ids; that of other producer ids is ignored.
+    """
+    events = [each for each in transaction_history if hold.producer_id in (each.producer_id, each.previous_producer_id)]
+    ids = sorted({each.transactional_id for each in events})
+    if not ids:
+        return Attribution(sentence=f"No record read from {STATE_TOPIC} has its producer id.")
+    if len(ids) > 1:
+        return Attribution(sentence=f"Records of {len(ids)} transactional ids have its producer id: {', '.join(ids)}.")
+    fitting = _fitting(hold, events)
+    if len(fitting) == 1:
+        return Attribution(transactional_id=ids[0], history=fitting[0], sentence=fitting[0].reason)
+    if fitting:
+        why = f"{len(fitting)} transactions of its transactional id fit; the records do not show which it was."
+        return Attribution(transactional_id=ids[0], sentence=why)
+    if _has_all_records(hold, events):
+        why = "Its coordinator did not know of it: the records of that time are complete, and none has this partition."
+        return Attribution(transactional_id=ids[0], was_known=False, sentence=why)
+    why = "No transaction of its transactional id fits: its coordinator did not know of it, or its records are gone."
+    return Attribution(transactional_id=ids[0], sentence=why)
+
+
+def _fitting(hold: LsoHold, events: Sequence[PastTransaction]) -> Sequence[PastTransaction]:
+    """The transactions that fit; if several do, only those with more evidence."""
+    of_producer = [each for each in events if each.kind == "transaction" and each.producer_id == hold.producer_id]
+    once = {(each.txn_state_partition, each.first_offset): each for each in of_producer}  # one of several replicas
+    found = [each for each in once.values() if _may_be(hold, each)]
+    narrower: tuple[Callable[[PastTransaction], bool], ...] = (
+        lambda past: past.producer_epoch == hold.producer_epoch,
+        lambda past: _has_partition(hold, past) is True,
+        lambda past: _ended_within(hold, past, NO_TIME),
+    )
+    for fits in narrower:
+        if len(found) > 1:
+            found = [each for each in found if fits(each)] or found
+    return found
+
+
+def _may_be(hold: LsoHold, past: PastTransaction) -> bool:
+    """Whether nothing shows that the hold is of another transaction."""
+    return (
+        _end_fits(hold, past)
+        and _epoch_fits(hold, past)
+        and _has_partition(hold, past) is not False
+        and _lasted(past, hold.least_ms, differ=CLOCKS_DIFFER)
+        and (
+            _ended_within(hold, past, NO_TIME)
+            or (_ended_within(hold, past, CLOCKS_DIFFER) and _lasted_until_marker(hold, past))
+        )
+    )
+
+
+def _end_fits(hold: LsoHold, past: PastTransaction) -> bool:
+    """Whether it may have ended as the marker shows; an unread marker fits every end."""
+    if hold.marker_offset is None:
+        return past.ended in NOT_ENDED
+    return past.ended in ENDED.get(hold.marker, {past.ended})
+
+
+def _epoch_fits(hold: LsoHold, past: PastTransaction) -> bool:
+    """Whether it has the epoch of the data, or a newer epoch, whose marker also ends data of an older one."""
+    epoch, data, marker = past.producer_epoch, hold.producer_epoch, hold.marker_epoch
+    if epoch is None or data is None or epoch == data:
+        return True
+    return marker is not None and data < epoch <= marker <= epoch + MAX_EPOCH_RAISE
+
+
+def _has_partition(hold: LsoHold, past: PastTransaction) -> bool | None:
+    """Whether it included the partition; null if its records no longer show that."""
+    if past.topic_partitions is None:
+        return None
+    return (hold.topic, hold.partition) in past.topic_partitions
+
+
+def _ended_within(hold: LsoHold, past: PastTransaction, differ: dt.timedelta) -> bool:
+    """Whether the marker was written while the transaction's markers were, give or take `differ` between two clocks."""
+    marker = hold.held_to
+    start, end = past.decided_at or past.start_time, past.end_time
+    if marker is None:
+        return True
+    return (start is None or start <= marker + differ) and (end is None or marker <= end + differ)
+
+
+def _lasted_until_marker(hold: LsoHold, past: PastTransaction) -> bool:
+    """Whether it lasted from the first batch to the marker, give or take a second or a tenth of that time."""
+    # Otherwise `opened_at` is only the time of the marker before it.
+    is_first_batch_time = hold.opened_at_clock == hold.start_clock
+    if not is_first_batch_time or hold.opened_at is None or hold.held_to is None:
+        return True
+    least_ms = (hold.held_to - hold.opened_at) // MILLISECOND
+    return _lasted(past, least_ms, differ=max(ONE_SECOND, least_ms * MILLISECOND / 10))
+
+
+def _lasted(past: PastTransaction, least_ms: int | None, *, differ: dt.timedelta) -> bool:
+    """Whether it lasted at least `least_ms` by its coordinator's clock, give or take `differ`."""
+    start, end = past.start_time, past.end_time
+    if least_ms is None or start is None or end is None:
+        return True
+    return end - start + differ >= least_ms * MILLISECOND
+
+
+def _has_all_records(hold: LsoHold, events: Sequence[PastTransaction]) -> bool:
+    """Whether the id's records from before to after the hold are complete, and none may have the partition.
+
+    Compaction keeps the last record of an id in the cleaned part, so no record after the first one left is missing.
+    """
+    opened, marker = hold.opened_at, hold.held_to
+    if opened is None or marker is None or any(each.error for each in events):
+        return False
+    begins = opened - CLOCKS_DIFFER
+    ends = marker + CLOCKS_DIFFER
+    has_earlier = any(each.end_time is not None and each.end_time < begins for each in events)
+    has_later = any((each.start_time or each.end_time or begins) > ends for each in events)
+    return has_earlier and has_later and not any(_touches(hold, each, begins, ends) for each in events)
+
+
+def _touches(hold: LsoHold, past: PastTransaction, begins: dt.datetime, ends: dt.datetime) -> bool:
+    """Whether it is a transaction of that time that may have included the partition."""
+    if past.kind != "transaction" or _has_partition(hold, past) is False:
+        return False
+    start, end = past.start_time, past.end_time
+    return (start is None or start <= ends) and (end is None or end >= begins)
+
+
+def past_cause(hold: LsoHold, attribution: Attribution) -> str | None:
+    """The root cause as a sentence with its names; null if none was found.
+
+    `hold`: a hold that is over. `attribution`: whose transaction it was.
+    """
+    cause = cause_of(list(_causes(hold, attribution)))
+    return None if cause is None else cause.sentence
+
+
+def _causes(hold: LsoHold, attribution: Attribution) -> Iterator[CauseIndicator]:
+    past, first, epoch = attribution.history, hold.first_epoch, hold.producer_epoch
+    if not attribution.was_known:
+        text = "its coordinator did not know of it: a batch came late or was resent, or its partition was never added"
+        yield CauseIndicator(text=text, names=("late-after-commit", "late-after-abort", "never-added"))
+    if first is not None and epoch is not None and first < epoch:
+        text = f"mixed epochs in one transaction: epoch {first} opened it, and epoch {epoch} wrote into it"
+        yield CauseIndicator(text=text)
+    if past is not None:
+        if past.producer_epoch is not None and epoch is not None and past.producer_epoch > epoch:
+            text = (
+                f"superseded epoch: the marker of epoch {past.producer_epoch} decided what epoch {epoch} had left open"
+            )
+            yield CauseIndicator(text=f"{text}, and made it visible" if hold.marker == "COMMIT" else text)
+        if past.ended == "timeout":
+            yield CauseIndicator(text="its client did not end it in time", names=("client-too-slow",))
+        if past.ended == "fence":
+            yield CauseIndicator(text="its client left it open, until a new instance took over the id")
+        if past.decided_at is not None and hold.held_to is not None and hold.held_to - past.decided_at > PREPARE_GRACE:
+            took = duration(hold.held_to - past.decided_at)
+            names = ("marker-not-written", *(("marker-not-sent",) if past.client_transaction_version == 2 else ()))
+            yield CauseIndicator(text=f"its coordinator had decided, and took {took} to write its marker", names=names)
+        if past.timeout_ms == TWO_PHASE_COMMIT:
+            text = "a two-phase commit: its external coordinator took that long to decide"
+            yield CauseIndicator(text=text, names=("two-phase-commit",))
+    if hold.topic == OFFSETS_TOPIC:
+        yield CauseIndicator(text="it held offsets of consumer groups", names=("group-offsets",))
+    if past is not None and past.ended in {"timeout", "fence"}:  # its client did not end it
+        hint = habit(attribution.transactional_id or "", past.timeout_ms)
+        if hint is not None:
+            yield hint

@@ -38,24 +38,10 @@ COUNTED = np.dtype([("offset", "i8"), ("records", "i8"), ("bytes", "i8")])
 
 NEVER = np.iinfo(np.int64).max
 NO_HOLDS: pa.Table = LSO_HOLDS.arrow_schema.empty_table()
-STATE_SCHEMA = pa.schema(
-    [
-        ("version", pa.int32()),
-        ("log_end_offset", pa.int64()),
-        ("steps_from", pa.int64()),
-        ("end_time", pa.int64()),
-        ("leader_epoch", pa.int32()),
-        ("is_damaged", pa.bool_()),
-        ("is_settled", pa.bool_()),
-        ("edges", pa.binary()),
-        ("files", pa.list_(pa.string())),
-        ("records", pa.int64()),
-        ("bytes", pa.int64()),
-        ("before", pa.binary()),
-        ("holds", pa.binary()),
-    ]
-)
-VERSION = 1  # changes with `STATE_SCHEMA`, `LOG_TRANSACTION`, `COUNTED` and `LSO_HOLDS`
+NUMBERS = ("log_end_offset", "end_time", "leader_epoch", "is_damaged", "_steps_from", "_records", "_bytes")
+"""Attributes of a `LogState` that are stored as they are."""
+
+VERSION = 1  # changes with `LogState.to_bytes`, `LOG_TRANSACTION`, `COUNTED` and `LSO_HOLDS`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -185,20 +171,14 @@ class LogState:
         )
         row = {
             "version": VERSION,
-            "log_end_offset": self.log_end_offset,
-            "steps_from": self._steps_from,
-            "end_time": self.end_time,
-            "leader_epoch": self.leader_epoch,
-            "is_damaged": self.is_damaged,
+            **{name.lstrip("_"): getattr(self, name) for name in NUMBERS},
             "is_settled": self._partial.settled,
             "edges": edges.tobytes(),
             "files": [names[number] for number in used.tolist()],
-            "records": self._records,
-            "bytes": self._bytes,
             "before": np.array([(at, *both) for at, both in self._before.items()], COUNTED).tobytes(),
             "holds": to_ipc(pa.concat_tables([self._settled(), held_marks.slice(0, 1)])),
         }
-        return to_ipc(pa.Table.from_pylist([row], schema=STATE_SCHEMA))
+        return to_ipc(pa.Table.from_pylist([row]))
 
     @classmethod
     def from_bytes(
@@ -212,14 +192,12 @@ class LogState:
                 do="Write into a new directory.",
             )
         state = cls(topic=topic, partition=partition, broker_id=broker_id, min_held_ms=min_held_ms)
-        for name in ("log_end_offset", "end_time", "leader_epoch", "is_damaged"):
-            setattr(state, name, row[name])
-        state._steps_from = row["steps_from"]
+        for name in NUMBERS:
+            setattr(state, name, row[name.lstrip("_")])
         state._partial = PartialTransactions(
             edges=np.frombuffer(row["edges"], LOG_TRANSACTION), settled=row["is_settled"]
         )
         state._files = {name: number for number, name in enumerate(row["files"])}
-        state._records, state._bytes = row["records"], row["bytes"]
         state._before = {at: (records, size) for at, records, size in np.frombuffer(row["before"], COUNTED).tolist()}
         state._keep(from_ipc(row["holds"]))
         return state

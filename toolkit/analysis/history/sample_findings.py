@@ -7,121 +7,34 @@ PartitionsWithLateTransactionsCount (KIP-664) uses the brokers' maximum timeout 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose, transaction_key
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
-from toolkit.schema import FINDINGS
+from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import Finding, Partition, Producer
 from toolkit.schema.recorded import LateTransaction
-from toolkit.schema.table import TopicPartition, TransactionKey
+from toolkit.schema.table import TransactionKey
 
 
-def diagnose_sample(
-    observation: Observation,
-    before: Observation | None = None,
-    *,
-    requested: Iterable[TopicPartition] = (),
-    max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
-    recorded: Iterable[Finding] = (),
-) -> list[Finding]:
-    """Diagnose one sample, together with the one before it.
-
-    Returns: in their declared order. A transaction in one observation only is `unknown`, never `hanging`, until the
-    next sample.
-    `observation`, `before`: as for `sample_diagnoses`.
-    `requested`, `max_transaction_timeout_ms`, `recorded`: as for `diagnose` and `Diagnosis.findings`.
-    """
-    diagnoses = sample_diagnoses(observation, before, max_transaction_timeout_ms=max_transaction_timeout_ms)
-    return sample_findings(diagnoses, requested=requested, recorded=recorded)
-
-
-def sample_diagnoses(
+def sample_diagnosis(
     observation: Observation,
     before: Observation | None = None,
     *,
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
-) -> list[Diagnosis]:
-    """The partitions of a sample that the previous sample has too, and the others.
+) -> Diagnosis:
+    """The diagnosis of one sample, together with the one before it.
 
+    A transaction in one observation only is `unknown`, never `hanging`, until the next sample.
     `observation`: the sample's observation. Only its partitions get findings: a deleted topic holds nothing.
     `before`: the previous sample's observation, however old; null if there is none.
     `max_transaction_timeout_ms`: as for `diagnose`.
     """
-    topic_partitions = _topic_partitions(observation)
-    twice = topic_partitions & _topic_partitions(before) if before else set()
-    found: list[Diagnosis] = []
-    if before and twice:
-        observations = [before.on(twice), observation.on(twice)]
-        found.append(diagnose(observations, max_transaction_timeout_ms=max_transaction_timeout_ms))
-    if topic_partitions - twice or not topic_partitions:
-        once = observation.on(topic_partitions - twice)
-        if twice:
-            once = replace(once, coverage=replace(once.coverage, topic_gaps=()))  # reported by the findings above
-        found.append(diagnose([once], max_transaction_timeout_ms=max_transaction_timeout_ms, is_single_sample=True))
-    return found
-
-
-def sample_findings(
-    diagnoses: Sequence[Diagnosis],
-    *,
-    requested: Iterable[TopicPartition] = (),
-    log: Mapping[TransactionKey, LogFacts] | None = None,
-    recorded: Iterable[Finding] = (),
-) -> list[Finding]:
-    """Decide on a sample.
-
-    `diagnoses`: from `sample_diagnoses`. `requested`, `log`, `recorded`: as for `Diagnosis.findings`.
-    """
-    requested, recorded = set(requested), list(recorded)
-    rows: list[Finding] = []
-    for diagnosis in diagnoses:
-        of_diagnosis = requested & _topic_partitions(diagnosis.observations[-1])
-        rows += diagnosis.findings(requested=of_diagnosis, log=log, recorded=recorded)
-    return FINDINGS.in_order(rows)
-
-
-def with_recorded(findings: Iterable[Finding], recorded: Iterable[Finding]) -> list[Finding]:
-    """Add the recorded log evidence to a sample's findings: the log of that time cannot be read again.
-
-    Returns: the new findings with recorded impact, and with recorded cause where the verdict is the same.
-    `findings`: new findings, decided with the recorded ones as evidence.
-    `recorded`: findings that were recorded with the same sample; those of other transactions are ignored.
-    """
-    known = {(transaction_key(each), each.producer_epoch): each for each in recorded}
-    return [_with(each, known.get((transaction_key(each), each.producer_epoch))) for each in findings]
-
-
-def _with(finding: Finding, recorded: Finding | None) -> Finding:
-    if recorded is None:
-        return finding
-    finding = replace(
-        finding,
-        records_held=recorded.records_held,
-        bytes_held=recorded.bytes_held,
-        groups_held=recorded.groups_held,
-        compaction_held=recorded.compaction_held,
-        held_from=recorded.held_from,
-        held_to=recorded.held_to,
-        held_ms=recorded.held_ms,
-    )
-    if finding.verdict != recorded.verdict:
-        return finding
-    return replace(
-        finding,
-        cause=recorded.cause,
-        evidence=recorded.evidence,
-        opened_at=recorded.opened_at,
-        opened_at_clock=recorded.opened_at_clock,
-    )
-
-
-def _topic_partitions(observation: Observation) -> set[TopicPartition]:
-    return {each.tp for each in observation.partitions}
+    twice = {each.tp for each in (before.partitions if before else ())} & {each.tp for each in observation.partitions}
+    earlier = [before.on(twice)] if before and twice else []
+    return diagnose([*earlier, observation], max_transaction_timeout_ms=max_transaction_timeout_ms, is_sample=True)
 
 
 LATE_PADDING_MS = 300_000  # Kafka's own padding
@@ -165,20 +78,14 @@ def late_transactions(
         if timeout_ms == TWO_PHASE_COMMIT or now <= late_since:
             continue
         late.append(
-            LateTransaction(
+            LateTransaction.of_record(
+                finding,
                 sampled_at=sampled_at,
-                topic=topic,
-                partition=partition,
-                producer_id=producer_id,
-                producer_epoch=finding.producer_epoch,
-                transactional_id=finding.transactional_id,
-                start_offset=start_offset,
                 opened_at=opened_at,
                 opened_at_clock=opened_at_clock,
                 timeout_ms=timeout_ms,
                 late_since=late_since,
-                late_ms=(now - late_since) // dt.timedelta(milliseconds=1),
-                broker_id=finding.broker_id,
+                late_ms=elapsed_ms(late_since, now),
                 observed_at=observation.observed_at,
             )
         )
@@ -206,18 +113,12 @@ def first_seen(observation: Observation, before: FirstSeen) -> dict[TransactionK
     `before`: the result for the previous observation. A transaction on a partition that cannot be read now stays in it.
     """
     producers = (*observation.producers, *observation.producers_after)
-    unread = _unread((*observation.partitions, *observation.partitions_after, *producers))
+    answers: list[Partition | Producer] = [*observation.partitions, *observation.partitions_after, *producers]
+    unread = {each.tp for each in answers if each.error}
     carried = {key: at for key, at in before.items() if key[:2] in unread}
-    return carried | {key: before.get(key, observation.observed_at) for key in _open(producers)}
-
-
-def _open(producers: Sequence[Producer]) -> set[TransactionKey]:
-    return {
+    opened = (
         TransactionKey(each.topic, each.partition, each.producer_id, each.current_txn_start_offset)
         for each in producers
         if each.current_txn_start_offset is not None and each.producer_id is not None
-    }
-
-
-def _unread(answers: Iterable[Partition | Producer]) -> Collection[TopicPartition]:
-    return {each.tp for each in answers if each.error}
+    )
+    return carried | {key: before.get(key, observation.observed_at) for key in opened}

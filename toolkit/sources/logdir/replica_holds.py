@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from toolkit.analysis.coordinator.transaction_history import transaction_history
@@ -18,28 +17,28 @@ from toolkit.sources.logdir.observe_files import FileObservation
 from toolkit.sources.logdir.replica.replica_state import ReplicaState
 
 
-def with_holds(
-    observed: FileObservation, current_findings: Iterable[Finding], *, min_held_ms: int
-) -> Iterator[Finding]:
+def with_holds(observed: FileObservation, current_findings: Sequence[Finding], *, min_held_ms: int) -> list[Finding]:
     """Findings: current ones, and ended transactions that held the LSO long enough.
 
     `observed`: the observation of the current findings; the first replica of each partition was read completely.
     `current_findings`: the findings at the end of the files.
     `min_held_ms`: as for `toolkit.analysis.history.hold_findings.held_findings`.
     """
-    by_partition: defaultdict[tuple[str | None, int | None], list[Finding]] = defaultdict(list)
-    for finding in current_findings:
-        by_partition[finding.topic, finding.partition].append(finding)
-    holds: dict[tuple[str | None, int | None], list[LsoHold]] = {}
-    for observed_tp, replicas in observed.replicas.items():
-        now = next((each for each in by_partition[observed_tp] if each.last_stable_offset is not None), None)
-        lso, high_watermark = (None, None) if now is None else (now.last_stable_offset, now.high_watermark)
-        holds[observed_tp] = replica_holds(replicas[0], lso=lso, high_watermark=high_watermark, min_held_ms=min_held_ms)
-    past = history_of([hold for of_partition in holds.values() for hold in of_partition], observed.state_topic)
-    for tp in sorted(by_partition.keys() | holds.keys(), key=str):
-        yield from held_findings(
-            holds.get(tp, ()), transaction_history=past, current_findings=by_partition[tp], min_held_ms=min_held_ms
-        )
+    offsets = {
+        each.tp: (each.last_stable_offset, each.high_watermark)
+        for each in reversed(current_findings)
+        if each.last_stable_offset is not None
+    }
+    holds: list[LsoHold] = []
+    for tp, replicas in observed.replicas.items():
+        lso, high_watermark = offsets.get(tp, (None, None))
+        holds += replica_holds(replicas[0], lso=lso, high_watermark=high_watermark, min_held_ms=min_held_ms)
+    return held_findings(
+        holds,
+        transaction_history=history_of(holds, observed.state_topic),
+        current_findings=current_findings,
+        min_held_ms=min_held_ms,
+    )
 
 
 def replica_holds(

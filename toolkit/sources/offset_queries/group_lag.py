@@ -136,18 +136,8 @@ def _share_lag(
 
 
 def _unsplit(reader: OffsetReader, group: str, committed: int | None, error: str | None) -> GroupLag:
-    partition = reader.partition
-    return GroupLag(
-        group_id=group,
-        topic=partition.topic,
-        partition=partition.partition,
-        committed_offset=committed,
-        last_stable_offset=partition.last_stable_offset,
-        high_watermark=partition.high_watermark,
-        broker_id=partition.broker_id,
-        observed_at=partition.observed_at,
-        error=error or partition.error,
-    )
+    error = error or reader.partition.error
+    return GroupLag.of_record(reader.partition, group_id=group, committed_offset=committed, error=error)
 
 
 def _split(lag: GroupLag, parts: LagParts, unread: str | None) -> GroupLag:

@@ -60,16 +60,4 @@ def bounds_of(reader: OffsetReader) -> LogBounds:
 
 def of_partition(partition: Partition, offset: int) -> OffsetVisibility:
     """An offset of which nothing is known but its partition."""
-    return OffsetVisibility(
-        topic=partition.topic,
-        partition=partition.partition,
-        offset=offset,
-        reason="",
-        log_start_offset=partition.log_start_offset,
-        last_stable_offset=partition.last_stable_offset,
-        high_watermark=partition.high_watermark,
-        log_end_offset=partition.log_end_offset,
-        broker_id=partition.broker_id,
-        observed_at=partition.observed_at,
-        error=partition.error,
-    )
+    return OffsetVisibility.of_record(partition, offset=offset, reason="")

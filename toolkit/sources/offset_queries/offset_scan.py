@@ -193,16 +193,13 @@ def _missing(reader: OffsetReader, ranges: Sequence[StatusRange], read_committed
 
 def _range(reader: OffsetReader, each: StatusRange, errors: Sequence[str], read_committed: bool) -> MissingOffsets:
     partition = reader.partition
-    return MissingOffsets(
-        topic=partition.topic,
-        partition=partition.partition,
+    return MissingOffsets.of_record(
+        partition,
         first_offset=each.first,
         last_offset=each.last,
         offsets=each.last - each.first + 1,
         status=each.status,
         isolation_level="read_committed" if read_committed else "read_uncommitted",
         reason=missing_reason(each.status, partition),
-        broker_id=partition.broker_id,
-        observed_at=partition.observed_at,
         error=unknown_status(reader, errors) if each.status is None else partition.error,
     )

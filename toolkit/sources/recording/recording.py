@@ -15,9 +15,8 @@ from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.evidence_kinds import GapEvidence
 from toolkit.analysis.diagnosis.evidence_text import at as at_time
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
-from toolkit.analysis.history.closing import without_short
-from toolkit.analysis.history.findings_over_time import observation_times, observed_holds, over_time
-from toolkit.analysis.history.sample_findings import diagnose_sample, with_recorded
+from toolkit.analysis.history.findings_over_time import observation_times, observed_holds, over_time, without_short
+from toolkit.analysis.history.sample_findings import sample_diagnosis
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row
 from toolkit.schema.coerce import in_utc
@@ -227,17 +226,15 @@ class Recording(Source):
         everything = arguments.is_everything and arguments.broker_id is None
         recorded = content.findings if arguments.log_evidence else []
         timeout_ms = arguments.max_transaction_timeout_ms
-        diagnosed = diagnose_sample(
+        diagnosis = sample_diagnosis(
             observation,
             read_sample(self.path, found.before, idle_producers=False).observation if found.before else None,
-            requested=() if everything else [each.tp for each in observation.partitions],
             max_transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms,
-            recorded=recorded,
         )
+        requested = () if everything else [each.tp for each in observation.partitions]
+        diagnosed = diagnosis.findings(requested=requested, recorded=recorded)
         owners = owner_clauses(whole_cluster.transactions)
-        findings = [
-            replace(each, owner=owners.get(each.transactional_id or "")) for each in with_recorded(diagnosed, recorded)
-        ]
+        findings = [replace(each, owner=owners.get(each.transactional_id or "")) for each in diagnosed]
         if arguments.min_held_ms is not None:
             selected: set[tuple[str | None, int | None]] = {each.tp for each in observation.partitions}
             past = self._over_time(None, None, None, found.sample.sampled_at + AN_INSTANT)

@@ -6,7 +6,6 @@ the growing tables.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -15,9 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from toolkit.analysis.diagnosis.diagnose import transaction_key
-from toolkit.analysis.history.closing import is_open
-from toolkit.analysis.history.findings_over_time import observation_times, over_time
-from toolkit.analysis.history.hold_findings import by_producer, held_findings
+from toolkit.analysis.history.findings_over_time import is_open, observation_times, over_time
 from toolkit.analysis.history.resume_state import LogState
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, TRANSACTION_HISTORY
 from toolkit.schema.derived import OBSERVATION_TIMES, LsoHold, ObservationTime
@@ -99,7 +96,7 @@ def holds_of(states: Iterable[StoredState], *, min_held_ms: int) -> list[LsoHold
 def near_transaction_history(holds: Sequence[LsoHold], transaction_history: DataFrame) -> list[PastTransaction]:
     """History that may belong to a hold by producer id and time, and the rows directly before and after.
 
-    `history.attribution` selects among them. A producer id may have millions of other rows.
+    `history.hold_findings.attribute` selects among them. A producer id may have millions of other rows.
 
     `holds`: the holds.
     `transaction_history`: rows of ``schema.TRANSACTION_HISTORY``.
@@ -134,39 +131,6 @@ def near_transaction_history(holds: Sequence[LsoHold], transaction_history: Data
     near_rows = found.select(sf.concat("near", sf.array_compact(sf.array("before", "after"))).alias("rows")).toArrow()
     past = (PastTransaction.of(row) for each in near_rows["rows"].to_pylist() for row in each)
     return list(dict.fromkeys(past))  # one may be near several holds
-
-
-def findings(
-    holds: Iterable[LsoHold],
-    *,
-    transaction_history: Iterable[PastTransaction],
-    current_findings: Iterable[Finding],
-    min_held_ms: int,
-) -> list[Finding]:
-    """Findings of each partition: current ones, and past holds of its LSO.
-
-    `holds`: the holds in one log of each partition.
-    `transaction_history`: for transactional ids and endings.
-    `current_findings`: current findings of the same log directories or cluster: only coordinators know which action is
-        safe for an open transaction. The result includes them, with evidence from the log.
-    `min_held_ms`: leave out ended transactions that held the LSO for less.
-    Returns: ended transactions have the verdict ``ended``; open ones that are not in `current_findings` are
-    ``unknown``.
-    """
-    transactions = by_producer(transaction_history)
-    by_partition: dict[tuple[str | None, int | None], tuple[list[LsoHold], list[Finding]]]
-    by_partition = defaultdict(lambda: ([], []))
-    for hold in holds:
-        by_partition[hold.topic, hold.partition][0].append(hold)
-    for finding in current_findings:
-        by_partition[finding.topic, finding.partition][1].append(finding)
-    return [
-        finding
-        for of_partition, current in by_partition.values()
-        for finding in held_findings(
-            of_partition, transaction_history=transactions, current_findings=current, min_held_ms=min_held_ms
-        )
-    ]
 
 
 def markers(findings: Iterable[Finding], log_transactions: DataFrame) -> list[LogTransaction]:

@@ -17,9 +17,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.dataframe import DataFrame
 
 from toolkit.analysis.diagnosis.diagnose import transaction_key
-from toolkit.analysis.history.closing import close_by_log, merge_findings, without_short
-from toolkit.analysis.history.findings_over_time import observed_holds
-from toolkit.analysis.history.hold_findings import attributed_holds, by_producer, merge_holds
+from toolkit.analysis.history.findings_over_time import close_by_log, merge_findings, observed_holds, without_short
+from toolkit.analysis.history.hold_findings import attributed_holds, by_producer, held_findings, merge_holds
 from toolkit.formats.columns import from_ipc
 from toolkit.schema import Row
 from toolkit.schema.derived import LsoHold
@@ -32,7 +31,6 @@ from toolkit.spark.pipeline.fold_states import FoldStates
 from toolkit.spark.pipeline.stored_findings import (
     best_logs,
     diagnosable,
-    findings,
     findings_over_time,
     holds_of,
     markers,
@@ -163,13 +161,14 @@ class TopicFindings:
         present = {tp for tp, each in self._origins.items() if each == origin}
         # Of an earlier topic, nothing is open any more.
         known = [hold for hold in holds if hold.marker_offset is not None or (hold.topic, hold.partition) in present]
-        found = findings(
+        transactions = by_producer(transaction_history)
+        found = held_findings(
             diagnosable(known, current_findings, listed=self._listed),
-            transaction_history=transaction_history,
+            transaction_history=transactions,
             current_findings=current_findings,
             min_held_ms=self.min_held_ms,
         )
-        attributed = attributed_holds(holds, by_producer(transaction_history))
+        attributed = attributed_holds(holds, transactions)
         long = [hold for hold in attributed if hold.held_ms is None or hold.held_ms >= self.min_held_ms]
         return _TopicResults(long, found)
 

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.history.closing import close_by_log
+from toolkit.analysis.history.findings_over_time import close_by_log
 from toolkit.schema.coerce import records_of
 from toolkit.schema.log import LogTransaction
 from toolkit.views.report import Report, report

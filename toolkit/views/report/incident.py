@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from toolkit.analysis.diagnosis.diagnose import transaction_key
-from toolkit.analysis.history.closing import (
+from toolkit.analysis.history.findings_over_time import (
     close_by_log,
     close_by_observation,
     is_open,

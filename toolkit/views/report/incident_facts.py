@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNKNOWN
-from toolkit.analysis.history.closing import VERDICT_BEFORE, verdict_before
+from toolkit.analysis.history.findings_over_time import VERDICT_BEFORE, verdict_before
 from toolkit.schema.actions import OUTCOME, unfinished
 from toolkit.schema.verdict import Verdict
 from toolkit.views.report.finding_sections import LOG, RECORDING, HoldEnd, held_from_source, hold_end

@@ -9,16 +9,15 @@ from toolkit.analysis.diagnosis.decision.decision import Decision
 from toolkit.analysis.diagnosis.decision.disowned_rules import doubts, first_disowned_rule
 from toolkit.analysis.diagnosis.decision.owned_rules import first_owned_rule
 from toolkit.analysis.diagnosis.evidence_kinds import (
-    GET_MISSING,
     EndEvidence,
     Evidence,
+    GapEvidence,
     OpenEvidence,
     PartitionEvidence,
     TwoSourceEvidence,
 )
 from toolkit.analysis.diagnosis.evidence_text import at, number
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNDECIDED, UNKNOWN
-from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 
 PartitionText = Callable[[PartitionEvidence], str]
@@ -98,99 +97,31 @@ PARTITION_RULES: tuple[PartitionRule, ...] = (
 """Rules on partitions."""
 
 
-TwoSourceText = Callable[[TwoSourceEvidence], str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TwoSourceRule:
-    """A rule on a transaction that a log and a recording have."""
-
-    name: str  # what it is about
-    applies: Callable[[TwoSourceEvidence], bool]  # whether it applies
-    # the finding whose decision it is; null if the two contradict each other, so that nothing is proven
-    source: Callable[[TwoSourceEvidence], Finding | None]
-    # why, needs: for a contradiction: the reason, and what is missing
-    why: TwoSourceText = lambda e: ""
-    needs: TwoSourceText = lambda e: ""
-
-    def decision(self, e: TwoSourceEvidence) -> Decision:
-        """The decision, if the rule applies."""
-        source = self.source(e)
-        if source is not None:
-            return _decision_of(source, rule=self.name)
-        return Decision(
-            verdict=Verdict.UNKNOWN,
-            outcome=UNKNOWN,
-            reason=self.why(e),
-            remedy=GET_MISSING,
-            missing=(self.needs(e),),
-            rule=self.name,
-        )
-
-
-def _decision_of(finding: Finding, *, rule: str) -> Decision:
-    """The decision that a finding has."""
-    return Decision(
-        verdict=finding.verdict,
-        outcome=finding.outcome,
-        reason=finding.reason,
-        remedy=finding.remedy,
-        action=finding.action,
-        missing=finding.missing,
-        cause=finding.cause,
-        rule=rule,
-    )
-
-
-def _contradict_on_a_commit(e: TwoSourceEvidence) -> bool:
-    """Whether one proves a commit, and the other that there was none: what is committed stays committed."""
-    outcomes = {e.log.outcome, e.recorded.outcome}
-    return outcomes == {COMMIT, ABORT} or (e.earlier.outcome == COMMIT and e.later.outcome == UNDECIDED)
-
-
-def _tells_more(e: TwoSourceEvidence) -> bool:
-    """Whether the recording decided what the log alone could not.
-
-    A `hanging` of a version that did not record the outcome may be of committed records, and decides nothing.
-    """
-    return e.log.verdict is Verdict.UNKNOWN and not (
-        e.recorded.verdict is Verdict.HANGING and e.recorded.outcome is None
-    )
-
-
-TWO_SOURCE_RULES: tuple[TwoSourceRule, ...] = (
-    TwoSourceRule(name="ended in the log", applies=lambda e: e.log.verdict is Verdict.ENDED, source=lambda e: e.log),
-    TwoSourceRule(
-        name="open after its recorded end",
-        applies=lambda e: e.recorded.verdict is Verdict.ENDED and e.is_logged_later,
-        source=lambda e: None,
-        why=lambda e: f"It is open as of {at(e.log.observed_at)}. {e.recorded.reason}",
-        needs=lambda e: f"why the sample of {at(e.recorded.observed_at)} does not have what is open after it",
-    ),
-    TwoSourceRule(
-        name="ended in the recording",
-        applies=lambda e: e.recorded.verdict is Verdict.ENDED,
-        source=lambda e: e.recorded,
-    ),
-    TwoSourceRule(
-        name="committed by one source only",
-        applies=_contradict_on_a_commit,
-        source=lambda e: None,
-        why=lambda e: (
+def _of_two_sources(e: TwoSourceEvidence) -> Decision:
+    """The decision on a transaction that a log and a recording have: that of one of them, unless they contradict."""
+    log, recorded = e.log, e.recorded
+    if log.verdict is Verdict.ENDED:
+        return Decision.of(log, rule="ended in the log")
+    if recorded.verdict is Verdict.ENDED and e.is_logged_later:
+        why = f"It is open as of {at(log.observed_at)}. {recorded.reason}"
+        missing = f"why the sample of {at(recorded.observed_at)} does not have what is open after it"
+        return decide(GapEvidence(reason=why, missing=(missing,)))
+    if recorded.verdict is Verdict.ENDED:
+        return Decision.of(recorded, rule="ended in the recording")
+    is_lost = e.earlier.outcome == COMMIT and e.later.outcome == UNDECIDED  # what is committed stays committed
+    if is_lost or {log.outcome, recorded.outcome} == {COMMIT, ABORT}:
+        why = (
             f"As of {at(e.earlier.observed_at)} its outcome was {e.earlier.outcome}, as of {at(e.later.observed_at)} "
             f"{e.later.outcome}; what is committed stays committed."
-        ),
-        needs=lambda e: "why the log and the recording prove different outcomes",
-    ),
-    TwoSourceRule(name="decided by the recording only", applies=_tells_more, source=lambda e: e.recorded),
-    TwoSourceRule(
-        name="committed since",
-        applies=lambda e: e.recorded.outcome == COMMIT and e.is_recorded_later,
-        source=lambda e: e.recorded,
-    ),
-    TwoSourceRule(name="decided by the log", applies=lambda e: True, source=lambda e: e.log),
-)
-"""Rules on transactions that two sources have."""
+        )
+        return decide(GapEvidence(reason=why, missing=("why the log and the recording prove different outcomes",)))
+    # A `hanging` of a version that did not record the outcome may be of committed records, and decides nothing.
+    decides = recorded.verdict is not Verdict.HANGING or recorded.outcome is not None
+    if log.verdict is Verdict.UNKNOWN and decides:
+        return Decision.of(recorded, rule="decided by the recording only")
+    if recorded.outcome == COMMIT and e.is_recorded_later:
+        return Decision.of(recorded, rule="committed since")
+    return Decision.of(log, rule="decided by the log")
 
 
 def decide(evidence: Evidence) -> Decision:
@@ -201,7 +132,7 @@ def decide(evidence: Evidence) -> Decision:
     if isinstance(evidence, PartitionEvidence):
         return next(rule for rule in PARTITION_RULES if rule.applies(evidence)).decision(evidence)
     if isinstance(evidence, TwoSourceEvidence):
-        return next(rule for rule in TWO_SOURCE_RULES if rule.applies(evidence)).decision(evidence)
+        return _of_two_sources(evidence)
     if isinstance(evidence, EndEvidence):
         return Decision(
             verdict=Verdict.ENDED,

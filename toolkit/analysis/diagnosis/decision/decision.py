@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.verdicts import PROVEN, UNDECIDED, UNKNOWN
 from toolkit.schema.live import Finding
+from toolkit.schema.record import Merge
 from toolkit.schema.verdict import Verdict
 
 
@@ -27,30 +29,28 @@ class Decision:
     cause: str | None = None  # the cause that the coordinator's state alone shows
     rule: str  # name of the rule that decided
 
+    @classmethod
+    def of(cls, finding: Finding, *, rule: str) -> Decision:
+        """The decision that a finding has, by the rule that selected the finding."""
+        return cls(**_parts(finding), cause=finding.cause, rule=rule)
+
+    @property
+    def parts(self) -> Mapping[str, Any]:
+        """The columns of a finding that are this decision."""
+        return _parts(self)
+
     def finding(self, *, observed_at: dt.datetime) -> Finding:
         """A finding with this decision, and nothing else yet."""
-        return Finding(
-            verdict=self.verdict,
-            outcome=self.outcome,
-            reason=self.reason,
-            remedy=self.remedy,
-            action=self.action,
-            missing=self.missing,
-            evidence=(),
-            observed_at=observed_at,
-        )
+        return Finding(**self.parts, evidence=(), observed_at=observed_at)
 
     def applied_to(self, finding: Finding) -> Finding:
         """The finding with this decision as a whole; its cause stays, which is what the logs show."""
-        return replace(
-            finding,
-            verdict=self.verdict,
-            outcome=self.outcome,
-            reason=self.reason,
-            remedy=self.remedy,
-            action=self.action,
-            missing=self.missing,
-        )
+        return replace(finding, **self.parts)
+
+
+def _parts(decided: Decision | Finding) -> dict[str, Any]:
+    policies = Finding.policies.items()
+    return {name: getattr(decided, name) for name, policy in policies if policy is Merge.DECISION}
 
 
 OpenText = Callable[[OpenEvidence], str]

@@ -29,6 +29,7 @@ from toolkit.analysis.log.lso_timeline import lso_steps
 from toolkit.analysis.log.record_counts import amounts
 from toolkit.formats.log.headers import COMMIT, StructuredRow
 from toolkit.schema import utc
+from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.schema.verdict import Verdict
@@ -200,11 +201,10 @@ def held_since(finding: Finding, batches: ProducerBatches) -> Finding:
     the clocks contradict each other; and ``evidence``, with the marker after which it was the lowest.
     `batches`: its producer's batches in the excerpt.
     """
-    unknown = replace(finding, held_from=None, held_to=None, held_ms=None)
     excerpt, high_watermark = batches.excerpt, finding.high_watermark
     # A transaction that was open before the excerpt may have ended after it.
     if excerpt.start != 0 and (high_watermark is None or excerpt.stop < high_watermark):
-        return unknown
+        return finding
     log_transactions, unsure = _log_transactions_around(batches)
     own = log_transactions[
         (log_transactions["producer_id"] == batches.producer_id) & (log_transactions["first_offset"] == batches.start)
@@ -212,7 +212,7 @@ def held_since(finding: Finding, batches: ProducerBatches) -> Finding:
     steps = lso_steps(log_transactions, log_end_offset=batches.excerpt.stop)
     holds = (steps["holder_producer_id"] == batches.producer_id) & (steps["holder_first_offset"] == batches.start)
     if not holds.any():
-        return unknown
+        return finding
     step, evidence = steps[holds][0], finding.evidence
     if step["event"] == OPEN:
         held_from = _first_batch_time(finding, own[0], batches)
@@ -222,9 +222,7 @@ def held_since(finding: Finding, batches: ProducerBatches) -> Finding:
         headers = excerpt.headers
         evidence = (*evidence, batches.entry(name, headers[headers["base_offset"] == step["offset"] - 1]))
     held_to = utc(int(own[0]["end"]))
-    end, held_ms = held_to or finding.brokers_time, None
-    if held_from is not None and end is not None and held_from <= end + CLOCKS_DIFFER:
-        held_ms = max((end - held_from) // dt.timedelta(milliseconds=1), 0)
+    held_ms = elapsed_ms(held_from, held_to or finding.brokers_time, differ=CLOCKS_DIFFER)
     return replace(finding, held_from=held_from, held_to=held_to, held_ms=held_ms, evidence=evidence)
 
 
