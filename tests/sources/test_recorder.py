@@ -140,4 +140,4 @@ def test_it_merges_at_start_and_after_every_hour(tmp_path: Path) -> None:
         for each in range(3):
             writer.write(sample(yesterday + each * SECOND))
     record(tmp_path, Told(), samples=1)
-    assert len(list((tmp_path / "samples").glob(f"{yesterday:%Y%m%d}.3.parquet"))) == 1
+    assert len(list((tmp_path / "samples").glob(f"{yesterday:%Y%m%d}.1.parquet"))) == 1

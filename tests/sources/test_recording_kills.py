@@ -10,7 +10,7 @@ import pytest
 from tests.process import ROOT
 from tests.sources.killed import SCENES
 
-FULL = dict.fromkeys(("merge_again", "merge_without_exchange"), pytest.mark.full)
+FULL = dict.fromkeys(("merge_again", "merge_what_a_kill_left"), pytest.mark.full)
 
 
 @pytest.mark.parametrize("context", [pytest.param(each, marks=FULL.get(each, pytest.mark.longer)) for each in SCENES])

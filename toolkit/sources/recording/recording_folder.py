@@ -1,15 +1,19 @@
 """The folder of a recording: a folder of Parquet files per table, readable while a recorder writes.
 
-A name always stands for the same bytes. So a reader that opens all files of a listing reads every row once, unless the
-folder was replaced while it was listed, or a file is gone, merged or expired: list again. Files are named by the time
-of their rows:
+A name always stands for the same bytes, and says which samples a file has:
 
 ``20261121T095830000.parquet``
     One sample, by its due time.
-``20261121T09.3600.parquet``, ``20261121.86400.parquet``
-    All samples of an hour or a day, with the number of rows: a later merge has another name.
+``20261121T09.1.parquet``, ``20261121.2.parquet``
+    All samples of an hour or a day, of merges 1 and 2. A file replaces those of its time that have a lower number, or
+    none. They are deleted next, and a kill may leave some of them.
+``20261121T090100000.2.parquet``
+    A sample written after merge 2, so that none of these replaces it.
 ``00000000.empty.parquet``
     The columns without rows, so that an empty table can be read as well.
+
+So a reader that opens all files of `current_files` reads every row once, unless one is gone, merged or expired: list
+again.
 """
 
 from __future__ import annotations
@@ -20,8 +24,7 @@ import operator
 import os
 import re
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,20 +38,21 @@ if TYPE_CHECKING:
 
 EMPTY = "00000000.empty.parquet"
 HIDDEN = "."  # prefix that Spark, pyarrow's datasets and globs ignore
-NAME = re.compile(r"(\d{8})(?:T(\d{2})(\d{7})?)?(?:\.\d+)?\.parquet")
+NAME = re.compile(r"(\d{8})(?:T(\d{2})(\d{7})?)?(?:\.(\d+))?\.parquet")
 DAY, HOUR, SAMPLE = "%Y%m%d", "%Y%m%dT%H", "%Y%m%dT%H%M%S%f"
 ONE_HOUR, ONE_DAY, AN_INSTANT = dt.timedelta(hours=1), dt.timedelta(days=1), dt.timedelta(milliseconds=1)
 MAX_RETRIES, RETRY_BACKOFF_S = 20, 0.05  # files are removed once an hour
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class TableFile:
     """A file of a table."""
 
     # start, stop: due times of its samples: from `start` to before `stop`
     start: dt.datetime
     stop: dt.datetime
-    path: Path
+    merges: int  # number of the merge that wrote it; of a sample, the last one before it
+    name: str
 
     @property
     def is_sample(self) -> bool:
@@ -56,12 +60,12 @@ class TableFile:
         return self.stop - self.start == AN_INSTANT
 
 
-def table_file(path: Path) -> TableFile | None:
+def table_file(name: str) -> TableFile | None:
     """The samples of a file, by its name; null for other files and the empty one."""
-    match = NAME.fullmatch(path.name)
-    if match is None or path.name == EMPTY:
+    match = NAME.fullmatch(name)
+    if match is None:
         return None
-    day, hour, rest = match.groups()
+    day, hour, rest, merges = match.groups()
     if hour is None:
         text, form, length = day, DAY, ONE_DAY
     elif rest is None:
@@ -72,7 +76,7 @@ def table_file(path: Path) -> TableFile | None:
         start = dt.datetime.strptime(text, form).replace(tzinfo=dt.UTC)
     except ValueError:
         return None
-    return TableFile(start, start + length, path)
+    return TableFile(start, start + length, int(merges or 0), name)
 
 
 def floor_time(time: dt.datetime, interval: dt.timedelta) -> dt.datetime:
@@ -80,50 +84,43 @@ def floor_time(time: dt.datetime, interval: dt.timedelta) -> dt.datetime:
     return EPOCH + (time - EPOCH) // interval * interval
 
 
-def sample_name(due: dt.datetime) -> str:
+def sample_name(due: dt.datetime, merges: int = 0) -> str:
     """File name of a sample."""
-    return f"{due.astimezone(dt.UTC):{SAMPLE}}"[:-3] + ".parquet"
+    return f"{due.astimezone(dt.UTC):{SAMPLE}}"[:-3] + (f".{merges}.parquet" if merges else ".parquet")
 
 
-def merged_name(start: dt.datetime, *, whole_day: bool, rows: int) -> str:
+def merged_name(start: dt.datetime, *, whole_day: bool, merges: int) -> str:
     """File name of a whole day, or of an hour."""
-    return f"{start.astimezone(dt.UTC):{DAY if whole_day else HOUR}}.{rows}.parquet"
+    return f"{start.astimezone(dt.UTC):{DAY if whole_day else HOUR}}.{merges}.parquet"
 
 
 def is_recording(directory: Path) -> bool:
     """Whether a folder is a recording."""
-    return any(path.is_dir() for path in (directory / "samples", old_folder(directory, "samples")))
+    return (directory / "samples").is_dir()
 
 
-def next_folder(directory: Path, table: str) -> Path:
-    """The folder in which a table's merged files are prepared."""
-    return directory / f"{HIDDEN}{table}.next"
+def current_files(names: Callable[[], Iterable[str]]) -> list[TableFile]:
+    """The files to read of a table, by time: those that no other one replaces.
 
-
-def old_folder(directory: Path, table: str) -> Path:
-    """The previous folder of a table while it is replaced."""
-    return directory / f"{HIDDEN}{table}.old"
+    `names`: lists the names in its folder.
+    """
+    listed = set(names())
+    while (again := set(names())) != listed:
+        listed = again  # a listing may lack both a file that was added meanwhile and those that it replaces
+    files = [file for file in map(table_file, listed) if file is not None]
+    current: list[TableFile] = []
+    enclosing: list[TableFile] = []
+    for file in sorted(files, key=lambda each: (each.start, each.start - each.stop, -each.merges)):
+        enclosing = [each for each in enclosing if each.stop > file.start]
+        if not any(each.stop >= file.stop and each.merges > file.merges for each in enclosing):
+            current.append(file)
+            enclosing.append(file)
+    return current
 
 
 def files_of(directory: Path, table: str) -> list[TableFile]:
-    """The files of a table by time.
-
-    Raises FileNotFoundError if neither the table's folder nor its previous one exists.
-    """
-    paths = _listing(directory, table)
-    while (again := _listing(directory, table)) != paths:
-        paths = again  # of a folder that was replaced meanwhile, some files were already removed
-    files = [table_file(path) for path in paths]
-    return sorted(file for file in files if file is not None)
-
-
-def _listing(directory: Path, table: str) -> set[Path]:
-    """The content of a table's folder, or of the previous one while it is replaced."""
-    current = directory / table
-    for folder in (current, old_folder(directory, table), current):  # it may be back meanwhile
-        with suppress(FileNotFoundError), os.scandir(folder) as entries:
-            return {folder / entry.name for entry in entries}
-    raise FileNotFoundError(f"{current} does not exist")
+    """The files to read of a table, by time. Raises FileNotFoundError if it does not exist."""
+    return current_files(functools.partial(os.listdir, directory / table))
 
 
 def read(
@@ -150,7 +147,8 @@ def read(
                 for file in files_of(directory, table)
                 if (stop is None or file.start < stop) and (start is None or file.stop > start)
             ]
-            return _read(table, files, start=start, stop=stop, columns=columns)
+            paths = [str(directory / table / file.name) for file in files]
+            return _read(table, paths, start=start, stop=stop, columns=columns)
         except FileNotFoundError as error:
             missing = error
             time.sleep(RETRY_BACKOFF_S)
@@ -186,7 +184,7 @@ def sample_times(
 
 def _read(
     table: str,
-    files: Sequence[TableFile],
+    paths: Sequence[str],
     *,
     start: dt.datetime | None,
     stop: dt.datetime | None,
@@ -196,13 +194,13 @@ def _read(
     import pyarrow.dataset as ds
 
     schema = RECORDED[table].arrow_schema
-    if not files:
+    if not paths:
         empty = schema.empty_table()
         return empty if columns is None else empty.select(columns)
     bounds = ((start, pc.greater_equal), (stop, pc.less))
     terms = [compare(pc.field("sampled_at"), pc.scalar(bound)) for bound, compare in bounds if bound is not None]
     condition = functools.reduce(operator.and_, terms) if terms else None
-    dataset = ds.dataset([str(file.path) for file in files], schema=schema, format="parquet")
+    dataset = ds.dataset(paths, schema=schema, format="parquet")
     rows = dataset.to_table(filter=condition, columns=list(columns) if columns else None)
     rows.validate(full=True)  # Arrow takes any bytes for text, and Python would fail at them
     order = [(name, "ascending") for name in RECORDED[table].sort if columns is None or name in columns]

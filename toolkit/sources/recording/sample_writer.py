@@ -4,28 +4,21 @@ Every table is a folder of Parquet files with exactly the declared columns. A fi
 flushed and renamed, so that it is never partial. The row of ``samples`` is written last: a sample without it is
 incomplete and removed at the next start. A kill loses only the sample in flight.
 
-`merge` leaves one file per past hour, then one per past day. Readers, also of plain Parquet files, must find each row
-exactly once at any time, and a kill must lose nothing. Renames within one folder cannot ensure that: rows would be
-missing or duplicated between them. So the table's folder is replaced at once:
+A merge leaves one file per past hour, then one per past day. Readers must find each sample exactly once at any time,
+and a kill must lose nothing:
 
-1. Fill a hidden folder with hard links to the unchanged files and with the merged files, and flush it.
-2. Swap both folders in one system call (``renameat2`` with ``RENAME_EXCHANGE``).
-3. Remove the old folder, which is hidden now; unchanged files keep their link in the new one.
+1. The merged file is written under a hidden name, flushed, renamed, and the folder is flushed. Its name says which
+   files it replaces: from now on readers ignore these (`recording_folder.current_files`).
+2. The replaced files are deleted. A start and the next merge delete what a kill leaves of them.
 
-A kill before or after 2 leaves a complete table and a hidden folder, which the next start removes. On systems without
-the swap, step 2 is two renames: the old folder away, then the new one in. Between them a plain reader gets an error,
-`Recording` reads the old folder, and a start after a kill restores it.
-
-A reader that listed files before 2 and opens them after it also gets an error, never wrong rows, since names are not
-reused. One that lists them meanwhile may miss some, as pyarrow and Spark leave out a name that is gone when they look
-at its size: `files_of` lists until two listings are the same.
+Who reads all Parquet files of a folder instead finds each sample once as well, and some of them twice between 1 and 2.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,10 +38,9 @@ from toolkit.sources.recording.recording_folder import (
     is_damage,
     is_recording,
     merged_name,
-    next_folder,
-    old_folder,
     sample_name,
     sample_times,
+    table_file,
 )
 
 if TYPE_CHECKING:
@@ -59,122 +51,6 @@ if TYPE_CHECKING:
 
 MAX_DAY_BYTES = 256 << 20  # days with more stay in hourly files
 ROW_GROUP_ROWS = 1 << 16
-
-MergeWindow = tuple[dt.datetime, dt.timedelta]  # start and length of a day or an hour
-
-
-def merge(directory: Path, table: str, *, now: dt.datetime) -> int:
-    """Merge the files of hours and days that ended by `now`.
-
-    Returns: reduction in the number of files.
-    `directory`: the recording; no other process may write to it.
-    `now`: current time; its hour and day are not merged.
-    Raises OSError if it cannot be written; the table is unchanged. Raises DecodeError if a file is damaged; the table
-    is unchanged.
-    """
-    files = files_of(directory, table)
-    candidates = {
-        window: _complete(directory, group) for window, group in _groups(files, now).items() if len(group) > 1
-    }
-    groups = {window: group for window, group in candidates.items() if len(group) > 1}
-    if not groups:
-        return 0
-    recover_compaction(directory, table)
-    folder = next_folder(directory, table)
-    folder.mkdir()
-    try:
-        _fill(folder, directory / table, table, groups)
-    except BaseException as error:
-        durable_files.remove(folder)
-        if is_damage(error):
-            raise damaged(directory / table, error) from error
-        raise
-    _replace_folder(directory, table)
-    return sum(len(group) - 1 for group in groups.values())
-
-
-def recover_compaction(directory: Path, table: str) -> None:
-    """Clean up after a process that was killed while merging."""
-    old = old_folder(directory, table)
-    if old.exists() and not (directory / table).exists():
-        old.rename(directory / table)
-    for leftover in (old, next_folder(directory, table)):
-        durable_files.remove(leftover)
-
-
-def _groups(files: Iterable[TableFile], now: dt.datetime) -> Mapping[MergeWindow, list[TableFile]]:
-    """Files by day or hour."""
-    days: dict[dt.datetime, list[TableFile]] = {}
-    for file in files:
-        days.setdefault(floor_time(file.start, ONE_DAY), []).append(file)
-    groups: dict[MergeWindow, list[TableFile]] = {}
-    for day, of_day in days.items():
-        if day + ONE_DAY <= now and sum(file.path.stat().st_size for file in of_day) <= MAX_DAY_BYTES:
-            groups[day, ONE_DAY] = of_day
-            continue
-        for file in of_day:
-            hour = floor_time(file.start, ONE_HOUR)
-            if hour + ONE_HOUR <= now and file.stop - file.start <= ONE_HOUR:
-                groups.setdefault((hour, ONE_HOUR), []).append(file)
-    return groups
-
-
-def _complete(directory: Path, group: Sequence[TableFile]) -> list[TableFile]:
-    """Files with complete samples, without leftovers of a failed write."""
-    times = set(sample_times(directory, group[0].start, group[-1].stop))
-    return [file for file in group if not file.is_sample or file.start in times]
-
-
-def _fill(folder: Path, current: Path, table: str, groups: Mapping[MergeWindow, Sequence[TableFile]]) -> None:
-    """Fill the folder that replaces the current one."""
-    merged = {file.path.name for group in groups.values() for file in group}
-    for path in sorted(current.iterdir()):
-        if path.name not in merged and not path.name.startswith(HIDDEN):
-            durable_files.link(path, folder / path.name)
-    for (start, length), group in groups.items():
-        _write(folder, table, group, start=start, whole_day=length == ONE_DAY)
-    durable_files.flush(folder)
-
-
-def _write(folder: Path, table: str, group: Sequence[TableFile], *, start: dt.datetime, whole_day: bool) -> None:
-    import pyarrow.parquet as pq
-
-    schema = RECORDED[table].arrow_schema
-    rows = sum(pq.read_metadata(file.path).num_rows for file in group)
-    name = merged_name(start, whole_day=whole_day, rows=rows)
-    with durable_files.writing(folder / name) as out, pq.ParquetWriter(out, schema, compression="zstd") as writer:
-        for rows_of_group in _row_groups(schema, group):
-            writer.write_table(rows_of_group)
-
-
-def _row_groups(schema: pa.Schema, group: Iterable[TableFile]) -> Iterator[pa.Table]:
-    """Rows of files in order, a row group at a time."""
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-
-    batches: list[pa.RecordBatch] = []
-    for file in group:
-        # With the current columns: those that a file lacks are null.
-        for batch in ds.dataset(str(file.path), schema=schema, format="parquet").to_batches():
-            batches.append(batch)
-            if sum(each.num_rows for each in batches) >= ROW_GROUP_ROWS:
-                yield pa.Table.from_batches(batches)
-                batches = []
-    yield pa.Table.from_batches(batches, schema)
-
-
-def _replace_folder(directory: Path, table: str) -> None:
-    """Replace the table's folder with the new one."""
-    new, current, old = next_folder(directory, table), directory / table, old_folder(directory, table)
-    if durable_files.exchange(new, current):
-        durable_files.flush(directory)
-        durable_files.remove(new)
-        return
-    current.rename(old)
-    new.rename(current)
-    durable_files.flush(directory)
-    durable_files.remove(old)
-
 
 LOCK = f"{HIDDEN}lock"
 TABLES = ["samples", *(name for name in RECORDED if name != "samples")]  # `is_recording` looks for samples
@@ -189,6 +65,7 @@ class SampleWriter:
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
+        self._merges = 0
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             if any(path.name != LOCK for path in self.directory.iterdir()) and not is_recording(self.directory):
@@ -229,7 +106,7 @@ class SampleWriter:
         if self.has(sample.due):
             return False
         rows = sample.tables
-        paths = {table: self.directory / table / sample_name(sample.due) for table in TABLES}
+        paths = {table: self.directory / table / sample_name(sample.due, self._merges) for table in TABLES}
         try:
             for table in reversed(TABLES):
                 if rows[table]:
@@ -245,40 +122,62 @@ class SampleWriter:
     def merge(self, *, now: dt.datetime) -> int:
         """Merge the files of each hour and day that ended by `now`.
 
-        Returns: reduction in the number of files. Raises OSError if it cannot be written; the files are unchanged.
+        Returns: reduction in the number of files.
+        Raises OSError if it cannot be written, DecodeError if a file is damaged; no sample is lost.
         """
-        return sum(merge(self.directory, table, now=now) for table in TABLES)
+        self._remove_leftovers()
+        merges, removed = self._merges + 1, 0
+        for table in TABLES:
+            folder = self.directory / table
+            for (start, length), files in _groups(folder, files_of(self.directory, table), now).items():
+                self._merges = merges  # samples written from now on are not replaced
+                paths = [folder / file.name for file in files]
+                _merge(folder / merged_name(start, whole_day=length == ONE_DAY, merges=merges), paths, table)
+                for path in paths:
+                    path.unlink()
+                removed += len(paths) - 1
+        return removed
 
     def retire(self, *, before: dt.datetime) -> int:
         """Remove files whose samples were all due before a time. Returns: number of files removed."""
+        self._remove_replaced()  # before those that replace them
         removed = 0
         for table in TABLES:  # samples first: its row makes a sample complete
             for file in files_of(self.directory, table):
                 if file.stop <= before:
-                    file.path.unlink()
+                    (self.directory / table / file.name).unlink()
                     removed += 1
         return removed
 
     def _recover(self) -> None:
         for table in TABLES:
-            recover_compaction(self.directory, table)
-            (self.directory / table).mkdir(exist_ok=True)
-            for path in (self.directory / table).glob(f"{HIDDEN}*.part"):
+            folder = self.directory / table
+            folder.mkdir(exist_ok=True)
+            for path in folder.glob(f"{HIDDEN}*.part"):
                 path.unlink()
-            empty, schema = self.directory / table / EMPTY, RECORDED[table].arrow_schema
-            if _columns(empty) != schema:  # without rows, so that an empty table can be read
-                self._put(empty, schema.empty_table())
-        self._remove_incomplete()
+            if not (folder / EMPTY).exists():  # without rows, so that an empty table can be read
+                self._put(folder / EMPTY, RECORDED[table].arrow_schema.empty_table())
+        self._remove_leftovers()
+        self._merges = max((file.merges for table in TABLES for file in files_of(self.directory, table)), default=0)
 
-    def _remove_incomplete(self) -> None:
-        unmerged = [file for table in TABLES for file in files_of(self.directory, table) if file.is_sample]
+    def _remove_leftovers(self) -> None:
+        """Remove what a killed process or a failed write left."""
+        self._remove_replaced()
+        unmerged = [(table, file) for table in TABLES for file in files_of(self.directory, table) if file.is_sample]
         if not unmerged:
             return
-        times = {file.start for file in unmerged}
+        times = {file.start for _, file in unmerged}
         complete = set(sample_times(self.directory, min(times), max(times) + AN_INSTANT))
-        for file in unmerged:
+        for table, file in unmerged:
             if file.start not in complete:
-                file.path.unlink()
+                (self.directory / table / file.name).unlink()
+
+    def _remove_replaced(self) -> None:
+        for table in TABLES:
+            current = {file.name for file in files_of(self.directory, table)}
+            for name in os.listdir(self.directory / table):
+                if table_file(name) is not None and name not in current:
+                    (self.directory / table / name).unlink()
 
     def _put(self, path: Path, rows: pa.Table) -> None:
         import pyarrow.parquet as pq
@@ -288,18 +187,47 @@ class SampleWriter:
         durable_files.flush(path.parent)
 
 
-def _columns(path: Path) -> pa.Schema | None:
-    """The columns of a file; null if it is missing or damaged."""
+def _groups(
+    folder: Path, files: Iterable[TableFile], now: dt.datetime
+) -> Mapping[tuple[dt.datetime, dt.timedelta], list[TableFile]]:
+    """The files to merge, by start and length of their day or hour."""
+    days: dict[dt.datetime, list[TableFile]] = {}
+    for file in files:
+        days.setdefault(floor_time(file.start, ONE_DAY), []).append(file)
+    groups: dict[tuple[dt.datetime, dt.timedelta], list[TableFile]] = {}
+    for day, of_day in days.items():
+        if day + ONE_DAY <= now and sum((folder / file.name).stat().st_size for file in of_day) <= MAX_DAY_BYTES:
+            groups[day, ONE_DAY] = of_day
+            continue
+        for file in of_day:
+            hour = floor_time(file.start, ONE_HOUR)
+            if hour + ONE_HOUR <= now and file.stop - file.start <= ONE_HOUR:
+                groups.setdefault((hour, ONE_HOUR), []).append(file)
+    return {window: group for window, group in groups.items() if len(group) > 1}
+
+
+def _merge(path: Path, paths: Sequence[Path], table: str) -> None:
+    """Write the rows of files to a new file, a row group at a time."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
+    schema = RECORDED[table].arrow_schema
+    rows = ds.dataset([str(each) for each in paths], schema=schema, format="parquet")
     try:
-        return pq.read_schema(path)
-    except FileNotFoundError:
-        return None
+        with durable_files.writing(path) as out, pq.ParquetWriter(out, schema, compression="zstd") as writer:
+            batches: list[pa.RecordBatch] = []
+            for batch in rows.to_batches():
+                batches.append(batch)
+                if sum(each.num_rows for each in batches) >= ROW_GROUP_ROWS:
+                    writer.write_table(pa.Table.from_batches(batches))
+                    batches = []
+            writer.write_table(pa.Table.from_batches(batches, schema))
     except Exception as error:
         if not is_damage(error):
             raise
-        return None
+        raise damaged(path.parent, error) from error
+    durable_files.flush(path.parent)
 
 
 def _locked(directory: Path) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
@@ -16,6 +16,7 @@ from pyspark.sql.session import SparkSession as ClassicSession
 
 from toolkit.formats.log_paths import log_path
 from toolkit.schema import RECORDED
+from toolkit.sources.recording.recording_folder import EMPTY, current_files
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.pipeline.tables.staging_table import LOG, StoredState
 from toolkit.spark.pipeline.tables.stored_tables import RECORDED_AS
@@ -24,8 +25,9 @@ from toolkit.spark.pipeline.tables.table_store import NOT_THERE, TableStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Result = TypeVar("Result")
 TRIES = 5
-GONE = ("FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
+GONE = ("PATH_NOT_FOUND", "FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +58,11 @@ class RecordedSamples:
 
     def count_new(self, states: Mapping[str, StoredState]) -> int:
         """Number of samples after the last stored one."""
-        return self.rows("samples", self.after(states)).count()
+        return _retried(lambda: self.rows("samples", self.after(states)).count())
 
     def rows(self, table: str, after: dt.datetime | None) -> DataFrame:
         """Rows of a table of ``schema.RECORDED``: all samples after a time, up to `newest`."""
-        rows = _read(self.spark, self.path, table).where(sf.col("sampled_at") <= sf.lit(self.newest))
+        rows = _read(self.spark, self.path, table, after=after).where(sf.col("sampled_at") <= sf.lit(self.newest))
         return rows if after is None else rows.where(sf.col("sampled_at") > sf.lit(after))
 
 
@@ -73,15 +75,12 @@ def store_samples(
     run_id: int,
 ) -> None:
     """Add the new rows of a table of ``schema.RECORDED``; stored rows stay when the recorder deletes samples."""
-    for left in reversed(range(TRIES)):
+
+    def write() -> None:
         frames = [each.rows(name, each.after(states)).withColumn(LOG, sf.lit(each.log)) for each in recordings]
-        try:
-            store.write(RECORDED_AS[name], RECORDED[name], reduce(DataFrame.unionByName, frames), run_id=run_id)
-        except PySparkException as error:  # the recorder has merged files since they were listed
-            if left == 0 or not any(text in str(error) for text in GONE):
-                raise
-        else:
-            return
+        store.write(RECORDED_AS[name], RECORDED[name], reduce(DataFrame.unionByName, frames), run_id=run_id)
+
+    _retried(write)
 
 
 def is_recording(spark: SparkSession, path: str) -> bool:
@@ -90,7 +89,7 @@ def is_recording(spark: SparkSession, path: str) -> bool:
     if isinstance(spark, ClassicSession) and found.exists():  # without a Spark job
         return (found / "samples").is_dir()
     try:
-        return bool(_read(spark, path, "samples").columns)
+        return bool(spark.read.schema(struct_type(RECORDED["samples"])).parquet(f"{path}/samples").columns)
     except PySparkException as error:
         is_absent = isinstance(error, AnalysisException) and error.getCondition() in NOT_THERE
         if not is_absent and isinstance(found, Path):  # Spark may lack the file system of an object store
@@ -100,12 +99,28 @@ def is_recording(spark: SparkSession, path: str) -> bool:
 
 def list_samples(spark: SparkSession, path: str) -> RecordedSamples:
     """List the samples of a recording."""
-    found = _read(spark, path, "samples").agg(
-        sf.count("sampled_at").alias("listed"), sf.max("sampled_at").alias("newest")
+    newest = sf.max("sampled_at").alias("newest")
+    found = _retried(
+        lambda: _read(spark, path, "samples").agg(sf.count("sampled_at").alias("listed"), newest).toArrow()
     )
-    (row,) = found.toArrow().to_pylist()
+    (row,) = found.to_pylist()
     return RecordedSamples(spark=spark, path=path, **row)
 
 
-def _read(spark: SparkSession, path: str, table: str) -> DataFrame:
-    return spark.read.schema(struct_type(RECORDED[table])).parquet(f"{path}/{table}")
+def _read(spark: SparkSession, path: str, table: str, *, after: dt.datetime | None = None) -> DataFrame:
+    """Rows of a table: of the files that have samples after a time, each sample once."""
+    reader, folder = spark.read.schema(struct_type(RECORDED[table])), f"{path}/{table}"
+    files = current_files(lambda: (each.rpartition("/")[2] for each in reader.parquet(folder).inputFiles()))
+    names = [file.name for file in files if after is None or file.stop > after] or [EMPTY]
+    return reader.parquet(*(f"{folder}/{name}" for name in names))
+
+
+def _retried(read: Callable[[], Result]) -> Result:
+    """Read again if the recorder has merged files since they were listed."""
+    for _ in range(TRIES - 1):
+        try:
+            return read()
+        except PySparkException as error:
+            if not any(text in str(error) for text in GONE):
+                raise
+    return read()
