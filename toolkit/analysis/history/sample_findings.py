@@ -93,31 +93,38 @@ def with_recorded(findings: Iterable[Finding], recorded: Iterable[Finding]) -> l
     `recorded`: findings that were recorded with the same sample; those of other transactions are ignored.
     """
     known = {(transaction_key(each), each.producer_epoch): each for each in recorded}
-    return [_with(each, known.get((transaction_key(each), each.producer_epoch))) for each in findings]
+    rows: list[Finding] = []
+    for finding in findings:
+        same = known.get((transaction_key(finding), finding.producer_epoch))
+        if same is not None:
+            finding = with_log_evidence(finding, same)
+            finding = replace(finding, evidence=same.evidence) if finding.verdict == same.verdict else finding
+        rows.append(finding)
+    return rows
 
 
-def _with(finding: Finding, recorded: Finding | None) -> Finding:
-    if recorded is None:
-        return finding
+def with_log_evidence(finding: Finding, earlier: Finding) -> Finding:
+    """Add what the logs showed to an earlier finding of the same transaction, without its entries of evidence.
+
+    Returns: with the impact of `earlier`, the amounts only while the LSO and the high watermark are the same, and with
+    its cause and opening time if the verdict is the same.
+    """
+    held_ms, now = earlier.held_ms, finding.brokers_time
+    if held_ms is not None and earlier.held_from is not None and earlier.held_to is None:
+        held_ms = None if now is None else max((now - earlier.held_from) // dt.timedelta(milliseconds=1), 0)
     finding = replace(
         finding,
-        records_held=recorded.records_held,
-        bytes_held=recorded.bytes_held,
-        groups_held=recorded.groups_held,
-        compaction_held=recorded.compaction_held,
-        held_from=recorded.held_from,
-        held_to=recorded.held_to,
-        held_ms=recorded.held_ms,
+        groups_held=earlier.groups_held,
+        compaction_held=earlier.compaction_held,
+        held_from=earlier.held_from,
+        held_to=earlier.held_to,
+        held_ms=held_ms,
     )
-    if finding.verdict != recorded.verdict:
+    if (finding.last_stable_offset, finding.high_watermark) == (earlier.last_stable_offset, earlier.high_watermark):
+        finding = replace(finding, records_held=earlier.records_held, bytes_held=earlier.bytes_held)
+    if finding.verdict != earlier.verdict:
         return finding
-    return replace(
-        finding,
-        cause=recorded.cause,
-        evidence=recorded.evidence,
-        opened_at=recorded.opened_at,
-        opened_at_clock=recorded.opened_at_clock,
-    )
+    return replace(finding, cause=earlier.cause, opened_at=earlier.opened_at, opened_at_clock=earlier.opened_at_clock)
 
 
 def _topic_partitions(observation: Observation) -> set[TopicPartition]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.analysis.diagnosis.consumer_lag import group_lag
+from toolkit.analysis.diagnosis.diagnose import Diagnosis, transaction_key
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, OpenEvidence
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.analysis.history.sample_findings import (
     LATE_PADDING_MS,
@@ -17,20 +19,37 @@ from toolkit.analysis.history.sample_findings import (
     late_transactions,
     sample_diagnoses,
     sample_findings,
+    with_log_evidence,
 )
 from toolkit.errors import ToolkitError
 from toolkit.schema import RECORDED, Row
-from toolkit.schema.live import Finding
+from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.offsets import GroupLag
 from toolkit.schema.recorded import LateTransaction, RecordedSample
 from toolkit.schema.table import TopicPartition, TransactionKey
+from toolkit.sources.live.blocked_groups import with_groups
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.state.broker_configs import longest_timeout_ms
 from toolkit.sources.live.state.group_offsets import offsets_of_groups
-from toolkit.sources.recording.evidence_cache import CachedEvidence, cached_findings
 from toolkit.sources.recording.recorded_samples import AFTER, BEFORE, recorded_sample
+
+if TYPE_CHECKING:
+    from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
+
+MAX_LOG_AGE = dt.timedelta(seconds=60)  # after which logs are read again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogReading:
+    """What the logs showed of an open transaction when they were read."""
+
+    facts: LogFacts  # for the decision
+    finding: Finding  # as it was explained
+    explanation: Sequence[EvidenceEntry]  # the evidence that this added
+    owner: tuple[object, ...]  # what was known of its owner and producer
+    read_at: dt.datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +64,8 @@ class Sample:
     observation: Observation | None = None
     # when each open transaction was first observed
     first_seen: Mapping[TransactionKey, dt.datetime] = field(default_factory=dict)
-    # log evidence of held transactions, and when it was read
-    evidence: Mapping[TransactionKey, CachedEvidence] = field(default_factory=dict)
+    # what the logs showed of open transactions, for the next sample
+    log_readings: Mapping[TransactionKey, LogReading] = field(default_factory=dict)
     # the lag of groups with offsets beyond a held LSO; null if they were not requested or could not be read
     held_groups: Sequence[GroupLag] | None = None
 
@@ -153,11 +172,12 @@ def take_sample(
         return failed_sample(error, due=due, interval_ms=interval_ms, before=before, seconds=time.monotonic() - started)
     earlier = before.observation if before else None
     diagnoses = sample_diagnoses(observation, earlier, max_transaction_timeout_ms=max_transaction_timeout_ms)
-    found, evidence = None, before.evidence if before else {}
+    findings, log_readings = None, before.log_readings if before else {}
     if log_evidence:
         with suppress(ToolkitError):  # the observation is valid without it
-            found, evidence = cached_findings(cluster.client, diagnoses, evidence)
-    findings = sample_findings(diagnoses) if found is None else found
+            findings, log_readings = findings_with_logs(cluster.client, diagnoses, log_readings)
+    if findings is None:
+        findings = sample_findings(diagnoses)
     groups = held_groups(cluster.client, findings) if with_held_groups else None
     times = first_seen(observation, before.first_seen if before else {})
     late = late_transactions(
@@ -175,15 +195,86 @@ def take_sample(
         late_transactions=list(late),
         observation=observation,
         first_seen=times,
-        evidence=evidence,
+        log_readings=log_readings,
         held_groups=groups,
     )
+
+
+def findings_with_logs(
+    client: BrokerClient, diagnoses: Sequence[Diagnosis], before: Mapping[TransactionKey, LogReading]
+) -> tuple[list[Finding], dict[TransactionKey, LogReading]]:
+    """Decide on a sample with what the logs show of its open transactions.
+
+    Logs are read of a partition with a transaction that is new or decided otherwise, whose owner has changed, that now
+    holds the LSO, or whose logs were read a minute ago.
+
+    Returns: the findings, and what the logs showed, for the next sample.
+    `diagnoses`: from `sample_diagnoses`.
+    `before`: what the logs showed up to the previous sample.
+    """
+    now = diagnoses[-1].observations[-1].observed_at
+    to_read = {each.key: each for diagnosis in diagnoses for each in diagnosis.to_read()}
+    known = {
+        key: each
+        for key, each in before.items()
+        if key in to_read and each.owner == _owner(to_read[key]) and now - each.read_at < MAX_LOG_AGE
+    }
+    findings = sample_findings(diagnoses, log={key: each.facts for key, each in known.items()})
+    for finding in findings:
+        earlier = known.get(key := transaction_key(finding))
+        if earlier and _decided(finding) != _decided(earlier.finding):
+            del known[key]
+    partitions = {each.txn.tp for key, each in to_read.items() if key not in known}
+    known = {key: each for key, each in known.items() if to_read[key].txn.tp not in partitions}
+    contexts: Mapping[TransactionKey, DiagnosisContext] = {}
+    explained: Iterator[Finding] = iter(())
+    if partitions:
+        from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts  # imports numpy and Arrow
+        from toolkit.sources.live.logs.log_evidence import read_contexts
+
+        contexts = read_contexts(client, [each for each in to_read.values() if each.txn.tp in partitions])
+        read = {key: log_facts(context) for key, context in contexts.items()}
+        findings = sample_findings(diagnoses, log={key: each.facts for key, each in known.items()} | read)
+        of_partitions = [each for each in findings if each.tp in partitions]
+        explained = iter(with_groups(client, explain(of_partitions, contexts)))
+    result: list[Finding] = []
+    for finding in findings:
+        key = transaction_key(finding)
+        if finding.tp in partitions:
+            result.append(next(explained))
+            context = contexts.get(key)
+            excerpt = None if context is None or context.log is None else context.log.excerpts.get(context.txn.tp)
+            if excerpt is not None and not excerpt.error:  # what was not read is read again
+                known[key] = LogReading(
+                    facts=read[key],
+                    finding=result[-1],
+                    explanation=result[-1].evidence[len(finding.evidence) :],
+                    owner=_owner(to_read[key]),
+                    read_at=now,
+                )
+        elif key in known:
+            evidence = (*finding.evidence, *known[key].explanation)
+            result.append(replace(with_log_evidence(finding, known[key].finding), evidence=evidence))
+        else:
+            result.append(finding)
+    return result, known
+
+
+def _owner(evidence: OpenEvidence) -> tuple[object, ...]:
+    """What is known of the owner and the producer of a transaction."""
+    txn = evidence.txn
+    return txn.producer.producer_epoch, txn.transactional_id, txn.owner_epoch, txn.state, txn.listed
+
+
+def _decided(finding: Finding) -> tuple[object, ...]:
+    """What decides how much of the logs explains it: what holds the LSO is explained in more detail."""
+    return finding.verdict, finding.queue_position == 1
 
 
 def failed_sample(
     error: ToolkitError, *, due: dt.datetime, interval_ms: int, before: Sample | None = None, seconds: float = 0.0
 ) -> Sample:
-    """A sample with an error instead of rows; it keeps the observation and evidence of the previous sample.
+    """A sample with an error instead of rows; it keeps what the previous sample knows for the next one.
 
     `error`: why the cluster cannot be reached.
     `due`, `interval_ms`, `before`: as for `take_sample`.
