@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from toolkit.analysis.broker_software import KnownBug, Release, Software, broker_facts, release_text
-from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids
+from toolkit.analysis.coordinator.transaction_owners import UUID
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Exposure
 from toolkit.schema.log import TransactionLogRecord
@@ -199,12 +200,14 @@ def _clients(cluster: ObservedCluster) -> Iterator[Exposure]:
             newest[record.transactional_id] = record
     times = (each.timestamp for each in readable if each.timestamp is not None)
     as_of = cluster.records_until or max(times, default=cluster.observed_at)
-    for prefix, logged in sorted(logged_ids(readable).items()):
-        if logged.is_growing(as_of):
+    for prefix, created in sorted(new_ids(readable, as_of).items()):
+        hours = {each.replace(minute=0, second=0, microsecond=0) for each in created}
+        if len(created) >= GROWING_IDS and len(hours) >= GROWING_HOURS:
+            per_hour = len(created) / max((as_of - min(created)) / dt.timedelta(hours=1), 1.0)
             yield Exposure(
                 subject="prefix",
                 name=prefix,
-                value=f"{len(logged.recent(as_of))} new ids in 24 h, {logged.per_hour(as_of):.0f} per hour",
+                value=f"{len(created)} new ids in 24 h, {per_hour:.0f} per hour",
                 exposed=True,
                 means=broker_facts().settings["growing prefix"].unsafe,
                 observed_at=cluster.observed_at,
@@ -213,3 +216,47 @@ def _clients(cluster: ObservedCluster) -> Iterator[Exposure]:
         row = _setting_row(CLIENT_VERSION, str(record.client_transaction_version or 0), of=cluster)
         if row.exposed and not record.tombstone:
             yield replace(row, transactional_id=transactional_id, broker_id=record.broker_id)
+
+
+HEX = r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{6,}"  # of digits and letters: no word, and no number
+POD = r"[b-df-hj-np-tv-xz2-9]{8,10}-[b-df-hj-np-tv-xz2-9]{5}"  # Kubernetes: hash of a Deployment, and of its pod
+VARIABLE = re.compile(rf"(?:^|[-._:])(?:{UUID}|{HEX}|{POD})(?![0-9a-zA-Z])", re.IGNORECASE)
+NUMBERS = re.compile(r"(?:(?:^|[-._:])\d+)+$|\d+$")
+GROWING_IDS, GROWING_HOURS = 24, 3
+"""New ids of a day, and hours in which they were created, from which on a prefix grows: one start creates many."""
+
+
+def prefix_of(transactional_id: str) -> str:
+    """The id without the numbers at its end, and without a random part (UUID, hash, pod) and all after it.
+
+    >>> prefix_of("flink-tx-0-12"), prefix_of("worker-txn-1f0c6b52-90ab-4c1e-8d31-2f6f0c0a9e11-0")
+    ('flink-tx', 'worker-txn')
+    """
+    random = VARIABLE.search(transactional_id)
+    return NUMBERS.sub("", transactional_id[: random.start()] if random else transactional_id)
+
+
+def new_ids(records: Iterable[TransactionLogRecord], as_of: dt.datetime) -> dict[str, list[dt.datetime]]:
+    """When the ids of the last 24 hours were created, by prefix.
+
+    An application that never reuses its ids (Flink's KafkaSink by default, Iceberg's sink, ids with a UUID) adds one
+    for each run or checkpoint. Coordinators keep each for ``transactional.id.expiration.ms``, 7 days by default.
+
+    `records`: those of each partition in the order of their offsets; unreadable ones are left out.
+    """
+    known: set[str] = set()  # ids that have a record, since they expired last
+    created: dict[str, dt.datetime] = {}  # by the first record of an id: ``Empty``, with epoch 0
+    for each in records:
+        if each.transactional_id is None or each.timestamp is None:
+            continue
+        if each.transactional_id not in known and each.state == "Empty" and each.producer_epoch == 0:
+            created[each.transactional_id] = each.timestamp
+        if each.tombstone:  # a later record is a new id's
+            known.discard(each.transactional_id)
+        else:
+            known.add(each.transactional_id)
+    by_prefix: dict[str, list[dt.datetime]] = {}
+    for transactional_id, time in created.items():
+        if time > as_of - dt.timedelta(days=1):
+            by_prefix.setdefault(prefix_of(transactional_id), []).append(time)
+    return by_prefix

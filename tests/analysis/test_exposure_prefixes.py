@@ -4,8 +4,7 @@ import datetime as dt
 
 import pytest
 
-from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, prefix_of
-from toolkit.analysis.exposure_rules import ObservedCluster, exposure_rows
+from toolkit.analysis.exposure_rules import ObservedCluster, exposure_rows, new_ids, prefix_of
 from toolkit.schema.log import TransactionLogRecord
 
 NOW = dt.datetime(2026, 11, 25, 12, tzinfo=dt.UTC)
@@ -52,7 +51,7 @@ def record(
 
 
 def test_an_id_is_new_by_its_first_record_only() -> None:
-    found = logged_ids(
+    found = new_ids(
         [
             record("tx-1", 9, "Ongoing"),  # its first record is compacted away
             record("tx-1", 8),
@@ -62,10 +61,10 @@ def test_an_id_is_new_by_its_first_record_only() -> None:
             record("tx-4", 30),  # older than a day
             record("tx-5", 4, None, tombstone=True),
             record("tx-5", 3),  # expired, and created again
-        ]
+        ],
+        NOW,
     )
-    logged = found["tx"]
-    assert [NOW - each for each in logged.recent(NOW)] == [dt.timedelta(hours=6), dt.timedelta(hours=3)]
+    assert [NOW - each for each in found["tx"]] == [dt.timedelta(hours=6), dt.timedelta(hours=3)]
 
 
 @pytest.mark.parametrize(
