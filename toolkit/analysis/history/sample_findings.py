@@ -110,7 +110,7 @@ def with_log_evidence(finding: Finding, earlier: Finding) -> Finding:
     its cause and opening time if the verdict is the same.
     """
     held_ms, now = earlier.held_ms, finding.brokers_time
-    if held_ms is not None and earlier.held_from is not None and earlier.held_to is None:
+    if held_ms is not None and earlier.held_from and not earlier.held_to and now != earlier.brokers_time:
         held_ms = None if now is None else max((now - earlier.held_from) // dt.timedelta(milliseconds=1), 0)
     finding = replace(
         finding,
