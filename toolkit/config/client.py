@@ -6,38 +6,28 @@ import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any
 
 from toolkit.config.properties import (
-    FILE_KEYS,
+    CONNECTION,
     HIDDEN,
+    KAFKA_PYTHON,
+    KERBEROS,
     KNOWN,
+    LIBRDKAFKA,
     NUMBERS,
-    RENAMED,
     SECRET_KEY,
     Properties,
     need_package,
     read_properties,
 )
-from toolkit.config.sasl import KerberosLogin, TokenProvider, sasl, scram_name
+from toolkit.config.sasl import TokenProvider, sasl, scram_name
 from toolkit.config.tls import ssl_context, tls
 from toolkit.errors import UsageError
 
-KAFKA_PYTHON = {
-    "client.dns.lookup": "client_dns_lookup",
-    "client.id": "client_id",
-    "receive.message.max.bytes": "receive_message_max_bytes",
-    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
-    "reconnect.backoff.ms": "reconnect_backoff_ms",
-    "sasl.mechanisms": "sasl_mechanism",
-    "sasl.password": "sasl_plain_password",
-    "sasl.username": "sasl_plain_username",
-    "security.protocol": "security_protocol",
-    "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
-    "socket.timeout.ms": "request_timeout_ms",
-}
 
-
+@dataclass(frozen=True, init=False, repr=False)
 class ClientConfig:
     """The client configuration, for every client.
 
@@ -68,7 +58,6 @@ class ClientConfig:
     '[hidden]'
     """
 
-    __slots__ = ("_properties",)
     _properties: Properties
 
     def __init__(self, source: str | Mapping[str, object] | ClientConfig) -> None:
@@ -100,7 +89,7 @@ class ClientConfig:
             user_properties.pop("metadata.broker.list", None)
             user_properties["bootstrap.servers"] = bootstrap_servers
         refuse_misspelt(user_properties)
-        return cls({key: value for key, value in user_properties.items() if key in FILE_KEYS})
+        return cls({key: value for key, value in user_properties.items() if key in KNOWN | CONNECTION})
 
     @property
     def bootstrap_servers(self) -> tuple[str, ...]:
@@ -109,38 +98,32 @@ class ClientConfig:
 
     def librdkafka(self) -> dict[str, Any]:
         """The configuration for confluent-kafka; a new dict, with the secrets in it."""
-        return {key: value for key, value in self._properties.items() if key != "default.api.timeout.ms"}
+        return dict(self._properties)
 
     def kafka_python(self) -> dict[str, Any]:
         """Keyword arguments for kafka-python's connection manager; a new dict, with the secrets in it.
 
-        ``ssl_context`` is built here. ``sasl_oauth_token_provider`` is a :class:`TokenProvider`, and
-        ``sasl_kerberos_name`` a :class:`KerberosLogin`: the module that imports kafka-python makes it take these.
+        ``ssl_context`` is built here. ``sasl_oauth_token_provider`` is a `TokenProvider`, and ``sasl_kerberos_name``
+        a dict of this form's keys: the module that imports kafka-python makes it take these.
 
         Raises
         ------
         UsageError
             If a certificate or key does not load, or this mechanism needs a missing Python package.
         """
-        user_properties = self._properties
-        kwargs: dict[str, Any] = {
-            "bootstrap_servers": list(self.bootstrap_servers),
-            # kafka-python's 1 MB is too small for a large cluster's response; this is librdkafka's default
-            "receive_message_max_bytes": 100_000_000,
-        }
-        for key, name in KAFKA_PYTHON.items():
-            if key in user_properties:
-                kwargs[name] = int(user_properties[key]) if key in NUMBERS else user_properties[key]
-        if user_properties["security.protocol"].endswith("SSL"):
-            kwargs["ssl_context"] = ssl_context(user_properties)
-        mechanism = user_properties.get("sasl.mechanisms", "")
+        properties = self._properties
+        kwargs: dict[str, Any] = {name: properties[key] for key, name in KAFKA_PYTHON.items() if key in properties}
+        kwargs["bootstrap_servers"] = list(self.bootstrap_servers)
+        if properties["security.protocol"].endswith("SSL"):
+            kwargs["ssl_context"] = ssl_context(properties)
+        mechanism = properties.get("sasl.mechanisms", "")
         if mechanism == "OAUTHBEARER":
-            kwargs["sasl_oauth_token_provider"] = TokenProvider.of(user_properties)
+            kwargs["sasl_oauth_token_provider"] = TokenProvider(properties)
         elif mechanism == "GSSAPI":
             need_package("gssapi", "Kerberos (GSSAPI) needs the Python package gssapi.")
-            kwargs["sasl_kerberos_name"] = KerberosLogin.of(user_properties)
+            kwargs["sasl_kerberos_name"] = {key: properties[key] for key in KERBEROS if key in properties}
         elif mechanism.startswith("SCRAM"):
-            kwargs["sasl_plain_username"] = scram_name(user_properties["sasl.username"])
+            kwargs["sasl_plain_username"] = scram_name(properties["sasl.username"])
         return kwargs
 
     def masked(self) -> dict[str, str]:
@@ -159,19 +142,8 @@ class ClientConfig:
     def __repr__(self) -> str:
         return f"ClientConfig({self.masked()})"
 
-    def __eq__(self, other: object) -> bool:
-        return self._properties == other._properties if isinstance(other, ClientConfig) else NotImplemented
-
     def __hash__(self) -> int:
         return hash(frozenset(self._properties.items()))
-
-    def __setattr__(self, name: str, *value: object) -> NoReturn:
-        raise AttributeError(f"a ClientConfig does not change; build another one ({name})")
-
-    __delattr__ = __setattr__
-
-    def __reduce__(self) -> tuple[type[ClientConfig], tuple[Properties]]:
-        return ClientConfig, (self._properties,)
 
 
 def _secrets(properties: Properties) -> Iterator[str]:
@@ -210,14 +182,14 @@ def _renamed(user_properties: Mapping[str, object]) -> Properties:
     """Canonical key names and text values; two spellings of a key must agree."""
     properties: Properties = {}
     for name, value in user_properties.items():
-        key = RENAMED.get(name, name)
+        key = LIBRDKAFKA.get(name, name)
         if value is None:
             continue
         if not callable(value):
             value = str(value).lower() if isinstance(value, bool) else str(value)
             value = value if SECRET_KEY.search(key) else value.strip()
         if properties.setdefault(key, value) != value:
-            names = sorted({other for other in user_properties if RENAMED.get(other, other) == key})
+            names = sorted({other for other in user_properties if LIBRDKAFKA.get(other, other) == key})
             raise UsageError(f"{' and '.join(names)} have different values.", do="Keep one of them.")
     return properties
 
