@@ -22,7 +22,7 @@ from toolkit.config.properties import (
     need_package,
     read_properties,
 )
-from toolkit.config.sasl import TokenProvider, sasl, scram_name
+from toolkit.config.sasl import TokenProvider, msk_token, sasl
 from toolkit.config.tls import ssl_context, tls
 from toolkit.errors import UsageError
 
@@ -118,12 +118,16 @@ class ClientConfig:
             kwargs["ssl_context"] = ssl_context(properties)
         mechanism = properties.get("sasl.mechanisms", "")
         if mechanism == "OAUTHBEARER":
+            if properties.get("oauth_cb") is msk_token:
+                package = "aws-msk-iam-sasl-signer-python"
+                need_package("aws_msk_iam_sasl_signer", f"MSK IAM needs the Python package {package}.", package=package)
             kwargs["sasl_oauth_token_provider"] = TokenProvider(properties)
         elif mechanism == "GSSAPI":
             need_package("gssapi", "Kerberos (GSSAPI) needs the Python package gssapi.")
             kwargs["sasl_kerberos_name"] = {key: properties[key] for key in KERBEROS if key in properties}
         elif mechanism.startswith("SCRAM"):
-            kwargs["sasl_plain_username"] = scram_name(properties["sasl.username"])
+            # kafka-python sends a name as it is, without the escapes of RFC 5802, section 5.1
+            kwargs["sasl_plain_username"] = properties["sasl.username"].replace("=", "=3D").replace(",", "=2C")
         return kwargs
 
     def masked(self) -> dict[str, str]:
@@ -162,7 +166,6 @@ def canonical(user_properties: Mapping[str, object]) -> Properties:
     """The canonical form; only the keys that the protocol uses are read."""
     refuse_misspelt(user_properties)
     properties = _renamed(user_properties)
-    _refuse_indirection(properties)
     protocol = str(properties.get("security.protocol", "PLAINTEXT")).upper()
     if protocol not in PROTOCOLS:
         raise UsageError(
@@ -188,6 +191,11 @@ def _renamed(user_properties: Mapping[str, object]) -> Properties:
         if not callable(value):
             value = str(value).lower() if isinstance(value, bool) else str(value)
             value = value if SECRET_KEY.search(key) else value.strip()
+            if "config.providers" in user_properties and re.search(r"\$\{.*\}", value):  # KIP-421
+                raise UsageError(
+                    f"{key} takes its value from a Java config provider, which cannot run here.",
+                    do="Set the value itself.",
+                )
         if properties.setdefault(key, value) != value:
             names = sorted({other for other in user_properties if LIBRDKAFKA.get(other, other) == key})
             raise UsageError(f"{' and '.join(names)} have different values.", do="Keep one of them.")
@@ -204,17 +212,6 @@ def refuse_misspelt(user_properties: Mapping[str, object]) -> None:
                 f"There is no client key {key!r}.",
                 means="The client would ignore it, and connect without it.",
                 do=f"Did you mean {close[0]!r}?",
-            )
-
-
-def _refuse_indirection(properties: Properties) -> None:
-    """Raise for values of a Java config provider (KIP-421)."""
-    if "config.providers" not in properties:
-        return
-    for key, value in properties.items():
-        if isinstance(value, str) and re.search(r"\$\{.*\}", value):
-            raise UsageError(
-                f"{key} takes its value from a Java config provider, which cannot run here.", do="Set the value itself."
             )
 
 

@@ -21,6 +21,7 @@ LIBRDKAFKA = {
     "ssl.truststore.certificates": "ssl.ca.pem",
 }
 _LOGIN = {"username": "sasl.username", "password": "sasl.password"}
+SIGNER = {name: name for name in ("awsProfileName", "awsRoleArn", "awsRoleSessionName")}  # of tokens for Amazon MSK
 # By mechanism: the login module of a sasl.jaas.config, and librdkafka's keys of its options.
 LOGIN_MODULES = {
     "PLAIN": ("PlainLoginModule", _LOGIN),
@@ -40,9 +41,10 @@ LOGIN_MODULES = {
             "clientId": "sasl.oauthbearer.client.id",
             "clientSecret": "sasl.oauthbearer.client.secret",
             "scope": "sasl.oauthbearer.scope",
+            **SIGNER,
         },
     ),
-    "AWS_MSK_IAM": ("IAMLoginModule", {}),  # its options are for the signer of tokens
+    "AWS_MSK_IAM": ("IAMLoginModule", SIGNER),
 }
 # kafka-python's names of librdkafka's keys; timeouts and limits are those of each call.
 KAFKA_PYTHON = {

@@ -10,12 +10,11 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from toolkit.config.properties import KERBEROS, LOGIN_MODULES, OAUTH, PASSWORD, Properties, need_package, refuse_java
+from toolkit.config.properties import KERBEROS, LOGIN_MODULES, OAUTH, PASSWORD, SIGNER, Properties, refuse_java
 from toolkit.errors import AuthenticationFailed, UsageError
 
 OF_MSK = ".IAMClientCallbackHandler", ".IAMOAuthBearerLoginCallbackHandler"
 HANDLERS = (*OF_MSK, ".OAuthBearerLoginCallbackHandler", ".OAuthBearerUnsecuredLoginCallbackHandler")
-SIGNER_OPTIONS = "awsProfileName", "awsRoleArn", "awsRoleSessionName"  # of Java's IAMLoginModule
 CALLBACK = "an oauth_cb that returns (token, expiry in seconds since the epoch)"
 
 
@@ -30,14 +29,12 @@ def sasl(properties: Properties) -> Properties:
         )
     for key in ("sasl.client.callback.handler.class", "sasl.login.class", "sasl.login.callback.handler.class"):
         refuse_java(properties, key, do=f"Set the credentials, or with OAUTHBEARER {CALLBACK}.", own=HANDLERS)
-    options: dict[str, str] = {}
     if "sasl.jaas.config" in properties:
-        options = _jaas_options(mechanism, properties["sasl.jaas.config"])
-        for key, value in _jaas_properties(mechanism, options).items():
+        for key, value in _jaas_properties(mechanism, properties["sasl.jaas.config"]).items():
             if properties.setdefault(key, value) != value:
                 raise UsageError(f"{key} and sasl.jaas.config have different values.", do="Keep one of them.")
     if mechanism == "AWS_MSK_IAM" or properties.get("sasl.login.callback.handler.class", "").endswith(OF_MSK):
-        return _msk_iam(properties["bootstrap.servers"], options)
+        return _msk_iam(properties)
     complete = {"GSSAPI": _kerberos, "OAUTHBEARER": _oauth}.get(mechanism, _password)
     return {"sasl.mechanisms": mechanism} | complete(properties)
 
@@ -87,20 +84,14 @@ def _oauth(properties: Properties) -> Properties:
     return oauth | {"sasl.oauthbearer.method": "oidc"}
 
 
-def _msk_iam(servers: str, options: Mapping[str, str]) -> Properties:
-    """OAUTHBEARER, which MSK accepts for IAM; options are those of Java's ``IAMLoginModule``."""
-    package = "aws-msk-iam-sasl-signer-python"
-    need_package("aws_msk_iam_sasl_signer", f"MSK IAM needs the Python package {package}.", package=package)
-    if unknown := sorted(name for name in options if name.startswith("awsRole") and name not in SIGNER_OPTIONS):
-        raise UsageError(
-            f"The signer of MSK IAM's tokens has no {unknown[0]}.",
-            do="Configure the role in a profile of ~/.aws/config, and set awsProfileName in sasl.jaas.config.",
-        )
+def _msk_iam(properties: Properties) -> Properties:
+    """OAUTHBEARER, which MSK accepts for IAM."""
+    servers = properties["bootstrap.servers"]
     in_host = re.search(r"\.([a-z]{2}(?:-[a-z]+)+-\d+)\.", servers)  # as Java: of the host, else of the environment
     region = in_host[1] if in_host else os.environ.get("AWS_REGION", os.environ.get("AWS_DEFAULT_REGION"))
     if not region:
         raise UsageError(f"MSK IAM needs the AWS region, which {servers} does not contain.", do="Set AWS_REGION.")
-    signer = {"region": region} | {name: options[name] for name in SIGNER_OPTIONS if name in options}
+    signer = {"region": region} | {name: properties[name] for name in SIGNER if name in properties}
     return {"sasl.mechanisms": "OAUTHBEARER", "oauth_cb": msk_token, "sasl.oauthbearer.config": json.dumps(signer)}
 
 
@@ -108,7 +99,7 @@ def msk_token(config: str) -> tuple[str, float]:
     """A token and its expiry for MSK, signed with the AWS credentials of this machine; an ``oauth_cb``."""
     from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
 
-    region, profile, *role = (json.loads(config).get(name) for name in ("region", *SIGNER_OPTIONS))
+    region, profile, *role = (json.loads(config).get(name) for name in ("region", *SIGNER))
     try:
         if profile:
             token, expires_ms = MSKAuthTokenProvider.generate_auth_token_from_profile(region, profile)
@@ -221,14 +212,10 @@ def _pairs(items: Iterable[str]) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in (item.partition("=") for item in items) if key.strip()}
 
 
-def scram_name(user: str) -> str:
-    """A user name as SCRAM sends it (RFC 5802, section 5.1)."""
-    return user.replace("=", "=3D").replace(",", "=2C")
-
-
-def _jaas_options(mechanism: str, text: str) -> dict[str, str]:
+def _jaas_properties(mechanism: str, text: str) -> Properties:
+    """The options of a login module as librdkafka's keys."""
     module, options = parse_jaas(text)
-    expected, _ = LOGIN_MODULES[mechanism]
+    expected, keys = LOGIN_MODULES[mechanism]
     if module.rpartition(".")[2] != expected:
         raise UsageError(
             f"sasl.jaas.config has no {expected}, which {mechanism} needs.",
@@ -238,16 +225,17 @@ def _jaas_options(mechanism: str, text: str) -> dict[str, str]:
         raise UsageError(
             "sasl.jaas.config uses a delegation token, which librdkafka cannot send.", do="Use SCRAM itself."
         )
-    if any(name.startswith("ssl.") for name in options):
-        raise UsageError(
-            "sasl.jaas.config sets TLS for the token endpoint.", do="Set its certificates as https.ca.location (PEM)."
-        )
-    return options
-
-
-def _jaas_properties(mechanism: str, options: Mapping[str, str]) -> Properties:
-    """The options of a login module as librdkafka's keys."""
-    _, keys = LOGIN_MODULES[mechanism]
+    for name in options:
+        if name.startswith("ssl."):
+            raise UsageError(
+                f"sasl.jaas.config sets {name} for the token endpoint.",
+                do="Set its certificates as https.ca.location (PEM).",
+            )
+        if name.startswith("awsRole") and name not in keys:
+            raise UsageError(
+                f"The signer of tokens for Amazon MSK has no {name}.",
+                do="Configure the role in a profile of ~/.aws/config, and set awsProfileName in sasl.jaas.config.",
+            )
     found = {keys[name]: value for name, value in options.items() if name in keys}
     prefix = "extension_"
     extensions = [f"{name.removeprefix(prefix)}={value}" for name, value in options.items() if name.startswith(prefix)]
