@@ -139,6 +139,7 @@ class TokenServer:
                 answer = issuer.issue() if known else {"error": "temporarily_unavailable"}
                 data = json.dumps(answer).encode()
                 self.send_response(200 if known else 503)
+                self.send_header("Content-Type", "application/json")  # or librdkafka does not read it
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
