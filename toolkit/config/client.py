@@ -58,6 +58,7 @@ class ClientConfig:
     '[hidden]'
     """
 
+    __slots__ = ("_properties",)  # so that vars() shows no secret
     _properties: Properties
 
     def __init__(self, source: str | Mapping[str, object] | ClientConfig) -> None:
@@ -148,6 +149,9 @@ class ClientConfig:
 
     def __hash__(self) -> int:
         return hash(frozenset(self._properties.items()))
+
+    def __reduce__(self) -> tuple[type[ClientConfig], tuple[Properties]]:
+        return ClientConfig, (self._properties,)
 
 
 def _secrets(properties: Properties) -> Iterator[str]:

@@ -33,10 +33,8 @@ def sasl(properties: Properties) -> Properties:
         for key, value in _jaas_properties(mechanism, properties["sasl.jaas.config"]).items():
             if properties.setdefault(key, value) != value:
                 raise UsageError(f"{key} and sasl.jaas.config have different values.", do="Keep one of them.")
-    if mechanism == "AWS_MSK_IAM" or properties.get("sasl.login.callback.handler.class", "").endswith(OF_MSK):
-        return _msk_iam(properties)
-    complete = {"GSSAPI": _kerberos, "OAUTHBEARER": _oauth}.get(mechanism, _password)
-    return {"sasl.mechanisms": mechanism} | complete(properties)
+    complete = {"GSSAPI": _kerberos, "OAUTHBEARER": _oauth, "AWS_MSK_IAM": _msk_iam}.get(mechanism, _password)
+    return {"sasl.mechanisms": mechanism} | complete(properties)  # of MSK: OAUTHBEARER
 
 
 def _password(properties: Properties) -> Properties:
@@ -62,6 +60,8 @@ def _oauth(properties: Properties) -> Properties:
     oauth = {key: properties[key] for key in OAUTH if key in properties}
     if "oauth_cb" in oauth:
         return oauth
+    if properties.get("sasl.login.callback.handler.class", "").endswith(OF_MSK):
+        return _msk_iam(properties)
     if properties.get("enable.sasl.oauthbearer.unsecure.jwt") == "true":
         return oauth | {"oauth_cb": unsecured_token}
     grant = properties.get("sasl.oauthbearer.grant.type", "client_credentials")
@@ -108,13 +108,11 @@ def msk_token(config: str) -> tuple[str, float]:
         else:
             token, expires_ms = MSKAuthTokenProvider.generate_auth_token(region)
     except Exception as error:  # noqa: BLE001 - botocore's have no common class; no credentials are an AttributeError
-        reason = type(error).__name__
-    else:
-        return token, expires_ms / 1000
-    raise AuthenticationFailed(
-        f"No token for MSK IAM could be signed ({reason}).",
-        do="Check the AWS credentials of this machine: aws sts get-caller-identity.",
-    )
+        raise AuthenticationFailed(
+            f"No token for MSK IAM could be signed ({type(error).__name__}).",
+            do="Check the AWS credentials of this machine: aws sts get-caller-identity.",
+        ) from None
+    return token, expires_ms / 1000
 
 
 def unsecured_token(config: str) -> tuple[str, float]:
@@ -249,7 +247,9 @@ def _jaas_properties(mechanism: str, text: str) -> Properties:
 # As java.io.StreamTokenizer reads them. Possessive: a text that does not match takes no exponential time.
 _GAP = r"(?:\s+|/\*.*?\*/|/[^\n]*)*+"
 _WORD = r"""("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[^\s=;"'/]+)"""
-MODULE = re.compile(f"{_GAP}{_WORD}{_GAP}(?:required|requisite|sufficient|optional){_GAP}", re.DOTALL | re.IGNORECASE)
+MODULE = re.compile(
+    f"{_GAP}{_WORD}{_GAP}(?:required|requisite|sufficient|optional)\\b{_GAP}", re.DOTALL | re.IGNORECASE
+)
 OPTION = re.compile(f"{_WORD}{_GAP}={_GAP}{_WORD}{_GAP}", re.DOTALL)
 END = re.compile(f";{_GAP}", re.DOTALL)
 
@@ -277,9 +277,8 @@ def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _word(token: str) -> str:
-    if token[0] not in "\"'":
-        return token
-    return re.sub(r"\\([0-3]?[0-7]{1,2}|.)", _unescape, token[1:-1], flags=re.DOTALL)
+    """A token without its quotes and escapes."""
+    return re.sub(r"\\([0-3]?[0-7]{1,2}|.)", _unescape, token[1:-1], flags=re.DOTALL) if token[0] in "\"'" else token
 
 
 def _unescape(match: re.Match[str]) -> str:
