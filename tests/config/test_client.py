@@ -41,6 +41,7 @@ def test_bootstrap_servers_alone() -> None:
     config = ClientConfig(" PLAINTEXT://b-1.example.com:9092, [::1]:9093 ")
     assert config.librdkafka() == DEFAULTS | {"bootstrap.servers": "b-1.example.com:9092,[::1]:9093"}
     assert config.bootstrap_servers == ("b-1.example.com:9092", "[::1]:9093")
+    assert config != "b-1.example.com:9092"
 
 
 def test_other_librdkafka_keys_are_passed_through() -> None:
@@ -61,9 +62,9 @@ def test_a_configuration_is_immutable() -> None:
     config = ClientConfig("b:9092")
     config.librdkafka()["client.id"] = "changed"
     assert config.librdkafka() == DEFAULTS
-    with pytest.raises(AttributeError, match="cannot assign"):
+    with pytest.raises(AttributeError, match="does not change"):
         config.bootstrap_servers = ("x:1",)  # type: ignore[misc]
-    with pytest.raises(AttributeError, match="cannot delete"):
+    with pytest.raises(AttributeError, match="does not change"):
         del config._properties
 
 

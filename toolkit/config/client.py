@@ -6,8 +6,7 @@ import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from toolkit.config.properties import (
     CONNECTION,
@@ -27,7 +26,6 @@ from toolkit.config.tls import ssl_context, tls
 from toolkit.errors import UsageError
 
 
-@dataclass(frozen=True, init=False, repr=False)
 class ClientConfig:
     """The client configuration, for every client.
 
@@ -147,8 +145,16 @@ class ClientConfig:
     def __repr__(self) -> str:
         return f"ClientConfig({self.masked()})"
 
+    def __eq__(self, other: object) -> bool:
+        return self._properties == other._properties if isinstance(other, ClientConfig) else NotImplemented
+
     def __hash__(self) -> int:
         return hash(frozenset(self._properties.items()))
+
+    def __setattr__(self, name: str, *value: object) -> NoReturn:
+        raise AttributeError(f"a ClientConfig does not change; build another one ({name})")
+
+    __delattr__ = __setattr__
 
     def __reduce__(self) -> tuple[type[ClientConfig], tuple[Properties]]:
         return ClientConfig, (self._properties,)
