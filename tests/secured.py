@@ -35,6 +35,7 @@ PASSWORDS = {
     "key": "k3y-Zq3b4c5d6e",
 }
 TOKEN_LIFETIME_S = 5
+REGION = "eu-central-1"  # AWS's, of MSK IAM
 REAUTHENTICATION_MS = 2500
 KERBEROS_PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
 LISTENERS = {
@@ -138,6 +139,7 @@ class TokenServer:
                 answer = issuer.issue() if known else {"error": "temporarily_unavailable"}
                 data = json.dumps(answer).encode()
                 self.send_response(200 if known else 503)
+                self.send_header("Content-Type", "application/json")  # or librdkafka does not read it
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
@@ -254,9 +256,27 @@ class Secured:
         self.tokens = stack.enter_context(TokenServer(self.certificates))
         self.kdc = None if missing_for_kerberos() else stack.enter_context(Kdc(folder / "kerberos"))
         settings = {**broker_properties(self.certificates, self.tokens, self.kdc), **properties}
+        self.signer = self._write_signer()
         with _java_options(self.tokens, self.kdc):
             self.kafka = stack.enter_context(SecuredKafka("4.3.1", properties=settings))
         _create_scram_users(self.kafka)
+
+    def _write_signer(self) -> Path:
+        """A folder with Amazon's signer of tokens, as far as its functions: its tokens are this token server's."""
+        module = self.folder / "signer" / "aws_msk_iam_sasl_signer" / "MSKAuthTokenProvider.py"
+        module.parent.mkdir(parents=True)
+        module.with_name("__init__.py").touch()
+        login = {"Authorization": "Basic " + base64.b64encode(f"ann:{PASSWORDS['client']}".encode()).decode()}
+        module.write_text(
+            "import json, ssl, time, urllib.request\n"
+            "def generate_auth_token(region):\n"
+            f"    assert region == {REGION!r}\n"
+            f"    trust = ssl.create_default_context(cafile={str(self.certificates.ca)!r})\n"
+            f"    request = urllib.request.Request({self.tokens.url!r}, b'', {login!r})\n"
+            "    with urllib.request.urlopen(request, context=trust) as response:\n"
+            f"        return json.load(response)['access_token'], int(1000 * (time.time() + {TOKEN_LIFETIME_S}))\n"
+        )
+        return module.parents[1]
 
     def client_properties(self, mode: str) -> dict[str, str]:
         """Java's keys for a mode, one of `MODES`."""
@@ -285,6 +305,11 @@ class Secured:
                 "sasl.oauthbearer.token.endpoint.url": self.tokens.url,
                 "https.ca.location": str(self.certificates.ca),
             }
+        if mechanism == "AWS_MSK_IAM":
+            package = "software.amazon.msk.auth.iam"
+            handler = f"{package}.IAMClientCallbackHandler"
+            login = f"{package}.IAMLoginModule required;"
+            return {"sasl.jaas.config": login, "sasl.client.callback.handler.class": handler}
         module = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
         options = f'username="{USER}" password="{PASSWORDS[mechanism]}"'
         return {"sasl.jaas.config": f"{_MODULES}.{module}LoginModule required {options};"}
@@ -300,8 +325,6 @@ class Secured:
         passwords = {"ssl.keystore.password": PASSWORDS["store"], "ssl.key.password": PASSWORDS["key"]}
         if mode == "mTLS with PKCS#12":
             return {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": str(folder / "client.p12"), **passwords}
-        if mode == "mTLS with JKS":
-            return {"ssl.keystore.location": str(folder / "client.jks"), **passwords}
         return {}
 
     def write(self, mode: str, **more: str) -> Path:
@@ -325,11 +348,11 @@ MODES = {  # listener and mechanism
     "mTLS with PEM": ("MTLS", ""),
     "mTLS with inline PEM": ("MTLS", ""),
     "mTLS with PKCS#12": ("MTLS", ""),
-    "mTLS with JKS": ("MTLS", ""),
     "PLAIN": ("PLAIN", "PLAIN"),
     "SCRAM-SHA-256": ("SCRAM", "SCRAM-SHA-256"),
     "SCRAM-SHA-512": ("SCRAM", "SCRAM-SHA-512"),
     "OAUTHBEARER": ("OAUTH", "OAUTHBEARER"),
+    "MSK IAM": ("OAUTH", "AWS_MSK_IAM"),
     "Kerberos with a keytab": ("KERBEROS", "GSSAPI"),
     "Kerberos with the ticket cache": ("KERBEROS", "GSSAPI"),
 }
@@ -348,12 +371,7 @@ def _certificates(folder: Path) -> Certificates:
     made.make("token", *made.signed())
     for name in ("broker", "client"):
         (folder / f"{name}.pem").write_text((folder / f"{name}.key").read_text() + (folder / f"{name}.crt").read_text())
-    store = made.pkcs12("client", password=PASSWORDS["store"])
-    passwords = ["-srcstorepass", PASSWORDS["store"], "-deststorepass", PASSWORDS["store"]]
-    if keytool := shutil.which("keytool"):
-        command = [keytool, "-importkeystore", "-srckeystore", str(store), "-srcalias", "1", *passwords]
-        command += ["-destkeystore", str(folder / "client.jks"), "-deststoretype", "JKS"]
-        subprocess.run([*command, "-destkeypass", PASSWORDS["key"]], check=True, capture_output=True, timeout=120)
+    made.pkcs12("client", password=PASSWORDS["store"])
     return made
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests.notebooks.running import own_folders
 from tests.process import PATIENCE_S, ROOT
-from tests.secured import MODES, REAUTHENTICATION_MS, TOKEN_LIFETIME_S, leaks, missing_for_kerberos, which
+from tests.secured import MODES, REAUTHENTICATION_MS, REGION, TOKEN_LIFETIME_S, leaks, missing_for_kerberos, which
 from toolkit import Cluster, Recording
 from toolkit.config import ClientConfig
 from toolkit.errors import AuthenticationFailed, BrokerError
@@ -48,6 +48,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         made = Secured(tmp_path_factory.mktemp("secured"), stack, EVERYDAY.properties)
         for name, value in (made.kdc.environment if made.kdc else {}).items():
             patch.setenv(name, value)
+        patch.setenv("AWS_REGION", REGION)
+        patch.setenv("PYTHONPATH", str(made.signer), prepend=os.pathsep)  # of processes
+        patch.syspath_prepend(made.signer)
         yield made
 
 
@@ -58,17 +61,12 @@ def hanging(secured: Secured) -> StagedIncident:
 
 def check_available(mode: str) -> None:
     """Skip a mode, by the name of what is missing for it."""
-    missing = missing_for_kerberos() if mode.startswith("Kerberos") else ""
-    if mode == "mTLS with JKS" and not which("keytool"):
-        missing = "keytool"
-    if missing:
+    if mode.startswith("Kerberos") and (missing := missing_for_kerberos()):
         pytest.skip(f"{missing} is missing")
 
 
 def available() -> list[str]:
-    without = ["Kerberos"] if missing_for_kerberos() else []
-    without += [] if which("keytool") else ["mTLS with JKS"]
-    return [mode for mode in MODES if not mode.startswith(tuple(without))]
+    return [mode for mode in MODES if not (mode.startswith("Kerberos") and missing_for_kerberos())]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -82,6 +80,9 @@ def test_a_cluster_is_diagnosed(secured: Secured, hanging: StagedIncident, mode:
         log = read_state_log(cluster.client, topic, timeout=60)
         assert log.is_complete
         assert hanging.transactional_id in {each.transactional_id for each in log.transactions}
+        if not mode.startswith("Kerberos"):  # for which librdkafka's packages are not built
+            read = read_committed(cluster.config, hanging.topic, hanging.partition, 0, 1, timeout=60)
+            assert read.reached == 1
         shown = f"{cluster!r} {cluster.config!r} {cluster.config} {config.masked()} {vars(cluster)}"
     assert leaks(shown.encode(), secured.secrets()) == set()
 
@@ -170,7 +171,7 @@ def test_recorders_outlive_their_credentials_and_show_none(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("mode", ["mTLS with JKS", "PLAIN", "OAUTHBEARER", "Kerberos with a keytab"])
+@pytest.mark.parametrize("mode", ["mTLS with PKCS#12", "PLAIN", "OAUTHBEARER", "MSK IAM", "Kerberos with a keytab"])
 def test_an_action_and_its_audit_trail_show_no_secret(secured: Secured, tmp_path: Path, mode: str) -> None:
     check_available(mode)
     staged = INCIDENTS["never_added"](secured.kafka)
@@ -239,7 +240,15 @@ def test_an_executed_notebook_shows_no_secret(secured: Secured, hanging: StagedI
 
 @pytest.mark.full
 def test_spark_executors_log_in_and_show_no_secret(secured: Secured, hanging: StagedIncident, tmp_path: Path) -> None:
-    selected = ("plaintext", "mTLS with JKS", "PLAIN", "SCRAM-SHA-512", "OAUTHBEARER", "Kerberos with a keytab")
+    selected = (
+        "plaintext",
+        "mTLS with PKCS#12",
+        "PLAIN",
+        "SCRAM-SHA-512",
+        "OAUTHBEARER",
+        "MSK IAM",
+        "Kerberos with a keytab",
+    )
     files = {mode: str(secured.write(mode)) for mode in available() if mode in selected}
     script = [sys.executable, "-m", "tests.spark.security_modes", str(tmp_path), hanging.topic, json.dumps(files)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}

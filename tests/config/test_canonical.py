@@ -14,7 +14,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     "one of two": ({"bootstrap.servers": "b:9092,c:x"}, "'c:x' in bootstrap.servers"),
     "a password in the address": ({"bootstrap.servers": "ann:s3cr3t@b"}, "'b' in bootstrap.servers"),
     "protocol": ({"security.protocol": "TLS"}, "'TLS'.*PLAINTEXT, SSL"),
-    "mechanism": ({"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM"}, "AWS_MSK_IAM.*oauth_cb"),
+    "mechanism": ({"security.protocol": "SASL_SSL", "sasl.mechanism": "NTLM"}, "'NTLM'.*oauth_cb"),
     "no credentials": ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.username is missing"),
     "no password": (
         {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "ann"},

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolkit.config import parse_jaas
+from toolkit.config.sasl import parse_jaas
 from toolkit.errors import UsageError
 
 
@@ -41,6 +41,7 @@ def test_jaas_as_kafka_reads_it(text: str, options: dict[str, str]) -> None:
         'a.M required password="s3c\nr3t";',
         'a.M required password="s3cr3t"; b.N required;',
         "a.M required = = =;",
+        "a.M required " + "/**/ " * 60 + "s3cr3t",  # in no exponential time
     ],
 )
 def test_jaas_that_kafka_rejects_too(text: str) -> None:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.config.forms import DEFAULTS, PLAIN
-from toolkit.config import ClientConfig, parse_properties
+from toolkit.config import ClientConfig
+from toolkit.config.properties import parse_properties
 from toolkit.errors import UsageError
 
 JAVA_PROPERTIES = r"""

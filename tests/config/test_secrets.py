@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.config.forms import CREDENTIALS, PLAIN, TOKEN
-from toolkit.config import ClientConfig, parse_properties
+from toolkit.config import ClientConfig
+from toolkit.config.properties import parse_properties
 from toolkit.errors import UsageError
 
 SECRET = st.text(st.characters(exclude_categories=["Cs"]), min_size=4, max_size=30).map(lambda text: f"Zq9{text}")

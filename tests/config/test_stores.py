@@ -49,72 +49,31 @@ def test_a_pkcs12_store_without_the_package(tmp_path: Path, monkeypatch: pytest.
 
 @needs_keytool
 @needs_cryptography
-def test_java_stores_made_by_keytool(certificates: Certificates) -> None:
-    """A JCEKS trust store is refused with the command that converts it, and that command is right."""
-    store = certificates.folder / "trust store.jceks"
-    importing = ["-importcert", "-noprompt", "-alias", "ca", "-file", str(certificates.ca), "-storetype", "JCEKS"]
-    keytool("keytool", *importing, "-keystore", str(store), "-storepass", "changeit")
-    with pytest.raises(UsageError, match="is a JCEKS store") as caught:
-        tls(ssl_truststore_location=store)
-    command = shlex.split(caught.value.do.removeprefix("Convert it once: "))
-    keytool(*command, "-srcstorepass", "changeit", "-deststorepass", "changeit")
-    trusting = tls(
-        ssl_truststore_location=command[command.index("-destkeystore") + 1], ssl_truststore_password="changeit"
-    )
-    assert shake_hands(trusting, certificates) == ""
-    AdminClient(trusting.librdkafka() | {"log_level": 0})
-    with pytest.raises(UsageError, match="holds no private key"):
-        tls(ssl_keystore_location=store.with_suffix(".p12"), ssl_keystore_password="changeit")
-
-
-@pytest.fixture
-def jks(certificates: Certificates) -> tuple[Path, Path]:
-    """A trust store and a key store in Java's own format; the key has a password of its own."""
-    trust, keys = certificates.folder / "trust.jks", certificates.folder / "client.jks"
-    if not keys.exists():
-        importing = ["-importcert", "-noprompt", "-alias", "ca", "-file", str(certificates.ca), "-storetype", "JKS"]
-        keytool("keytool", *importing, "-keystore", str(trust), "-storepass", "changeit")
-        pair = certificates.pkcs12("client", password="s3cr3t")
-        source = ["-importkeystore", "-srckeystore", str(pair), "-srcstorepass", "s3cr3t", "-srcalias", "1"]
-        passwords = ["-deststorepass", "changeit", "-destkeypass", "its-0wn"]
-        keytool("keytool", *source, "-destkeystore", str(keys), "-deststoretype", "JKS", *passwords)
-    return trust, keys
-
-
-@needs_keytool
-def test_jks_stores_are_read_without_java(certificates: Certificates, jks: tuple[Path, Path]) -> None:
-    trust, keys = jks
-    assert keys.read_bytes()[:4] == b"\xfe\xed\xfe\xed"
-    config = tls(
-        ssl_truststore_location=trust,
-        ssl_truststore_type="JKS",
-        ssl_truststore_password="changeit",
-        ssl_keystore_location=keys,
-        ssl_keystore_password="changeit",
-        ssl_key_password="its-0wn",
-    )
+@pytest.mark.parametrize("kind", ["JKS", "JCEKS"])
+def test_java_stores_made_by_keytool(certificates: Certificates, tmp_path: Path, kind: str) -> None:
+    """A store that only Java reads is refused with the command that converts it, and that command is right."""
+    trust, keys = tmp_path / f"trust store.{kind}", tmp_path / f"client.{kind}"
+    importing = ["-importcert", "-noprompt", "-alias", "ca", "-file", str(certificates.ca), "-storetype", kind]
+    keytool("keytool", *importing, "-keystore", str(trust), "-storepass", "changeit")
+    pair = ["-srckeystore", str(certificates.pkcs12("client", password="s3cr3t")), "-srcstorepass", "s3cr3t"]
+    passwords = ["-srcalias", "1", "-deststorepass", "changeit", "-destkeypass", "its-0wn"]
+    keytool("keytool", "-importkeystore", *pair, "-destkeystore", str(keys), "-deststoretype", kind, *passwords)
+    for key, store, own in (
+        ("truststore", trust, []),
+        ("keystore", keys, ["-srcalias", "1", "-srckeypass", "its-0wn"]),
+    ):
+        with pytest.raises(UsageError, match=f"is a {kind} store") as caught:
+            tls(**{f"ssl_{key}_location": store})
+        command = shlex.split(caught.value.do.partition(": ")[2])
+        keytool(*command, "-srcstorepass", "changeit", "-deststorepass", "changeit", *own)
+        assert command[command.index("-destkeystore") + 1] == str(store.with_suffix(".p12"))
+    trusting = {"ssl_truststore_location": trust.with_suffix(".p12"), "ssl_truststore_password": "changeit"}
+    assert shake_hands(tls(**trusting), certificates) == ""
+    config = tls(**trusting, ssl_keystore_location=keys.with_suffix(".p12"), ssl_keystore_password="changeit")
     assert shake_hands(config, certificates) == "client"
     AdminClient(config.librdkafka() | {"log_level": 0})
-    assert "PRIVATE" not in repr(config)
-    assert shake_hands(tls(ssl_truststore_location=trust), certificates) == "", "without a password, as in Java"
     with pytest.raises(UsageError, match="holds no private key"):
-        tls(ssl_keystore_location=trust, ssl_keystore_password="changeit")
-
-
-@needs_keytool
-def test_jks_stores_that_do_not_open(jks: tuple[Path, Path], tmp_path: Path) -> None:
-    trust, keys = jks
-    with pytest.raises(UsageError, match=r"trust.jks does not open as JKS. Check ssl.truststore.password") as caught:
-        tls(ssl_truststore_location=trust, ssl_truststore_password="s3cr3t")
-    assert "s3cr3t" not in str(caught.value)
-    for password in ({}, {"ssl_keystore_password": "changeit"}, {"ssl_key_password": "changeit"}):
-        with pytest.raises(UsageError, match=r"The private key in \S+ does not open. Check ssl.key.password"):
-            tls(ssl_keystore_location=keys, **password)
-    whole = keys.read_bytes()
-    for length in range(4, len(whole) - 20, 7):
-        (tmp_path / "cut.jks").write_bytes(whole[:length])
-        with pytest.raises(UsageError, match=r"cut.jks is no complete JKS store"):
-            tls(ssl_keystore_location=tmp_path / "cut.jks")
+        tls(ssl_keystore_location=trust.with_suffix(".p12"), ssl_keystore_password="changeit")
 
 
 def keytool(*command: str) -> None:

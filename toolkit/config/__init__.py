@@ -6,15 +6,6 @@ The user passes ``"host:port"``, a mapping of librdkafka or Java keys, or the
 
 from toolkit.config.client import ClientConfig
 from toolkit.config.databricks import config_from_scope, param
-from toolkit.config.properties import parse_properties
-from toolkit.config.sasl import KerberosLogin, TokenProvider, parse_jaas
+from toolkit.config.sasl import TokenProvider
 
-__all__ = [
-    "ClientConfig",
-    "KerberosLogin",
-    "TokenProvider",
-    "config_from_scope",
-    "param",
-    "parse_jaas",
-    "parse_properties",
-]
+__all__ = ["ClientConfig", "TokenProvider", "config_from_scope", "param"]

@@ -9,33 +9,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from toolkit.config.properties import (
-    FILE_KEYS,
+    CONNECTION,
     HIDDEN,
+    KAFKA_PYTHON,
+    KERBEROS,
     KNOWN,
+    LIBRDKAFKA,
     NUMBERS,
-    RENAMED,
     SECRET_KEY,
     Properties,
     need_package,
     read_properties,
 )
-from toolkit.config.sasl import KerberosLogin, TokenProvider, sasl, scram_name
+from toolkit.config.sasl import TokenProvider, msk_token, sasl
 from toolkit.config.tls import ssl_context, tls
 from toolkit.errors import UsageError
-
-KAFKA_PYTHON = {
-    "client.dns.lookup": "client_dns_lookup",
-    "client.id": "client_id",
-    "receive.message.max.bytes": "receive_message_max_bytes",
-    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
-    "reconnect.backoff.ms": "reconnect_backoff_ms",
-    "sasl.mechanisms": "sasl_mechanism",
-    "sasl.password": "sasl_plain_password",
-    "sasl.username": "sasl_plain_username",
-    "security.protocol": "security_protocol",
-    "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
-    "socket.timeout.ms": "request_timeout_ms",
-}
 
 
 class ClientConfig:
@@ -68,7 +56,7 @@ class ClientConfig:
     '[hidden]'
     """
 
-    __slots__ = ("_properties",)
+    __slots__ = ("_properties",)  # so that vars() shows no secret
     _properties: Properties
 
     def __init__(self, source: str | Mapping[str, object] | ClientConfig) -> None:
@@ -100,7 +88,7 @@ class ClientConfig:
             user_properties.pop("metadata.broker.list", None)
             user_properties["bootstrap.servers"] = bootstrap_servers
         refuse_misspelt(user_properties)
-        return cls({key: value for key, value in user_properties.items() if key in FILE_KEYS})
+        return cls({key: value for key, value in user_properties.items() if key in KNOWN | CONNECTION})
 
     @property
     def bootstrap_servers(self) -> tuple[str, ...]:
@@ -109,38 +97,36 @@ class ClientConfig:
 
     def librdkafka(self) -> dict[str, Any]:
         """The configuration for confluent-kafka; a new dict, with the secrets in it."""
-        return {key: value for key, value in self._properties.items() if key != "default.api.timeout.ms"}
+        return dict(self._properties)
 
     def kafka_python(self) -> dict[str, Any]:
         """Keyword arguments for kafka-python's connection manager; a new dict, with the secrets in it.
 
-        ``ssl_context`` is built here. ``sasl_oauth_token_provider`` is a :class:`TokenProvider`, and
-        ``sasl_kerberos_name`` a :class:`KerberosLogin`: the module that imports kafka-python makes it take these.
+        ``ssl_context`` is built here. ``sasl_oauth_token_provider`` is a `TokenProvider`, and ``sasl_kerberos_name``
+        a dict of this form's keys: the module that imports kafka-python makes it take these.
 
         Raises
         ------
         UsageError
             If a certificate or key does not load, or this mechanism needs a missing Python package.
         """
-        user_properties = self._properties
-        kwargs: dict[str, Any] = {
-            "bootstrap_servers": list(self.bootstrap_servers),
-            # kafka-python's 1 MB is too small for a large cluster's response; this is librdkafka's default
-            "receive_message_max_bytes": 100_000_000,
-        }
-        for key, name in KAFKA_PYTHON.items():
-            if key in user_properties:
-                kwargs[name] = int(user_properties[key]) if key in NUMBERS else user_properties[key]
-        if user_properties["security.protocol"].endswith("SSL"):
-            kwargs["ssl_context"] = ssl_context(user_properties)
-        mechanism = user_properties.get("sasl.mechanisms", "")
+        properties = self._properties
+        kwargs: dict[str, Any] = {name: properties[key] for key, name in KAFKA_PYTHON.items() if key in properties}
+        kwargs["bootstrap_servers"] = list(self.bootstrap_servers)
+        if properties["security.protocol"].endswith("SSL"):
+            kwargs["ssl_context"] = ssl_context(properties)
+        mechanism = properties.get("sasl.mechanisms", "")
         if mechanism == "OAUTHBEARER":
-            kwargs["sasl_oauth_token_provider"] = TokenProvider.of(user_properties)
+            if properties.get("oauth_cb") is msk_token:
+                package = "aws-msk-iam-sasl-signer-python"
+                need_package("aws_msk_iam_sasl_signer", f"MSK IAM needs the Python package {package}.", package=package)
+            kwargs["sasl_oauth_token_provider"] = TokenProvider(properties)
         elif mechanism == "GSSAPI":
             need_package("gssapi", "Kerberos (GSSAPI) needs the Python package gssapi.")
-            kwargs["sasl_kerberos_name"] = KerberosLogin.of(user_properties)
+            kwargs["sasl_kerberos_name"] = {key: properties[key] for key in KERBEROS if key in properties}
         elif mechanism.startswith("SCRAM"):
-            kwargs["sasl_plain_username"] = scram_name(user_properties["sasl.username"])
+            # kafka-python sends a name as it is, without the escapes of RFC 5802, section 5.1
+            kwargs["sasl_plain_username"] = properties["sasl.username"].replace("=", "=3D").replace(",", "=2C")
         return kwargs
 
     def masked(self) -> dict[str, str]:
@@ -190,7 +176,6 @@ def canonical(user_properties: Mapping[str, object]) -> Properties:
     """The canonical form; only the keys that the protocol uses are read."""
     refuse_misspelt(user_properties)
     properties = _renamed(user_properties)
-    _refuse_indirection(properties)
     protocol = str(properties.get("security.protocol", "PLAINTEXT")).upper()
     if protocol not in PROTOCOLS:
         raise UsageError(
@@ -210,14 +195,19 @@ def _renamed(user_properties: Mapping[str, object]) -> Properties:
     """Canonical key names and text values; two spellings of a key must agree."""
     properties: Properties = {}
     for name, value in user_properties.items():
-        key = RENAMED.get(name, name)
+        key = LIBRDKAFKA.get(name, name)
         if value is None:
             continue
         if not callable(value):
             value = str(value).lower() if isinstance(value, bool) else str(value)
             value = value if SECRET_KEY.search(key) else value.strip()
+            if "config.providers" in user_properties and re.search(r"\$\{.*\}", value):  # KIP-421
+                raise UsageError(
+                    f"{key} takes its value from a Java config provider, which cannot run here.",
+                    do="Set the value itself.",
+                )
         if properties.setdefault(key, value) != value:
-            names = sorted({other for other in user_properties if RENAMED.get(other, other) == key})
+            names = sorted({other for other in user_properties if LIBRDKAFKA.get(other, other) == key})
             raise UsageError(f"{' and '.join(names)} have different values.", do="Keep one of them.")
     return properties
 
@@ -232,17 +222,6 @@ def refuse_misspelt(user_properties: Mapping[str, object]) -> None:
                 f"There is no client key {key!r}.",
                 means="The client would ignore it, and connect without it.",
                 do=f"Did you mean {close[0]!r}?",
-            )
-
-
-def _refuse_indirection(properties: Properties) -> None:
-    """Raise for values of a Java config provider (KIP-421)."""
-    if "config.providers" not in properties:
-        return
-    for key, value in properties.items():
-        if isinstance(value, str) and re.search(r"\$\{.*\}", value):
-            raise UsageError(
-                f"{key} takes its value from a Java config provider, which cannot run here.", do="Set the value itself."
             )
 
 

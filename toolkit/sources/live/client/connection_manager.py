@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from typing import Any
 
 import kafka.errors
@@ -19,7 +20,7 @@ from kafka.net.sasl.gssapi import SaslMechanismGSSAPI
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.protocol.parser import KafkaProtocol
 
-from toolkit.config import KerberosLogin, TokenProvider
+from toolkit.config import TokenProvider
 from toolkit.errors import DecodeError
 from toolkit.formats.bulk_messages import APIS, decode
 
@@ -30,26 +31,29 @@ AbstractTokenProvider.register(TokenProvider)
 
 
 class KerberosMechanism(SaslMechanismGSSAPI):  # type: ignore[misc]
-    """GSSAPI for a `KerberosLogin`, and kafka-python's own for every other name."""
+    """GSSAPI with the ticket of a keytab, which the Kerberos library renews, or of the ticket cache."""
 
-    def __init__(self, **config: Any) -> None:
-        login = config.get("sasl_kerberos_name")
-        if not isinstance(login, KerberosLogin):
-            super().__init__(**config)
-            return
+    def __init__(self, *, host: str, sasl_kerberos_name: Mapping[str, str], **_: Any) -> None:
         import gssapi
 
+        service, keytab, principal = (
+            sasl_kerberos_name.get(f"sasl.kerberos.{key}") for key in ("service.name", "keytab", "principal")
+        )
         self._is_done = self._is_authenticated = False
-        self.auth_id = f"{login.service}@{config['host']}"
-        service = gssapi.Name(self.auth_id, name_type=gssapi.NameType.hostbased_service)
+        self.auth_id = f"{service or 'kafka'}@{host}"
+        credentials, of_keytab = None, ""
         try:
-            self.gssapi_name = service.canonicalize(gssapi.MechType.kerberos)
-            self._client_ctx = gssapi.SecurityContext(
-                name=self.gssapi_name, creds=_credentials(login), usage="initiate"
-            )
+            name = gssapi.Name(self.auth_id, name_type=gssapi.NameType.hostbased_service)
+            self.gssapi_name = name.canonicalize(gssapi.MechType.kerberos)
+            if keytab:
+                of_keytab = f" with {keytab} for {principal or 'its principal'}"
+                store = {"client_keytab": keytab, "ccache": f"MEMORY:kafka-txn-{keytab}-{principal}"}
+                login = principal and gssapi.Name(principal, name_type=gssapi.NameType.kerberos_principal)
+                credentials = gssapi.Credentials(name=login, usage="initiate", store=store)
+            self._client_ctx = gssapi.SecurityContext(name=self.gssapi_name, creds=credentials, usage="initiate")
             self._next_token = self._client_ctx.step(None)
         except gssapi.exceptions.GSSError as exc:
-            raise _refused(exc, login) from None
+            raise kafka.errors.SaslAuthenticationFailedError(f"Kerberos{of_keytab}: {exc}") from None
 
     def receive(self, auth_bytes: bytes) -> None:
         import gssapi
@@ -57,23 +61,7 @@ class KerberosMechanism(SaslMechanismGSSAPI):  # type: ignore[misc]
         try:
             super().receive(auth_bytes)
         except gssapi.exceptions.GSSError as exc:
-            raise _refused(exc) from None
-
-
-def _credentials(login: KerberosLogin) -> Any:
-    """The credentials of a keytab, which the Kerberos library renews; null for those of the ticket cache."""
-    import gssapi
-
-    if login.keytab is None:
-        return None
-    name = login.principal and gssapi.Name(login.principal, name_type=gssapi.NameType.kerberos_principal)
-    cache = f"MEMORY:kafka-txn-{login.keytab}-{login.principal}"
-    return gssapi.Credentials(name=name, usage="initiate", store={"client_keytab": login.keytab, "ccache": cache})
-
-
-def _refused(exc: Exception, login: KerberosLogin | None = None) -> kafka.errors.SaslAuthenticationFailedError:
-    of_keytab = f" with {login.keytab} for {login.principal or 'its principal'}" if login and login.keytab else ""
-    return kafka.errors.SaslAuthenticationFailedError(f"Kerberos{of_keytab}: {exc}")
+            raise kafka.errors.SaslAuthenticationFailedError(f"Kerberos: {exc}") from None
 
 
 register_sasl_mechanism("GSSAPI", KerberosMechanism, overwrite=True)
