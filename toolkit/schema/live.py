@@ -154,7 +154,9 @@ class Finding(TableRow):
     start_offset: Annotated[Int64 | None, "First offset of the open transaction on this partition."] = None
     verdict: Annotated[Verdict, "One of toolkit.schema.verdict.Verdict."]
     outcome: Annotated[
-        str | None, "What was decided about these records: undecided, abort, commit, unknown; null if nothing is open."
+        str | None,
+        "What was decided about these records: undecided, abort, commit, unknown; null if nothing is open, or the "
+        "partition was not read.",
     ] = None
     reason: Annotated[str, "Reason for the verdict, as a sentence."]
     cause: Annotated[str | None, "Root cause, if the log shows it."] = None
@@ -207,6 +209,11 @@ class Finding(TableRow):
     def tp(self) -> TopicPartition | None:
         """The partition; null if the finding is about a whole cluster."""
         return None if self.topic is None or self.partition is None else TopicPartition(self.topic, self.partition)
+
+    @property
+    def is_coordinators_only(self) -> bool:
+        """Whether only its coordinator shows the transaction: its partition was not read, and `error` says why."""
+        return self.producer_id is not None and self.error is not None
 
 
 PARTITIONS, PRODUCERS, TRANSACTIONS, FINDINGS = Partition.table, Producer.table, Transaction.table, Finding.table

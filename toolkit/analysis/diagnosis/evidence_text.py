@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.analysis.diagnosis.observation import Observation, OpenTransaction, between
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.durations import duration
@@ -60,6 +61,19 @@ def by_observations(observations: Sequence[Observation]) -> str:
         times_text += f", {duration(between(observations[0], observations[-1]))} apart"
     brokers = len(observations[-1].coverage.brokers)
     return f"{times_text}; {'the only broker' if brokers == 1 else f'all {brokers} brokers'} answered"
+
+
+def scope(observation: Observation, partitions: int, *, principal: str | None = None) -> str:
+    """What an all-clear is about: ``57 partitions of brokers 1, 2; 12 transactional ids, 1 open elsewhere``."""
+    ids = [each for each in observation.transactions if each.transactional_id is not None]
+    opened = sum(each.state in OPEN_STATES for each in ids)
+    elsewhere = f", {opened} open elsewhere" if opened else ""
+    texts = [f"{partitions:,} partition{'' if partitions == 1 else 's'} of {_brokers(observation)}"]
+    if observation.from_files:
+        texts.append(f"{len(ids):,} transactional id{'' if len(ids) == 1 else 's'}{elsewhere}")
+    else:  # coordinators were asked for open ones only
+        texts.append(f"{opened:,} open transactional id{'' if opened == 1 else 's'}{' elsewhere' if opened else ''}")
+    return "; ".join([*texts, *([f"as {principal}"] if principal else [])])
 
 
 def _brokers(observation: Observation) -> str:

@@ -107,7 +107,7 @@ def is_open(finding: Finding) -> bool:
 def unread(findings: Iterable[PartitionFinding]) -> str | None:
     """Why a sample could not read a partition, by its findings; null if it did."""
     for each in findings:
-        if each.producer_id is None and each.verdict is Verdict.UNKNOWN:
+        if each.verdict is Verdict.UNKNOWN and (each.producer_id is None or each.error is not None):
             return Error.of(each.error or "; ".join(each.missing)).code
     return None
 

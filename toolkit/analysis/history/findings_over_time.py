@@ -208,6 +208,8 @@ def _lifetimes(findings: Iterable[_Sampled], known: Mapping[dt.datetime, Observa
         by_sample[each.sampled_at].append(each)
         if each.start_offset is not None:
             by_key[each.start_offset, each.producer_id].append(each)  # a superseding epoch does not end it
+        elif each.producer_id is not None and each.error:
+            by_key[None, each.producer_id].append(each)  # its partition was not read
         elif each.producer_id is None and each.verdict is not Verdict.CLEAR:
             by_key[None, each.verdict].append(each)
     samples = _Samples(known=known, by_sample=by_sample)

@@ -121,7 +121,8 @@ def _with(finding: Finding, recorded: Finding | None) -> Finding:
 
 
 def _topic_partitions(observation: Observation) -> set[TopicPartition]:
-    return {each.tp for each in observation.partitions}
+    """The partitions that it read, and those that coordinators have open."""
+    return {each.tp for each in observation.partitions}.union(observation.unseen)
 
 
 LATE_PADDING_MS = 300_000  # Kafka's own padding
