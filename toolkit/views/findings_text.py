@@ -119,7 +119,7 @@ def summary(findings: Data, *, scope: str | None = None) -> str:
         parts.append(count(healthy, "open transaction is healthy", "open transactions are healthy"))
     elif not records:
         parts.append("no transaction is open")
-    is_clear = not any(each.verdict.exit_code for each in records)
+    is_clear = not undelivered and not any(each.verdict.exit_code for each in records)
     return ", ".join(parts) + (f" ({scope})" if scope and is_clear else "")
 
 

@@ -64,15 +64,18 @@ def by_observations(observations: Sequence[Observation]) -> str:
 
 
 def scope(observation: Observation, partitions: int, *, principal: str | None = None) -> str:
-    """What an all-clear is about: ``57 partitions of brokers 1, 2; 12 transactional ids, 1 open elsewhere``."""
+    """What an all-clear is about: ``57 partitions of brokers 1, 2; 12 transactional ids, 1 of them open elsewhere``."""
     ids = [each for each in observation.transactions if each.transactional_id is not None]
-    opened = sum(each.state in OPEN_STATES for each in ids)
-    elsewhere = f", {opened} open elsewhere" if opened else ""
-    texts = [f"{partitions:,} partition{'' if partitions == 1 else 's'} of {_brokers(observation)}"]
-    if observation.from_files:
-        texts.append(f"{len(ids):,} transactional id{'' if len(ids) == 1 else 's'}{elsewhere}")
-    else:  # coordinators were asked for open ones only
-        texts.append(f"{opened:,} open transactional id{'' if opened == 1 else 's'}{' elsewhere' if opened else ''}")
+    opened = [each for each in ids if each.state in OPEN_STATES]
+    seen = {each.tp for each in observation.partitions} if opened else set()
+    elsewhere = sum(seen.isdisjoint(each.topic_partitions or ()) for each in opened)
+    # Files have all ids; coordinators were asked for open ones only.
+    count, kind = (len(ids), "") if observation.from_files else (len(opened), "open ")
+    texts = [
+        f"{partitions:,} partition{'' if partitions == 1 else 's'} of {_brokers(observation)}",
+        f"{count:,} {kind}transactional id{'' if count == 1 else 's'}"
+        + (f", {elsewhere:,} of them open elsewhere" if elsewhere else ""),
+    ]
     return "; ".join([*texts, *([f"as {principal}"] if principal else [])])
 
 

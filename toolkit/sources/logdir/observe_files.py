@@ -143,7 +143,7 @@ def _absent(contents: Contents, observation: Observation) -> dict[TopicPartition
             continue
         replicas = None if partition is None else partition.replicas
         where = f"; by the metadata log its replicas are on {_brokers(replicas)}" if replicas else ""
-        found[tp] = f"UNKNOWN_TOPIC_OR_PARTITION: {tp} is not among the files{where}"
+        found[tp] = f"UNKNOWN_TOPIC_OR_PARTITION: it is not among the files{where}"
     return found
 
 

@@ -210,12 +210,11 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         verdict=Verdict.UNKNOWN,
         outcome=None,
         why=lambda e: (
-            f"{_says(e)}{_age(e.txn)}, and {e.txn.tp} was not read: "
-            + (
-                "what is open there is not known."
-                if e.txn.state == "Ongoing"
-                else "whether its marker is written there is not known."
-            )
+            f"{_says(e)}{_age(e.txn)}"
+            + (f", past its timeout of {duration(_timeout(e.txn))}" if is_overdue(e.txn.owner, e.txn.age) else "")
+            + f", and {e.txn.tp} was not read: "
+            + ("what is open" if e.txn.state == "Ongoing" else "whether its marker is written")
+            + " there is not known."
         ),
         remedy=lambda e: GET_MISSING,
         needs=lambda e: (f"the log of {e.txn.tp}: {e.txn.partition_error}",),
