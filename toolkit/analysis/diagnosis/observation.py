@@ -282,7 +282,9 @@ class IndexedObservation:
         first_epoch = None
         if first is not None and start is not None and first.producer_id == producer_id:
             first_epoch = first.producer_epoch if first.base_offset <= start <= first.last_offset else None
-        owners = sorted(self._owners.get(producer_id, []), key=lambda each: tp not in (each.topic_partitions or ()))
+        owners = self._owners.get(producer_id, [])
+        if partition_error is not None:  # the one that has it open first
+            owners = sorted(owners, key=lambda each: tp not in (each.topic_partitions or ()))
         owner = owners[0] if owners else None
         started, timeout_ms = (owner.start_time, owner.timeout_ms) if owner else (None, None)
         as_of, now = self._as_of(owner, tp), self.observation.brokers_time

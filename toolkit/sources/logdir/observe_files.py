@@ -46,10 +46,15 @@ from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition, T
 from toolkit.sources.logdir.consistency import check_consistency, foreign_id_doubts
 from toolkit.sources.logdir.contents import COMPACTED, Contents, FileScope, topic_ids
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, StateTopic, read_state_topic
-from toolkit.sources.logdir.copy_proof import CopyProof
+from toolkit.sources.logdir.copy_proof import CopyProof, end_time
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
 from toolkit.sources.logdir.replica.log_window import BACK, FORWARD, ReadLimit
-from toolkit.sources.logdir.replica.metadata_log import first_free_producer_id, furthest, stale_replica_doubts
+from toolkit.sources.logdir.replica.metadata_log import (
+    first_free_producer_id,
+    furthest,
+    metadata_logs,
+    stale_replica_doubts,
+)
 from toolkit.sources.logdir.replica.partition_folder import FolderLog
 from toolkit.sources.logdir.replica.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica.replica_state import ReplicaState, partition_of, producers_of
@@ -129,7 +134,8 @@ def _absent(contents: Contents, observation: Observation) -> dict[TopicPartition
     """`Observation.absent`: a topic is deleted if the metadata log without it is newer than what coordinators wrote."""
     unseen = observation.unseen
     end = furthest(contents.metadata_ends) if unseen else None
-    until = None if end is None or end.error is not None else end.time
+    of_end = zip(metadata_logs(contents.logs), contents.metadata_ends, strict=True) if end and not end.error else ()
+    until = next((end_time(log) for log, each in of_end if each is end), None)
     named: dict[TopicPartition, list[dt.datetime | None]] = {tp: [] for tp in unseen}
     for each in observation.transactions:
         for tp in each.topic_partitions or () if each.state in OPEN_STATES else ():

@@ -42,25 +42,21 @@ class MetadataEnd(NamedTuple):
         Of its last record; -1 without any.
     error
         Why that is not all, other than a torn end; null if it is.
-    time
-        Of its last record, by the controller's clock; null without any.
     """
 
     state: MetadataState
     offset: int = -1
     error: str | None = None
-    time: dt.datetime | None = None
 
 
 def metadata_end(log: FolderLog) -> MetadataEnd:
     """Read a replica from its newest snapshot on."""
-    state, offset, error, time = MetadataState(), -1, None, None
+    state, offset, error = MetadataState(), -1, None
     for record in metadata_records(log, state, since=NEWEST):
         offset = offset if record.offset is None else record.offset
-        time = record.timestamp or time
         if error is None and record.error is not None and not record.error.startswith("TORN_TAIL"):
             error = record.error
-    return MetadataEnd(state, offset, error, time)
+    return MetadataEnd(state, offset, error)
 
 
 def furthest(ends: Iterable[MetadataEnd]) -> MetadataEnd | None:
