@@ -10,6 +10,7 @@ from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.schema import FINDINGS
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
 from toolkit.schema.recorded import FirstBatch
+from toolkit.schema.table import Selection
 
 NOW = dt.datetime(2026, 11, 21, 12, 0, 0, tzinfo=dt.UTC)
 COMPLETE = Coverage(brokers=(1, 2, 3), proofs=("no broker has an authorizer",))
@@ -71,6 +72,7 @@ def observation(
     first_batches: Sequence[FirstBatch] = (),
     at: dt.datetime = NOW,
     brokers_time: BrokersTime | None = None,
+    selection: Selection | None = None,
 ) -> Observation:
     partitions = [partition()] if partitions is None else partitions
     producers = [producer()] if producers is None else producers
@@ -81,6 +83,7 @@ def observation(
         partitions_after=partitions if partitions_after is None else partitions_after,
         producers_after=producers if after is None else after,
         coverage=coverage,
+        selection=selection or Selection(partitions={each.tp for each in partitions}),
         first_batches=first_batches,
         observed_at=at,
         brokers_time=brokers_time or clock(at),

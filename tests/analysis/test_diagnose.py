@@ -26,12 +26,13 @@ from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, TwoSourceEvidence
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.observation import AsOf, IndexedObservation, Observation
+from toolkit.analysis.diagnosis.observation import NOT_OBSERVED, AsOf, IndexedObservation, Observation
 from toolkit.analysis.diagnosis.verdicts import OUTCOMES, Outcome
+from toolkit.analysis.history.findings_over_time import unread
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
 from toolkit.schema.log import PastTransaction
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import EVERYTHING, Selection, TopicPartition
 from toolkit.schema.verdict import Verdict
 
 ELSEWHERE = (("payments", 2),)
@@ -550,3 +551,44 @@ def test_a_diagnosis_with_the_next_observation_is_that_of_both() -> None:
         assert extended.opened == both.opened
         assert extended.observations == both.observations == [first, second]
         assert (extended.max_transaction_timeout_ms, extended.is_sample) == (long_after, single)
+
+
+# What coordinators have open on partitions that were not read
+
+PAID = TopicPartition("paid", 1)
+
+
+@pytest.mark.parametrize(
+    ("owner", "options", "why"),
+    [
+        (transaction(on=[PAID]), {}, "what is open there is not known."),
+        (transaction(on=[PAID], state="PrepareCommit"), {}, "whether its marker is written there is not known."),
+        (transaction(on=[PAID], state="CompleteCommit"), {}, None),  # its log keeps no partitions, nor would it matter
+        (transaction(on=[]), {}, None),  # Ongoing without a partition holds nothing
+        (transaction(on=[PAID]), {"selection": Selection(topics=["orders"])}, None),
+        (transaction(on=[PAID]), {"selection": Selection(topics=["paid"])}, "what is open there is not known."),
+        (transaction(on=[PAID]), {"absent": {PAID: None}}, None),  # its topic was deleted
+        (transaction(on=[PAID]), {"absent": {PAID: "TOPIC_AUTHORIZATION_FAILED"}}, "what is open there is not known."),
+    ],
+    ids=["ongoing", "decided", "ended", "no partition", "not selected", "selected", "deleted", "hidden"],
+)
+def test_what_a_coordinator_has_open_on_a_partition_that_was_not_read(
+    owner: Transaction, options: dict[str, Any], why: str | None
+) -> None:
+    """It was dropped in silence; a partition that is not selected or does not exist any more is not missing."""
+    one = observation(owner, partitions=[partition(lso=150)], producers=[])
+    found = diagnose([replace(one, **{"selection": EVERYTHING, **options})]).findings()
+    assert [(each.tp, each.verdict) for each in found] == ([] if why is None else [(PAID, "unknown")])
+    for each in found:
+        assert each.reason.endswith(f"and paid-1 was not read: {why}")
+        assert each.missing == (f"the log of paid-1: {options.get('absent', {}).get(PAID, NOT_OBSERVED)}",)
+        assert (each.error is not None, each.transactional_id, each.outcome) == (True, "payments-7", None)
+
+
+def test_a_leader_that_does_not_answer_hides_no_transaction() -> None:
+    """The partition's row alone did not say whose transaction is open there; one that nobody has open keeps its row."""
+    failed = partition(lso=None, hw=None, error="LEADER_NOT_AVAILABLE: none")
+    owned, free = (diagnose([observation(*owners, partitions=[failed], producers=[])]).findings()
+                   for owners in ([transaction()], []))  # fmt: skip
+    assert [(each.producer_id, each.error) for each in (*owned, *free)] == [(7, failed.error), (None, failed.error)]
+    assert unread(owned) == unread(free) == "LEADER_NOT_AVAILABLE", "a later sample that did not read it closes nothing"

@@ -22,7 +22,7 @@ from toolkit import Cluster
 from toolkit.actions.marker import Marker
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.errors import ActionFailed, BrokerError
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import Selection, TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchPosition, fetch, offset_of
 from toolkit.sources.live.observe import observe
@@ -99,7 +99,9 @@ def empty() -> Callable[..., Any]:
 
 
 def missing_of(cluster: BrokerClient) -> list[str]:
-    observation = observe(cluster, read_metadata(cluster, ["orders"]).partitions, whole_cluster=False)
+    observation = observe(
+        cluster, read_metadata(cluster, ["orders"]).partitions, selection=Selection(topics=["orders"])
+    )
     (row,) = diagnose([observation]).findings()
     assert row.verdict == "unknown"
     return [*(row.missing or ())]

@@ -246,7 +246,7 @@ def test_files_removed_during_the_read_are_error_rows(root: Path) -> None:
     ):
         assert all(error.startswith("UNREADABLE") for error in frame["error"])
     (finding,) = files.finding_rows(topics=["orders"])
-    assert (finding["verdict"], finding["missing"]) == ("unknown", [finding["error"]])
+    assert (finding["verdict"], finding["missing"]) == ("unknown", [f"the log of orders-0: {finding['error']}"])
 
 
 def test_damage_is_a_row_and_the_batches_after_it_are_read(root: Path) -> None:

@@ -13,7 +13,7 @@ from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.errors import BrokerError, ConnectionFailed
 from toolkit.formats.bulk_messages import ListedOffset
 from toolkit.schema.live import Transaction
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import EVERYTHING, Selection, TopicPartition
 from toolkit.sources.live.blocked_groups import groups_at
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchPosition
@@ -32,7 +32,7 @@ def wire_to(cluster: FakeCluster) -> BrokerClient:
 def observation(cluster: FakeCluster) -> Observation:
     leaders = read_metadata(wire_to(cluster), ["orders"]).partitions
     cluster.sent_requests.clear()
-    return observe(wire_to(cluster), leaders, whole_cluster=False)
+    return observe(wire_to(cluster), leaders, selection=Selection(topics=["orders"]))
 
 
 def test_coordinators_are_queried_between_two_reads_of_the_leader() -> None:
@@ -87,7 +87,7 @@ def test_findings_need_no_records_of_partitions_where_nothing_is_open_or_held() 
 
         cluster.replaced |= {"ListOffsets": list_offsets, "DescribeTransactions": describe}
         leaders = read_metadata(wire_to(cluster), ["orders"]).partitions
-        return observe(wire_to(cluster), leaders, whole_cluster=True, clear_partitions=clear_partitions)
+        return observe(wire_to(cluster), leaders, selection=EVERYTHING, clear_partitions=clear_partitions)
 
     every, notable = observed(clear_partitions=True), observed(clear_partitions=False)
     assert sorted(each.partition for each in every.partitions) == [0, 1, 2, 3, 4, 5]
@@ -153,7 +153,7 @@ def test_a_loading_or_unresponsive_coordinator_proves_no_permission() -> None:
 
     cluster = FakeCluster(ListTransactions=lambda broker, request: loading, DescribeAcls=silent)
     leaders = read_metadata(wire_to(cluster), ["orders"]).partitions
-    coverage = observe(wire_to(cluster), leaders, whole_cluster=True).coverage
+    coverage = observe(wire_to(cluster), leaders, selection=EVERYTHING).coverage
     assert [gap.partition(":")[0] for gap in coverage.gaps] == [
         f"broker {n} did not answer ListTransactions" for n in (1, 2)
     ]

@@ -11,6 +11,7 @@ from toolkit.schema.verdict import Verdict
 from toolkit.views.findings_text import finding_lines, paint, summary
 
 NOW = dt.datetime(2026, 11, 21, 12, 12, 30, tzinfo=dt.UTC)
+HOUR = dt.timedelta(hours=1)
 OPENED = dt.datetime(2026, 11, 21, 9, 58, 11, tzinfo=dt.UTC)
 
 
@@ -259,3 +260,26 @@ def test_hidden_topics_are_a_block_without_partition() -> None:
         "  remedy   Ask with more rights.",
         f"  docs     {verdict_page('unknown')}",
     ]
+
+
+def test_transactions_on_partitions_that_were_not_read_do_not_hide_what_was() -> None:
+    """A copy of one broker of many lacks the partitions of thousands of healthy ids: they share a block, at the end."""
+    names = {"producer_id": 8, "producer_epoch": 0, "verdict": "unknown", "error": "UNKNOWN_TOPIC_OR_PARTITION: none"}
+    unread = [
+        finding(topic="absent", partition=number, start_offset=None, queue_position=None, last_stable_offset=None,
+                missing=[f"the log of absent-{number}: none"], brokers_time=NOW, opened_at=NOW - HOUR,
+                opened_at_clock="coordinator", expires_at=NOW + HOUR * (number - 1), **names)
+        for number in range(40)
+    ]  # fmt: skip
+    lines = finding_lines([*unread, finding(topic="read")])
+    assert [line for line in lines if line[:1].strip()] == [
+        lines[0],
+        "40 partitions not read  40 transactions that coordinators have open there",
+    ]
+    assert lines[0].startswith("read-0")
+    text = "\n".join(lines)
+    assert "overdue  absent-0: producer 8 epoch 0" in text
+    assert "unknown  absent: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 30 more" in text
+    assert "the log of absent-0: none, and those of 39 more partitions" in text
+    assert summary(unread, scope="all") == "nothing that was read hangs, 40 unknown"
+    assert summary([], scope="1 partition") == "nothing hangs, no transaction is open (1 partition)"

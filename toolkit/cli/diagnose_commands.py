@@ -58,7 +58,7 @@ def diagnose(
     Checks doubtful partitions twice, so that a transaction that is ending is not taken for a hanging one. With
     --log-dir it reads files, and first says what they prove; with --recording, a sample of the recorder.
     """
-    findings, proof = read_findings(
+    findings, proof, scope = read_findings(
         source_options,
         output,
         recheck_after=recheck_after,
@@ -67,7 +67,7 @@ def diagnose(
         partitions=partition,
         log_evidence=log_evidence,
     )
-    answer_findings(findings, findings, output, proof=proof)
+    answer_findings(findings, findings, output, proof=proof, scope=scope)
     raise typer.Exit(verdict_exit_code(findings))
 
 
@@ -90,7 +90,7 @@ def find_hanging(
     """
     if source_options.log_dir and broker_id is not None:
         raise UsageError("--broker-id applies to a cluster.", do="With --log-dir, name that broker's log directory.")
-    findings, proof = read_findings(
+    findings, proof, scope = read_findings(
         source_options,
         output,
         recheck_after=recheck_after,
@@ -100,7 +100,7 @@ def find_hanging(
         log_evidence=log_evidence,
         broker_id=broker_id,
     )
-    answer_findings(in_doubt(findings), findings, output, proof=proof)
+    answer_findings(in_doubt(findings), findings, output, proof=proof, scope=scope)
     raise typer.Exit(verdict_exit_code(findings))
 
 
@@ -300,8 +300,8 @@ def read_findings(
     recheck_after: float,
     max_transaction_timeout: float,
     **options: Any,
-) -> tuple[list[Finding], str | None]:
-    """Findings whose remedies can be run as they stand, and `proof_line`.
+) -> tuple[list[Finding], str | None, str | None]:
+    """Findings whose remedies can be run as they stand, `proof_line`, and what was read, which an all-clear names.
 
     Before them a line on stderr about the second check, or about the time of the sample.
     """
@@ -322,7 +322,7 @@ def read_findings(
                 progress(f"Checking; doubtful partitions are checked again {recheck_after:g} s later ...")
         findings = source.records(Finding, **options)
         proof = proof_line(source, output)
-    return [replace(each, remedy=source_options.runnable(each.remedy)) for each in findings], proof
+    return [replace(each, remedy=source_options.runnable(each.remedy)) for each in findings], proof, source.scope
 
 
 def proof_line(source: AnySource, output: Format) -> str | None:
@@ -338,11 +338,16 @@ def proof_line(source: AnySource, output: Format) -> str | None:
 
 
 def answer_findings(
-    findings: Sequence[Finding], of: Sequence[Finding], output: Format, *, proof: str | None = None
+    findings: Sequence[Finding],
+    of: Sequence[Finding],
+    output: Format,
+    *,
+    proof: str | None = None,
+    scope: str | None = None,
 ) -> None:
     """Write `findings`; for a person with all else that is open on their partitions, and the sum of all that was seen.
 
-    `proof`, for a person only, is the first line.
+    `proof`, for a person only, is the first line; an all-clear names the `scope`.
     """
     from toolkit.views.findings_text import LINKED_FINDINGS, finding_lines, finding_page, summary, wrap
 
@@ -354,7 +359,7 @@ def answer_findings(
     whole = [each for each in of if (each.topic, each.partition) in partitions]
     lines = finding_lines(whole, width=width())
     first = [] if proof is None else [*wrap(proof, before="", width=width()), ""]
-    show([*first, *lines, *([""] if lines else []), summary(of)])
+    show([*first, *lines, *([""] if lines else []), summary(of, scope=scope)])
 
 
 def in_doubt(findings: Iterable[Finding]) -> list[Finding]:

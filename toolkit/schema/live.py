@@ -157,7 +157,8 @@ class Finding(TableRow):
     verdict: Annotated[Verdict, "One of toolkit.schema.verdict.Verdict.", DECISION]
     outcome: Annotated[
         str | None,
-        "What was decided about these records: undecided, abort, commit, unknown; null if nothing is open.",
+        "What was decided about these records: undecided, abort, commit, unknown; null if nothing is open, or the "
+        "partition was not read.",
         DECISION,
     ] = None
     reason: Annotated[str, "Reason for the verdict, as a sentence.", DECISION]
@@ -229,6 +230,11 @@ class Finding(TableRow):
             elif policy in filled and own is None:
                 changes[name] = others
         return replace(self, **changes)
+
+    @property
+    def is_coordinators_only(self) -> bool:
+        """Whether only its coordinator shows the transaction: its partition was not read, and `error` says why."""
+        return self.producer_id is not None and self.error is not None
 
 
 PARTITIONS, PRODUCERS, TRANSACTIONS, FINDINGS = Partition.table, Producer.table, Transaction.table, Finding.table

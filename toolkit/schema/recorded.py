@@ -6,7 +6,7 @@ from typing import Annotated
 
 from toolkit.schema.live import FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
-from toolkit.schema.table import STRING, TIME, Column, Table
+from toolkit.schema.table import STRING, TIME, Column, Table, TopicPartition
 
 _SAMPLE = Column("sampled_at", TIME, "When the sample was due: the same on every row of a sample.", nullable=False)
 _PHASE = Column(
@@ -55,6 +55,9 @@ class RecordedSample(TableRow):
     proofs: Annotated[tuple[str, ...] | None, "What proves the coordinators' answers complete."] = None
     gaps: Annotated[tuple[str, ...] | None, "Missing for that proof."] = None
     topic_gaps: Annotated[tuple[str, ...] | None, "Missing for an answer about the whole cluster."] = None
+    absent_partitions: Annotated[
+        tuple[TopicPartition, ...] | None, "Partitions that coordinators have open, and the cluster does not have."
+    ] = None
     first_batches: Annotated[tuple[FirstBatch, ...] | None, "First batches of open transactions."] = None
     error: Annotated[str | None, "Why the sample failed, as NAME: sentence; null where it did not."] = None
 

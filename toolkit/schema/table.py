@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -38,6 +38,25 @@ class TopicPartition(NamedTuple):
     def flags(self) -> str:
         """The flags that name it in a command, as a shell takes them: ``--topic orders --partition 0``."""
         return f"--topic {shlex.quote(self.topic)} --partition {self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The partitions that an observation is about; all by default."""
+
+    topics: Container[str] | None = None  # of these topics only; null for all
+    partitions: Container[TopicPartition] | None = None  # these only; null for all
+    without: Container[TopicPartition] = ()  # those that another observation is about
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        return (
+            (self.topics is None or tp.topic in self.topics)
+            and (self.partitions is None or tp in self.partitions)
+            and tp not in self.without
+        )
+
+
+EVERYTHING = Selection()
 
 
 class Error(NamedTuple):

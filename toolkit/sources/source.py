@@ -52,8 +52,11 @@ class Source:
         `CLUSTER`, `FILES` or `RECORDING`.
     functions
         The functions of the source, by the name of their table.
+    scope
+        What the last `findings` read, as an all-clear names it; null before.
     """
 
+    scope: str | None = None
     kind: ClassVar[str]
     functions: ClassVar[Mapping[str, SourceFunction]] = {}
 

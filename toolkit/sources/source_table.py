@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
@@ -18,7 +18,7 @@ from toolkit.errors import UsageError
 from toolkit.schema import Row, Table
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.record import TableRow
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import EVERYTHING, Selection, TopicPartition
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_range
 
 if TYPE_CHECKING:
@@ -116,6 +116,12 @@ class TableArguments:
     def is_everything(self) -> bool:
         """Whether all partitions are selected."""
         return self.topics is None and self.partitions is None
+
+    def selection(self, selected: Container[TopicPartition]) -> Selection:
+        """What an observation is about. `selected`: the partitions that the arguments select."""
+        if self.partitions is not None or self.broker_id is not None:
+            return Selection(partitions=selected)
+        return EVERYTHING if self.topics is None else Selection(topics=self.topics)
 
     @property
     def partition_numbers(self) -> Sequence[int] | None:

@@ -12,6 +12,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.evidence_text import at
@@ -58,6 +59,8 @@ def _toned(*tones: str) -> str:
 
 
 _LABEL = 9
+MAX_UNREAD = 5  # transactions on partitions that were not read, that have a block each
+MAX_TOPICS = 10  # and their topics, or partitions of a topic, that are named
 _COMMAND = re.compile(r"kafka-txn (?:abort|complete|commit|fence)(?: --[a-z-]+ (?:'[^']*'|[^\s']\S*))+")
 _STYLES = (
     (re.compile(r"^\S+(?= +LSO)", re.MULTILINE), "bold"),
@@ -80,6 +83,9 @@ def finding_lines(findings: Data, *, width: int | None = None) -> list[str]:
         ("all topics" if topic is None else f"{topic}-{partition}", list(group))
         for (topic, partition), group in by_partition
     ]
+    of_coordinators = [each for _, group in partitions for each in group if each.is_coordinators_only]
+    if len(of_coordinators) > MAX_UNREAD:
+        partitions = [pair for pair in partitions if not any(each.is_coordinators_only for each in pair[1])]
     paragraphs: list[list[str]] = []
     for healthy, group in groupby(
         partitions, key=lambda pair: all(is_healthy(each) or _is_over(each) for each in pair[1])
@@ -88,12 +94,18 @@ def finding_lines(findings: Data, *, width: int | None = None) -> list[str]:
             paragraphs.append(_short_lines(list(group), width=width))
         else:
             paragraphs += [list(_block(name, findings, width=width)) for name, findings in group]
+    if len(of_coordinators) > MAX_UNREAD:
+        paragraphs.append(list(_unread_block(of_coordinators, width=width)))
     return [printable(line) for paragraph in paragraphs for line in [*paragraph, ""]][:-1]
 
 
-def summary(findings: Data) -> str:
-    """The summary in one line: ``2 partitions hang, 1 unknown, 14 open transactions are healthy``."""
+def summary(findings: Data, *, scope: str | None = None) -> str:
+    """The summary in one line: ``2 partitions hang, 1 unknown, 14 open transactions are healthy``.
+
+    `scope`: what was read, which an all-clear names; `Source.scope`.
+    """
     records = records_of(findings, Finding)
+    of_coordinators = sum(each.is_coordinators_only for each in records)
     hanging = len({(finding.topic, finding.partition) for finding in records if finding.verdict is Verdict.HANGING})
     undelivered = [finding for finding in records if finding.action == "complete"]  # decided, and the marker is missing
     healthy = sum(map(is_healthy, (finding for finding in records if finding.producer_id is not None)))
@@ -101,13 +113,14 @@ def summary(findings: Data) -> str:
     others = Counter(finding.verdict for finding in rest if not is_healthy(finding))
     parts = [count(hanging, "partition hangs", "partitions hang")] if hanging else []
     parts += [_missing_markers(undelivered)] if undelivered else []
-    parts = parts or ["nothing hangs"]
+    parts = parts or ["nothing that was read hangs" if of_coordinators else "nothing hangs"]
     parts += [f"{number:,} {verdict}" for verdict, number in sorted(others.items())]
     if healthy:
         parts.append(count(healthy, "open transaction is healthy", "open transactions are healthy"))
     elif not records:
         parts.append("no transaction is open")
-    return ", ".join(parts)
+    is_clear = not undelivered and not any(each.verdict.exit_code for each in records)
+    return ", ".join(parts) + (f" ({scope})" if scope and is_clear else "")
 
 
 def _missing_markers(findings: Sequence[Finding]) -> str:
@@ -186,6 +199,38 @@ def _block(name: str, findings: Sequence[Finding], *, width: int | None) -> Iter
         yield from wrap(text, before=f"  {title:<{label}}", width=width)
 
 
+def _unread_block(findings: Sequence[Finding], *, width: int | None) -> Iterator[str]:
+    """Transactions on partitions that were not read: those past their timeouts first, then all, by topic.
+
+    Most of them are healthy, and thousands of blocks would hide what was read and is not.
+    """
+    topics: dict[str, set[int]] = {}
+    for each in findings:
+        topics.setdefault(printable(each.topic or ""), set()).add(each.partition or 0)
+    partitions = sum(map(len, topics.values()))
+    due = [(each.expires_at, each) for each in findings if each.expires_at and each.brokers_time]
+    overdue = [each for end, each in sorted(due, key=itemgetter(0)) if each.brokers_time and each.brokers_time > end]
+    past = [f"{each.tp}: {_short(each).removeprefix('unknown  ')}" for each in overdue[:MAX_UNREAD]]
+    if len(overdue) > MAX_UNREAD:
+        past.append(f"{len(overdue) - MAX_UNREAD:,} more past their timeouts")
+    entries = [*_listed("overdue", map(printable, past))]
+    names = [f"{topic}: {_numbers(sorted(numbers))}" for topic, numbers in sorted(topics.items())]
+    more = [f"{len(names) - MAX_TOPICS:,} more topics"] if len(names) > MAX_TOPICS else []
+    entries += _listed(Verdict.UNKNOWN, [*names[:MAX_TOPICS], *more])
+    logs = f", and those of {count(partitions - 1, 'more partition')}" if partitions > 1 else ""
+    entries += [("missing", f"{printable(findings[0].missing[0])}{logs}"), ("remedy", findings[0].remedy)]
+    entries.append(("docs", verdict_page(Verdict.UNKNOWN)))
+    opened = count(len(findings), "transaction that its coordinator has", "transactions that coordinators have")
+    yield f"{count(partitions, 'partition')} not read  {opened} open there"
+    for title, text in entries:
+        yield from wrap(text, before=f"  {title:<{_LABEL}}", width=width)
+
+
+def _numbers(partitions: Sequence[int]) -> str:
+    numbers = ", ".join(map(str, partitions[:MAX_TOPICS]))
+    return numbers if len(partitions) <= MAX_TOPICS else f"{numbers} and {len(partitions) - MAX_TOPICS:,} more"
+
+
 def _headline(finding: Finding) -> str:
     """``LSO 913095344 held for 2 h 14 min · 2,115 records waiting · group my-group cannot move``."""
     if finding.topic is None:
@@ -224,7 +269,8 @@ def _entries(finding: Finding) -> Iterator[tuple[str, str]]:
     yield "why" if who else finding.verdict, printable(finding.reason)
     if finding.outcome and not is_healthy(finding):
         yield "outcome", f"{finding.outcome}: {OUTCOMES.get(finding.outcome, '')}"
-    for label, text in (("cause", finding.cause), ("error", finding.error)):
+    error = None if finding.is_coordinators_only else finding.error  # `missing` has it
+    for label, text in (("cause", finding.cause), ("error", error)):
         if text:
             yield label, printable(text)
     missing = [text for text in finding.missing if text != finding.error]
@@ -261,6 +307,8 @@ def _who(finding: Finding) -> str:
     since = f" since {at(finding.opened_at)}" if finding.opened_at else ""
     clock = " by the producer's clock" if since and finding.opened_at_clock == "producer" else ""
     where = ", nothing written here yet" if finding.start_offset is None else f" at offset {finding.start_offset}"
+    if finding.is_coordinators_only:
+        where = " for its coordinator"
     return f"producer {finding.producer_id} epoch {epoch}, open{since}{clock}{where}"
 
 

@@ -159,7 +159,8 @@ def reason_lines(finding: Finding) -> Iterator[tuple[str, str]]:
     yield "", printable(finding.reason)
     if finding.outcome and not finding.verdict.is_healthy:
         yield "outcome", f"{finding.outcome}: {OUTCOMES.get(finding.outcome, '')}"
-    for label, text in (("cause", finding.cause), ("error", finding.error)):
+    error = None if finding.is_coordinators_only else finding.error  # `missing` has it
+    for label, text in (("cause", finding.cause), ("error", error)):
         if text:
             yield label, printable(text)
     yield from (("missing", printable(text)) for text in finding.missing if text != finding.error)

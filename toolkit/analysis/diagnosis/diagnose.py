@@ -113,8 +113,8 @@ class Diagnosis:
         """Complete the evidence, and decide.
 
         Returns: in their declared order: one per open transaction, one per partition whose LSO is below its high
-        watermark with nothing open at it, one per partition that could not be read, one with null topic if topics may
-        be hidden.
+        watermark with nothing open at it, one per partition that could not be read if no coordinator has a transaction
+        open there, one with null topic if topics may be hidden.
         `requested`: partitions that get a row even if nothing is held (`clear`).
         `log`: what the logs show of open transactions, read after the last observation.
         `recorded`: for a recording: the findings that were recorded with the last observation, which are evidence, and
@@ -133,7 +133,8 @@ class Diagnosis:
             ]
             rows += _in_order(list(map(_transaction, held)))
             of_partition = _partition(tp, covering)
-            if of_partition.errors or of_partition.is_held or (tp in requested and not held):
+            is_unread = bool(of_partition.errors) and not any(each.txn.partition_error for each in held)
+            if is_unread or of_partition.is_held or (tp in requested and not held):
                 rows.append(_partition_finding(of_partition, covering[-1].observation))
         last = self.indexed[-1].observation
         if gaps := tuple(last.coverage.topic_gaps):
@@ -221,7 +222,10 @@ def _in_order(found: Sequence[Finding]) -> list[Finding]:
 
 def _transaction(evidence: OpenEvidence) -> Finding:
     txn, decision = evidence.txn, decide(evidence)
-    opened_at, clock = _opened(txn, owned=decision.verdict.is_owned)
+    opened_at, clock = _opened(txn, owned=decision.verdict.is_owned or txn.partition_error is not None)
+    has_timeout = (
+        decision.verdict in {Verdict.ONGOING, Verdict.LONG, Verdict.OVERDUE} or txn.partition_error is not None
+    )
     return replace(
         _decided(decision, txn.leader, txn.observation),
         producer_id=txn.producer_id,
@@ -237,9 +241,10 @@ def _transaction(evidence: OpenEvidence) -> Finding:
         ),
         opened_at=opened_at,
         opened_at_clock=clock,
-        expires_at=txn.expires_at if decision.verdict in {Verdict.ONGOING, Verdict.LONG, Verdict.OVERDUE} else None,
+        expires_at=txn.expires_at if has_timeout and txn.state == "Ongoing" else None,
         broker_id=txn.producer.broker_id,
         observed_at=txn.observation.observed_at,
+        error=txn.partition_error,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.analysis.diagnosis.observation import Observation, OpenTransaction, between
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.durations import duration
@@ -60,6 +61,22 @@ def by_observations(observations: Sequence[Observation]) -> str:
         times_text += f", {duration(between(observations[0], observations[-1]))} apart"
     brokers = len(observations[-1].coverage.brokers)
     return f"{times_text}; {'the only broker' if brokers == 1 else f'all {brokers} brokers'} answered"
+
+
+def scope(observation: Observation, partitions: int, *, principal: str | None = None) -> str:
+    """What an all-clear is about: ``57 partitions of brokers 1, 2; 12 transactional ids, 1 of them open elsewhere``."""
+    ids = [each for each in observation.transactions if each.transactional_id is not None]
+    opened = [each for each in ids if each.state in OPEN_STATES]
+    seen = {each.tp for each in observation.partitions} if opened else set()
+    elsewhere = sum(seen.isdisjoint(each.topic_partitions or ()) for each in opened)
+    # Files have all ids; coordinators were asked for open ones only.
+    count, kind = (len(ids), "") if observation.from_files else (len(opened), "open ")
+    texts = [
+        f"{partitions:,} partition{'' if partitions == 1 else 's'} of {_brokers(observation)}",
+        f"{count:,} {kind}transactional id{'' if count == 1 else 's'}"
+        + (f", {elsewhere:,} of them open elsewhere" if elsewhere else ""),
+    ]
+    return "; ".join([*texts, *([f"as {principal}"] if principal else [])])
 
 
 def _brokers(observation: Observation) -> str:

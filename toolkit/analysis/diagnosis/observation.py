@@ -16,7 +16,7 @@ from toolkit.analysis.diagnosis.clocks import UNKNOWN_TIME, BrokersTime, Transac
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Partition, Producer, Transaction
 from toolkit.schema.recorded import FirstBatch
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import EVERYTHING, Selection, TopicPartition
 
 OfPartition = TypeVar("OfPartition", Partition, Producer)
 
@@ -71,6 +71,10 @@ class Observation:
     partitions_after: Sequence[Partition]
     producers_after: Sequence[Producer]
     coverage: Coverage  # whether the coordinators' responses are complete
+    selection: Selection = EVERYTHING  # a partition outside of it is not missing
+    # why partitions that coordinators have open are not among `partitions`, as an error; null for one that the metadata
+    # shows not to exist, so that nothing can be open there
+    absent: Mapping[TopicPartition, str | None] = field(default_factory=dict)
     observed_at: dt.datetime  # when the observation ended, by this machine's clock; from files, the newest time in them
     # the brokers' time, read before the coordinators answered; from files, the newest time that a broker wrote
     brokers_time: BrokersTime = UNKNOWN_TIME
@@ -89,6 +93,14 @@ class Observation:
     # remarks on a partition for its evidence, one sentence each
     notes: Mapping[tuple[str, int], Sequence[str]] = field(default_factory=dict)
 
+    @property
+    def unseen(self) -> Mapping[TopicPartition, str]:
+        """Partitions of the selection that coordinators have open and that are not among `partitions`, and why."""
+        opened = {tp for each in self.transactions if each.state in OPEN_STATES for tp in each.topic_partitions or ()}
+        seen = {each.tp for each in self.partitions} if opened else set()
+        why = ((tp, self.absent.get(tp, NOT_OBSERVED)) for tp in sorted(opened - seen) if tp in self.selection)
+        return {tp: error for tp, error in why if error is not None}
+
     def on(self, topic_partitions: Container[TopicPartition]) -> Observation:
         """The observation of some partitions only, with all answers of coordinators."""
 
@@ -97,6 +109,7 @@ class Observation:
 
         return replace(
             self,
+            selection=replace(self.selection, partitions=topic_partitions),
             partitions=selected(self.partitions),
             producers=selected(self.producers),
             partitions_after=selected(self.partitions_after),
@@ -104,6 +117,7 @@ class Observation:
         )
 
 
+NOT_OBSERVED = "NOT_OBSERVED: it was not among the partitions that were read"
 MAX_TRANSACTION_TIMEOUT_MS = 900_000  # the brokers' default of transaction.max.timeout.ms
 
 
@@ -138,6 +152,8 @@ class OpenTransaction:
     # whether the partition's leader or its epoch changed during the observation, or another replica answered
     leader_moved: bool
     observation: Observation
+    # why its partition was not read, so that only its coordinator is known to have it open; null if it was read
+    partition_error: str | None = None
     first_batch: FirstBatch | None = None  # its first batch; null if that was not read
     # for how long earlier observations have shown the coordinator in this state
     seen_for: dt.timedelta = dt.timedelta(0)
@@ -178,21 +194,22 @@ class IndexedObservation:
 
     def __init__(self, observation: Observation) -> None:
         self.observation = observation
-        self.before = _by_partition(observation.partitions)
+        unseen = [_unseen_partition(tp, error, observation) for tp, error in observation.unseen.items()]
+        self.before = _by_partition([*observation.partitions, *unseen])
         self.after = {**self.before, **_by_partition(observation.partitions_after)}
         self._open_before, self._open_after = _open(observation.producers), _open(observation.producers_after)
         self._owners: dict[int, list[Transaction]] = {}
         for each in observation.transactions:
             if each.producer_id is not None and each.transactional_id is not None:
                 self._owners.setdefault(each.producer_id, []).append(each)
-        self._errors_before = _errors(chain(observation.partitions, observation.producers))
+        self._errors_before = _errors(chain(observation.partitions, observation.producers, unseen))
         self._errors_after = _errors(chain(observation.partitions_after, observation.producers_after))
         self._first_batches = {
             (each.topic, each.partition, each.start_offset): each for each in observation.first_batches
         }
         self._read_again = {each.tp for each in observation.partitions_after}
         self.cases: dict[TopicPartition, list[OpenTransaction]] = {}
-        for txn in (*self._open_on_leaders(), *self._open_on_coordinators()):
+        for txn in chain(self._open_on_leaders(), self._open_on_coordinators()):
             self.cases.setdefault(txn.tp, []).append(txn)
 
     def same(self, txn: OpenTransaction) -> OpenTransaction | None:
@@ -233,13 +250,18 @@ class IndexedObservation:
                     yield self._txn(producer)
 
     def _open_on_coordinators(self) -> Iterator[OpenTransaction]:
-        """Open for the coordinator, but not on the partition before the coordinator answered."""
-        for producer_id, (owner, *_) in self._owners.items():
-            if owner.state not in OPEN_STATES:
-                continue
-            for tp in owner.topic_partitions or ():
-                if tp in self.before and not self.errors(tp) and producer_id not in self._open_before.get(tp, {}):
-                    written = self._open_after.get(tp, {}).get(producer_id)
+        """Open for the coordinator, but not on the partition before the coordinator answered, or not known to be."""
+        known = {(txn.tp, txn.producer_id) for txn in chain.from_iterable(self.cases.values())}
+        for producer_id, owners in self._owners.items():
+            for owner in owners:
+                for tp in (owner.topic_partitions or ()) if owner.state in OPEN_STATES else ():
+                    if tp not in self.before or (tp, producer_id) in known:
+                        continue
+                    known.add((tp, producer_id))
+                    errors = self.errors(tp)
+                    if producer_id in self._open_before.get(tp, {}) and not errors:
+                        continue  # it has ended, or another one of its has begun
+                    written = None if errors else self._open_after.get(tp, {}).get(producer_id)
                     without_data = Producer(
                         topic=tp[0],
                         partition=tp[1],
@@ -248,9 +270,9 @@ class IndexedObservation:
                         broker_id=self.after[tp].leader,
                         observed_at=owner.observed_at,
                     )
-                    yield self._txn(written or without_data)
+                    yield self._txn(written or without_data, partition_error=errors[0] if errors else None)
 
-    def _txn(self, producer: Producer) -> OpenTransaction:
+    def _txn(self, producer: Producer, *, partition_error: str | None = None) -> OpenTransaction:
         tp = producer.tp
         before, after = self.before[tp], self.after[tp]
         same_leader = (before.leader, before.leader_epoch) == (after.leader, after.leader_epoch)
@@ -261,6 +283,8 @@ class IndexedObservation:
         if first is not None and start is not None and first.producer_id == producer_id:
             first_epoch = first.producer_epoch if first.base_offset <= start <= first.last_offset else None
         owners = self._owners.get(producer_id, [])
+        if partition_error is not None:  # the one that has it open first
+            owners = sorted(owners, key=lambda each: tp not in (each.topic_partitions or ()))
         owner = owners[0] if owners else None
         started, timeout_ms = (owner.start_time, owner.timeout_ms) if owner else (None, None)
         as_of, now = self._as_of(owner, tp), self.observation.brokers_time
@@ -288,6 +312,7 @@ class IndexedObservation:
             high_watermark_before=before.high_watermark,
             leader_moved=not same_leader or producer.broker_id != before.leader,
             observation=self.observation,
+            partition_error=partition_error,
             first_batch=first,
         )
 
@@ -320,6 +345,10 @@ def is_held(partition: Partition) -> bool:
     """Whether a partition's LSO is known to be below its high watermark."""
     lso, high_watermark = partition.last_stable_offset, partition.high_watermark
     return lso is not None and high_watermark is not None and lso < high_watermark
+
+
+def _unseen_partition(tp: TopicPartition, error: str, observation: Observation) -> Partition:
+    return Partition(topic=tp.topic, partition=tp.partition, observed_at=observation.observed_at, error=error)
 
 
 def _by_partition(partitions: Iterable[Partition]) -> dict[TopicPartition, Partition]:

@@ -49,7 +49,7 @@ def is_open(finding: Finding) -> bool:
 def unread(findings: Iterable[Finding | _Sampled]) -> str | None:
     """Why a sample could not read a partition, by its findings; null if it did."""
     for each in findings:
-        if each.producer_id is None and each.verdict is Verdict.UNKNOWN:
+        if each.verdict is Verdict.UNKNOWN and (each.producer_id is None or each.error is not None):
             return Error.of(each.error or "; ".join(each.missing)).code
     return None
 
@@ -313,6 +313,8 @@ class _Sampled(NamedTuple):
         """Its transaction, or its verdict on the partition; null for a partition that is clear."""
         if self.start_offset is not None:
             return self.start_offset, self.producer_id  # a superseding epoch does not end it
+        if self.producer_id is not None and self.error:
+            return None, self.producer_id  # its partition was not read
         return None if self.producer_id is not None or self.verdict is Verdict.CLEAR else (None, self.verdict)
 
 

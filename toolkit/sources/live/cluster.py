@@ -16,6 +16,7 @@ from toolkit.analysis.broker_software import release_of
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
 from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.evidence_text import scope
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.config import ClientConfig
@@ -26,7 +27,7 @@ from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoints
 from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.offsets import GroupLag
-from toolkit.schema.table import Error, TopicPartition
+from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition
 from toolkit.sources.live.blocked_groups import client_groups, with_groups
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.observe import observe
@@ -241,7 +242,8 @@ class Cluster(Source, OffsetTables):
         """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`)."""
         with _pause_gc():
             metadata = self._metadata(topics, partitions)
-            found = observe(self.client, metadata, whole_cluster=topics is None and partitions is None)
+            selection = TableArguments.of(topics=topics, partitions=partitions).selection(metadata)
+            found = observe(self.client, metadata, selection=selection)
         self._check_clock(found.brokers_time)
         return found
 
@@ -287,15 +289,17 @@ class Cluster(Source, OffsetTables):
     @_pause_gc()
     def findings(self, arguments: TableArguments) -> Iterable[Finding]:
         metadata = self._metadata(arguments.topics, arguments.partitions, broker_id=arguments.broker_id)
-        whole_cluster = arguments.is_everything and arguments.broker_id is None
+        selection = arguments.selection(metadata)
+        whole_cluster = selection == EVERYTHING
         requested = () if whole_cluster else list(metadata)
         recheck_after = RECHECK_AFTER if arguments.recheck_after is None else arguments.recheck_after
         timeout_ms = arguments.max_transaction_timeout_ms
         max_timeout_ms = MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms
         first = observe(
-            self.client, metadata, whole_cluster=whole_cluster, idle_producers=False, clear_partitions=not whole_cluster
+            self.client, metadata, selection=selection, idle_producers=False, clear_partitions=not whole_cluster
         )
         self._check_clock(first.brokers_time)
+        self.scope = scope(first, len(metadata), principal=self.config.librdkafka().get("sasl.username"))
         diagnosis = diagnose([first], max_transaction_timeout_ms=max_timeout_ms, checkpoints=self.flink_checkpoints)
         if recheck_after > 0 and (to_recheck := diagnosis.to_recheck(after=dt.timedelta(seconds=recheck_after))):
             threading.Event().wait(recheck_after)
@@ -414,7 +418,7 @@ class Cluster(Source, OffsetTables):
         """A second observation of some partitions, with the topic gaps of the first."""
         topic_partitions = list(topic_partitions)
         leaders = read_metadata(self.client, {topic for topic, _ in topic_partitions}).at(topic_partitions)
-        second = observe(self.client, leaders, whole_cluster=False, idle_producers=False)
+        second = observe(self.client, leaders, selection=Selection(partitions=leaders), idle_producers=False)
         return replace(second, coverage=replace(second.coverage, topic_gaps=first.coverage.topic_gaps))
 
     def _metadata(

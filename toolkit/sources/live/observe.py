@@ -13,27 +13,36 @@ from toolkit.analysis.broker_software import Software, software_gaps, software_o
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.observation import Coverage, MonotonicSpan, Observation, is_held
-from toolkit.errors import DecodeError
+from toolkit.errors import DecodeError, ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import read_header
 from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer, Transaction
 from toolkit.schema.recorded import FirstBatch
-from toolkit.schema.table import Error, TopicPartition, utc_now
+from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition, utc_now
 from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.client.broker_response import row_text
 from toolkit.sources.live.logs.fetch import FetchPosition, fetch
 from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state_log
 from toolkit.sources.live.state.authorization import TOPICS, TRANSACTIONAL_IDS, visibility_of
 from toolkit.sources.live.state.broker_configs import broker_identities
 from toolkit.sources.live.state.brokers_time import COORDINATORS_TOPICS, read_brokers_time
 from toolkit.sources.live.state.coordinators import CoordinatorTopic, loading_coordinators
-from toolkit.sources.live.state.leaders import LSO_COLUMNS, OffsetsQuery, PartitionLeader, query_leaders, read_metadata
+from toolkit.sources.live.state.leaders import (
+    LSO_COLUMNS,
+    OffsetsQuery,
+    PartitionLeader,
+    is_missing,
+    query_leaders,
+    read_metadata,
+)
 from toolkit.sources.live.state.producer_states import ProducersQuery
 from toolkit.sources.live.state.transaction_descriptions import describe, is_too_old
 from toolkit.sources.live.transaction_listing import TransactionFilters, TransactionListing, list_ids
 
 OLD = dt.timedelta(seconds=60)  # an ending transaction older than this may be stuck
 MAX_FIRST_BATCHES = 200  # a broker returns whole batches, which can be a megabyte
+CREATED = "NOT_OBSERVED: it was created after the partitions were listed"
 STATE_TIMES_TIMEOUT_S = 10.0  # to read from the log when a state last changed
 
 
@@ -41,7 +50,7 @@ def observe(
     client: BrokerClient,
     leaders: Mapping[TopicPartition, PartitionLeader],
     *,
-    whole_cluster: bool,
+    selection: Selection,
     first_batches: int = 3,
     idle_producers: bool = True,
     clear_partitions: bool = True,
@@ -50,7 +59,7 @@ def observe(
 
     `client`: the connection to the brokers.
     `leaders`: the partitions to observe, and their leaders.
-    `whole_cluster`: whether they are meant to be all partitions, so that hidden topics are a gap.
+    `selection`: what they are meant to be; of everything, hidden topics are a gap.
     `first_batches`: open transactions per partition, lowest first, whose first batch is read.
     `idle_producers`: include producers without an open transaction, as for `read_producers`.
     `clear_partitions`: include partitions where nothing is open or held and that have no error; they are most of a
@@ -62,8 +71,8 @@ def observe(
     partitions, producers = query_leaders(client, leaders, offsets, of_producers)
     opened = [each for each in producers if each.current_txn_start_offset is not None]
 
-    transactions, coverage, brokers_time = _query_coordinators(client, opened, leaders)
-    if whole_cluster:
+    transactions, coverage, brokers_time = _query_coordinators(client, opened, selection)
+    if selection == EVERYTHING:
         coverage = replace(coverage, topic_gaps=visibility_of(TOPICS, client, coverage.brokers).gaps)
 
     to_recheck = _partitions_to_recheck(partitions, producers, transactions, leaders)
@@ -74,22 +83,47 @@ def observe(
     if to_recheck:
         fresh = read_metadata(client, {tp.topic for tp in to_recheck}).at(to_recheck)
         producers_after, partitions_after = query_leaders(client, fresh, of_producers, OffsetsQuery(client))
-    return Observation(
+    observation = Observation(
         partitions=partitions,
         producers=producers,
         transactions=transactions,
         partitions_after=partitions_after,
         producers_after=producers_after,
         coverage=coverage,
+        selection=selection,
         observed_at=utc_now(),
         brokers_time=brokers_time,
         monotonic=MonotonicSpan(began, time.monotonic()),
         first_batches=_first_batches(client, producers_after, per_partition=first_batches),
     )
+    return replace(observation, absent=_absent(client, observation))
+
+
+def _absent(client: BrokerClient, observation: Observation) -> dict[TopicPartition, str | None]:
+    """`Observation.absent`, by the broker whose coordinator names the partition: it knew the topic when it was added.
+
+    Such a partition was created meanwhile, deleted, or is hidden from this principal.
+    """
+    named = {
+        tp: each.broker_id
+        for each in observation.transactions
+        if each.state in OPEN_STATES
+        for tp in each.topic_partitions or ()
+    }
+    unseen, found = observation.unseen, dict[TopicPartition, str | None]()
+    for broker_id in {named[tp] for tp in unseen}:
+        of_broker = [tp for tp in unseen if named[tp] == broker_id]
+        try:
+            leaders = read_metadata(client, {tp.topic for tp in of_broker}, broker_id=broker_id).at(of_broker)
+        except ToolkitError as error:
+            found.update(dict.fromkeys(of_broker, row_text(error)))
+        else:
+            found |= {tp: None if is_missing(each.error) else each.error or CREATED for tp, each in leaders.items()}
+    return found
 
 
 def _query_coordinators(
-    client: BrokerClient, opened: Sequence[Producer], observed: Container[TopicPartition]
+    client: BrokerClient, opened: Sequence[Producer], selection: Selection
 ) -> tuple[list[Transaction], Coverage, BrokersTime]:
     """The coordinators' responses, whether they are complete, and the brokers' time before them."""
     topics = read_metadata(client, COORDINATORS_TOPICS)
@@ -119,7 +153,7 @@ def _query_coordinators(
     log: TransactionLog | None = None
     if closable and not _all_explained(opened, transactions):
         log = read_state_log(client, before, timeout=client.timeout)
-        transactions += _supplement(transactions, listing.ids, log, open_ids, observed)
+        transactions += _supplement(transactions, listing.ids, log, open_ids, selection)
         brokers_time = brokers_time.or_of_log(log.newest_time, elapsed=_since(began))
         if not log.is_complete:
             closable += _unread(log)
@@ -176,14 +210,14 @@ def _supplement(
     listed: Iterable[tuple[str, int]],
     log: TransactionLog,
     open_ids: set[int],
-    observed: Container[TopicPartition],
+    selection: Selection,
 ) -> list[Transaction]:
     """By the log: relevant ids that no coordinator returned, and partitions that could not be read."""
     returned = {each.transactional_id for each in transactions} | {name for name, _ in listed}
     return [
         each
         for each in log.transactions
-        if each.transactional_id not in returned and (each.producer_id in open_ids or _expects(each, observed))
+        if each.transactional_id not in returned and (each.producer_id in open_ids or _expects(each, selection))
     ] + log.failures
 
 
@@ -198,8 +232,8 @@ def _unread(log: TransactionLog) -> list[str]:
     ]
 
 
-def _expects(txn: Transaction, observed: Container[TopicPartition]) -> bool:
-    return txn.state in OPEN_STATES and any(tp in observed for tp in txn.topic_partitions or ())
+def _expects(txn: Transaction, selection: Selection) -> bool:
+    return txn.state in OPEN_STATES and any(tp in selection for tp in txn.topic_partitions or ())
 
 
 def _with_times(

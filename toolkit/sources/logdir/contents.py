@@ -19,7 +19,7 @@ from toolkit.formats.log_dir_files import is_remote_file
 from toolkit.formats.log_paths import log_path
 from toolkit.formats.object_store import ObjectPath
 from toolkit.schema.metadata import ClusterEvent
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import Selection, TopicPartition
 from toolkit.sources.logdir.file_assertions import NO_ASSERTIONS, FileAssertions
 from toolkit.sources.logdir.replica.log_dir_layout import (
     METADATA_TOPIC,
@@ -208,6 +208,10 @@ class Contents:
         for event in self.broker_log_events:
             if since is None or event.ended_at is None or event.ended_at >= since:
                 yield event
+
+    def selection(self, selection: Selection) -> Selection:
+        """A selection, as far as these logs are responsible for it."""
+        return selection
 
     def complete(self) -> Contents:
         """All logs at the paths, also where these are some of them."""

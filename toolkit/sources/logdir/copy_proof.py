@@ -130,11 +130,11 @@ class CopyProof:
         """The newest time that a broker set in the coordinators' logs and in their brokers' metadata logs."""
         brokers = {partition.replica.log.where.broker_id for partition in state_topic.partitions.values()}
         times = [partition.replica.written_at for partition in state_topic.partitions.values()]
-        times += [_end_time(log) for log in metadata_logs(self._contents.logs) if log.where.broker_id in brokers]
+        times += [end_time(log) for log in metadata_logs(self._contents.logs) if log.where.broker_id in brokers]
         return max((time for time in times if time is not None), default=None)
 
 
-def _end_time(log: FolderLog) -> dt.datetime | None:
+def end_time(log: FolderLog) -> dt.datetime | None:
     """The time of the last batch of a metadata log; only its end is read."""
     last = None
     for number in range(len(log.base_offsets), 0, -1):

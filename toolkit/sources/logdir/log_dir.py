@@ -185,7 +185,8 @@ class LogDir(LogDirTables, OffsetTables):
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Observation:
         """The input of the verdicts (`observation.Observation`), with doubts about the consistency of the files."""
-        return self._observe(topics, partitions, limit=ReadLimit.OPEN).observation
+        arguments = TableArguments.of(topics=topics, partitions=partitions)
+        return self._observe(arguments, limit=ReadLimit.OPEN).observation
 
     @implements(Source.partitions, without=["at"], needs_topic=True)
     def partitions(self, arguments: TableArguments) -> Iterable[Partition]:
@@ -294,12 +295,14 @@ class LogDir(LogDirTables, OffsetTables):
     def findings(self, arguments: TableArguments) -> Iterable[Finding]:
         from toolkit.analysis.diagnosis.diagnose import diagnose
         from toolkit.analysis.diagnosis.evidence.explanation import explained_findings
+        from toolkit.analysis.diagnosis.evidence_text import scope
         from toolkit.sources.logdir.observe_files import read_contexts
 
         timeout_ms, min_held_ms = arguments.max_transaction_timeout_ms, arguments.min_held_ms
         limit = ReadLimit.OPEN if min_held_ms is None else ReadLimit.WHOLE
-        observed = self._observe(arguments.topics, arguments.partitions, limit=limit)
+        observed = self._observe(arguments, limit=limit)
         requested = () if arguments.is_everything else list(observed.replicas)
+        self.scope = scope(observed.observation, len(observed.replicas))
         diagnosis = diagnose(
             [observed.observation],
             max_transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms,
@@ -373,10 +376,10 @@ class LogDir(LogDirTables, OffsetTables):
             self._texts[stamp] = read_texts(path)
         return self._texts[stamp]
 
-    def _observe(
-        self, topics: Sequence[str] | None, partitions: Partitions | None, *, limit: ReadLimit
-    ) -> FileObservation:
+    def _observe(self, arguments: TableArguments, *, limit: ReadLimit) -> FileObservation:
         from toolkit.sources.logdir.observe_files import observe_files
 
         contents = self.contents()
-        return observe_files(contents, contents.named_logs(topics, partitions), limit=limit)
+        logs = contents.named_logs(arguments.topics, arguments.partitions)
+        selection = contents.selection(arguments.selection({log.where.tp for log in logs}))
+        return observe_files(contents, logs, selection=selection, limit=limit)

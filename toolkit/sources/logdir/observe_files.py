@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.analysis.diagnosis.clocks import UNKNOWN_TIME, BrokersTime
 from toolkit.analysis.diagnosis.decision.decide import needs_markers
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
@@ -41,14 +42,19 @@ from toolkit.schema.live import Producer
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.recorded import FirstBatch
-from toolkit.schema.table import Error, TopicPartition, TransactionKey
+from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition, TransactionKey
 from toolkit.sources.logdir.consistency import check_consistency, foreign_id_doubts
 from toolkit.sources.logdir.contents import COMPACTED, Contents, FileScope, topic_ids
-from toolkit.sources.logdir.coordinator_state import StateTopic, read_state_topic
-from toolkit.sources.logdir.copy_proof import CopyProof
+from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, StateTopic, read_state_topic
+from toolkit.sources.logdir.copy_proof import CopyProof, end_time
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
 from toolkit.sources.logdir.replica.log_window import BACK, FORWARD, ReadLimit
-from toolkit.sources.logdir.replica.metadata_log import first_free_producer_id, furthest, stale_replica_doubts
+from toolkit.sources.logdir.replica.metadata_log import (
+    first_free_producer_id,
+    furthest,
+    metadata_logs,
+    stale_replica_doubts,
+)
 from toolkit.sources.logdir.replica.partition_folder import FolderLog
 from toolkit.sources.logdir.replica.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica.replica_state import ReplicaState, partition_of, producers_of
@@ -69,11 +75,16 @@ class FileObservation(NamedTuple):
 
 
 def observe_files(
-    contents: Contents, logs: Sequence[ReplicaLog], *, limit: ReadLimit = ReadLimit.OPEN
+    contents: Contents,
+    logs: Sequence[ReplicaLog],
+    *,
+    selection: Selection = EVERYTHING,
+    limit: ReadLimit = ReadLimit.OPEN,
 ) -> FileObservation:
     """Observe partitions and ``__transaction_state``.
 
     `logs`: replicas of the partitions to observe.
+    `selection`: the partitions that they are meant to be.
     `limit`: how far back the partitions are read.
     """
     requested = {(log.where.topic, log.where.partition) for log in logs}
@@ -106,6 +117,7 @@ def observe_files(
         partitions_after=partitions,
         producers_after=producers,
         coverage=_coverage(scope, state_topic),
+        selection=selection,
         observed_at=observed_at,
         brokers_time=BrokersTime(time=observed_at, source="the newest time in the files") if states else UNKNOWN_TIME,
         first_batches=list(_first_batches(states)),
@@ -113,8 +125,36 @@ def observe_files(
         as_of=as_of,
         notes={tp: list(_notes(found)) for tp, found in replicas.items()},
     )
+    observation = replace(observation, absent=_absent(contents, observation))
     observation = _with_doubts(contents, observation, replicas, state_topic, proof)
     return FileObservation(contents, observation, replicas, state_topic)
+
+
+def _absent(contents: Contents, observation: Observation) -> dict[TopicPartition, str | None]:
+    """`Observation.absent`: a topic is deleted if the metadata log without it is newer than what coordinators wrote."""
+    unseen = observation.unseen
+    end = furthest(contents.metadata_ends) if unseen else None
+    of_end = zip(metadata_logs(contents.logs), contents.metadata_ends, strict=True) if end and not end.error else ()
+    until = next((end_time(log) for log, each in of_end if each is end), None)
+    named: dict[TopicPartition, list[dt.datetime | None]] = {tp: [] for tp in unseen}
+    for each in observation.transactions:
+        for tp in each.topic_partitions or () if each.state in OPEN_STATES else ():
+            if tp in named:
+                named[tp].append(each.last_update_time)
+    found = dict[TopicPartition, str | None]()
+    for tp, times in named.items():
+        partition = None if end is None or until is None else end.state.partition(*tp)
+        if partition is None and until and all(time is not None and time < until - CLOCKS_APART for time in times):
+            found[tp] = None
+            continue
+        replicas = None if partition is None else partition.replicas
+        where = f"; by the metadata log its replicas are on {_brokers(replicas)}" if replicas else ""
+        found[tp] = f"UNKNOWN_TOPIC_OR_PARTITION: it is not among the files{where}"
+    return found
+
+
+def _brokers(ids: Sequence[int]) -> str:
+    return f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids))}"
 
 
 def _begun_before(

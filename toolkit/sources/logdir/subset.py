@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 from toolkit.formats.log_paths import LogPath
+from toolkit.schema.table import Selection, TopicPartition
 from toolkit.sources.logdir.contents import Contents, FileScope, Partitions
 from toolkit.sources.logdir.file_assertions import NO_ASSERTIONS, FileAssertions
 from toolkit.sources.logdir.log_dir import LogDir
@@ -27,6 +29,7 @@ class Subset(LogDir):
 
     `layout`: the folders and texts to read; files are listed again, folders are not.
     `topic_partitions`: topic and partition of the requested logs; the other logs only help to diagnose them.
+    `elsewhere`: partitions of the other subsets, for the one that answers for those in none; null for another one.
     `scope`: the scope of all subsets together; that of these files alone if null.
     `assertions`: what the caller asserts of the files.
     """
@@ -37,10 +40,12 @@ class Subset(LogDir):
         layout: LogDirLayout,
         *,
         topic_partitions: Collection[tuple[str | None, int | None]],
+        elsewhere: Collection[TopicPartition] | None = None,
         scope: FileScope | None = None,
         assertions: FileAssertions = NO_ASSERTIONS,
     ) -> None:
         self._scoped_layout, self._topic_partitions, self._scope = layout, topic_partitions, scope
+        self._elsewhere = elsewhere
         super().__init__(*paths)
         self.assertions = assertions
 
@@ -55,6 +60,7 @@ class Subset(LogDir):
             texts,
             paths=self.paths,
             topic_partitions=self._topic_partitions,
+            elsewhere=self._elsewhere,
             scope=self._scope,
             assertions=self.assertions,
         )
@@ -70,12 +76,18 @@ class _SubsetContents(Contents):
         *,
         paths: Sequence[str | os.PathLike[str] | LogPath],
         topic_partitions: Collection[tuple[str | None, int | None]],
+        elsewhere: Collection[TopicPartition] | None,
         scope: FileScope | None,
         assertions: FileAssertions,
     ) -> None:
         super().__init__(layout, texts, assertions=assertions)
         self._paths = paths
-        self._topic_partitions, self._scope = topic_partitions, scope
+        self._topic_partitions, self._elsewhere, self._scope = topic_partitions, elsewhere, scope
+
+    def selection(self, selection: Selection) -> Selection:
+        if self._elsewhere is None:
+            return replace(selection, partitions={log.where.tp for log in self.named_logs()})
+        return replace(selection, without=self._elsewhere)
 
     def complete(self) -> Contents:
         return found_in(self._paths)

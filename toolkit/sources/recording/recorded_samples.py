@@ -20,7 +20,7 @@ from toolkit.schema.recorded import LateTransaction, RecordedSample
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.offset_queries.offset_reader import of_partition
 from toolkit.sources.recording.recording_folder import AN_INSTANT, files_of, read, sample_times
-from toolkit.sources.source_table import requested_partitions
+from toolkit.sources.source_table import TableArguments, requested_partitions
 
 BEFORE, AFTER = "before", "after"  # the coordinators' responses
 
@@ -39,6 +39,7 @@ def recorded_sample(observation: Observation, *, due: dt.datetime, interval_ms: 
         proofs=tuple(coverage.proofs),
         gaps=tuple(coverage.gaps),
         topic_gaps=tuple(coverage.topic_gaps),
+        absent_partitions=tuple(tp for tp, error in observation.absent.items() if error is None),
         first_batches=tuple(observation.first_batches),
     )
 
@@ -111,6 +112,7 @@ def read_sample(directory: Path, sample: RecordedSample, *, idle_producers: bool
         ),
         observed_at=sample.observed_at,
         brokers_time=BrokersTime.recorded(sample.brokers_time, sample.brokers_clock),
+        absent=dict.fromkeys(sample.absent_partitions or ()),
         first_batches=sample.first_batches or (),
     )
     return SampleContent(
@@ -151,7 +153,8 @@ def select_partitions(
         selected = {tp for tp in selected if broker_id in replicas[tp]}
 
     hidden_topics = replace(observation.coverage, topic_gaps=())  # a gap of the whole cluster only
-    return replace(observation.on(selected), coverage=hidden_topics)
+    arguments = TableArguments(topics=topics, partitions=partitions, broker_id=broker_id)
+    return replace(observation.on(selected), coverage=hidden_topics, selection=arguments.selection(selected))
 
 
 def _selected(

@@ -14,6 +14,7 @@ from toolkit.analysis.coordinator.transaction_owners import owner_clauses, trans
 from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.evidence_kinds import GapEvidence
 from toolkit.analysis.diagnosis.evidence_text import at as at_time
+from toolkit.analysis.diagnosis.evidence_text import scope
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.analysis.history.findings_over_time import observation_times, observed_holds, over_time, without_short
 from toolkit.analysis.history.sample_findings import sample_diagnosis
@@ -223,6 +224,7 @@ class Recording(Source):
         observation = select_partitions(
             whole_cluster, arguments.topics, arguments.partitions, broker_id=arguments.broker_id
         )
+        self.scope = scope(observation, len(observation.partitions))
         everything = arguments.is_everything and arguments.broker_id is None
         recorded = content.findings if arguments.log_evidence else []
         timeout_ms = arguments.max_transaction_timeout_ms

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import InputPartition
 
 from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.formats.log_paths import log_path
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.contents import Contents, FileScope
@@ -76,6 +77,8 @@ class WholeLogs(InputPartition):
 
     layout: LogDirLayout  # the folders and texts to read
     topic_partitions: Collection[tuple[str | None, int | None]]  # topics and partitions of the requested logs
+    # for the one task of findings that answers for partitions that are in no log: those of the other tasks
+    elsewhere: Collection[TopicPartition] | None = None
     scope: FileScope | None = None  # brokers and log directories of all tasks, for findings
 
 
@@ -181,9 +184,13 @@ def _of_logs(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions
     bundled_logs = [[log for group in bundle for log in group] for bundle in bundles]
     bundled_logs.sort(key=lambda group: sum(log.size for log in group), reverse=True)
     for number, group in enumerate(bundled_logs):
+        others = None
+        if options.table == "findings" and number == 0:
+            others = frozenset(log.where.tp for each in bundled_logs[1:] for log in each)
         yield WholeLogs(
             layout=_layout(contents, [*group, *besides], options, is_first=number == 0),
             topic_partitions=frozenset((log.where.topic, log.where.partition) for log in group),
+            elsewhere=others,
             scope=scope,
         )
 

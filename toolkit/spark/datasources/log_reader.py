@@ -112,6 +112,7 @@ def read_task(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[
         options.paths,
         work.layout,
         topic_partitions=work.topic_partitions,
+        elsewhere=work.elsewhere,
         scope=work.scope,
         assertions=options.assertions,
     )

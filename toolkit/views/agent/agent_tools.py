@@ -110,7 +110,7 @@ class AgentTools:
         with self._source() as source:
             rows = self._findings(source, topic, partition)
         findings = [inert_finding(row) for row in rows]
-        shared: dict[str, Any] = {"summary": summary(rows)}
+        shared: dict[str, Any] = {"summary": summary(rows, scope=source.scope)}
         if len(findings) > MAX_WITH_EVIDENCE:
             findings = [{**row, "evidence": None} for row in findings]
             shared["evidence"] = "Left out. Call diagnose with a topic and a partition for it."

@@ -265,8 +265,12 @@ def report(
 
 
 def complete(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings with a section, the most urgent first: at most `MAX_FINDINGS`."""
-    return [finding for finding in by_urgency(findings) if is_answer(finding)][:MAX_FINDINGS]
+    """The findings with a section, the most urgent first: at most `MAX_FINDINGS`.
+
+    Those on partitions that were not read, most of which are healthy, come after what was read.
+    """
+    answers = [finding for finding in by_urgency(findings) if is_answer(finding)]
+    return sorted(answers, key=lambda finding: finding.is_coordinators_only)[:MAX_FINDINGS]
 
 
 def _samples(partitions: Data) -> tuple[list[Partition], list[dt.datetime | None]]:

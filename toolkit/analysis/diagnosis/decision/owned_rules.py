@@ -205,6 +205,21 @@ def _over_committed(name: str, outcome: str, is_committed: Callable[[OpenEvidenc
 
 OWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
+        name="its partition was not read",
+        applies=lambda e: e.txn.partition_error is not None,
+        verdict=Verdict.UNKNOWN,
+        outcome=None,
+        why=lambda e: (
+            f"{_says(e)}{_age(e.txn)}"
+            + (f", past its timeout of {duration(_timeout(e.txn))}" if is_overdue(e.txn.owner, e.txn.age) else "")
+            + f", and {e.txn.tp} was not read: "
+            + ("what is open" if e.txn.state == "Ongoing" else "whether its marker is written")
+            + " there is not known."
+        ),
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (f"the log of {e.txn.tp}: {e.txn.partition_error}",),
+    ),
+    OpenRule(
         name="on the coordinators' topic",
         applies=lambda e: e.txn.tp[0] == STATE_TOPIC,
         verdict=Verdict.UNKNOWN,

@@ -76,14 +76,16 @@ class ClusterMetadata:
         return PartitionLeader(*tp, None, None, None, None, utc_now(), error)
 
 
-def read_metadata(client: BrokerClient, topics: Iterable[str] | None = None) -> ClusterMetadata:
-    """Read the metadata of topics from any broker; null for all topics that this principal may describe.
+def read_metadata(
+    client: BrokerClient, topics: Iterable[str] | None = None, *, broker_id: int | None = None
+) -> ClusterMetadata:
+    """Read the metadata of topics from a broker, or any; null for all topics that this principal may describe.
 
     Raises ConnectionFailed or BrokerError if no broker answers.
     """
     topic_request = messages.Metadata.MetadataRequestTopic
     requested = None if topics is None else [topic_request(name=name) for name in topics]
-    message = client.send_one(messages.Metadata(topics=requested, allow_auto_topic_creation=False))
+    message = client.send_one(messages.Metadata(topics=requested, allow_auto_topic_creation=False), broker_id=broker_id)
     now = utc_now()
     partitions: dict[TopicPartition, PartitionLeader] = {}
     for topic in message.topics:

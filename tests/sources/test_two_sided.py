@@ -1,0 +1,119 @@
+"""What coordinators have open on partitions that were not read is unknown, and never nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.process import run
+from toolkit import Cluster, LogDir, Recording
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.lab import Kafka
+from toolkit.lab.producer import TxnProducer
+from toolkit.lab.queries import config_of, until
+from toolkit.schema.live import Finding
+from toolkit.schema.table import utc_now
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.recording.sample_writer import SampleWriter
+from toolkit.sources.recording.sampler import take_sample
+from toolkit.spark.datasources.log_options import read_options, schema_of
+from toolkit.spark.datasources.log_reader import LogReader
+from toolkit.spark.pipeline.pipeline_source import read_here
+
+AWAY = 2  # the broker that will not answer
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+    """An open transaction on both partitions of ``paid``, of which one broker of three leads one; it stops at last."""
+    with Kafka("4.3.1", brokers=3) as kafka:
+        admin = AdminClient({**kafka.client_config(), "log_level": 0})
+        topics = [NewTopic("paid", 2, replica_assignment=[[1], [AWAY]]), NewTopic("quiet", 1, replica_assignment=[[1]])]
+        for created in admin.create_topics(topics).values():
+            created.result()
+        with BrokerClient(config_of(kafka)) as client:
+            producer = TxnProducer(client, "payments-7").init()
+            producer.add("paid", 0, 1)
+            producer.send("paid", 0)
+            producer.send("paid", 1)
+        folder = tmp_path_factory.mktemp("two-sided")
+        yield SimpleNamespace(kafka=kafka, folder=folder, producer_id=producer.producer_id)
+
+
+def where(found: Sequence[Finding]) -> list[tuple[str | None, int | None, str, str | None]]:
+    return [(each.topic, each.partition, each.verdict, each.transactional_id) for each in found]
+
+
+@pytest.mark.lab
+def test_a_broker_that_does_not_answer(staged: SimpleNamespace) -> None:
+    """Its id vanished, and the partition's row did not name it; a partition outside of the selection is not missing."""
+    kafka = staged.kafka
+    kafka.stop_broker(AWAY)
+    with Cluster(kafka.bootstrap_servers, timeout=20) as cluster:
+        gone = ("paid", 1, "unknown", "payments-7")
+        until(lambda: gone in where(cluster.records(Finding, recheck_after=0.5)) or None, awaited="a leader less")
+        found = cluster.records(Finding, recheck_after=0.5)
+        assert where(found) == [("paid", 0, "ongoing", "payments-7"), gone]
+        assert found[1].missing == ("the log of paid-1: LEADER_NOT_AVAILABLE: the partition has no leader",)
+        assert where(cluster.records(Finding, topics=["quiet"], recheck_after=0.5)) == [("quiet", 0, "clear", None)]
+        assert where(cluster.records(Finding, partitions=[("paid", 0)], recheck_after=0.5)) == where(found)[:1]
+        sample = take_sample(cluster, due=utc_now(), interval_ms=1000)
+        assert where(sample.findings) == where(found)
+        with SampleWriter(staged.folder / "recording") as writer:
+            writer.write(sample)
+    assert where(Recording(staged.folder / "recording").records(Finding)) == where(found)
+    result = run("diagnose", "--bootstrap-server", kafka.bootstrap_servers, "--recheck-after", "0")
+    assert result.returncode == 3
+    assert "nothing that was read hangs, 1 unknown, 1 open transaction is healthy" in result.stdout
+    result = run("find-hanging", "--bootstrap-server", kafka.bootstrap_servers, "--topic", "quiet")
+    assert result.returncode == 0
+    assert (
+        "nothing hangs (1 partition of brokers 1, 3; 1 open transactional id, 1 of them open elsewhere)"
+        in result.stdout
+    )
+
+
+@pytest.mark.lab
+def test_files_without_a_partition_that_the_coordinator_has_open(staged: SimpleNamespace) -> None:
+    """The state alone was "no transaction is open", exit code 0; a copy without a folder dropped its transaction."""
+    kafka = staged.kafka
+    copies = {name: staged.folder / name for name in ("without-paid-1", "state-alone")}
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        (owner,) = cluster.transaction_rows(transactional_ids=["payments-7"])
+    log_dir = kafka.log_dirs[int(owner["coordinator_id"])]
+    for name, copy in copies.items():
+        kept = [each for each in log_dir.iterdir() if each.is_dir() and each.name.startswith(STATE_TOPIC)]
+        if name == "without-paid-1":
+            kept += [kafka.log_dirs[1] / "paid-0", log_dir / "__cluster_metadata-0"]
+        for each in kept:
+            shutil.copytree(each, copy / each.name)
+    first = ("paid", 0, "ongoing", "payments-7")
+    second = ("paid", 1, "unknown", "payments-7")
+    found = LogDir(copies["without-paid-1"]).records(Finding)
+    assert where(found) == [first, second]
+    (missing,) = found[1].missing
+    assert "it is not among the files; by the metadata log its replicas are on broker 2" in missing
+    selected = LogDir(copies["without-paid-1"]).records(Finding, partitions=[("paid", 0)])
+    assert where(selected) == [first]
+    assert where(LogDir(copies["without-paid-1"]).records(Finding, topics=["paid"])) == [first, second]
+    assert where(in_tasks(copies["without-paid-1"])) == [first, second]
+    alone = run("diagnose", "--log-dir", str(copies["state-alone"]), "--format", "json")
+    rows = [(each["topic"], each["partition"], each["verdict"]) for each in json.loads(alone.stdout)]
+    assert (alone.returncode, rows) == (3, [("paid", 0, "unknown"), ("paid", 1, "unknown")])
+    chosen = run("diagnose", "--log-dir", str(copies["state-alone"]), "--topic", STATE_TOPIC)
+    assert chosen.returncode == 0
+    assert "1 transactional id, 1 of them open elsewhere)" in chosen.stdout
+
+
+def in_tasks(path: Path) -> list[Finding]:
+    """The findings of ``kafka_log_dir``, of which each task has few logs, and one those that nobody has."""
+    options = {"table": "findings", "paths": json.dumps([str(path)]), "maxPartitionBytes": "1"}
+    reader = LogReader(read_options(options), schema_of("findings"))
+    return Finding.table.in_order(Finding.of_table(read_here(reader)))
