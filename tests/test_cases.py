@@ -9,9 +9,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from toolkit import LogDir
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from toolkit import Cluster, LogDir
 from toolkit.analysis.symptoms.recognition import recognize
-from toolkit.schema.live import Finding
+from toolkit.lab import Kafka
+from toolkit.lab.queries import until
+from toolkit.schema.live import Coordinator, Finding
 from toolkit.schema.log import PastTransaction
 from toolkit.views.explained_error import explain
 
@@ -110,3 +117,43 @@ def test_files_get_their_right_answer(tmp_path: Path) -> None:
     formatted.write_text(case("07"))
     (past,) = LogDir(formatted).records(PastTransaction)
     assert (past.transactional_id, past.ended, past.state) == ("pay-7", "open", "PrepareCommit")
+
+
+def commit_offset(consumer: Consumer, offset: TopicPartition) -> None:
+    """Commit an offset, once the group's coordinator is ready."""
+
+    def committed() -> object:
+        try:
+            return consumer.commit(offsets=[offset], asynchronous=False)
+        except KafkaException:
+            return None
+
+    until(committed, awaited="a committed offset")
+    consumer.close()
+
+
+@pytest.mark.lab
+def test_a_cluster_without_transactions_says_so() -> None:
+    """Cases 1, 12, 13 and 44: a record is no marker, an offset beyond the end no lag of 0, and no topic no gap."""
+    with (
+        Kafka("4.3.1", properties={"transaction.state.log.replication.factor": "3"}) as kafka,
+        Cluster(kafka.bootstrap_servers) as cluster,
+    ):
+        client: dict[str, str | int | float | bool] = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
+        admin = AdminClient(client)
+        admin.create_topics([NewTopic("plain", 1)])["plain"].result()
+        producer = Producer(client)
+        for _ in range(40):
+            producer.produce("plain", b"x", partition=0)
+        producer.flush(60)
+        for group, offset in (("one-behind", 39), ("beyond", 60)):
+            commit_offset(Consumer({**client, "group.id": group}), TopicPartition("plain", 0, offset))
+        (behind,), (beyond,) = cluster.group_lags("one-behind"), cluster.group_lags("beyond")
+        assert (behind.lag, behind.behind, behind.markers) == (1, 1, 0)
+        assert (beyond.reason or "").startswith("The committed offset 60 lies 20 beyond the end of the partition, 40")
+        (clear,) = cluster.records(Finding, topics=["plain"])
+        assert "marker, " not in clear.reason
+        assert "nothing is held back" in clear.reason
+        (coordinator,) = cluster.records(Coordinator, transactional_ids=["sink-1"], groups=[])
+        assert "transaction.state.log.replication.factor says (3); 1 registered" in (coordinator.error or "")
+        assert "the cluster has no __transaction_state" in LogDir(*kafka.log_dirs.values()).proof().line

@@ -116,8 +116,10 @@ def _lag(lag: GroupLag) -> str:
         return printable(f"{where}: {lag.error}")
     if lag.lag is None:
         return printable(f"{where}: nothing committed")
-    markers = "" if lag.markers is None else f", {lag.markers} markers"
-    return printable(f"{where}: lag {lag.lag}, of it {lag.behind} to read, {lag.held} held{markers}")
+    others = "" if lag.markers is None else f", {lag.markers} that no consumer receives"
+    text = f"{where}: lag {lag.lag}, of it {lag.behind} to read, {lag.held} held{others}"
+    beyond = (lag.committed_offset or 0) > (lag.high_watermark or 0)
+    return printable(f"{text}. {lag.reason}" if beyond and lag.reason else text)
 
 
 _TEXTS = ListOf(STRING)
