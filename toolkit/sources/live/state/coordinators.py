@@ -20,7 +20,7 @@ from toolkit.sources.live.state.leaders import ClusterMetadata, is_missing, read
 
 GROUP, TRANSACTION = 0, 1  # key types of FindCoordinator
 NAMES = {GROUP: ("group", OFFSETS_TOPIC), TRANSACTION: ("transaction", STATE_TOPIC)}
-FACTORS = {OFFSETS_TOPIC: "offsets.topic.replication.factor", STATE_TOPIC: "transaction.state.log.replication.factor"}
+FACTOR = "transaction.state.log.replication.factor"
 KEYS_PER_REQUEST = 1000
 NOT_YET = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
 
@@ -56,15 +56,15 @@ class CoordinatorTopic:
         return None if is_missing(error) else error
 
     def missing(self, client: BrokerClient, error: str | None) -> str | None:
-        """An error of FindCoordinator; if the topic does not exist, what its creation takes."""
-        if Error.of(error).code != "COORDINATOR_NOT_AVAILABLE" or not is_missing(self.metadata.errors.get(self.topic)):
+        """An error of FindCoordinator; if ``__transaction_state`` does not exist, what its creation takes."""
+        is_absent = self.topic == STATE_TOPIC and is_missing(self.metadata.errors.get(self.topic))
+        if not is_absent or Error.of(error).code != "COORDINATOR_NOT_AVAILABLE":
             return error
-        setting = FACTORS[self.topic]
-        values = {config.values.get(setting) for config in broker_configs(client, sorted(client.brokers), [setting])}
+        values = {config.values.get(FACTOR) for config in broker_configs(client, sorted(client.brokers), [FACTOR])}
         factor = ", ".join(sorted(filter(None, values)))
         return (
             f"COORDINATOR_NOT_AVAILABLE: {self.topic} does not exist. The first client that needs it has it created, "
-            f"on as many brokers as {setting} says{factor and f' ({factor})'}; {len(client.brokers)} registered"
+            f"on as many brokers as {FACTOR} says{factor and f' ({factor})'}; {len(client.brokers)} registered"
         )
 
     def partition(self, key: str) -> int | None:
