@@ -188,7 +188,7 @@ def test_a_missing_resource_is_not_checked_and_others_are(here: Provoked) -> Non
     assert done.returncode == 3, done.stdout + done.stderr
     assert "not checked: Topic no-such-topic:" in done.stdout
     assert "transactional id no-such-id: TRANSACTIONAL_ID_NOT_FOUND" in done.stdout
-    assert "group up-to-date, lag-0: lag 1, of it 0 to read, 0 held, 1 markers" in done.stdout
+    assert "group up-to-date, lag-0: lag 1, of it 0 to read, 0 held, 1 that no consumer receives" in done.stdout
 
 
 def test_resources_of_an_unknown_text_are_checked(here: Provoked) -> None:

@@ -28,7 +28,7 @@ def symptoms(text: str) -> list[str]:
 
 
 def resources_in(text: str) -> NamedResources:
-    return named_resources(searchable(text))
+    return named_resources(text)
 
 
 @pytest.mark.parametrize(

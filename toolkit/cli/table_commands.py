@@ -236,8 +236,9 @@ def lag(
         from toolkit.views.findings_text import wrap
 
         for row in rows:
-            # The numbers alone mislead where something is held, or all of a lag is nothing to read.
-            if row["reason"] and (row["held"] or (row["lag"] and not row["behind"])):
+            # The numbers alone mislead where something is held, a lag is nothing to read, or there is no such offset.
+            is_beyond = (row["committed_offset"] or 0) > (row["high_watermark"] or 0)
+            if row["reason"] and (row["held"] or is_beyond or (row["lag"] and not row["behind"])):
                 show(wrap(row["reason"], before=f"{row['topic']}-{row['partition']}  ", width=width()))
     if unstable := sorted({row["group_id"] for row in rows if (row["error"] or "").startswith(UNSTABLE)}):
         names = ", ".join(map(repr, unstable))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple, TypedDict
 
@@ -135,6 +135,7 @@ def at_missing_offsets(
             expected, is_damaged = base_offset, False
         files.add(chunk.file)
         if len(chunk.scanned.headers):
+            chunk = _with_base_offsets(chunk, expected)
             expected = _expected(chunk.scanned.headers, expected, base_offset)
             chunk = _in_order(chunk, expected)
         headers, damage = chunk.scanned.headers, chunk.scanned.damage
@@ -149,6 +150,18 @@ def at_missing_offsets(
         missing = missing_between(expected, end, cleaned=cleaned, is_damaged=is_damaged)
         if missing is not None:
             yield ScanChunk(ScanResult(headers=NO_HEADERS, end=0), missing=missing)
+
+
+def _with_base_offsets(chunk: ScanChunk, expected: int | None) -> ScanChunk:
+    """A chunk whose compressed messages of magic 0 and 1, which have only their last offset, begin after the last."""
+    unknown = np.flatnonzero(chunk.scanned.headers["base_offset"] < 0)
+    if not len(unknown):
+        return chunk
+    headers = chunk.scanned.headers.copy()
+    last = headers["last_offset"]
+    due = np.append(last[0] if expected is None else expected, last[:-1] + 1)
+    headers["base_offset"][unknown] = np.minimum(due, last)[unknown]
+    return chunk._replace(scanned=replace(chunk.scanned, headers=headers))
 
 
 def _expected(headers: Headers, expected: int | None, base_offset: int | None) -> int:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, number
-from toolkit.analysis.symptoms.recognition import NamedResources, RecognizedSymptom, recognize
+from toolkit.analysis.symptoms.recognition import NamedResources, RecognizedSymptom, pasted_records, recognize
 from toolkit.analysis.symptoms.symptom import Symptom
 from toolkit.schema import FINDINGS, Column, ListOf, Row, StructOf, Table
 from toolkit.schema.docs_links import symptom_page
 from toolkit.schema.live import Transaction
-from toolkit.schema.log import PastTransaction
+from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import INT16, INT32, INT64, STRING, TOPIC_PARTITIONS
 from toolkit.sources.resource_checks import ResourceChecks, check_resources
@@ -60,6 +60,23 @@ def said_of_ids(checks: ResourceChecks) -> list[str]:
     return [*map(_transaction, checks.transactions), *map(_ended, checks.history), *map(_lag, checks.group_lag)]
 
 
+def pasted_lines(records: Sequence[TransactionLogRecord]) -> list[str]:
+    """The state of each transactional id by its last record in the text, a sentence each."""
+    return [printable(_pasted(record)) for record in records]
+
+
+def _pasted(record: TransactionLogRecord) -> str:
+    if record.tombstone:
+        return f"transactional id {record.transactional_id}: deleted, by its last record in the text"
+    places = ", ".join(f"{topic}-{partition}" for topic, partition in record.topic_partitions or ())
+    time = "" if record.last_update_time is None else f", at {at(record.last_update_time)}"
+    return (
+        f"transactional id {record.transactional_id}: {record.state} by its last record in the text{time}, "
+        f"producer {number(record.producer_id)} epoch {number(record.producer_epoch)}"
+        + (f", on {places}" if places else "")
+    )
+
+
 def named_line(named: NamedResources) -> str:
     """``transactional id payments-7, group billing, orders-0``; empty if nothing is named."""
     parts = [f"transactional id {each}" for each in named.transactional_ids]
@@ -99,8 +116,10 @@ def _lag(lag: GroupLag) -> str:
         return printable(f"{where}: {lag.error}")
     if lag.lag is None:
         return printable(f"{where}: nothing committed")
-    markers = "" if lag.markers is None else f", {lag.markers} markers"
-    return printable(f"{where}: lag {lag.lag}, of it {lag.behind} to read, {lag.held} held{markers}")
+    others = "" if lag.markers is None else f", {lag.markers} that no consumer receives"
+    text = f"{where}: lag {lag.lag}, of it {lag.behind} to read, {lag.held} held{others}"
+    beyond = (lag.committed_offset or 0) > (lag.high_watermark or 0)
+    return printable(f"{text}. {lag.reason}" if beyond and lag.reason else text)
 
 
 _TEXTS = ListOf(STRING)
@@ -135,7 +154,11 @@ EXPLANATIONS = Table(
         Column("topic_partitions", TOPIC_PARTITIONS, "Partitions that are named.", nullable=False),
         Column("producer_ids", ListOf(INT64), "Producer ids that are named.", nullable=False),
         Column("findings", ListOf(StructOf(_FINDING)), "Findings about them; null without a source."),
-        Column("observed", _TEXTS, "State of ids and groups by their coordinators; null without a source."),
+        Column(
+            "observed",
+            _TEXTS,
+            "State of ids and groups, by records in the text and by their coordinators; null without both.",
+        ),
         Column("not_checked", _TEXTS, "What could not be checked, and why; null without a source."),
     ),
     key=("symptom",),
@@ -153,6 +176,7 @@ class ExplainedError:
 
     recognized: tuple[RecognizedSymptom, ...]  # the symptoms that were recognized; empty if the text is unknown
     named: NamedResources  # ids, groups and partitions in the text, and those of the caller
+    pasted: tuple[TransactionLogRecord, ...] = ()  # the last record of each transactional id in the text
     checks: ResourceChecks | None = None  # state of them in a source; null without a source
 
     @property
@@ -170,9 +194,11 @@ class ExplainedError:
             "producer_ids": list(self.named.producer_ids),
             "findings": None,
         }
+        if self.pasted:
+            shared["observed"] = pasted_lines(self.pasted)
         if self.checks is not None:
             shared["findings"] = [{name: getattr(each, name) for name, _ in _FINDING} for each in self.checks.findings]
-            shared["observed"] = [each.strip() for each in said_of_ids(self.checks)]
+            shared["observed"] = [*pasted_lines(self.pasted), *(each.strip() for each in said_of_ids(self.checks))]
             shared["not_checked"] = list(self.checks.not_checked)
         if not self.recognized:
             nothing: dict[str, list[str]] = {name: [] for name in ("clients", "causes", "safe", "never", "sources")}
@@ -215,6 +241,10 @@ class ExplainedError:
                 paragraphs[-1] += wrap(sentence, before=f"  {'collect' if index == 0 else '':<8}", width=width)
         if name := named_line(self.named):
             paragraphs.append(wrap(name, before="Named: ", width=width))
+        if self.pasted:
+            paragraphs.append(
+                [line for each in pasted_lines(self.pasted) for line in wrap(each, before="", width=width)]
+            )
         if self.checks is not None:
             paragraphs.append(checked_lines(self.checks, self.named, width=width))
         return [line for paragraph in paragraphs for line in [*paragraph, ""]][:-1]
@@ -231,6 +261,7 @@ class ExplainedError:
             unknown=TITLE_OF_UNKNOWN,
             collect=WHAT_TO_COLLECT,
             named=named_line(self.named),
+            pasted=pasted_lines(self.pasted),
             checked=checked_lines(self.checks, self.named, width=TEXT_WIDTH) if self.checks else None,
         )
 
@@ -274,4 +305,4 @@ def explain(
     recognized, named = recognize(text)
     named = named.with_more(transactional_ids=transactional_ids, groups=groups, topics=topics, partitions=partitions)
     checks = None if source is None else check_resources(source, named, recheck_after=recheck_after)
-    return ExplainedError(recognized=recognized, named=named, checks=checks)
+    return ExplainedError(recognized=recognized, named=named, pasted=pasted_records(text), checks=checks)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from toolkit.analysis.symptoms.symptom import ANY_CLIENT, Symptom, read_symptoms
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 
 MAX_NAMED = 10
@@ -30,6 +31,7 @@ _TRANSACTIONAL_ID = _compiled(
     rf"\btransactional ?id '{_ID}'",
     rf"\bto send transaction markers for {_ID},",
     rf"\btransactional ?id {_ID} (?:with (?:producerId|state)|due to timeout)",
+    rf"--transactional-id[ =]{_ID}",
 )
 _GROUP = _compiled(
     rf"\bgroup[._]?id[\"']?\s?[=:]\s?[\"'\[]?{_ID}",
@@ -37,7 +39,8 @@ _GROUP = _compiled(
     rf"get records for (?:compacted )?{_ID} ",
     rf"Got wrong record for {_ID} \S{{1,260}}(?: \d{{1,9}})? even after",
     rf"\bwith consumer group {_ID}",
-    rf"GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG (?:CONSUMER-ID HOST CLIENT-ID )?{_ID} ",
+    rf"--group[ =]{_ID}",
+    rf"\[{_ID},[A-Za-z0-9._-]{{1,249}},\d{{1,9}}\]::OffsetAndMetadata\(",  # of the console consumer's formatter
 )
 _PRODUCER_ID = _compiled(
     r"\bproducer[._]?id[\"']?\s?[=: ]\s?(?P<name>\d{1,19})\b",
@@ -60,13 +63,26 @@ _PARTITIONS = _compiled(
     rf"\[thrd:[^\]]{{1,300}}\]: {_TOPIC} \[{_PARTITION}\]: ",
     rf"(?:OffsetFetchResponse:|ProduceRequest for) {_TOPIC} \[{_PARTITION}\]",
     rf"TopicPartition\{{topic=\"?{_TOPIC}\"?,\s?partition=\"?{_PARTITION}",
-    rf" {_TOPIC} {_PARTITION} (?:\d{{1,19}}|-) \d{{1,19}} (?:\d{{1,19}}|-) ",  # a row of kafka-consumer-groups.sh
+    rf"--topic[ =]{_TOPIC} --partition[ =]{_PARTITION}",
+    # a row of kafka-consumer-groups.sh without its header
+    rf" {_TOPIC} {_PARTITION} (?:\d{{1,19}}|-) \d{{1,19}} (?:\d{{1,19}}|-) (?:\S{{1,300}} /\S{{1,100}} |- - -)",
+    rf"\[\S{{1,249}},{_TOPIC},{_PARTITION}\]::OffsetAndMetadata\(",
+    # metrics of a partition, if it is held: Prometheus and JMX
+    rf"laststableoffsetlag\{{[^}}]{{0,200}}\btopic=\"{_TOPIC}\",\s?partition=\"{_PARTITION}\"[^}}]{{0,200}}\}} [1-9]",
+    rf"name=LastStableOffsetLag,topic={_TOPIC},partition={_PARTITION}",
 )
 _PARTITION_LIST = re.compile(
     r"(?:(?:offset for partitions|cleared on the broker side:|reset policy for partitions:) [\[{]"
     r"|successfully committing offsets \{|endpoint for partitions (?:Hash)?Set\()"
     r"(?P<list>[^\])}]{1,4000})[\])}]"
 )
+_TABLES = (  # columns by which output of Kafka's tools is known, without the signs between their words
+    {"topic", "partition", "currentoffset", "logendoffset", "lag"},
+    {"topic", "partition", "producerid"},
+    {"producerid", "producerepoch", "lastsequence", "lasttimestamp"},
+    {"transactionalid", "producerid"},
+)
+_RECORDS = ('"transactionalId"', "transaction_metadata::", "::TransactionMetadata(")
 _NO_NAMES = {"null", "none", "nil"}
 
 
@@ -104,13 +120,53 @@ class NamedResources:
 
 
 def named_resources(text: str) -> NamedResources:
-    """The resources that a text names. `text`: text from `searchable`."""
+    """The resources that a text names: a pasted text, with its lines."""
+    line, rows = searchable(text), list(_rows(text))
+
+    def column(name: str) -> list[str]:
+        return [row[name] for row in rows if row.get(name, "-") != "-"]
+
+    tabled = [
+        TopicPartition(row["topic"], int(row["partition"])) for row in rows if {"topic", "partition"} <= row.keys()
+    ]
+    listed = [match for each in column("topicpartitions") for match in re.finditer(_TOPIC_PARTITION, each)]
+    tabled += [TopicPartition(match["topic"], int(match["partition"])) for match in listed]
+    tabled += [each for record in pasted_records(text) for each in record.topic_partitions or ()]
     return NamedResources(
-        transactional_ids=_first(_TRANSACTIONAL_ID, text),
-        groups=_first(_GROUP, text),
-        partitions=_once([*_listed(text), *_pairs(text)])[:MAX_NAMED],
-        producer_ids=tuple(int(each) for each in _first(_PRODUCER_ID, text)),
+        transactional_ids=_once([*_first(_TRANSACTIONAL_ID, line), *column("transactionalid")])[:MAX_NAMED],
+        groups=_once([*_first(_GROUP, line), *column("group")])[:MAX_NAMED],
+        partitions=_once([*_listed(line), *_pairs(line), *tabled])[:MAX_NAMED],
+        producer_ids=_once(map(int, [*_first(_PRODUCER_ID, line), *column("producerid")]))[:MAX_NAMED],
     )
+
+
+def pasted_records(text: str) -> tuple[TransactionLogRecord, ...]:
+    """The last record of each transactional id, in pasted output of kafka-dump-log.sh or of a console consumer."""
+    text = _both_ends(text)
+    if not any(sign in text for sign in _RECORDS):
+        return ()
+    from toolkit.formats.dumps import read_dump  # imports numpy, which takes time
+
+    dumps = read_dump(text.splitlines(keepends=True))
+    records = (record for dump in dumps for record in dump.events if record.transactional_id)
+    return tuple({record.transactional_id: record for record in records}.values())[:MAX_NAMED]
+
+
+def _rows(text: str) -> Iterator[dict[str, str]]:
+    """The rows of tables that Kafka's tools print, by column; a table of other columns has none."""
+    columns: list[str] = []
+    for line in text.splitlines():
+        cells = [searchable(each) for each in line.split("\t")] if "\t" in line else searchable(line).split()
+        names = [re.sub("[^a-z]", "", each.lower()) for each in cells]
+        row = dict(zip(columns, cells, strict=False))
+        if any(table <= {*names} for table in _TABLES):
+            columns = names
+        elif len(columns) - 1 <= len(cells) <= len(columns) and all(
+            row.get(name, "0").isdigit() for name in ("partition", "producerid")
+        ):
+            yield row
+        elif cells:
+            columns = []
 
 
 def _first(patterns: Iterable[re.Pattern[str]], text: str) -> tuple[str, ...]:
@@ -141,6 +197,12 @@ SYMPTOMS: Mapping[str, Symptom] = read_symptoms()
 MAX_CHARACTERS = 1_000_000
 """Of longer text, the first half and the last half of this are read: a log's first and newest errors."""
 
+_OTHER_SUBJECT = re.compile(  # whose transactions hang, too
+    r"\b(?:postgres\w{0,4}|mysql|innodb|mariadb|mongodb|oracle|sql ?server|sqlite|jdbc|hibernate|database|row lock"
+    r"|deadlock|ethereum|solana|bitcoin|blockchain|wallet|mempool)\b",
+    re.IGNORECASE,
+)
+_KAFKA = re.compile(r"\bkafka|read_committed|\bLSO\b|\b(?:consumer|topic|broker|offset)s?\b", re.IGNORECASE)
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,300}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _IN_JSON = re.compile(r"\\(?:[nrt]|u000[9ad])")  # a log line in JSON
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
@@ -167,13 +229,16 @@ def recognize(text: str) -> tuple[tuple[RecognizedSymptom, ...], NamedResources]
     (`Symptom.instead_of`), and those that give way to any other (`Symptom.gives_way`).
     `text`: an error, log lines, or the output of ``kafka-consumer-groups.sh``; of any length, see `searchable`.
     """
+    text = _both_ends(text)
     line = searchable(text)
     found = [each for symptom in SYMPTOMS.values() if (each := _recognized(symptom, line))]
-    return _without_general(found), named_resources(line)
+    return _without_general(found), named_resources(text)
 
 
 def _recognized(symptom: Symptom, line: str) -> RecognizedSymptom | None:
     clients = list(dict.fromkeys(each.client for each in symptom.wordings if each.pattern.search(line)))
+    if clients == ["words"] and _OTHER_SUBJECT.search(line) and not _KAFKA.search(line):
+        return None
     own = [each for each in clients if each != ANY_CLIENT]
     return RecognizedSymptom(symptom, tuple(own or clients)) if clients else None
 
@@ -187,8 +252,13 @@ def _without_general(found: Sequence[RecognizedSymptom]) -> tuple[RecognizedSymp
 
 def searchable(text: str) -> str:
     """The text on one line with single spaces, without escape sequences and control characters; secrets are ``***``."""
-    if len(text) > MAX_CHARACTERS:
-        text = f"{text[: MAX_CHARACTERS // 2]}\n{text[-MAX_CHARACTERS // 2 :]}"
+    text = _both_ends(text)
     text = _CONTROL.sub("", _ESCAPE.sub("", text))
     text = _IN_JSON.sub(" ", text).replace('\\"', '"').replace("RD_KAFKA_RESP_ERR_", "")  # a prefix of librdkafka
     return _SECRET.sub(lambda found: f"{found['key'] or found['before']}***", " ".join(text.split()))
+
+
+def _both_ends(text: str) -> str:
+    """The first half and the last half of the characters that are read."""
+    half = MAX_CHARACTERS // 2
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:half]}\n{text[-half:]}"

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from types import MappingProxyType
 
 ANY_CLIENT = "any client"
 """For names and messages of the protocol, which several clients print."""
@@ -44,8 +45,17 @@ def read_symptoms() -> dict[str, Symptom]:
 
 
 def _symptom(
-    name: str, *, title: str, wordings: Mapping[str, Sequence[str]], gives_way: bool = False, **lists: Sequence[str]
+    name: str,
+    *,
+    title: str,
+    wordings: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    near: Sequence[tuple[str, str]] = (),
+    gives_way: bool = False,
+    **lists: Sequence[str],
 ) -> Symptom:
     found = [Wording(client, re.compile(each, re.IGNORECASE)) for client, texts in wordings.items() for each in texts]
+    for one, other in near:
+        either = f"(?:{one}).{{0,80}}?(?:{other})|(?:{other}).{{0,80}}?(?:{one})"
+        found.append(Wording("words", re.compile(either, re.IGNORECASE)))
     tuples = {key: tuple(texts) for key, texts in lists.items()}
     return Symptom(name=name, title=title, wordings=tuple(found), gives_way=gives_way, **tuples)

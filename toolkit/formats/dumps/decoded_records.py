@@ -32,6 +32,9 @@ STATE = re.compile(
     r"txnLastUpdateTimestamp=(-?\d{1,19}),txnTimeoutMs=(-?\d{1,10})",
     re.ASCII,
 )
+FORMATTED = re.compile(r"(.{0,249})::TransactionMetadata\(transactionalId=.{0,249}?, producerId=")
+FORMATTED_JSON = re.compile(r'\{"key":\{"(?:type|version)":"?0"?,"data":\{"transactionalId":')
+FORMATTED_FIELD = re.compile(r"\b(\w+)=(?:\w*\(([^()]*)\)|([^,()]*))")
 PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-(\d{1,10})", re.ASCII)
 COMMIT = re.compile(
     r"(.*?),partition=([A-Za-z0-9._-]{1,249})-(\d{1,10}) payload: (?:(<DELETE>)|offset=(-?\d{1,19})(?:,metadata=.*)?)",
@@ -73,6 +76,35 @@ def read_transaction_event(text: str) -> DecodedFields:
     return found if state == DELETED else found | _state(state)
 
 
+def read_formatted_transaction(line: str) -> DecodedFields | None:
+    """Columns of ``schema.TRANSACTION_LOG`` from a line of the console consumer's ``TransactionLogMessageFormatter``.
+
+    Null for any other line. Raises NotDecoded if the line is damaged.
+    """
+    if FORMATTED_JSON.match(line):
+        found, _ = _json(line, 0)
+        value = found.get("value")
+        state = {} if value is None else _json_state(value)
+        return {"transactional_id": _text(_data(found["key"]), "transactionalId"), "tombstone": value is None} | state
+    if not (start := FORMATTED.match(line)):
+        return None
+    fields = {name: one or several for name, several, one in FORMATTED_FIELD.findall(line, start.end(1))}
+    try:
+        return {
+            "transactional_id": _clean(start[1]),
+            "tombstone": False,
+            "producer_id": _known(_number(int(fields["producerId"]), 64)),
+            "producer_epoch": _known(_number(int(fields["producerEpoch"]), 16)),
+            "state": _state_name(fields["state"]),
+            "timeout_ms": _number(int(fields["txnTimeoutMs"]), 32),
+            "topic_partitions": [_partition(each) for each in fields["topicPartitions"].split(", ") if each],
+            "start_time": read_time(int(fields["txnStartTimestamp"])),
+            "last_update_time": read_time(int(fields["txnLastUpdateTimestamp"])),
+        }
+    except (KeyError, ValueError):
+        raise NotDecoded("a field is missing or damaged") from None
+
+
 def _state(value: str) -> DecodedFields:
     found = STATE.fullmatch(value)
     if not found:
@@ -90,9 +122,6 @@ def _state(value: str) -> DecodedFields:
 
 def _json_state(value: DecodedFields) -> DecodedFields:
     data = _data(value)
-    status = _integer(data, "transactionStatus", 8)
-    if not 0 <= status < len(STATES):
-        raise NotDecoded(f"transaction status {status} is not known")
     version = _version(value)
     return {
         "producer_id": _known(_integer(data, "producerId", 64)),
@@ -100,7 +129,7 @@ def _json_state(value: DecodedFields) -> DecodedFields:
         "previous_producer_id": _known(_integer(data, "previousProducerId", 64, default=-1)),
         "next_producer_id": _known(_integer(data, "nextProducerId", 64, default=-1)),
         "next_producer_epoch": _known(_integer(data, "nextProducerEpoch", 16, default=-1)),
-        "state": STATES[status],
+        "state": _status(data.get("transactionStatus")),
         "timeout_ms": _integer(data, "transactionTimeoutMs", 32),
         "topic_partitions": _json_partitions(data.get("transactionPartitions")),
         "start_time": read_time(_integer(data, "transactionStartTimestampMs", 64)),
@@ -108,6 +137,16 @@ def _json_state(value: DecodedFields) -> DecodedFields:
         "client_transaction_version": _integer(data, "clientTransactionVersion", 16, default=0) if version else None,
         "value_version": version,
     }
+
+
+def _status(status: object) -> str:
+    """The state by its number, or by its name, as some versions print it."""
+    if isinstance(status, str):
+        return _state_name(status)
+    number = _number(status, 8, "transactionStatus")
+    if not 0 <= number < len(STATES):
+        raise NotDecoded(f"transaction status {number} is not known")
+    return STATES[number]
 
 
 def _json_partitions(topics: object) -> list[DecodedFields]:
@@ -258,7 +297,7 @@ def _data(found: Mapping[str, object]) -> DecodedFields:
 
 
 def _version(value: Mapping[str, object]) -> int:
-    version = _text(value, "version")
+    version = str(value.get("version"))  # a number by the console consumer's formatter
     if version not in {"0", "1"}:
         raise NotDecoded(f"value version {version} is of a newer Kafka")
     return int(version)

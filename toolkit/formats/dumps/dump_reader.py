@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.dumps.decoded_records import NotDecoded, read_formatted_transaction
 from toolkit.formats.dumps.dump_lines import (
     BatchLine,
     TextLines,
@@ -18,6 +21,7 @@ from toolkit.formats.dumps.dump_lines import (
 )
 from toolkit.formats.dumps.dump_section import DumpChunk, DumpSection
 from toolkit.formats.dumps.record_lines import BARE, RecordLines
+from toolkit.schema.log import TransactionLogRecord
 
 DUMPING = "Dumping "
 STARTS = {  # of a dump, below "Dumping ..." if it is printed
@@ -27,6 +31,7 @@ STARTS = {  # of a dump, below "Dumping ..." if it is printed
     "KRaft bootstrap snapshot": "checkpoint",
 }
 ROW_STARTS = ("baseOffset: ", "| offset: ", "producerId: ", "version: ")
+ABBREVIATED = ("offset: ", "producerId: ")  # of rows that people shorten before they paste them
 INDEX_ENTRY = {
     "index": re.compile(r"offset: -?\d{1,19} position: \d{1,19}", re.ASCII),
     "timeindex": re.compile(r"timestamp: -?\d{1,19} offset: -?\d{1,19}", re.ASCII),
@@ -129,9 +134,15 @@ class _DumpReader:
         self._end_reported_error()
         if line.startswith(BARE):
             self._records.read_bare(line)
-        elif self._start(line) or self._row(line) or self._index_entry(line) or self._report(line):
+        elif (
+            self._start(line)
+            or self._formatted(line)
+            or self._row(line)
+            or self._index_entry(line)
+            or self._report(line)
+        ):
             pass
-        elif looks_like_a_row(line):
+        elif looks_like_a_row(line) or (self._section.kind is not None and line.startswith(ABBREVIATED)):
             self._damage(malformed(line, self._lines))
 
     def _start(self, line: str) -> bool:
@@ -157,6 +168,20 @@ class _DumpReader:
             self._add_batch(batch)
         else:
             return False
+        return True
+
+    def _formatted(self, line: str) -> bool:
+        """Read a record of ``__transaction_state`` as a console consumer's formatter prints it."""
+        row: dict[str, Any] = {"file": self._file, "position": self._lines.number}
+        try:
+            fields = read_formatted_transaction(line)
+        except NotDecoded as exc:
+            fields = {"error": f"MALFORMED_LINE: The text of this record is damaged or of a newer Kafka: {exc}."}
+        if fields is None:
+            return False
+        self._begin_unless("records")
+        self._section.topic = STATE_TOPIC
+        self._section.add_event(TransactionLogRecord.of(row | fields))
         return True
 
     def _index_entry(self, line: str) -> bool:

@@ -34,7 +34,7 @@ class DumpChunk:
         From the folder in that path; null if it has none.
     kind
         ``log``, ``snapshot`` (producer state), ``txnindex``, ``index``, ``timeindex``, ``checkpoint`` (a snapshot of
-        the metadata log), or ``unknown``.
+        the metadata log), ``records`` (of ``__transaction_state``, from a console consumer), or ``unknown``.
     scanned
         Batches, with positions in the file that was dumped, each after the one before; ``base_timestamp`` is printed
         by no version (-1), and a control batch whose record is not printed has ``headers.UNREAD_MARKER``. Damage,
@@ -186,6 +186,8 @@ class DumpSection:
     def close(self, line: int) -> None:
         """Add what is known only at the end of the dump; ``line`` is its last line."""
         self._count_records(line)
+        if self.kind == "log" and not (self.batch or self._damage or self._yielded):
+            self.add_damage(self.line, "NOTHING_READ: No batch is in this dump: an empty segment, or a dump cut short.")
         if self.batch and self.topic in DECODERS and not self.decoded:
             what = f"NOT_DECODED: Without {DECODERS[self.topic]} the records of {self.topic} cannot be read."
             self.add_damage(self.line, what)

@@ -42,9 +42,10 @@ SIGNATURES = (
     (b"\x7fELF", "a program", ""),
 )
 TEXT = bytes({*range(0x20, 0x7F), *range(0x80, 0x100), *b"\t\n\r\f\x1b"})
-DUMP_LINE = re.compile(  # the first line of every dump, and the lines of an excerpt
+DUMP_LINE = re.compile(  # the first line of every dump, the lines of an excerpt, and records from a console consumer
     rb"^(?:Dumping \S|Starting offset: |Log starting offset: |Snapshot end offset: |baseOffset: |offset: |\| offset: "
-    rb"|producerId: )",
+    rb"|producerId: |.{1,249}::TransactionMetadata\(transactionalId="
+    rb'|\{"key":\{"(?:type|version)":"?0"?,"data":\{"transactionalId":)',
     re.MULTILINE,
 )
 

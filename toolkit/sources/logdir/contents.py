@@ -180,7 +180,7 @@ class Contents:
     @property
     def left_out(self) -> list[SkippedFile]:
         """Files and folders that no table, or not every table, reads, with the reason."""
-        unnamed = [SkippedFile(log_path(log.name), UNNAMED) for log in self.logs if log.where.topic is None]
+        unnamed = [SkippedFile(log_path(log.name), UNNAMED) for log in self.logs if log.where.partition is None]
         of_logs = (each for log in self.logs for each in log.left_out)
         return [*self.layout.left_out, *of_logs, *unnamed, *self.copies.left_out(self.layout.roots)]
 
@@ -236,12 +236,17 @@ class Contents:
         return [log for log in self.logs if (log.where.topic, log.where.partition) in selected]
 
     def named_logs(self, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> list[ReplicaLog]:
-        """As `replica_logs`, without those whose topic is unknown.
+        """As `replica_logs`, without those whose topic or partition is unknown.
 
-        Raises UsageError if the topics of all selected logs are unknown.
+        Raises UsageError if those of all selected logs are unknown.
         """
         logs = self.replica_logs(topics, partitions)
-        found = [log for log in logs if log.where.topic is not None]
+        found = [log for log in logs if log.where.partition is not None]
+        if logs and not found and logs[0].where.topic == STATE_TOPIC:
+            raise UsageError(
+                f"{logs[0].name} has records of {STATE_TOPIC}, and no partition's log to diagnose.",
+                do=f"Read them: kafka-txn scan {logs[0].name} --table transaction_history.",
+            )
         if logs and not found:
             raise UsageError(
                 f"The topic and partition of {logs[0].name} are unknown.",

@@ -12,6 +12,7 @@ from toolkit.schema import utc
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.coordinator_state import StateTopic, read_state_topic
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
+from toolkit.sources.logdir.replica.metadata_log import furthest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,11 @@ def files_proof(contents: Contents) -> FilesProof:
     newest = max((each.as_of for each in state_topic.partitions.values() if each.as_of is not None), default=None)
     moments, doubts = _copies(contents)
     proven, missing = [], []
-    if state_topic.gaps:
+    end = furthest(contents.metadata_ends)
+    topics = {} if end is None or end.error else end.state.topics
+    if topics and not state_topic.partitions and STATE_TOPIC not in topics.values():
+        proven.append(f"by its metadata log the cluster has no {STATE_TOPIC}, so no coordinator has a transaction")
+    elif state_topic.gaps:
         more = f" and {len(state_topic.gaps) - 1} more" if len(state_topic.gaps) > 1 else ""
         missing.append(f"{state_topic.gaps[0]}{more}: copy what is missing")
     else:

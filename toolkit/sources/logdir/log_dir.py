@@ -358,6 +358,8 @@ class LogDir(LogDirTables, OffsetTables):
             return self._listed
         layout = self._layout()
         texts = [log for path in layout.texts for log in self._in_text(path)]
+        if layout.texts and not (texts or layout.replicas):
+            raise UsageError(f"{layout.texts[0]} has no row of kafka-dump-log.sh that can be read.")
         return Contents(layout, texts, self.broker_logs, assertions=self.assertions)
 
     def _layout(self) -> LogDirLayout:

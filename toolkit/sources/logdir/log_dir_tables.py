@@ -143,8 +143,9 @@ class LogDirTables(Source, ABC):
         contents, ids = self.contents(), arguments.transactional_ids
         logs = contents.of_topic(STATE_TOPIC, arguments.partition_numbers)
         records: Iterable[TransactionLogRecord]
-        if ids is None or arguments.start is not None or arguments.stop is not None:
-            best = [replicas[0].log for _, replicas in contents.by_partition(logs)]
+        formatted = [log for log in logs if log.where.partition is None]  # records from a console consumer
+        if formatted or ids is None or arguments.start is not None or arguments.stop is not None:
+            best = [*formatted, *(replicas[0].log for _, replicas in contents.by_partition(logs))]
             read = (record for log in best for record in transaction_log_records(contents, log, arguments))
             records = only(read, ids=ids, id_of=_transactional_id)
             records = records if ids is None else list(records)

@@ -25,6 +25,11 @@ NO_TRANSACTION = (
     "NO_TRANSACTION: the offset is pending, and no transaction that could commit it is open on __consumer_offsets-{}; "
     "no consumer can read it until that partition's leader ends it (WriteTxnMarkers) or the group is deleted"
 )
+BEYOND_THE_END = (
+    "The committed offset {} lies {} beyond the end of the partition, {}: the log lost its end, the topic was created "
+    "again, or the offset is from another cluster or from after this copy. A consumer that continues there resets it "
+    "by auto.offset.reset."
+)
 DELETED = (
     "DELETED: an open transaction has committed offset {}, and the group or its offsets were deleted since then, so "
     "that it is not pending any more: also after a commit the group does not have it"
@@ -110,7 +115,11 @@ def _lag(reader: OffsetReader, group: str, committed: int | None, error: str | N
         return lag
     ranges, unread = _ranges(reader, committed, high_watermark, max_offsets)
     split = group_lag(committed, last_stable_offset=lso, high_watermark=high_watermark, ranges=ranges)
-    return _split(lag, split, unread)
+    found = _split(lag, split, unread)
+    end = max(high_watermark, reader.partition.log_end_offset or 0)
+    if committed <= end:
+        return found
+    return replace(found, reason=BEYOND_THE_END.format(committed, committed - end, end))
 
 
 def _share_lag(

@@ -88,8 +88,8 @@ PARTITION_RULES: tuple[PartitionRule, ...] = (
         applies=lambda p: True,
         verdict=Verdict.CLEAR,
         why=lambda p: (
-            f"The LSO {number(p.partition.last_stable_offset)} is the high watermark: nothing is held back. A consumer "
-            "that shows a lag of 1 here is at a transaction marker, which is never delivered to it."
+            f"The LSO {number(p.partition.last_stable_offset)} is the high watermark: nothing is held back. "
+            "kafka-txn lag --group GROUP shows what a lag here consists of: records to read, or markers."
         ),
         remedy=lambda p: "None.",
     ),

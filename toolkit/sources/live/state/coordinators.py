@@ -15,10 +15,12 @@ from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import TOO_OLD, BrokerResponse, error_name, error_text, omitted_text
+from toolkit.sources.live.state.broker_configs import broker_configs
 from toolkit.sources.live.state.leaders import ClusterMetadata, is_missing, read_metadata
 
 GROUP, TRANSACTION = 0, 1  # key types of FindCoordinator
 NAMES = {GROUP: ("group", OFFSETS_TOPIC), TRANSACTION: ("transaction", STATE_TOPIC)}
+FACTOR = "transaction.state.log.replication.factor"
 KEYS_PER_REQUEST = 1000
 NOT_YET = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
 
@@ -52,6 +54,18 @@ class CoordinatorTopic:
         """``"NAME: text"`` if the topic may not be described; null if it is visible or not created yet."""
         error = self.metadata.errors.get(self.topic)
         return None if is_missing(error) else error
+
+    def missing(self, client: BrokerClient, error: str | None) -> str | None:
+        """An error of FindCoordinator; if ``__transaction_state`` does not exist, what its creation takes."""
+        is_absent = self.topic == STATE_TOPIC and is_missing(self.metadata.errors.get(self.topic))
+        if not is_absent or Error.of(error).code != "COORDINATOR_NOT_AVAILABLE":
+            return error
+        values = {config.values.get(FACTOR) for config in broker_configs(client, sorted(client.brokers), [FACTOR])}
+        factor = ", ".join(sorted(filter(None, values)))
+        return (
+            f"COORDINATOR_NOT_AVAILABLE: {self.topic} does not exist. The first client that needs it has it created, "
+            f"on as many brokers as {FACTOR} says{factor and f' ({factor})'}; {len(client.brokers)} registered"
+        )
 
     def partition(self, key: str) -> int | None:
         """The partition that a key hashes to; null if the topic is not visible."""
@@ -89,7 +103,7 @@ def read_coordinators(client: BrokerClient, keys: Sequence[str], key_type: int) 
                 agrees=None if leader is None or coordinator is None else leader == coordinator,
                 broker_id=response.broker_id,
                 observed_at=response.observed_at,
-                error=error or hidden,
+                error=coordinator_topic.missing(client, error) or hidden,
             )
         )
     return found

@@ -137,7 +137,7 @@ def describe_named(client: BrokerClient, coordinator_topic: CoordinatorTopic, id
                     source=DESCRIBED,
                     broker_id=response.broker_id,
                     observed_at=response.observed_at,
-                    error=error,
+                    error=coordinator_topic.missing(client, error),
                 )
             )
         else:

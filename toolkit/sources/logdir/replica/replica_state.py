@@ -97,6 +97,7 @@ def read_state(
     damage = [each for each in window.damage if not each.is_torn and each.reaches(window.snapshot or 0)]
     unread = [f"{each.reason.rstrip('.')} ({each.place})." for each in damage]
     unread += [each.error for each in window.missing if each.error is not None]
+    unread += [each.error for each in window.records.errors if each.error and not each.error.startswith("TORN_TAIL")]
     high_watermark = None if written is None else min(max(written, log_start), log_end)
     last_time = window.last_time if log.where.topic in WRITTEN_BY_BROKERS else window.last_broker_time
     written_at = utc(last_time)

@@ -1,0 +1,159 @@
+"""Inputs like those of public reports, and what is right about each: ``tests/cases``.
+
+A case is a text; its first line says what the right answer is, its second one how it was tried. ``words.tsv`` has what
+people say, with the symptom that is right; none for what is about something else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from toolkit import Cluster, LogDir
+from toolkit.analysis.symptoms.recognition import recognize
+from toolkit.lab import Kafka
+from toolkit.lab.queries import until
+from toolkit.schema.live import Coordinator, Finding
+from toolkit.schema.log import PastTransaction
+from toolkit.views.explained_error import explain
+
+FOLDER = Path(__file__).parent / "cases"
+WORDS = [line.split("\t") for line in (FOLDER / "words.tsv").read_text(encoding="utf-8").splitlines()]
+
+
+class Answer(NamedTuple):
+    """What is right about a case."""
+
+    case: str
+    symptom: str
+    says: str  # a sentence of the answer has this
+    named: str = ""  # what the answer looks up
+
+
+ANSWERS = (
+    Answer("01", "lag-stuck-at-one", "`behind` 1 is a record to read", "group g-plain, lag_plain-0"),
+    Answer("04", "transaction-records", "kafka-txn diagnose --log-dir FILE", "producer 0"),
+    Answer("05", "transactions-listed", "proves for none that it hangs", "late-0, producer 1000, producer 1001"),
+    Answer("07", "transaction-records", "pay-7: PrepareCommit by its", "transactional id pay-7, test-1, producer 1000"),
+    Answer("12", "negative-lag", "deleted and created again"),
+    Answer("13", "transaction-state-missing", "exceeds the brokers", "transactional id sink-1"),
+    Answer("14", "marker-of-unknown-transaction", "A producer aborts in a loop"),
+    Answer("15", "no-transaction-support", "Premium and Dedicated tiers only"),
+    Answer("17", "no-transaction-support", "implements a part of Kafka's protocol"),
+    Answer("18", "no-transaction-support", "Premium and Dedicated tiers only"),
+    Answer("19", "produce-version-mismatch", "Upgrade the client, or cap its versions"),
+    Answer("20", "call-in-wrong-state", "nothing beyond the transaction's timeout"),
+    Answer("21", "log-cleaner-died", "restart this broker"),
+    Answer("22", "read-committed-stall", "holds the last stable offset"),
+    Answer("24", "end-offset-is-a-marker", "Decide by the consumer's position"),
+    Answer("25", "end-offset-is-a-marker", "Decide by the consumer's position"),
+    Answer("26", "rolled-back-by-timeout", "raise its transaction.timeout.ms"),
+    Answer("27", "transactional-call-timeout", "it may have been committed"),
+    Answer("28", "stuck-in-prepare", "A topic of it was deleted"),
+    Answer("29", "late-transactions", "kafka-txn diagnose: on which partition", "orders-3"),
+    Answer("30", "end-txn-invalid-state", "KafkaJS before 2.1 ends a transaction to which nothing was added"),
+    Answer("31", "producer-fenced", "exceeded max.poll.interval.ms"),
+    Answer("32", "idempotent-producer-forgotten", "create a new one"),
+    Answer("33", "streams-task-migrated", "The task starts again from its last committed offsets"),
+    Answer("34", "current-transaction-failed", "Abort the transaction"),
+    Answer("35", "viewer-shows-nothing", "the records may be there"),
+    Answer("36", "read-committed-stall", "measures it to the high watermark and includes the held records"),
+    Answer("37", "not-authorized", "WriteDataIdempotently"),
+    Answer("38", "begin-transaction-hangs", "Restart the process"),
+    Answer("39", "transactions-listed", "Abort by this list alone", "options.norm-0, producer 50123"),
+    Answer("40", "transaction-records", "id kafka-txn-0: Ongoing by its last record",
+           "transactional id kafka-txn-0, wc-output-0, producer 0"),
+)  # fmt: skip
+
+
+def case(number: str) -> str:
+    """The input of a case."""
+    (path,) = FOLDER.glob(f"{number}-*.txt")
+    return "".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[2:])
+
+
+def test_each_text_gets_its_right_answer() -> None:
+    wrong = {}
+    for answer in ANSWERS:
+        explained = explain(case(answer.case))
+        text = "\n".join(explained.lines())
+        named = next((line for line in text.splitlines() if line.startswith("Named: ")), "Named: ").partition(": ")[2]
+        found = explained.symptoms, named, answer.says in text
+        if found != ((answer.symptom,), answer.named, True):
+            wrong[answer.case] = found
+    assert wrong == {}
+    lines = [line for line in case("41").splitlines() if line]
+    assert [line for line in lines if not recognize(line)[0]] == []
+
+
+def test_what_people_say_is_known_in_seven_languages_and_nothing_else_is() -> None:
+    found = {text: [each.symptom.name for each in recognize(text.replace("\\n", "\n"))[0]] for _, text in WORDS}
+    assert {text: found[text] for name, text in WORDS if found[text] != ([name] if name else [])} == {}
+    assert not any(recognize(text.replace("\\n", "\n"))[1] for name, text in WORDS if not name and "{" not in text)
+
+
+def test_files_get_their_right_answer(tmp_path: Path) -> None:
+    """A dump in which nothing was understood is no all-clear; a healthy segment of format v1 with gzip is one."""
+    abbreviated = tmp_path / "abbreviated.txt"
+    abbreviated.write_text(case("04"))
+    header_only = tmp_path / "header.txt"
+    header_only.write_text("".join(case("04").splitlines(keepends=True)[:2]))
+    undecoded = tmp_path / "undecoded.txt"
+    undecoded.write_text(case("40").replace("Ongoing", "Sleeping"))
+    for path, error in ((abbreviated, "MALFORMED_LINE"), (header_only, "NOTHING_READ"), (undecoded, "MALFORMED_LINE")):
+        (finding,) = LogDir(path).records(Finding)
+        assert (finding.verdict, (finding.error or "").partition(":")[0]) == ("unknown", error), path
+    segment = tmp_path / "old-0" / "00000000000000000000.log"
+    segment.parent.mkdir()
+    segment.write_bytes(bytes.fromhex(case("09")))
+    (finding,) = LogDir(segment.parent).records(Finding, topics=["old"])
+    assert (finding.verdict, finding.last_stable_offset) == ("clear", 5)
+    formatted = tmp_path / "formatted.txt"
+    formatted.write_text(case("07"))
+    (past,) = LogDir(formatted).records(PastTransaction)
+    assert (past.transactional_id, past.ended, past.state) == ("pay-7", "open", "PrepareCommit")
+
+
+def commit_offset(consumer: Consumer, offset: TopicPartition) -> None:
+    """Commit an offset, once the group's coordinator is ready."""
+
+    def committed() -> object:
+        try:
+            return consumer.commit(offsets=[offset], asynchronous=False)
+        except KafkaException:
+            return None
+
+    until(committed, awaited="a committed offset")
+    consumer.close()
+
+
+@pytest.mark.lab
+def test_a_cluster_without_transactions_says_so() -> None:
+    """Cases 1, 12, 13 and 44: a record is no marker, an offset beyond the end no lag of 0, and no topic no gap."""
+    with (
+        Kafka("4.3.1", properties={"transaction.state.log.replication.factor": "3"}) as kafka,
+        Cluster(kafka.bootstrap_servers) as cluster,
+    ):
+        client: dict[str, str | int | float | bool] = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
+        admin = AdminClient(client)
+        admin.create_topics([NewTopic("plain", 1)])["plain"].result()
+        producer = Producer(client)
+        for _ in range(40):
+            producer.produce("plain", b"x", partition=0)
+        producer.flush(60)
+        for group, offset in (("one-behind", 39), ("beyond", 60)):
+            commit_offset(Consumer({**client, "group.id": group}), TopicPartition("plain", 0, offset))
+        (behind,), (beyond,) = cluster.group_lags("one-behind"), cluster.group_lags("beyond")
+        assert (behind.lag, behind.behind, behind.markers) == (1, 1, 0)
+        assert (beyond.reason or "").startswith("The committed offset 60 lies 20 beyond the end of the partition, 40")
+        (clear,) = cluster.records(Finding, topics=["plain"])
+        assert "marker, " not in clear.reason
+        assert "nothing is held back" in clear.reason
+        (coordinator,) = cluster.records(Coordinator, transactional_ids=["sink-1"], groups=[])
+        assert "transaction.state.log.replication.factor says (3); 1 registered" in (coordinator.error or "")
+        assert "the cluster has no __transaction_state" in LogDir(*kafka.log_dirs.values()).proof().line
