@@ -5,7 +5,7 @@ An answer is first a tuple, its content: two states in which a request has the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from operator import itemgetter
 from typing import Any
@@ -16,19 +16,6 @@ from tests.exploration.leaders import last_stable_offset
 from tests.exploration.log_bytes import log_bytes, state_log_bytes
 from tests.exploration.state import Coordinator, Meta, Partition, State, producer_entries, visible
 from tests.exploration.world import EPOCH_MS, World
-from toolkit.formats.bulk_messages import (
-    Broker,
-    DescribeProducersResponse,
-    ListedOffset,
-    ListedTransaction,
-    ListOffsetsResponse,
-    ListTransactionsResponse,
-    MetadataResponse,
-    PartitionMetadata,
-    PartitionProducers,
-    ProducerState,
-    TopicMetadata,
-)
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
 
 TOPIC = "orders"
@@ -182,8 +169,8 @@ VIEWS: dict[str, Callable[[State], Hashable]] = {
 # Keys
 
 
-def _listed(topics: Any) -> Key:
-    return tuple((name, tuple(numbers)) for name, numbers in topics.partitions.items())
+def _listed(topics: Iterable[tuple[str, Sequence[int]]]) -> Key:
+    return tuple((name, tuple(numbers)) for name, numbers in topics)
 
 
 def _fetched(request: Any) -> Key:
@@ -198,7 +185,7 @@ def _found(request: Any) -> Key:
 
 KEYS: dict[str, Callable[[Any], Key]] = {
     "Metadata": lambda r: (None if r.topics is None else tuple(each.name for each in r.topics),),
-    "ListOffsets": lambda r: (_listed(r.topics), r.timestamp, r.replica_id, r.isolation_level),
+    "ListOffsets": lambda r: (_listed(r.partitions.items()), r.timestamp, r.replica_id, r.isolation_level),
     "DescribeProducers": lambda r: (_listed(r.topics),),
     "ListTransactions": lambda r: (tuple(r.state_filters), tuple(r.producer_id_filters)),
     "DescribeTransactions": lambda r: (tuple(r.transactional_ids),),
@@ -218,23 +205,42 @@ KEYS: dict[str, Callable[[Any], Key]] = {
 def _metadata(world: World, state: State, broker: int, key: Key) -> Any:
     wanted: Any = key[0]
     topics = (TOPIC, STATE_TOPIC) if wanted is None else wanted
-    brokers = tuple(Broker(each, "127.0.0.1", 9092 + each, None) for each in BROKERS)
-    found = tuple(_topic(world, state, name) for name in topics)
-    return MetadataResponse(9, 0, brokers, "model", 1, found, 0)
+    return tuple(_topic(world, state, name) for name in topics)
 
 
-def _topic(world: World, state: State, name: str) -> TopicMetadata:
+def _topic(world: World, state: State, name: str) -> tuple[int, str, tuple[tuple[int, int], ...]]:
+    """Error code, name, and leader and leader epoch of each partition."""
     if name == STATE_TOPIC and world.rights in {"hidden", "partly_hidden"}:
-        return TopicMetadata(TOPIC_DENIED, name, True, ())
+        return TOPIC_DENIED, name, ()
     if name not in {TOPIC, STATE_TOPIC}:
-        return TopicMetadata(UNKNOWN_TOPIC, name, False, ())
+        return UNKNOWN_TOPIC, name, ()
     count = len(state.partitions)
-    known = state.known[:count] if name == TOPIC else state.known[count:]
-    partitions = tuple(
-        PartitionMetadata(NONE if leader > 0 else LEADER_NOT_AVAILABLE, number, leader, epoch, BROKERS, BROKERS, ())
-        for number, (leader, epoch) in enumerate(known)
-    )
-    return TopicMetadata(NONE, name, name == STATE_TOPIC, partitions)
+    return NONE, name, tuple(state.known[:count] if name == TOPIC else state.known[count:])
+
+
+def _topics(content: Any) -> Any:
+    response = metadata.MetadataResponse
+    broker, topic = response.MetadataResponseBroker, response.MetadataResponseTopic
+    return response(
+        brokers=[broker(node_id=each, host="127.0.0.1", port=9092 + each, rack=None) for each in BROKERS],
+        cluster_id="model",
+        controller_id=1,
+        topics=[
+            topic(
+                error_code=error,
+                name=name,
+                is_internal=name == STATE_TOPIC,
+                partitions=[
+                    topic.MetadataResponsePartition(
+                        error_code=NONE if leader > 0 else LEADER_NOT_AVAILABLE, partition_index=number,
+                        leader_id=leader, leader_epoch=epoch, replica_nodes=BROKERS, isr_nodes=BROKERS,
+                    )
+                    for number, (leader, epoch) in enumerate(partitions)
+                ],
+            )
+            for error, name, partitions in content
+        ],
+    )  # fmt: skip
 
 
 def _as_leader(state: State, number: int, broker: int) -> Partition | None:
@@ -259,61 +265,88 @@ def _state_log(state: State, number: int, broker: int) -> tuple[int, Any] | None
 def _list_offsets(world: World, state: State, broker: int, key: Key) -> Any:
     listed: Any
     listed, timestamp, replica_id, isolation = key
-    found = tuple(
-        _offset(world, state, broker, topic, number, timestamp, replica_id, isolation)
+    return tuple(
+        (topic, tuple(_offset(world, state, broker, topic, each, timestamp, replica_id, isolation) for each in numbers))
         for topic, numbers in listed
-        for number in numbers
     )
-    return ListOffsetsResponse(7, 0, found)
+
+
+def _listed_offsets(content: Any) -> Any:
+    response = consumer.ListOffsetsResponse
+    topic = response.ListOffsetsTopicResponse
+    fields = "partition_index", "error_code", "timestamp", "offset", "leader_epoch"
+    return response(topics=_by_topic(topic, topic.ListOffsetsPartitionResponse, fields, content))
+
+
+def _by_topic(topic: Any, partition: Any, fields: Sequence[str], content: Any) -> list[Any]:
+    return [
+        topic(name=name, partitions=[partition(**dict(zip(fields, each, strict=True))) for each in partitions])
+        for name, partitions in content
+    ]
 
 
 def _offset(
     world: World, state: State, broker: int, topic: str, number: int, timestamp: Any, replica_id: Any, isolation: Any
-) -> ListedOffset:
+) -> tuple[int, int, int, int, int]:
+    """Partition, error code, time, offset and leader epoch."""
     if topic == STATE_TOPIC:
         found = _state_log(state, number, broker)
         if found is None:
-            return ListedOffset(topic, number, NOT_LEADER, -1, -1)
+            return number, NOT_LEADER, -1, -1, -1
         epoch, log = found
         end = log[-1].offset + 1 if log else 0
         start, stable, times = (0, end, [(record.offset, EPOCH_MS + record.time) for record in log])
     else:
         partition = _as_leader(state, number, broker)
         if partition is None:
-            return ListedOffset(topic, number, NOT_LEADER, -1, -1)
+            return number, NOT_LEADER, -1, -1, -1
         epoch, end = partition.leader_epoch, partition.high_watermark
         start, stable = 0, last_stable_offset(partition)
         times = [(offset, EPOCH_MS + record.time) for offset, record in enumerate(partition.log)]
         if replica_id == -2:
             end = len(partition.log)
     if timestamp == -2:
-        return ListedOffset(topic, number, NONE, -1, start, epoch)
+        return number, NONE, -1, start, epoch
     if timestamp == -1:
-        return ListedOffset(topic, number, NONE, -1, stable if isolation else end, epoch)
+        return number, NONE, -1, stable if isolation else end, epoch
     if timestamp == -3:
         offset, time = max(((each, time) for each, time in times if each < end), key=itemgetter(1), default=(-1, -1))
-        return ListedOffset(topic, number, NONE, time, offset, epoch if times else -1)
+        return number, NONE, time, offset, epoch if times else -1
     after = [(offset, time) for offset, time in times if time >= timestamp and offset < end]
     offset, time = min(after, default=(-1, -1))
-    return ListedOffset(topic, number, NONE, time, offset, epoch if after else -1)
+    return number, NONE, time, offset, epoch if after else -1
 
 
 def _describe_producers(world: World, state: State, broker: int, key: Key) -> Any:
     """From any replica: Partition.activeProducerState does not check that it leads."""
     listed: Any = key[0]
-    found = []
-    for topic, numbers in listed:
-        for number in numbers:
-            if topic == STATE_TOPIC:
-                found.append(PartitionProducers(topic, number, NONE, None, ()))
-                continue
-            partition = _as_leader(state, number, broker) or state.partitions[number]
-            producers = tuple(
-                ProducerState(e.pid, e.epoch, e.last_sequence, EPOCH_MS + e.last_time, e.coordinator_epoch, e.start)
-                for e in producer_entries(partition.log)
-            )
-            found.append(PartitionProducers(topic, number, NONE, None, producers))
-    return DescribeProducersResponse(0, 0, tuple(found))
+
+    def producers(topic: str, number: int) -> tuple[tuple[int, ...], ...]:
+        if topic == STATE_TOPIC:
+            return ()
+        partition = _as_leader(state, number, broker) or state.partitions[number]
+        return tuple(
+            (e.pid, e.epoch, e.last_sequence, EPOCH_MS + e.last_time, e.coordinator_epoch, e.start)
+            for e in producer_entries(partition.log)
+        )
+
+    return tuple((topic, tuple((each, producers(topic, each)) for each in numbers)) for topic, numbers in listed)
+
+
+def _described_producers(content: Any) -> Any:
+    topic = admin.DescribeProducersResponse.TopicResponse
+    kind = topic.PartitionResponse
+    names = (
+        "producer_id", "producer_epoch", "last_sequence", "last_timestamp", "coordinator_epoch",
+        "current_txn_start_offset",
+    )  # fmt: skip
+
+    def partition(partition_index: int, producers: Any) -> Any:
+        active = [kind.ProducerState(**dict(zip(names, each, strict=True))) for each in producers]
+        return kind(partition_index=partition_index, error_code=NONE, error_message=None, active_producers=active)
+
+    topics = _by_topic(topic, partition, ("partition_index", "producers"), content)
+    return admin.DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 
 
 def _led(
@@ -334,15 +367,22 @@ def _list_transactions(world: World, state: State, broker: int, key: Key) -> Any
     states, producer_ids = key
     led = list(_led(world, state, broker))
     if any(cache is None and coordinator.phase == "loading" for _, coordinator, cache in led):
-        return ListTransactionsResponse(2, 0, LOADING, (), ())
+        return LOADING, ()
     found = tuple(
-        ListedTransaction(id_of(world, id_), meta.pid, meta.state)
+        (id_of(world, id_), meta.pid, meta.state)
         for _, _, cache in led
         for id_, meta in cache or ()
         if not _is_denied(world, id_)
         if (not states or meta.state in states) and (not producer_ids or meta.pid in producer_ids)
     )
-    return ListTransactionsResponse(2, 0, NONE, (), found)
+    return NONE, found
+
+
+def _listed_transactions(content: Any) -> Any:
+    error, found = content
+    kind = admin.ListTransactionsResponse.TransactionState
+    states = [kind(transactional_id=name, producer_id=pid, transaction_state=state) for name, pid, state in found]
+    return admin.ListTransactionsResponse(version=2, error_code=error, transaction_states=states)
 
 
 def _is_denied(world: World, id_: int) -> bool:
@@ -564,6 +604,10 @@ CONTENTS: dict[str, Callable[[World, State, int, Key], Any]] = {
     "Fetch": _fetch,
 }
 MESSAGES: dict[str, Callable[[Any], Any]] = {
+    "Metadata": _topics,
+    "ListOffsets": _listed_offsets,
+    "DescribeProducers": _described_producers,
+    "ListTransactions": _listed_transactions,
     "DescribeQuorum": _quorum,
     "DescribeTransactions": _descriptions,
     "FindCoordinator": _coordinators,

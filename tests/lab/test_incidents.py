@@ -89,10 +89,10 @@ def test_record_timestamps_do_not_indicate_the_age_of_a_transaction(lab: Kafka, 
         "future_clock": dt.timedelta(minutes=50),
     }.items():
         with INCIDENTS[name](lab) as staged:
-            request = messages.DescribeProducers(partitions={staged.topic: [staged.partition]})
+            request = messages.DescribeProducers(topics=[(staged.topic, [staged.partition])])
             broker_id = leader(cluster, staged.topic, staged.partition)
             response = cluster.send_one(request, broker_id=broker_id)
-            producers = {each.producer_id: each for each in response.partitions[0].active_producers}
+            producers = {each.producer_id: each for each in response.topics[0].partitions[0].active_producers}
             last_timestamp = dt.datetime.fromtimestamp(producers[staged.producer_id].last_timestamp / 1000, dt.UTC)
             assert abs(last_timestamp - now - clock_offset) < dt.timedelta(minutes=1)
 

@@ -1,13 +1,12 @@
 """A client of a cluster whose responses a test defines, for errors that no real cluster produces on demand."""
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from tests.sources.recorded_apis import RECORDED_APIS
 from toolkit.errors import ToolkitError
-from toolkit.formats.bulk_messages import ListedOffset, PartitionProducers, ProducerState
 from toolkit.sources.live.client.broker_response import BrokerResponse
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
@@ -77,19 +76,17 @@ class FakeCluster:
         def offset(timestamp: int) -> int:
             return 0 if timestamp == -2 else 100 if request.isolation_level else 150
 
-        return Node(
-            partitions=[
-                self._offset(broker, topic.name, each.partition_index, offset(each.timestamp))
-                for topic in request.topics
-                for each in topic.partitions
-            ]
+        return by_topic(
+            (topic, self._offset(broker, topic, number, offset(request.timestamp)))
+            for topic, numbers in request.partitions.items()
+            for number in numbers
         )
 
-    def _offset(self, broker: int, topic: str, partition: int, offset: int) -> ListedOffset:
+    def _offset(self, broker: int, topic: str, partition: int, offset: int) -> Node:
         leader, epoch = self.leaders[topic, partition]
         if leader != broker:
-            return ListedOffset(topic, partition, error_code=6, timestamp=-1, offset=-1)
-        return ListedOffset(topic, partition, error_code=0, timestamp=-1, offset=offset, leader_epoch=epoch)
+            return listed_offset(partition, -1, error_code=6)
+        return listed_offset(partition, offset, leader_epoch=epoch)
 
     def DescribeQuorum(self, broker: int | None, request: Any) -> Node:  # noqa: N802
         now = int(self.now.timestamp() * 1000)
@@ -98,12 +95,10 @@ class FakeCluster:
         return Node(error_code=0, topics=[Node(partitions=[of_log])])
 
     def DescribeProducers(self, broker: int, request: Any) -> Node:  # noqa: N802
-        return Node(
-            partitions=[
-                PartitionProducers(topic.name, number, 0, None, self.open.get((topic.name, number), []))
-                for topic in request.topics
-                for number in topic.partition_indexes
-            ]
+        return by_topic(
+            (topic, Node(partition_index=number, error_code=0, active_producers=self.open.get((topic, number), [])))
+            for topic, numbers in request.topics
+            for number in numbers
         )
 
     def ListTransactions(self, broker: int, request: Any) -> Node:  # noqa: N802
@@ -130,9 +125,23 @@ class FakeCluster:
         return Node(error_code=0, responses=[Node(partitions=[Node(error_code=1, records=None)])])
 
 
-def producer(producer_id: int, *, epoch: int = 0, start: int = -1, **more: Any) -> ProducerState:
+def by_topic(found: Iterable[tuple[str, Node]]) -> Node:
+    """A message of these partitions, each with its topic."""
+    topics: dict[str, list[Node]] = {}
+    for topic, partition in found:
+        topics.setdefault(topic, []).append(partition)
+    return Node(topics=[Node(name=name, partitions=partitions) for name, partitions in topics.items()])
+
+
+def listed_offset(partition: int, offset: int, *, error_code: int = 0, leader_epoch: int = -1) -> Node:
+    return Node(
+        partition_index=partition, error_code=error_code, timestamp=-1, offset=offset, leader_epoch=leader_epoch
+    )
+
+
+def producer(producer_id: int, *, epoch: int = 0, start: int = -1, **more: Any) -> Node:
     fields = {"last_sequence": 3, "last_timestamp": 1_795_262_400_000, "coordinator_epoch": 0}
-    return ProducerState(
+    return Node(
         **{"producer_id": producer_id, "producer_epoch": epoch, "current_txn_start_offset": start, **fields, **more}
     )
 

@@ -7,11 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from tests.sources.fake import NOW, STATE_TOPIC, FakeCluster, described, producer
+from tests.sources.fake import NOW, STATE_TOPIC, FakeCluster, by_topic, described, listed_offset, producer
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.errors import BrokerError, ConnectionFailed
-from toolkit.formats.bulk_messages import ListedOffset
 from toolkit.schema.live import Transaction
 from toolkit.schema.table import EVERYTHING, Selection, TopicPartition
 from toolkit.sources.live.blocked_groups import groups_at
@@ -71,13 +70,13 @@ def test_findings_need_no_records_of_partitions_where_nothing_is_open_or_held() 
         def list_offsets(broker: int, request: Any) -> Any:
             refused = {3, 5} if request.isolation_level in moved else {3}
             moved.discard(request.isolation_level)
-            found = [
-                each._replace(error_code=6, offset=-1)
-                if each.partition_index in refused
-                else each._replace(offset=each.offset if each.partition_index in {0, 2} else 150)
-                for each in offsets(broker, request).partitions
-            ]
-            return SimpleNamespace(partitions=found)
+            message = offsets(broker, request)
+            for each in message.topics[0].partitions:
+                if each.partition_index in refused:
+                    each.error_code, each.offset = 6, -1
+                elif each.partition_index not in {0, 2}:
+                    each.offset = 150
+            return message
 
         def describe(broker: int, request: Any) -> Any:
             answer = described_ids(broker, request)
@@ -109,7 +108,7 @@ def test_without_open_transactions_nothing_is_read_again() -> None:
 
 
 def same_offsets(request: Any) -> Any:
-    return SimpleNamespace(partitions=[ListedOffset("orders", 0, 0, -1, 9, 4)])
+    return by_topic([("orders", listed_offset(0, 9, leader_epoch=4))])
 
 
 def test_a_loading_coordinator_is_a_gap() -> None:
@@ -293,7 +292,7 @@ def test_an_unreported_log_end_is_null() -> None:
     def offsets(broker: int, request: Any) -> Any:
         message = answered(broker, request)
         if request.replica_id == -2:
-            message.partitions = [each._replace(error_code=42) for each in message.partitions]
+            message.topics[0].partitions[0].error_code = 42
         return message
 
     cluster.replaced["ListOffsets"] = offsets
@@ -408,7 +407,8 @@ def test_without_a_controllers_time_the_newest_record_counts() -> None:
         answer = FakeCluster.ListOffsets(cluster, broker, request)
         if request.timestamp == -3:
             written = int(NOW.timestamp() * 1000)
-            answer.partitions = [each._replace(timestamp=written) for each in answer.partitions]
+            for each in answer.topics[0].partitions:
+                each.timestamp = written
         return answer
 
     def denied(broker: int, request: Any) -> Any:

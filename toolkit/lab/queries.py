@@ -209,14 +209,14 @@ def open_transactions(cluster: BrokerClient, topic: str, partition: int) -> list
     """Open transactions in the producer state of a partition's leader, the one that holds the LSO first."""
     described = send_until_accepted(
         cluster,
-        lambda: messages.DescribeProducers(partitions={topic: [partition]}),
+        lambda: messages.DescribeProducers(topics=[(topic, [partition])]),
         of=f"{topic}-{partition}",
         to=lambda: leader(cluster, topic, partition),
-        codes=lambda message: [message.partitions[0].error_code],
+        codes=lambda message: [message.topics[0].partitions[0].error_code],
     )
     found = [
         LeaderTransaction(each.producer_id, each.producer_epoch, each.current_txn_start_offset, each.coordinator_epoch)
-        for each in described.partitions[0].active_producers
+        for each in described.topics[0].partitions[0].active_producers
         if each.current_txn_start_offset >= 0
     ]
     return sorted(found, key=lambda each: each.start_offset)
@@ -243,9 +243,9 @@ def _offset(cluster: BrokerClient, topic: str, partition: int, *, timestamp: int
         ),
         of=f"{topic}-{partition}",
         to=lambda: leader(cluster, topic, partition),
-        codes=lambda message: [message.partitions[0].error_code],
+        codes=lambda message: [message.topics[0].partitions[0].error_code],
     )
-    return int(found.partitions[0].offset)
+    return int(found.topics[0].partitions[0].offset)
 
 
 class SteadyClient(BrokerClient):

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import kafka.errors
 import numpy as np
 
 from tests.formats.logs import assert_accounted
@@ -26,13 +27,13 @@ from tests.formats.test_dumps import check as check_dump
 from tests.formats.test_indexes import covered
 from tests.process import ROOT
 from tests.sources.recorded import NINE, sample
+from tests.sources.test_responses_of_brokers import LARGE, decoded, response_to
 from tests.tools.large.sitting import Sitting
 from toolkit import LogDir
 from toolkit.actions.audit import Audit
 from toolkit.cli.file_commands import TABLE_NAMES
 from toolkit.errors import DecodeError, ToolkitError
 from toolkit.formats.broker_logs import broker_log_events
-from toolkit.formats.bulk_messages import APIS, decode
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
 from toolkit.formats.copy_manifest import CopiedFile, CopyManifest, parse_manifest
 from toolkit.formats.dumps import read_dump
@@ -191,12 +192,9 @@ def _flink(data: bytes, folder: Path) -> None:
 
 
 def _response(data: bytes, _: Path) -> None:
-    """Its first two bytes choose the API and the version."""
-    if len(data) < 2:
-        return
-    key = sorted(APIS)[data[0] % len(APIS)]
-    versions = list(APIS[key].versions)
-    decode(data[2:], api_key=key, version=versions[data[1] % len(versions)])
+    """Its first byte chooses the API."""
+    with contextlib.suppress(kafka.errors.KafkaProtocolError):
+        decoded(LARGE[(data[0] if data else 0) % len(LARGE)], data[1:])
 
 
 def _recording(data: bytes, folder: Path) -> None:
@@ -264,32 +262,12 @@ def readers(scratch: Path) -> Mapping[str, Reader]:
         "dumps": Reader(_dump, 2, files("*.txt")),
         "brokers' logs": Reader(_broker_log, 4, files("broker-logs/*.log")),
         "Flink checkpoints": Reader(_flink, 4, [(ROOT / "tests/golden/flink-2.1.1/chk-5/_metadata").read_bytes()]),
-        "responses": Reader(_response, 6, _responses()),
+        "responses": Reader(_response, 6, [bytes([number]) + response_to(each) for number, each in enumerate(LARGE)]),
         "recordings": Reader(_recording, 1, [(scratch / "made" / "findings" / sample_name(NINE)).read_bytes()]),
         "audit trails": Reader(_audit, 1, files("audit.jsonl")),
         "copy manifests": Reader(lambda found, _: parse_manifest(found), 5, [manifest.to_json().encode()]),
         "log directories": Reader(_log_dir, 0.2, [bytes(32)]),
     }
-
-
-def _responses() -> list[bytes]:
-    """Of each API, in each version, as kafka-python encodes a message of random fields."""
-    from hypothesis import HealthCheck, Phase, given, settings
-    from hypothesis import strategies as st
-
-    from tests.formats.test_responses import encoded
-
-    found: list[bytes] = []
-
-    @settings(max_examples=200, phases=[Phase.generate], database=None, derandomize=True, deadline=None,
-              suppress_health_check=list(HealthCheck))  # fmt: skip
-    @given(st.sampled_from(sorted(APIS)), st.data())
-    def collect(key: int, drawn: st.DataObject) -> None:
-        version, response = encoded(key, drawn)
-        found.append(bytes([sorted(APIS).index(key), list(APIS[key].versions).index(version)]) + response)
-
-    collect()
-    return found
 
 
 class Mutations:

@@ -17,7 +17,6 @@ from kafka.protocol.api_key import ApiKey
 
 from toolkit.config import ClientConfig
 from toolkit.errors import AuthenticationFailed, BrokerError, ConnectionFailed, NotFound, ToolkitError, UsageError
-from toolkit.formats.bulk_messages import MetadataResponse
 from toolkit.schema.table import utc_now
 from toolkit.sources.live.client.broker_response import (
     CHECK_ADDRESS,
@@ -31,7 +30,7 @@ from toolkit.sources.live.client.broker_response import (
     plain_text,
     what_to_check,
 )
-from toolkit.sources.live.client.connection_manager import ConnectionManager, decode_fast
+from toolkit.sources.live.client.connection_manager import ConnectionManager, decode_response
 from toolkit.sources.live.client.messages import Metadata
 
 Request = Any  # a message of kafka-python, which is untyped
@@ -206,7 +205,7 @@ class BrokerClient:
         except kafka.errors.KafkaTimeoutError:
             connection.close()
             raise
-        connection.parser._process_response = partial(decode_fast, connection.parser)
+        connection.parser._process_response = partial(decode_response, connection.parser)
         if isinstance(broker_id, int):
             self._apis[broker_id] = connection.broker_version_data.api_versions
         return connection
@@ -284,7 +283,7 @@ class BrokerClient:
 
     def _update_brokers(self, message: Any) -> None:
         """Update the brokers from a Metadata response, without its topics, which are slow by the thousands."""
-        if isinstance(message, MetadataResponse):
+        if isinstance(message, metadata.MetadataResponse):
             brokers = {"brokers": message.brokers, "controller_id": message.controller_id, "topics": []}
             self._manager.cluster.update_metadata(metadata.MetadataResponse(version=1, **brokers))
             self._cluster_id = message.cluster_id or self._cluster_id

@@ -155,7 +155,7 @@ def _offset_at(client: BrokerClient, partition: Partition, time: dt.datetime) ->
         ),
         broker_id=partition.leader,
     )
-    result = next(iter(message.partitions), None)
+    result = next((each for topic in message.topics for each in topic.partitions), None)
     if result is None or result.error_code:
         error = error_text(result.error_code) if result else omitted_text("ListOffsets", "this partition")
         where = f"{time} in {partition.topic}-{partition.partition}"

@@ -86,10 +86,11 @@ def _newest_record(client: BrokerClient, metadata: ClusterMetadata) -> tuple[Top
         ]
     )  # fmt: skip
     found = [
-        (TopicPartition(each.topic, each.partition_index), each.timestamp)
+        (TopicPartition(topic.name, each.partition_index), each.timestamp)
         for response in responses
         if not response.error
-        for each in response.message.partitions
+        for topic in response.message.topics
+        for each in topic.partitions
         if each.error_code == 0 and each.timestamp >= 0
     ]
     if not found:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 from toolkit.errors import BrokerError, NotFound
-from toolkit.formats.bulk_messages import ListedOffset
 from toolkit.schema.live import Partition, Producer
 from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live.client import messages
@@ -65,7 +65,9 @@ class ClusterMetadata:
 
     partitions: Mapping[TopicPartition, PartitionLeader]  # partitions and their leaders
     errors: Mapping[str, str]  # ``"NAME: text"`` by topic, for requested topics that were not returned
-    topic_ids: Mapping[str, str] = field(default_factory=dict)  # by topic; of brokers that have them
+    topic_ids: Mapping[str, str] = field(
+        default_factory=dict
+    )  # by topic, as Kafka prints them; of brokers that have them
 
     def at(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionLeader]:
         """Some of the partitions; one that no longer exists has `error`."""
@@ -89,27 +91,27 @@ def read_metadata(
     now = utc_now()
     partitions: dict[TopicPartition, PartitionLeader] = {}
     for topic in message.topics:
+        name = topic.name
         numbers = {part.partition_index for part in topic.partitions}
         for number in {*range(max(numbers, default=-1) + 1)} - numbers:
             error = omitted_text("Metadata", "this partition")
-            omitted = PartitionLeader(topic.name, number, None, None, None, None, now, error)
-            partitions[omitted.tp] = omitted
+            partitions[TopicPartition(name, number)] = PartitionLeader(name, number, None, None, None, None, now, error)
         for part in topic.partitions:
-            has_leader = part.leader_id >= 0
-            partitions[TopicPartition(topic.name, part.partition_index)] = PartitionLeader(
-                topic=topic.name,
-                partition=part.partition_index,
-                leader=part.leader_id if has_leader else None,
-                leader_epoch=part.leader_epoch if part.leader_epoch >= 0 else None,
-                replicas=tuple(part.replica_nodes),
-                isr=tuple(part.isr_nodes),
-                observed_at=now,
-                error=None if has_leader else "LEADER_NOT_AVAILABLE: the partition has no leader",
+            number, leader, epoch = part.partition_index, part.leader_id, part.leader_epoch
+            partitions[TopicPartition(name, number)] = PartitionLeader(
+                name,
+                number,
+                leader if leader >= 0 else None,
+                epoch if epoch >= 0 else None,
+                tuple(part.replica_nodes),
+                tuple(part.isr_nodes),
+                now,
+                None if leader >= 0 else "LEADER_NOT_AVAILABLE: the partition has no leader",
             )
     errors = dict.fromkeys(set(topics or ()) - {topic.name for topic in message.topics}, omitted_text("Metadata", "it"))
     errors |= {topic.name: error_text(topic.error_code) for topic in message.topics if topic.error_code}
-    topic_ids = {topic.name: topic.topic_id for topic in message.topics if topic.topic_id}
-    return ClusterMetadata(partitions, errors, topic_ids)
+    ids = {topic.name: urlsafe_b64encode(topic.topic_id.bytes) for topic in message.topics if topic.topic_id}
+    return ClusterMetadata(partitions, errors, {name: each.decode().rstrip("=") for name, each in ids.items()})
 
 
 def is_missing(error: str | None) -> bool:
@@ -294,23 +296,28 @@ class _OffsetAnswers:
     """Answers of ListOffsets by column, as there are hundreds of thousands; a record is made of one that is needed."""
 
     def __init__(self, columns: Iterable[OffsetColumn]) -> None:
-        self._listed: dict[str, dict[tuple[str, int], ListedOffset]] = {column.name: {} for column in columns}
+        self._listed: dict[str, dict[tuple[str, int], Any]] = {column.name: {} for column in columns}
         self._observed: dict[tuple[str, int], dt.datetime] = {}
         self._failed: dict[tuple[str, int], str | None] = {}
 
     def add(self, column: str, batch: Mapping[str, list[int]], response: BrokerResponse) -> None:
+        requested = [(topic, number) for topic, numbers in batch.items() for number in numbers]
         if not response.error:
-            listed = {each[:2]: each for each in response.message.partitions}
+            topics = response.message.topics
+            listed = {(topic.name, each.partition_index): each for topic in topics for each in topic.partitions}
             self._listed[column].update(listed)
             self._observed.update(dict.fromkeys(listed, response.observed_at))
             if column not in OPTIONAL:
-                requested = ((topic, number) for topic, numbers in batch.items() for number in numbers)
+                omitted = [
+                    key
+                    for key in requested
+                    if (each := listed.get(key)) is None or (each.offset < 0 and each.error_code == 0)
+                ]
                 error = omitted_text("ListOffsets", f"the {column} of this partition")
-                self._failed.update((key, error) for key in requested if _is_omitted(listed.get(key)))
+                self._failed.update(dict.fromkeys(omitted, error))
         elif column not in TIERED:
-            keys = [(topic, number) for topic, numbers in batch.items() for number in numbers]
-            self._failed.update(dict.fromkeys(keys, response.error_text))
-            self._observed.update(dict.fromkeys(keys, response.observed_at))
+            self._failed.update(dict.fromkeys(requested, response.error_text))
+            self._observed.update(dict.fromkeys(requested, response.observed_at))
 
     def notable(self) -> set[tuple[str, int]]:
         """Partitions with an error, or an LSO below the high watermark."""
@@ -345,7 +352,3 @@ class _OffsetAnswers:
             error=error,
             **({} if error else offsets),
         )
-
-
-def _is_omitted(listed: ListedOffset | None) -> bool:
-    return listed is None or (listed.error_code == 0 and listed.offset < 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from toolkit.formats.bulk_messages import PartitionProducers
 from toolkit.schema import utc
 from toolkit.schema.live import Producer
 from toolkit.schema.table import TopicPartition
@@ -50,7 +49,7 @@ class ProducersQuery:
     def requests(self, leaders: Leaders) -> Requests:
         """The requests to the leaders."""
         self._leaders, self._sent = leaders, batches_by_leader(leaders)
-        return [(leader, messages.DescribeProducers(partitions=batch)) for leader, batch in self._sent]
+        return [(leader, messages.DescribeProducers(topics=list(batch.items()))) for leader, batch in self._sent]
 
     def records(self, responses: Sequence[BrokerResponse]) -> list[Producer]:
         """The producers, after an error for each partition without a leader."""
@@ -68,33 +67,30 @@ def _producers(
     broker_id: int, batch: Mapping[str, list[int]], response: BrokerResponse, *, idle: bool
 ) -> Iterator[Producer]:
     observed_at = response.observed_at
-    partitions = () if response.error else response.message.partitions
-    for topic, number in sorted(_omitted(batch, partitions)):
+    topics = () if response.error else response.message.topics
+    described = {(topic.name, each.partition_index): each for topic in topics for each in topic.partitions}
+    requested = ((topic, number) for topic, numbers in batch.items() for number in numbers)
+    for topic, number in sorted(each for each in requested if each not in described):
         error = response.error_text or omitted_text("DescribeProducers", "this partition")
         yield Producer(topic=topic, partition=number, broker_id=broker_id, observed_at=observed_at, error=error)
-    for topic, number, error_code, message, producers in partitions:
-        if error_code:
-            error = error_text(error_code, message)
+    for (topic, number), partition in described.items():
+        if partition.error_code:
+            error = error_text(partition.error_code, partition.error_message)
             yield Producer(topic=topic, partition=number, broker_id=broker_id, observed_at=observed_at, error=error)
-        for producer_id, epoch, sequence, time, coordinator_epoch, start in producers:
-            if start < 0 and not idle:
+        for each in partition.active_producers:
+            if (start := each.current_txn_start_offset) < 0 and not idle:
                 continue
+            epoch, time = each.producer_epoch, each.last_timestamp
             # Null for Kafka's -1, and for values that Apache Kafka never returns (Redpanda: redpanda#11949).
             yield Producer(
                 topic=topic,
                 partition=number,
-                producer_id=producer_id if producer_id >= 0 else None,
+                producer_id=each.producer_id if each.producer_id >= 0 else None,
                 producer_epoch=epoch if 0 <= epoch <= MAX_EPOCH else None,
-                last_sequence=sequence if sequence >= 0 else None,
+                last_sequence=each.last_sequence if each.last_sequence >= 0 else None,
                 last_timestamp=utc(time) if time >= 0 else None,
-                coordinator_epoch=coordinator_epoch if coordinator_epoch >= 0 else None,
+                coordinator_epoch=each.coordinator_epoch if each.coordinator_epoch >= 0 else None,
                 current_txn_start_offset=start if start >= 0 else None,
                 broker_id=broker_id,
                 observed_at=observed_at,
             )
-
-
-def _omitted(batch: Mapping[str, list[int]], partitions: Sequence[PartitionProducers]) -> set[tuple[str, int]]:
-    """The requested partitions that a response does not have."""
-    requested = {(topic, number) for topic, numbers in batch.items() for number in numbers}
-    return requested - {each[:2] for each in partitions}
