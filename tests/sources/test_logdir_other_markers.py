@@ -42,7 +42,7 @@ class SkippedMarker:
     def __init__(self, path: Path) -> None:
         self.root = write_root(path / "data")
         self.right_root = self.root
-        self.state = "CompleteCommit"
+        self.state, self.epoch, self.written_at = "CompleteCommit", 8, after(minutes=3)
         self.logs = {
             LEFT: [data(0, 7, after(), epoch=5), data(1, 8, after(minutes=1)), marker(2, 8, after(minutes=1))],
             RIGHT: [
@@ -60,7 +60,7 @@ class SkippedMarker:
 
     def finding(self) -> Row:
         """The finding on producer 7; only its partition is selected."""
-        last = state_record(20, OWNER, 7, self.state, after(minutes=3), epoch=8)
+        last = state_record(20, OWNER, 7, self.state, self.written_at, epoch=self.epoch)
         write_state_topic(self.root, {K: [last]})
         for tp, batches in self.logs.items():
             write_log(self.root if tp == LEFT else self.right_root, "-".join(map(str, tp)), batches)
@@ -187,6 +187,19 @@ def test_without_that_marker_the_outcome_is_unknown(
     spoil(files)
     row = files.finding()
     assert (row["verdict"], row["outcome"], row["action"]) == ("unknown", "unknown", None), row["reason"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"x" * 200, data(1, 8, after(minutes=2))[:-1] + b"\x7f"])
+def test_damage_elsewhere_may_hide_a_marker(files: SkippedMarker, damage: bytes) -> None:
+    """What could not be read of another partition was taken for nothing found."""
+    files.state, files.epoch, files.written_at = "Empty", 5, after(minutes=-1)
+    files.logs[RIGHT] = [data(0, 8, after(), epoch=5), data(1, 7, after(seconds=1), epoch=5), damage]
+    files.logs[RIGHT] += [data(3, 8, after(minutes=3))]
+    files.replicated[RIGHT] = 4
+    del files.logs[EARLIER], files.replicated[EARLIER]
+    row = files.finding()
+    assert row["verdict"] == ("unknown" if damage else "hanging")
+    assert any("right-0 could not be read" in each for each in row["missing"]) == bool(damage)
 
 
 def test_a_coordinator_that_may_still_write_the_marker_comes_first(files: SkippedMarker) -> None:

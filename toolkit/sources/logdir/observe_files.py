@@ -418,9 +418,14 @@ def _replica_markers(tp: TopicPartition, state: ReplicaState, contexts: Sequence
     start = max(begin, end - MAX_OFFSETS if since is None else log.offset_before(milliseconds(since)))
     stop = min(end, start + MAX_OFFSETS)
     cut = cut_search(tp, contexts, start=start if start > begin else None, is_cut=stop < end)
-    headers = concatenate([part.scanned.headers for part in log.parts(start=start, stop=stop, crc=True)])
+    scanned = [part.scanned for part in log.parts(start=start, stop=stop, crc=True)]
+    headers = concatenate([each.headers for each in scanned])
+    is_wrong = headers["crc_ok"] == 0
+    errors = [damage.reason for each in scanned for damage in each.damage if not damage.is_torn]
+    errors += ["CORRUPT_BATCH: a checksum is wrong"] if is_wrong.any() else []
+    errors += [state.error] if state.error else []
     excerpt = Excerpt(
-        headers=headers[headers["crc_ok"] != 0],
+        headers=headers[~is_wrong],
         start=start,
         stop=stop,
         log_start_offset=state.log_start_offset,
@@ -429,4 +434,5 @@ def _replica_markers(tp: TopicPartition, state: ReplicaState, contexts: Sequence
         broker_id=log.where.broker_id,
     )
     markers = [each for number in producer_ids for each in other_markers(tp, excerpt, number)]
-    return MarkerSearch(markers=markers, unread=dict.fromkeys(producer_ids, cut) if cut else {})
+    unread = f"{tp.topic}-{tp.partition} could not be read ({errors[0]})" if errors else cut
+    return MarkerSearch(markers=markers, unread=dict.fromkeys(producer_ids, unread) if unread else {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,7 +33,7 @@ from toolkit.schema.log import OffsetsLogRecord
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
-from toolkit.sources.live.logs.partition_log import FetchedChunk, fetch_range
+from toolkit.sources.live.logs.partition_log import fetch_range
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.leaders import read_metadata, read_partitions
 from toolkit.sources.live.state.producer_states import read_producers
@@ -206,8 +206,15 @@ def _read_markers(client: BrokerClient, partition: Partition, contexts: Sequence
     fetched = fetch_range(client, partition, start, "high_watermark")
     is_cut = fetched.stop > fetched.start + MAX_OFFSETS
     cut = cut_search(fetched.tp, contexts, start=fetched.start if fetched.start > begin else None, is_cut=is_cut)
+    parts, errors = list[Headers](), list[str]()
+    for chunk in fetched.chunks:
+        headers = chunk.scanned.headers
+        parts.append(headers)
+        errors += [chunk.error] if chunk.error else [each.reason for each in chunk.scanned.damage if not each.is_torn]
+        if len(headers) and int(headers["last_offset"][-1]) >= fetched.start + MAX_OFFSETS:
+            break
     excerpt = Excerpt(
-        headers=concatenate(list(_headers(fetched.start, fetched.chunks))),
+        headers=concatenate(parts),
         start=fetched.start,
         stop=min(fetched.stop, fetched.start + MAX_OFFSETS),
         log_start_offset=begin,
@@ -215,12 +222,5 @@ def _read_markers(client: BrokerClient, partition: Partition, contexts: Sequence
         broker_id=partition.leader,
     )
     markers = [each for producer_id in producer_ids for each in other_markers(fetched.tp, excerpt, producer_id)]
-    return MarkerSearch(markers=markers, unread=dict.fromkeys(producer_ids, cut) if cut else {})
-
-
-def _headers(start: int, chunks: Iterable[FetchedChunk]) -> Iterator[Headers]:
-    for chunk in chunks:
-        headers = chunk.scanned.headers
-        yield headers
-        if len(headers) and int(headers["last_offset"][-1]) >= start + MAX_OFFSETS:
-            return
+    unread = f"{name} could not be read ({errors[0]})" if errors else cut
+    return MarkerSearch(markers=markers, unread=dict.fromkeys(producer_ids, unread) if unread else {})
