@@ -103,7 +103,7 @@ def test_external_text_is_escaped() -> None:
 
 
 def test_error_rows_are_marked_with_their_error(rows: list[Row]) -> None:
-    table_page = page([{**rows[0], "error": "NOT_LEADER: gone"}, rows[1]])
+    table_page = page([{**rows[0], "producer_id": None, "error": "NOT_LEADER: gone"}, rows[1]])
     assert sum(attrs.get("class") == "error" for tag, attrs in table_page.tags if tag == "tbody") == 1
     assert "error" in table_page.bodies[-1][-1] or "error" in table_page.bodies[0][-1]
 
