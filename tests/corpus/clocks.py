@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib
+import inspect
 import pkgutil
 import sys
 import threading
@@ -72,7 +73,7 @@ def places(packages: tuple[str, ...]) -> Sequence[tuple[Any, str, Any]]:
             if any(value is original for original in originals):
                 found.append((module, name, value))
             elif isinstance(value, type) and value.__module__ == module_name and is_dataclass(value):
-                cells = value.__init__.__closure__ or ()
+                cells = inspect.unwrap(value.__init__).__closure__ or ()  # `tests.sentences` wraps it
                 found += [(cell, "cell_contents", time.monotonic) for cell in cells if _holds_monotonic(cell)]
     return found
 

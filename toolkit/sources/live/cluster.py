@@ -256,9 +256,9 @@ class Cluster(Source, OffsetTables):
     @_pause_gc()
     def producers(self, arguments: TableArguments) -> Iterable[Producer]:
         topics, partitions, broker_id = arguments.topics, arguments.partitions, arguments.broker_id
-        if broker_id is None:
-            return read_producers(self.client, self._metadata(topics, partitions))
         metadata = self._metadata(topics, partitions, broker_id=broker_id if partitions is None else None)
+        if broker_id is None:
+            return read_producers(self.client, metadata)
         self._check_broker(broker_id)
         return read_replica_producers(self.client, metadata, broker_id=broker_id)
 

@@ -100,7 +100,7 @@ def plot_timeline(
     )
     past = records_of(transaction_history, PastTransaction)
     records = records_of(transaction_log, TransactionLogRecord)
-    events = records_of(cluster_events, ClusterEvent)
+    of_cluster = records_of(cluster_events, ClusterEvent)
     tp = _topic_partition(tables, topic, partition)
     of_partition = TimelineTables(
         [txn for txn in tables.log_transactions if (txn.topic, txn.partition) == tp],
@@ -111,7 +111,7 @@ def plot_timeline(
     if not any(of_partition):
         name = place_name(*tp)
         return empty_figure(colours, title=f"{name}: nothing to draw", missing=_missing(name, tables))
-    timeline = timeline_data(of_partition, tp, past, records, events, now)
+    timeline = timeline_data(of_partition, tp, past, records, of_cluster, now)
     return _draw(timeline, colours, most=most)
 
 

@@ -91,7 +91,7 @@ class ListOffsets(consumer.ListOffsetsRequest, init=False):  # type: ignore[misc
         parts = [self.encode_header(flexible=True), struct.pack(">ib", self.replica_id, self.isolation_level)]
         parts.append(_length(len(self.partitions)))
         for name, numbers in self.partitions.items():
-            text = name.encode()
+            text = bytes(name, "utf-8")
             parts += (_length(len(text)), text, _length(len(numbers)))
             parts += [_QUERY.pack(number, -1, self.timestamp) for number in numbers]
             parts.append(b"\0")
