@@ -82,7 +82,7 @@ def all_of_some(values: Iterable[object]) -> bool:
 
 @pytest.fixture(autouse=True)
 def whole_sentences(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The sentences of a test are those that are stored, whole; a test of random values has others each time."""
+    """A test has only sentences that are stored, whole; one of random values has others each time."""
     is_random = hasattr(getattr(request.node, "obj", None), "hypothesis")
     yield from [None] if is_random else sentences.checked(request.node.nodeid)
 

@@ -1,15 +1,14 @@
-"""The sentences of each test, whole: a test names a part of one, and the rest of it is stored here by test.
+"""The sentences of tests, whole: a test names a part of one, and the rest of it is stored here.
 
 Those of the errors that are raised, and of the fields of the toolkit's dataclasses: reasons, remedies, evidence, error
-rows, steps of plans. ``python -m tests.sentences [FILE ...]`` runs these tests twice, on two days, and stores what both
-have: of each file its sentences, with numbers masked, and of each test a digest of its own. There numbers are masked,
-too, where they differ between the two days, or the test does not only compute. If sentences differ, nothing is stored.
+rows, steps of plans. ``python -m tests.sentences [FILE ...]`` runs these tests twice and stores what both have, with
+numbers masked, by file. A test may only have sentences that are stored, of any file: which test makes what is cached
+depends on their order. Tests whose sentences differ between the two runs are not checked.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 import re
@@ -17,12 +16,12 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -33,10 +32,7 @@ ROOT = Path(__file__).parent.parent
 STORED = GOLDEN / "sentences"
 FOLDER = "KAFKA_TXN_TEST_SENTENCES"  # where the sentences of each test are written instead of being compared
 SEEN = set[str]()
-COMPUTING = ("tests/analysis/", "tests/formats/", "tests/views/")  # no broker, and nothing that takes a while
-LATER = "+37 days 5 hours"
-_FOLDERS = re.compile(r"/tmp/\S*?pytest-of-[^/\s]+/pytest-\d+(/popen-gw\d+)?")
-_NUMBERS = re.compile(r"\d+")
+_VARIES = re.compile(r"/tmp/\S*?pytest-of-[^/\s]+/pytest-\d+(/popen-gw\d+)?|\d+")
 _modules = set[str]()
 
 
@@ -98,25 +94,20 @@ def checked(test: str) -> Iterator[None]:
     _note_dataclasses()
     SEEN.clear()
     yield
-    found = sorted({_FOLDERS.sub("#", each) for each in SEEN})
+    found = sorted({_VARIES.sub("#", each) for each in SEEN})
     if folder := os.environ.get(FOLDER):
         with Path(folder, f"{os.getpid()}.jsonl").open("a") as results:
             results.write(json.dumps([test, found]) + "\n")
-        return
-    file, _, name = test.partition("::")
-    stored = _stored(file)
-    if stored is not None and stored["tests"].get(name) not in (None, _digest(found), _digest(_masked(found))):
-        new = sorted(set(_masked(found)) - set(stored["sentences"]))
-        texts = [f"+ {each}" for each in new] or ["others of the file, or other numbers, than before", *found]
-        pytest.fail("\n".join(["python -m tests.sentences stores them again:", *texts]), pytrace=False)
+    elif test in _stored().tests and (new := set(found) - _stored().sentences):
+        texts = "\n".join(f"+ {each}" for each in sorted(new))
+        pytest.fail(f"python -m tests.sentences stores them again:\n{texts}", pytrace=False)
 
 
-def _masked(found: list[str]) -> list[str]:
-    return sorted({_NUMBERS.sub("#", each) for each in found})
+class Stored(NamedTuple):
+    """The sentences of all files, and the tests that are checked."""
 
-
-def _digest(found: list[str]) -> str:
-    return hashlib.sha256("\n".join(found).encode(errors="backslashreplace")).hexdigest()[:10]
+    sentences: Set[str]
+    tests: Set[str]
 
 
 def _path(file: str) -> Path:
@@ -124,42 +115,43 @@ def _path(file: str) -> Path:
 
 
 @cache
-def _stored(file: str) -> dict[str, Any] | None:
-    path = _path(file)
-    return dict(json.loads(path.read_text())) if path.exists() else None
+def _stored() -> Stored:
+    files = {path: json.loads(path.read_text()) for path in STORED.glob("*.json")}
+    tests = {f"{path.stem.replace('.', '/')}.py::{each}" for path, found in files.items() for each in found["tests"]}
+    return Stored(set(chain.from_iterable(each["sentences"] for each in files.values())), tests)
 
 
 def main(files: list[str]) -> None:
     """Store what these tests say, in two runs with other orders of sets."""
-    now, later = _run(files, "-n4"), _run(files, "-n2", "faketime", "-f", LATER)
-    same = dict[str, list[str]]()
-    for test, found in now.items():
-        if found and test in later and _masked(found) == _masked(later[test]):
-            is_exact = found == later[test] and test.startswith(COMPUTING)
-            same[test] = found if is_exact else _masked(found)
+    first, second = _run(files, "-n4"), _run(files, "-n2")
+    same = {test: found for test, found in first.items() if found and second.get(test) == found}
+    stable = set(chain.from_iterable(first.values())) & set(chain.from_iterable(second.values()))
     by_file: dict[str, dict[str, list[str]]] = defaultdict(dict)
-    for test, texts in sorted(same.items()):
-        by_file[test.partition("::")[0]][test] = texts
-    for file in {test.partition("::")[0] for test in now} - by_file.keys():
+    sentences: dict[str, set[str]] = defaultdict(set)
+    for test, texts in sorted(first.items()):
+        file = test.partition("::")[0]
+        sentences[file] |= stable & {*texts}
+        if test in same:
+            by_file[file][test] = texts
+    for file in {test.partition("::")[0] for test in first} - by_file.keys():
         _path(file).unlink(missing_ok=True)
     for path in STORED.glob("*.json"):
         if not (ROOT / f"{path.stem.replace('.', '/')}.py").exists():
             path.unlink()
     STORED.mkdir(exist_ok=True)
     for file, tests in by_file.items():
-        sentences = sorted(set(_masked(list(chain.from_iterable(tests.values())))))
-        digests = {test.partition("::")[2]: _digest(found) for test, found in tests.items()}
-        stored = {"sentences": sentences, "tests": digests}
+        names = [test.partition("::")[2] for test in tests]
+        stored = {"sentences": sorted(sentences[file]), "tests": names}
         _path(file).write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n", errors="backslashreplace")
-    differ = sorted(test for test, found in now.items() if found and test not in same)
+    differ = sorted(test for test, found in first.items() if found and test not in same)
     print(f"{len(same)} tests, {sum(map(len, same.values()))} sentences; those of {len(differ)} differ: {differ}")
 
 
-def _run(files: list[str], workers: str, *before: str) -> dict[str, list[str]]:
+def _run(files: list[str], workers: str) -> dict[str, list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         options = ["-q", workers, "-p", "no:cacheprovider", "-m", "not lab and not full", *files]
-        environment = {**os.environ, FOLDER: folder, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}  # threads wait by it
-        subprocess.run([*before, sys.executable, "-m", "pytest", *options], cwd=ROOT, env=environment, check=False)
+        environment = {**os.environ, FOLDER: folder}
+        subprocess.run([sys.executable, "-m", "pytest", *options], cwd=ROOT, env=environment, check=False)
         lines = [line for each in Path(folder).iterdir() for line in each.read_text().splitlines()]
         return dict(map(json.loads, lines))
 
