@@ -322,9 +322,7 @@ def show(
     if not hasattr(data, "columns"):  # an iterator is read once
         data = [item.row() if isinstance(item, TableRow) else item for item in cast("Iterable[Row | TableRow]", data)]
     names = _names_in(data)
-    known = table or table_of(names)
-    if known is None and not names:
-        known = FINDINGS
+    known = table or (table_of(names) if names else FINDINGS)
     if known is None:
         raise UsageError(
             "These are not columns of one of the toolkit's tables.",

@@ -30,7 +30,7 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
 )
 from toolkit.analysis.diagnosis.evidence.explanation import log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
-from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch, OtherMarker, other_markers
+from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch, OtherMarker, markers_found
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
@@ -433,6 +433,4 @@ def _replica_markers(tp: TopicPartition, state: ReplicaState, contexts: Sequence
         source="log",
         broker_id=log.where.broker_id,
     )
-    markers = [each for number in producer_ids for each in other_markers(tp, excerpt, number)]
-    unread = f"{tp.topic}-{tp.partition} could not be read ({errors[0]})" if errors else cut
-    return MarkerSearch(markers=markers, unread=dict.fromkeys(producer_ids, unread) if unread else {})
+    return markers_found(tp, excerpt, producer_ids, errors=errors, cut=cut)

@@ -12,7 +12,7 @@ epoch in aborts of version 1, too. With version 1 a COMMIT marker has the data's
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -71,6 +71,18 @@ class MarkerSearch:
     markers: Sequence[OtherMarker] = ()
     unread: Mapping[int, str] = field(default_factory=dict)
     ahead: Mapping[int, Producer] = field(default_factory=dict)
+
+
+def markers_found(
+    tp: TopicPartition, excerpt: Excerpt, producer_ids: Collection[int], *, errors: Sequence[str], cut: str | None
+) -> MarkerSearch:
+    """The markers of producers in what was read of a partition; one may be in what could not be read, or was cut off.
+
+    `errors`: what could not be read. `cut`: as by `cut_search`.
+    """
+    unread = f"{tp} could not be read ({errors[0]})" if errors else cut
+    markers = [each for producer_id in producer_ids for each in other_markers(tp, excerpt, producer_id)]
+    return MarkerSearch(markers=markers, unread=dict.fromkeys(producer_ids, unread) if unread else {})
 
 
 def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Iterator[OtherMarker]:

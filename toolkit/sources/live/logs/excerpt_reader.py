@@ -20,7 +20,7 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     search_from,
 )
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
-from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch, OtherMarker, other_markers
+from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch, OtherMarker, markers_found
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
@@ -221,6 +221,4 @@ def _read_markers(client: BrokerClient, partition: Partition, contexts: Sequence
         observed_at=partition.observed_at,
         broker_id=partition.leader,
     )
-    markers = [each for producer_id in producer_ids for each in other_markers(fetched.tp, excerpt, producer_id)]
-    unread = f"{name} could not be read ({errors[0]})" if errors else cut
-    return MarkerSearch(markers=markers, unread=dict.fromkeys(producer_ids, unread) if unread else {})
+    return markers_found(fetched.tp, excerpt, producer_ids, errors=errors, cut=cut)
