@@ -30,8 +30,9 @@ from tests.outcome_cases import SKIPPING, Case, Client, Expected, Origin, Sequel
 from tests.real_producers import JavaProducer, LibrdkafkaProducer, Steps
 from tests.sources.log_files import HIGH_WATERMARK
 from toolkit import Cluster
-from toolkit.actions.abort import AbortPlan, plan_abort
-from toolkit.actions.complete import CompletePlan, plan_complete
+from toolkit.actions.abort import plan_abort
+from toolkit.actions.complete import plan_complete
+from toolkit.actions.plan import Plan
 from toolkit.errors import NotFound
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
@@ -557,7 +558,7 @@ def columns_of(row: Row) -> Expected:
 
 def follow_remedies(cluster: Cluster, staged: Sequence[StagedCase]) -> list[StagedCase]:
     """Do what each finding says; those that ended by it."""
-    plans: dict[StagedCase, AbortPlan | CompletePlan] = {}
+    plans: dict[StagedCase, Plan] = {}
     for each, row in zip(staged, rows_of(cluster, staged), strict=True):
         if row["action"]:
             plans[each] = (plan_complete if row["action"] == "complete" else plan_abort)(cluster, row)

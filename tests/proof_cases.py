@@ -30,8 +30,9 @@ from google_crc32c import value as crc32c
 from tests.outcomes import columns_of
 from tests.sources.log_files import HIGH_WATERMARK, state_record
 from toolkit import Cluster
-from toolkit.actions.abort import AbortPlan, plan_abort
-from toolkit.actions.complete import CompletePlan, plan_complete
+from toolkit.actions.abort import plan_abort
+from toolkit.actions.complete import plan_complete
+from toolkit.actions.plan import Plan
 from toolkit.analysis.diagnosis.decision import owned_rules
 from toolkit.errors import ActionRefused
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
@@ -691,7 +692,7 @@ def stories(version: str) -> dict[str, Story]:
     return named
 
 
-def plan_of(cluster: Cluster, row: Row, action: str) -> AbortPlan | CompletePlan:
+def plan_of(cluster: Cluster, row: Row, action: str) -> Plan:
     """The plan of an action, old enough to be executed at once."""
     if action == "abort":
         return plan_abort(cluster, row)

@@ -9,8 +9,13 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from tests.analysis import build
-from toolkit.actions.abort import AbortPlan
-from toolkit.actions.complete import CompletePlan
+from toolkit.actions.abort import ABORT
+from toolkit.actions.complete import COMPLETE
+from toolkit.actions.plan import Plan
+from toolkit.actions.transaction import MarkerImpact, PlannedTransaction
+from toolkit.analysis.diagnosis.clocks import BrokersTime
+from toolkit.analysis.diagnosis.evidence_kinds import OUTCOME_ENTRY
+from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED
 from toolkit.errors import BrokerError, ToolkitError
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
@@ -78,6 +83,10 @@ class RowCluster:
     def brokers(self) -> Mapping[int, str]:
         return {1: "one:9092"}
 
+    @property
+    def cluster_id(self) -> str:
+        return "y49LRH0C"
+
     def partition_rows(self, **arguments: Any) -> Sequence[Row]:
         self._called("partition_rows", arguments)
         return self.partitions
@@ -129,7 +138,7 @@ def found(**more: Any) -> Finding:
         "reason": "no transactional id has it",
         "remedy": "kafka-txn abort",
         "missing": [],
-        "evidence": [],
+        "evidence": claims(PROVEN, PROVEN, REFUTED),
         "broker_id": 1,
         "observed_at": producer()["observed_at"],
     }
@@ -138,19 +147,26 @@ def found(**more: Any) -> Finding:
 
 NO_OWNER, NO_COMMIT = "no live transaction owns offset 100 of orders-0", "no commit includes offset 100 of orders-0"
 COMMITTED = "records of offset 100 are older than the commit of 2026-11-21 11:50:11 UTC"
+CLAIM_WORDS = {"owned": NO_OWNER, "commit": NO_COMMIT, "all": COMMITTED}
 
 
-def claims(
-    *, not_owned: str = PROVEN, no_commit: str = NOT_PROVEN, all_committed: str = REFUTED
-) -> tuple[EvidenceEntry, ...]:
-    """The claims of a finding as its evidence, by their status."""
+def claims(owned: str = PROVEN, commit: str = NOT_PROVEN, all_: str = REFUTED) -> tuple[EvidenceEntry, ...]:
+    """The claims of a finding as its evidence, by their status; without those that are missing."""
     found = {
-        "claim_not_owned": f"{NO_OWNER}: {not_owned}",
-        "claim_no_commit": f"{NO_COMMIT}: {no_commit}",
-        "claim_all_committed": f"{COMMITTED}: {all_committed}",
+        "claim_not_owned": (NO_OWNER, owned),
+        "claim_no_commit": (NO_COMMIT, commit),
+        "claim_all_committed": (COMMITTED, all_),
     }
-    observed_at = build.NOW
-    return tuple(EvidenceEntry(source="claims", observed_at=observed_at, name=n, value=v) for n, v in found.items())
+    values = {name: f"{words}: {status}" for name, (words, status) in found.items() if status != "missing"}
+    values[OUTCOME_ENTRY] = "undecided: the coordinators' log"
+    return tuple(
+        EvidenceEntry(source="claims", observed_at=build.NOW, name=name, value=value) for name, value in values.items()
+    )
+
+
+def outcome_claims(commit: str) -> tuple[EvidenceEntry, ...]:
+    """The claims of a live transaction's finding."""
+    return claims(REFUTED, commit, "missing")
 
 
 def unproven(**more: Any) -> Finding:
@@ -170,33 +186,121 @@ def changed(one: T, **fields: Any) -> T:
     return replace(one, **fields)  # type: ignore[type-var]
 
 
-def abort_plan(cluster: RowCluster, **more: Any) -> AbortPlan:
+def committed(**more: Any) -> Finding:
+    """The finding of a commit without its marker."""
+    fields = {"verdict": Verdict.STUCK_ENDING, "outcome": "commit", "action": "complete"}
+    return found(**{**fields, "evidence": claims(PROVEN, REFUTED, PROVEN), **more})
+
+
+def with_txn(plan: Plan, **fields: Any) -> Plan:
+    """The plan with other facts of its transaction."""
+    return replace(plan, transactions=[replace(plan.transaction, **fields)])
+
+
+def abort_plan(cluster: RowCluster, basis: Finding | None = None, **more: Any) -> Plan:
     """The plan for the transaction, as the rows of the cluster have it at first."""
-    return AbortPlan(**_plan(cluster, found()) | more)
+    return _plan(cluster, ABORT, basis or found(), **more)
 
 
-def complete_plan(cluster: RowCluster, **more: Any) -> CompletePlan:
+def complete_plan(cluster: RowCluster, basis: Finding | None = None, **more: Any) -> Plan:
     """The same for a commit without its marker; the fresh finding is that, too."""
-    basis = found(verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete")
-    cluster.findings = [basis.row()]
-    return CompletePlan(**_plan(cluster, basis) | more)
+    cluster.findings = [committed().row()]
+    return _plan(cluster, COMPLETE, basis or committed(), **more)
 
 
-def _plan(cluster: RowCluster, basis: Finding) -> dict[str, Any]:
+IMPACT = MarkerImpact(
+    records=1,
+    size=100,
+    first_offset=100,
+    last_offset=100,
+    records_released=5,
+    groups=(),
+    last_stable_offset=100,
+    next_stable_offset=150,
+    next_start_offset=None,
+    next_producer_id=None,
+)
+
+
+def _plan(cluster: RowCluster, action: Any, basis: Finding, **more: Any) -> Plan:
     row = producer()
-    return {
-        "cluster": cluster,
-        "topic": "orders",
-        "partition": 0,
-        "start_offset": 100,
-        "producer_id": 7,
-        "producer_epoch": 0,
-        "coordinator_epoch": row["coordinator_epoch"],
-        "last_sequence": row["last_sequence"],
-        "last_timestamp": row["last_timestamp"],
-        "basis": basis,
-        "impact": SimpleNamespace(offset_commits=()),
-    }
+    txn = PlannedTransaction(
+        topic=more.pop("topic", "orders"),
+        partition=0,
+        start_offset=100,
+        producer_id=7,
+        producer_epoch=0,
+        coordinator_epoch=row["coordinator_epoch"],
+        last_sequence=row["last_sequence"],
+        last_timestamp=row["last_timestamp"],
+        leader=1,
+        leader_epoch=4,
+        basis=basis,
+        impact=IMPACT,
+    )
+    connected: Any = cluster
+    return Plan(
+        cluster=connected,
+        action=action,
+        ruling=action.ruling(basis),
+        transactions=[replace(txn, **more)],
+        warnings=action.warnings(replace(basis, topic=txn.topic)),
+    )
 
 
 NO_ANSWER = BrokerError("Broker 1 did not answer WriteTxnMarkers in time.", code="REQUEST_TIMED_OUT")
+
+
+def named(transactional_id: str, **owner: Any) -> Row:
+    """The row of an id."""
+    return {**transaction(**owner), "transactional_id": transactional_id}
+
+
+@dataclass
+class FenceCluster(RowCluster):
+    """Coordinators answer InitProducerId by these error codes, the last one again and again; without one, it fences."""
+
+    answers: Sequence[int] = (0,)
+    coordinator_error: int = 0
+    fences: bool = True
+    own_findings: Sequence[Finding] | ToolkitError = ()
+    timeout: float = 5.0
+    clock: BrokersTime = field(default_factory=lambda: build.clock(build.NOW))
+
+    def brokers_time(self) -> BrokersTime:
+        return self.clock
+
+    def producer_findings(self, *_: object, **arguments: Any) -> tuple[Sequence[Finding], Observation]:
+        self._called("producer_findings", arguments)
+        if isinstance(self.own_findings, ToolkitError):
+            raise self.own_findings
+        return self.own_findings, build.observation()
+
+    def send_one(self, request: Any, *, broker_id: int) -> Any:
+        self._called("send_one", {"broker_id": broker_id})
+        self.sent.append(request)
+        code = self.answers[min(len(self.sent), len(self.answers)) - 1]
+        if code == 0 and self.fences:
+            (row,) = self.transactions
+            self.transactions = [transaction(epoch=row["producer_epoch"] + 2, state="CompleteAbort", on=())]
+        return SimpleNamespace(error_code=code, producer_id=7, producer_epoch=2)
+
+
+def forged(found: Finding | Row, *, action: str = "abort", **fields: Any) -> Finding:
+    """A finding with other facts, and every claim that the action needs proven: as if the evidence were wrong."""
+    finding = found if isinstance(found, Finding) else Finding.of(found)
+    where = f"offset {finding.start_offset} of {finding.tp}"
+    words = {
+        "claim_not_owned": f"no live transaction owns {where}",
+        "claim_no_commit": f"no commit includes {where}",
+        "claim_all_committed": f"a commit includes {where}",
+    }
+    kept = tuple(each for each in finding.evidence if each.name not in words)
+    proven = tuple(
+        EvidenceEntry(source="claims", observed_at=build.NOW, name=name, value=f"{text}: {PROVEN}")
+        for name, text in words.items()
+    )
+    offered = {"verdict": Verdict.HANGING, "outcome": "undecided", "action": "abort"}
+    if action == "complete":
+        offered = {"verdict": Verdict.STUCK_ENDING, "outcome": "commit", "action": "complete"}
+    return changed(finding, **{**offered, "evidence": (*kept, *proven), **fields})

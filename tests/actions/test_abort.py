@@ -1,26 +1,23 @@
 """The abort of a hanging transaction on a real broker: it releases the LSO, and everything else is refused."""
 
-import datetime as dt
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
 
+from tests.actions.rows import forged, with_txn
 from tests.brokers import NEWEST, OLDER, on_cluster
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.impact import MarkerImpact
-from toolkit.actions.refusals import check_abort
-from toolkit.analysis.broker_software import BrokerIdentity, software_gaps
+from toolkit.actions.transaction import MarkerImpact
 from toolkit.errors import ActionRefused, BrokerError, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.schema import Row
-from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.verdict import Verdict
 
 pytestmark = pytest.mark.lab
@@ -80,12 +77,13 @@ def test_an_abort_marker_ends_the_hanging_transaction_and_releases_the_lso(lab: 
     with INCIDENTS[name](lab) as staged, Cluster(lab.bootstrap_servers) as cluster:
         plan = plan_abort(cluster, finding(cluster, staged))
         result = plan.execute(confirm=plan.target, recheck_after=1.1)
-        assert result.next_start_offset == next((other.start_offset for other in _later_on_partition(staged)), None)
+        moved = result.partitions[0]
+        assert moved.next_start_offset == next((other.start_offset for other in _later_on_partition(staged)), None)
         before, after = result.last_stable_offset_before, result.last_stable_offset_after
         assert after is not None
         assert before is not None
         assert after > before
-        assert after == (result.high_watermark if result.next_start_offset is None else result.next_start_offset)
+        assert after == (moved.high_watermark if moved.next_start_offset is None else moved.next_start_offset)
         rows = cluster.finding_rows(topics=[staged.topic], partitions=[staged.partition], recheck_after=0)
         assert staged.start_offset not in [row["start_offset"] for row in rows]
 
@@ -101,9 +99,9 @@ def test_a_live_transaction_is_refused_and_commits_completely(kafka: Kafka, clus
         row = finding(cluster, staged)
         with pytest.raises(ActionRefused, match="has an owner"):
             plan_abort(cluster, row)
-        forged = plan_abort(cluster, {**row, "verdict": "hanging", "outcome": "undecided", "action": "abort"})
+        plan = plan_abort(cluster, forged(row))
         with pytest.raises(ActionRefused, match="not proven to be hanging"):
-            forged.execute(confirm=forged.target, recheck_after=0)
+            plan.execute(confirm=plan.target, recheck_after=0)
     if name != "superseded_written":  # its owner aborts it, which is the remedy
         assert read_committed(kafka, staged.topic, staged.partition) == 2
 
@@ -144,7 +142,7 @@ def test_a_transaction_that_resumed_after_the_plan_is_refused(kafka: Kafka, clus
 
 def test_a_new_epoch_after_the_plan_is_refused(kafka: Kafka, cluster: Cluster) -> None:
     staged = INCIDENTS["never_added"](kafka)
-    plan = replace(plan_abort(cluster, finding(cluster, staged)), producer_epoch=staged.producer_epoch + 1)
+    plan = with_txn(plan_abort(cluster, finding(cluster, staged)), producer_epoch=staged.producer_epoch + 1)
     with pytest.raises(ActionRefused, match="changed since it was planned: its epoch is"):
         plan.execute(confirm=plan.target, recheck_after=0)
 
@@ -156,7 +154,7 @@ def test_the_plan_prints_the_command_of_kafka_transactions_sh(kafka: Kafka, clus
         f"kafka-transactions.sh --bootstrap-server {kafka.bootstrap_servers} abort --topic {staged.topic} "
         f"--partition 0 --start-offset {staged.start_offset}"
     )
-    arguments = plan.command.split()[1:]
+    arguments = str(plan.command).split()[1:]
     completed = kafka.run_tool("org.apache.kafka.tools.TransactionsCommand", *arguments)
     assert completed.returncode == 0, completed.stderr
     with pytest.raises(ActionRefused):
@@ -177,7 +175,7 @@ def test_every_step_is_in_the_audit_trail(kafka: Kafka, cluster: Cluster, audit:
     assert (outcome["step"], outcome["response"], outcome["error"]) == ("outcome", "NONE", None)
     assert outcome["last_stable_offset_before"] == staged.start_offset
     assert outcome["last_stable_offset_after"] == result.last_stable_offset_after
-    assert plan.verify().next_start_offset is None
+    assert plan.verify().partitions[0].next_start_offset is None
 
 
 @pytest.mark.parametrize("path", ["/dev/full", "/proc/none/audit.jsonl"])
@@ -239,7 +237,7 @@ def test_the_impact_does_not_count_unread_records(
     staged = INCIDENTS["never_added"](kafka)
     with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
         write_committed(client, staged.topic, staged.partition)
-    monkeypatch.setattr("toolkit.actions.impact.MAX_BYTES", 1)
+    monkeypatch.setattr("toolkit.actions.transaction.MAX_IMPACT_BYTES", 1)
     monkeypatch.setattr("toolkit.sources.live.logs.partition_log.FETCH_BYTES", 1)  # a broker returns one batch
     impact = plan_abort(cluster, finding(cluster, staged)).impact
     assert (impact.records, impact.records_released) == (None, None)
@@ -254,7 +252,6 @@ def test_a_row_of_a_data_frame_is_accepted_as_a_finding(kafka: Kafka, cluster: C
     frame = cluster.findings(topics=[staged.topic], partitions=[staged.partition], recheck_after=1.1)
     plan = plan_abort(cluster, frame.iloc[0])
     assert plan == plan_abort(cluster, frame.head(1)) == plan_abort(cluster, finding(cluster, staged))
-    assert plan.old_command.endswith(f"--producer-id {staged.producer_id} --producer-epoch 0 --coordinator-epoch 0")
     with pytest.raises(UsageError, match="One finding is needed, not 2"):
         plan_abort(cluster, frame.iloc[[0, 0]])
 
@@ -270,7 +267,7 @@ def test_a_transaction_with_new_records_is_refused(kafka: Kafka, cluster: Cluste
     with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
         zombie = TxnProducer(client, staged.transactional_id)
         zombie.producer_id, zombie.producer_epoch = staged.producer_id, staged.producer_epoch
-        zombie._sequences[staged.topic, staged.partition] = (plan.last_sequence or 0) + 1
+        zombie._sequences[staged.topic, staged.partition] = (plan.transaction.last_sequence or 0) + 1
         zombie.send(staged.topic, staged.partition)
     with pytest.raises(ActionRefused, match="last_sequence is 1, and was 0"):
         plan.execute(confirm=plan.target, recheck_after=0)
@@ -325,60 +322,13 @@ def test_a_live_or_decided_transaction_is_never_overridden(kafka: Kafka, cluster
     with INCIDENTS["open_young"](kafka) as staged:
         row = finding(cluster, staged)
         claim = f"no live transaction owns offset {staged.start_offset} of {staged.topic}-{staged.partition}"
-        entry = {**row["evidence"][0], "name": "claim_not_owned", "value": f"{claim}: not proven"}
-        unknown = {"verdict": "unknown", "outcome": "unknown", "evidence": [*row["evidence"], entry]}
-        forged = plan_abort(cluster, {**row, **unknown})
-        assert forged.needed_override == claim
+        unknown = replace(forged(row), verdict=Verdict.UNKNOWN, outcome="unknown", action=None)
+        entries = [
+            replace(each, value=f"{claim}: not proven") if each.name == "claim_not_owned" else each
+            for each in unknown.evidence
+        ]
+        plan = plan_abort(cluster, replace(unknown, evidence=tuple(entries)))
+        assert plan.needed_override == claim
         with pytest.raises(ActionRefused, match="is ongoing now, which cannot be overridden"):
-            forged.execute(confirm=forged.target, override=claim, recheck_after=0)
+            plan.execute(confirm=plan.target, override=claim, recheck_after=0)
     assert read_committed(kafka, staged.topic, staged.partition) == 2
-
-
-REDPANDA = BrokerIdentity(broker_id=1, host="one", cluster_id="redpanda.2d339cd9", apis={})
-UNKNOWN = Finding(
-    topic="orders",
-    verdict=Verdict.UNKNOWN,
-    outcome="unknown",
-    reason="y",
-    remedy="z",
-    missing=("x",),
-    evidence=(EvidenceEntry(name="claim_no_commit", value="no commit includes offset 1: not proven"),),
-    observed_at=dt.datetime(2026, 11, 24, tzinfo=dt.UTC),
-)
-NO_COMMIT = "no commit includes offset 1"
-
-
-def entry(name: str, value: str) -> EvidenceEntry:
-    return EvidenceEntry(source="DescribeTransactions", name=name, value=value)
-
-
-@pytest.mark.parametrize(
-    ("changed", "why"),
-    [
-        ({"topic": "__transaction_state"}, "cannot be overridden: no marker belongs"),
-        ({"missing": tuple(software_gaps([REDPANDA]))}, "cannot be overridden: its brokers end transactions by other"),
-        ({"evidence": (entry("state", "PrepareCommit"),)}, "cannot be overridden: .* has decided"),
-        ({"evidence": (entry("timeout_ms", "2147483647"),)}, "cannot be overridden: .*two-phase commit"),
-        ({"outcome": "commit"}, "is never aborted: its records were committed"),
-        ({"verdict": Verdict.STUCK_ENDING, "outcome": "commit", "action": "complete"}, "is never aborted"),
-    ],
-)
-def test_findings_that_cannot_be_overridden(changed: Mapping[str, Any], why: str) -> None:
-    check_abort(UNKNOWN, NO_COMMIT, target="orders-0@1")
-    with pytest.raises(ActionRefused, match=why):
-        check_abort(replace(UNKNOWN, **changed), NO_COMMIT, target="orders-0@1")
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"verdict": Verdict.HANGING, "outcome": None, "action": "abort"},
-        {"verdict": Verdict.HANGING, "outcome": "unknown", "action": "abort"},
-        {"verdict": Verdict.HANGING, "outcome": "undecided", "action": None},
-        {"verdict": Verdict.HANGING, "outcome": "commit", "action": "abort"},
-    ],
-)
-def test_without_a_proven_outcome_nothing_is_aborted(changed: Mapping[str, Any]) -> None:
-    """The verdict alone does not allow an abort."""
-    with pytest.raises(ActionRefused, match=r"not proven to be hanging|is never aborted"):
-        check_abort(replace(UNKNOWN, **changed), None, target="orders-0@1")

@@ -11,9 +11,10 @@ import pytest
 from tests.brokers import on_cluster
 from tests.process import on
 from toolkit import Cluster
-from toolkit.actions.abort import AbortPlan, AbortResult
-from toolkit.actions.abort_list import plan_abort_list
+from toolkit.actions.abort import Abort, plan_abort_list
 from toolkit.actions.audit import Audit
+from toolkit.actions.plan import Plan, Result
+from toolkit.actions.transaction import PartitionResult
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused
 from toolkit.lab import Kafka
@@ -61,8 +62,8 @@ def test_twelve_partitions_are_aborted_with_one_confirmation_and_a_live_one_is_l
                 plan.execute(confirm=wrong, audit=trail)
         done = plan.execute(confirm="12 transactions", audit=trail, recheck_after=0.2)
         assert (done.stopped_at, done.error, done.not_tried) == (None, None, ())
-        assert [each.target for each in done.aborted] == [each.target for each in plan.plans]
-        assert all(each.result.records_saved == 1 for each in done.aborted)
+        assert [each.target for each in done.done] == [each.target for each in plan.plans]
+        assert all(each.result.records_saved == 1 for each in done.done)
         assert [row["start_offset"] for row in rows(cluster, [*staged, live])] == [live.start_offset]
     lines = trail.rows()
     assert [line["step"] for line in lines] == ["refused"] * 3 + ["intent", "outcome"] * 12
@@ -78,7 +79,7 @@ def test_the_first_transaction_that_resumed_stops_the_list(kafka: Kafka, cluster
     plan = plan_abort_list(cluster, listed, recheck_after=0.2)
     back = staged[2]
 
-    def resume(each: AbortPlan) -> None:
+    def resume(each: Plan) -> None:
         if each.target == target(back):
             owner.add(back.topic, back.partition)
 
@@ -86,12 +87,12 @@ def test_the_first_transaction_that_resumed_stops_the_list(kafka: Kafka, cluster
         owner = TxnProducer(client, back.transactional_id)
         owner.producer_id, owner.producer_epoch = back.producer_id, back.producer_epoch
         done = plan.execute(confirm="4 transactions", audit=trail, recheck_after=0.2, progress=resume)
-        assert [each.target for each in done.aborted] == [target(staged[0]), target(staged[1])]
+        assert [each.target for each in done.done] == [target(staged[0]), target(staged[1])]
         assert (done.stopped_at, done.not_tried) == (target(back), [target(staged[3])])
         assert isinstance(done.error, ActionRefused)
-        assert "is ongoing now, not proven to be hanging" in done.error.what
+        assert "is Ongoing on it now" in done.error.what
         owner.end(commit=True)
-    assert [line["step"] for line in trail.rows()] == ["intent", "outcome"] * 2 + ["refused"]
+    assert [line["step"] for line in trail.rows()] == ["intent", "outcome"] * 3
 
 
 def test_an_lso_that_does_not_move_stops_the_list(
@@ -100,26 +101,29 @@ def test_an_lso_that_does_not_move_stops_the_list(
     last = INCIDENTS["never_added"](kafka, partition=1)
     staged = [INCIDENTS["never_added"](kafka, topic=last.topic), last]
     plan = plan_abort_list(cluster, rows(cluster, staged), recheck_after=0.2)
-    stands = AbortResult(
+    stands = PartitionResult(
+        topic=last.topic,
+        partition=0,
         last_stable_offset_before=2,
         last_stable_offset_after=2,
         high_watermark=9,
         next_start_offset=2,
         observed_at=dt.datetime.now(dt.UTC),
     )
-    monkeypatch.setattr(AbortPlan, "execute", lambda self, **options: stands)
+    monkeypatch.setattr(Abort, "verify", lambda *_: Result(partitions=[stands]))
     done = plan.execute(confirm="2 transactions", audit=Audit(tmp_path / "audit.jsonl"))
-    assert ([each.target for each in done.aborted], done.stopped_at) == ([target(staged[0])], target(staged[0]))
+    assert ([each.target for each in done.done], done.stopped_at) == ([target(staged[0])], target(staged[0]))
     assert isinstance(done.error, ActionFailed)
     assert (done.error.effect, done.not_tried) == ("written", [target(last)])
+    left = plan_abort_list(cluster, rows(cluster, [last]), recheck_after=0.2)
 
-    def interrupted(self: AbortPlan, **options: object) -> AbortResult:
+    def interrupted(*_: object) -> Result:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(AbortPlan, "execute", interrupted)
+    monkeypatch.setattr(Abort, "verify", interrupted)
     with pytest.raises(KeyboardInterrupt) as stopped:
-        plan.execute(confirm="2 transactions", audit=Audit(tmp_path / "audit.jsonl"))
-    assert stopped.value.__notes__ == [f"0 of 2 transactions were aborted; it was the turn of {target(staged[0])}."]
+        left.execute(confirm="1 transaction", audit=Audit(tmp_path / "audit.jsonl"))
+    assert stopped.value.__notes__[-1] == f"0 of 1 transaction were done; it was the turn of {target(last)}."
 
 
 def test_what_is_not_open_any_more_is_left_out(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> None:

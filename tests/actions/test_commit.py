@@ -80,10 +80,11 @@ def test_a_commit_makes_the_records_of_the_checkpoint_visible_and_no_others(
                 (staged.next, "ongoing", None),
             }
             plan = plan_commit(cluster, staged.first, recheck_after=0)
-            assert [each.impact.records for each in plan.partitions] == [3, 3]
+            assert [each.impact.records if each.impact else None for each in plan.transactions] == [3, 3]
             assert staged.visible() == [0, 0], "a plan changes nothing"
             done = plan.execute(confirm=staged.first, recheck_after=0)
-            assert done.state == "CompleteCommit"
+            assert done.owner is not None
+            assert done.owner.state == "CompleteCommit"
             assert [(each.records_checked, each.records_delivered) for each in done.partitions] == [(3, 3), (3, 3)]
             assert staged.visible() == [3, 3]
             (owner,) = cluster.transaction_rows(transactional_ids=[staged.first])

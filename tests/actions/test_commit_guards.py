@@ -11,19 +11,18 @@ import pytest
 
 from tests.actions.rows import ALIVE, ENDED, NO_ANSWER, RowCluster, found, partition, producer, transaction
 from tests.formats.flink_bytes import write_checkpoint
-from toolkit.actions import commit, coordinator_requests
+from toolkit.actions import commit, requests
+from toolkit.actions import transaction as transaction_module
 from toolkit.actions.audit import Audit
-from toolkit.actions.commit import CommitPlan, plan_commit
-from toolkit.actions.delivery import Delivery
-from toolkit.actions.marker_plan import partition_view
+from toolkit.actions.commit import plan_commit
+from toolkit.actions.plan import Plan
+from toolkit.actions.transaction import PartitionResult, PlannedTransaction
 from toolkit.errors import ActionFailed, ActionRefused, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema import Row
-from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.logs.transaction_records import LastBatch
 
-EPOCHS = commit._check_epochs
 NAME = "tx-0-5"
 NONE, LOADING, CONCURRENT, FENCED, INVALID_STATE, DENIED, UNKNOWN = 0, 14, 51, 90, 48, 53, -1
 NOT_AVAILABLE, NOT_COORDINATOR, OLD_EPOCH, OTHER_ID = 15, 16, 47, 49
@@ -57,11 +56,20 @@ def _world(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (keys, key_type) == ([NAME], 1)
         return [(SimpleNamespace(error_text=None), SimpleNamespace(error_code=0, node_id=3))]
 
-    monkeypatch.setattr(coordinator_requests, "find_coordinators", find_coordinators)
+    monkeypatch.setattr(requests, "find_coordinators", find_coordinators)
     monkeypatch.setattr(commit, "read_checkpoint", lambda _: CHECKPOINT)
-    monkeypatch.setattr(commit, "_check_epochs", lambda *_: None)
-    monkeypatch.setattr(commit, "complete_impact", lambda *_, **__: None)
-    monkeypatch.setattr(commit, "delivered", lambda *_: Delivery(checked=2, delivered=2))
+    monkeypatch.setattr(commit, "first_epoch", lambda _, txn: txn.producer_epoch)
+    monkeypatch.setattr(requests, "marker_impact", lambda *_, **__: None)
+    received(monkeypatch, 2, 2)
+
+
+def received(monkeypatch: pytest.MonkeyPatch, checked: int | None, delivered: int | None) -> None:
+    """What a read_committed consumer looks for, and receives."""
+
+    def read(cluster: object, txn: PlannedTransaction, done: PartitionResult, *_: object) -> PartitionResult:
+        return replace(done, records_checked=checked, records_delivered=delivered)
+
+    monkeypatch.setattr(commit, "delivered", read)
 
 
 CHECKPOINT = FlinkCheckpoint(
@@ -79,9 +87,16 @@ def cluster_of(**more: Any) -> CommitCluster:
     return CommitCluster(**defaults | more)
 
 
-def plan_of(cluster: CommitCluster) -> CommitPlan:
+def plan_of(cluster: CommitCluster) -> Plan:
     connected: Any = cluster
     return plan_commit(connected, NAME)
+
+
+def state_after(cluster: CommitCluster) -> str | None:
+    """The state of the id after its commit."""
+    now = plan_of(cluster).execute(confirm=NAME).owner
+    assert now is not None
+    return now.state
 
 
 def test_what_is_sent_and_read_back(audit: Audit) -> None:
@@ -95,7 +110,12 @@ def test_what_is_sent_and_read_back(audit: Audit) -> None:
     assert request._max_version == 4, "a newer version raises the epoch that Flink looks for"
     assert ("send_one", {"broker_id": 3}) in cluster.arguments
     (moved,) = done.partitions
-    assert (done.state, moved.last_stable_offset_before, moved.last_stable_offset_after) == ("CompleteCommit", 100, 150)
+    assert done.owner is not None
+    assert (done.owner.state, moved.last_stable_offset_before, moved.last_stable_offset_after) == (
+        "CompleteCommit",
+        100,
+        150,
+    )
     assert (moved.records_checked, moved.records_delivered) == (2, 2)
     intent, outcome = audit.rows()
     assert (intent["action"], intent["verdict"], intent["producer_epoch"]) == ("commit", "prepared", 0)
@@ -106,7 +126,7 @@ def test_what_is_sent_and_read_back(audit: Audit) -> None:
 @pytest.mark.parametrize("passing", [LOADING, CONCURRENT])
 def test_what_passes_by_itself_is_tried_again(passing: int) -> None:
     cluster = cluster_of(answers=(passing, NONE))
-    assert plan_of(cluster).execute(confirm=NAME).state == "CompleteCommit"
+    assert state_after(cluster) == "CompleteCommit"
     assert len(cluster.sent) == 2
 
 
@@ -145,7 +165,7 @@ def test_without_an_answer_it_is_uncertain() -> None:
 def test_a_coordinator_that_is_not_found_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = cluster_of()
     plan = plan_of(cluster)
-    monkeypatch.setattr(coordinator_requests, "coordinator_of", lambda *_: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no")
+    monkeypatch.setattr(requests, "coordinator_of", lambda *_: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no")
     with pytest.raises(ActionFailed, match=r"refused to commit 'tx-0-5': TRANSACTIONAL_ID_AUTH") as failed:
         plan.execute(confirm=NAME)
     assert (failed.value.effect, cluster.sent) == ("nothing", [])
@@ -166,9 +186,7 @@ def test_a_commit_whose_markers_are_on_their_way_is_committed() -> None:
     def prepared(cluster: RowCluster) -> None:
         cluster.transactions = [owner(state="PrepareCommit")]
 
-    assert (
-        plan_of(cluster_of(before={("transaction_rows", 4): prepared})).execute(confirm=NAME).state == "PrepareCommit"
-    )
+    assert state_after(cluster_of(before={("transaction_rows", 4): prepared})) == "PrepareCommit"
 
 
 def test_a_coordinator_that_does_not_commit_is_an_error() -> None:
@@ -178,13 +196,13 @@ def test_a_coordinator_that_does_not_commit_is_an_error() -> None:
 
 
 def test_records_that_nobody_receives_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "delivered", lambda *_: Delivery(checked=2, delivered=1))
+    received(monkeypatch, 2, 1)
     with pytest.raises(ActionFailed, match="received 1 of 2 records of orders-0@100"):
         plan_of(cluster_of()).execute(confirm=NAME)
 
 
 def test_records_behind_another_transaction_are_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "delivered", lambda *_: None)
+    received(monkeypatch, None, None)
     (moved,) = plan_of(cluster_of()).execute(confirm=NAME).partitions
     assert (moved.records_checked, moved.records_delivered) == (None, None)
 
@@ -222,52 +240,23 @@ def test_a_partition_with_other_records_is_not_committed(other: Any) -> None:
         plan_of(cluster)
 
 
-def test_records_of_another_epoch_are_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They would become visible with those of the checkpoint."""
-
-    def refuse(_: Any, of: Row, finding: Any, last: Any) -> None:
-        assert (finding.start_offset, last) == (100, LastBatch(0, producer()["last_sequence"]))
-        raise ActionRefused("the last batch has epoch 1")
-
-    monkeypatch.setattr(commit, "_check_epochs", refuse)
-    with pytest.raises(ActionRefused, match="the last batch has epoch 1"):
-        plan_of(cluster_of())
-
-
-@dataclass
-class Batch:
-    """An open batch, as far as its epoch is read."""
-
-    producer_epoch: int
-
-
-def check_epochs(monkeypatch: pytest.MonkeyPatch, finding: Finding, *batches: Batch) -> None:
-    """With these open batches of the producer, from the start of the transaction on."""
-
-    def open_batches(*_: object, producer_id: int, start_offset: int, last: LastBatch) -> Iterator[Batch]:
-        own = finding.producer_id or 0, finding.start_offset or 0, LastBatch(finding.producer_epoch or 0, 3)
-        assert (producer_id, start_offset, last) == own
-        yield from batches
-
-    monkeypatch.setattr(commit, "open_batches", open_batches)
-    cluster: Any = RowCluster()
-    epoch = finding.producer_epoch or 0
-    EPOCHS(cluster, partition_view(cluster, "orders", 0), finding, LastBatch(epoch, 3))
-
-
-def test_records_of_two_epochs_and_of_none_are_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("first", "why"), [(0, None), (1, "epoch 1 wrote the first"), (None, "none is left")])
+def test_records_of_two_epochs_and_of_none_are_not_committed(
+    first: int | None, why: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One marker ends everything that is open."""
-    newer = found(producer_epoch=1)
-    check_epochs(monkeypatch, newer, Batch(1), Batch(1))
-    with pytest.raises(ActionRefused, match="Epoch 1 of producer 7 has written to orders-0 since epoch 0") as raised:
-        check_epochs(monkeypatch, newer, Batch(0), Batch(1))
-    assert "Nothing was sent" in str(raised.value)
-    with pytest.raises(ActionRefused, match="No record of orders-0@100 is left in the log"):
-        check_epochs(monkeypatch, newer)
 
+    def open_batches(*_: object, producer_id: int, start_offset: int, last: LastBatch) -> Iterator[SimpleNamespace]:
+        assert (producer_id, start_offset, last) == (7, 100, LastBatch(0, 3))
+        yield from [] if first is None else [SimpleNamespace(producer_epoch=first), SimpleNamespace(producer_epoch=9)]
 
-def test_the_epochs_of_producer_0_are_read_from_offset_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_epochs(monkeypatch, found(producer_id=0, start_offset=0), Batch(0))
+    monkeypatch.setattr(transaction_module, "open_batches", open_batches)
+    monkeypatch.setattr(commit, "first_epoch", transaction_module.first_epoch)
+    if why is None:
+        assert plan_of(cluster_of()).transactions
+        return
+    with pytest.raises(ActionRefused, match=rf"are not all of epoch 0: .*{why}.*Nothing was sent"):
+        plan_of(cluster_of())
 
 
 def test_every_partition_of_the_transaction_is_checked_and_nothing_else() -> None:
@@ -275,7 +264,7 @@ def test_every_partition_of_the_transaction_is_checked_and_nothing_else() -> Non
     cluster = cluster_of(transactions=[owner(on=(("orders", 1), ("orders", 0)))])
     other = found(producer_id=8, verdict=Verdict.HANGING, start_offset=90)
     cluster.findings = [*cluster.findings, other.row()]
-    (planned,) = plan_of(cluster).partitions
+    (planned,) = plan_of(cluster).transactions
     assert (planned.topic, planned.partition, planned.start_offset) == ("orders", 0, 100)
     assert (planned.producer_id, planned.producer_epoch) == (7, 0)
     (checked,) = [arguments["partitions"] for method, arguments in cluster.arguments if method == "finding_rows"]
@@ -289,8 +278,6 @@ def test_the_plan_has_the_numbers_of_its_finding(
     """Those that the records are counted by, and that the read-back looks for."""
     own = replace(CHECKPOINT, committables=(Committable(NAME, producer_id, epoch, 5),))
     monkeypatch.setattr(commit, "read_checkpoint", lambda _: own)
-    looked_for: list[LastBatch] = []
-    monkeypatch.setattr(commit, "_check_epochs", lambda *arguments: looked_for.append(arguments[-1]))
     numbers = {"partition": number, "producer_id": producer_id, "producer_epoch": epoch, "start_offset": start}
     cluster = cluster_of(
         flink_checkpoints=[own],
@@ -299,12 +286,12 @@ def test_the_plan_has_the_numbers_of_its_finding(
         partitions=[partition(number=number)],
         findings=[found(verdict=Verdict.PREPARED, action="commit", **numbers).row()],
     )
-    (planned,) = plan_of(cluster).partitions
+    (planned,) = plan_of(cluster).transactions
     assert {name: getattr(planned, name) for name in numbers} == numbers
     assert planned.topic == "orders"
-    assert looked_for == [LastBatch(epoch, 3)]
+    assert planned.last == LastBatch(epoch, 3)
     requested = [arguments for method, arguments in cluster.arguments if method == "producer_rows"]
-    assert [each["partitions"] for each in requested] == [[number]]
+    assert [each["partitions"] for each in requested] == [[("orders", number)]]
 
 
 def test_a_checkpoint_that_no_longer_has_the_transaction_commits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,7 +370,7 @@ def test_a_checkpoint_that_was_written_again_commits_nothing(monkeypatch: pytest
     cluster.transactions = [owner(epoch=1)]
     other = replace(CHECKPOINT, committables=(Committable(NAME, 7, 1, 5),))
     monkeypatch.setattr(commit, "read_checkpoint", lambda _: other)
-    with pytest.raises(ActionRefused, match="says another thing than when this was planned"):
+    with pytest.raises(ActionRefused, match="changed since it was planned: the checkpoint says"):
         plan.execute(confirm=NAME)
     assert cluster.sent == []
 
@@ -398,5 +385,5 @@ def test_a_commit_waits_for_its_markers() -> None:
         cluster.transactions = [owner(state="CompleteCommit", on=())]
 
     cluster = cluster_of(before={("transaction_rows", 4): prepared, ("transaction_rows", 5): complete}, timeout=60.0)
-    assert plan_of(cluster).execute(confirm=NAME).state == "CompleteCommit"
+    assert state_after(cluster) == "CompleteCommit"
     assert cluster.calls["transaction_rows"] == 5

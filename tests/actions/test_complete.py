@@ -15,10 +15,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.actions.rows import forged
 from tests.actions.test_abort import read_committed
 from tests.process import on
 from toolkit import Cluster
-from toolkit.actions import impact as impact_module
+from toolkit.actions import transaction as impact_module
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.actions.complete import plan_complete
@@ -30,7 +31,6 @@ from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import coordinator, leader, until
 from toolkit.schema.live import Finding
-from toolkit.schema.verdict import Verdict
 from toolkit.views.agent.agent_tools import AgentTools
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("test_complete")]
@@ -148,10 +148,10 @@ def test_committed_records_without_a_marker_are_delivered(skipped: Skipped, clus
     assert read_committed(skipped.kafka, *tp) == 0
     with pytest.raises(ActionRefused, match="is never aborted"):
         plan_abort(cluster, found)
-    forged = plan_abort(cluster, replace(found, verdict=Verdict.HANGING, outcome="undecided", action="abort"))
+    wrong = plan_abort(cluster, forged(found))
     for override in (None, "unknown", "no commit includes offsets 0 to 1 of left-0"):
-        with pytest.raises(ActionRefused, match="is never aborted: its records were committed"):
-            forged.preflight(override=override, recheck_after=0)
+        with pytest.raises(ActionRefused, match=r"is never aborted.*: its records were committed"):
+            wrong.preflight(override=override, recheck_after=0)
     plan = plan_complete(cluster, found)
     assert plan.refusal is None
     assert (plan.impact.records, plan.impact.first_offset, plan.impact.last_offset) == (2, 0, 1)
@@ -159,7 +159,7 @@ def test_committed_records_without_a_marker_are_delivered(skipped: Skipped, clus
     with pytest.raises(ActionRefused, match=f"confirm with exactly {plan.target}"):
         plan.execute(confirm="orders-0@1")
     done = plan.execute(confirm=plan.target, recheck_after=0.5)
-    assert (done.outcome, done.records_checked, done.records_delivered) == ("commit", 2, 2)
+    assert (plan.outcome, done.records_checked, done.records_delivered) == ("commit", 2, 2)
     assert read_committed(skipped.kafka, *tp) == 2
     refused, intent, outcome = audit.rows()
     assert (refused["step"], refused["action"]) == ("refused", "complete")
@@ -187,9 +187,8 @@ def test_aborted_records_without_a_marker_get_their_abort_marker(skipped: Skippe
     found = diagnosed(cluster, tp)
     assert (found.verdict, found.outcome, found.action) == ("hanging", "abort", "abort")
     plan = plan_complete(cluster, found)
-    assert plan.marker["transaction_result"] is False
     done = plan.execute(confirm=plan.target, recheck_after=0)
-    assert (done.outcome, done.records_checked, done.records_delivered) == ("abort", 2, 0)
+    assert (plan.outcome, done.records_checked, done.records_delivered) == ("abort", 2, 0)
     assert done.last_stable_offset_after == 3
     assert read_committed(skipped.kafka, *tp) == 0
 
@@ -320,12 +319,11 @@ def test_an_open_transaction_with_the_partition_is_refused(skipped: Skipped, clu
     """With transaction version 1 the next transaction has the same epoch: its own marker ends both."""
     tp = skipped.partitions["next"]
     plan = plan_complete(cluster, diagnosed(cluster, tp))
-    before = plan.read_partition()
-    fresh = plan._preflight(0, None)
+    fresh = plan.check(recheck_after=0)
     owner = skipped.producers["next"]
     owner.add(*tp)
     with pytest.raises(ActionRefused, match="is Ongoing on it now"):
-        plan.check_again(before, fresh, plan._is_in_use)  # the guards right before the marker
+        plan.action.guard(fresh, gaps_allowed=False)  # right before the marker
     with pytest.raises(ActionRefused, match="cannot be completed"):
         plan.execute(confirm=plan.target, recheck_after=0)
     owner.end(commit=True)
@@ -345,8 +343,8 @@ def test_only_a_proven_outcome_is_completed(kafka: Kafka) -> None:
         for changed in ({"outcome": "unknown"}, {"outcome": "commit", "action": None}, {"outcome": None}):
             with pytest.raises(ActionRefused, match="cannot be completed"):
                 plan_complete(cluster, replace(found, **changed))
-        forged = plan_complete(cluster, replace(found, outcome="commit", action="complete"))
+        wrong = plan_complete(cluster, forged(found, action="complete"))
         with pytest.raises(ActionRefused, match="its outcome is undecided"):
-            forged.execute(confirm=forged.target, recheck_after=0)
+            wrong.execute(confirm=wrong.target, recheck_after=0)
         with pytest.raises(BrokerError, match="is still open"):
-            forged.verify()
+            wrong.verify()

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from tests.actions.rows import RowCluster, abort_plan
-from toolkit.actions import delivery
-from toolkit.actions.delivery import Delivery, delivered, group_offsets
-from toolkit.actions.impact import OffsetCommitted
+from toolkit.actions import transaction as delivery
+from toolkit.actions.transaction import OffsetCommitted, PartitionResult, delivered, group_offsets
 from toolkit.errors import ActionRefused, BrokerError
 from toolkit.sources.live.logs.transaction_log import CommittedRead
 from toolkit.sources.live.logs.transaction_records import LastBatch
@@ -39,27 +38,39 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return reads
 
 
-def received(lso: int | None, check: Any = lambda: None) -> Delivery | None:
-    return delivered(abort_plan(RowCluster()), LAST, lso, check)
+def received(lso: int | None, check: Any = lambda: None) -> tuple[int | None, int | None]:
+    """Records that were looked for, and those that were received."""
+    plan = abort_plan(RowCluster())
+    moved = PartitionResult(
+        topic="orders",
+        partition=0,
+        last_stable_offset_before=100,
+        last_stable_offset_after=lso,
+        high_watermark=150,
+        next_start_offset=None,
+        observed_at=plan.basis.observed_at,
+    )
+    done = delivered(plan.cluster, plan.transaction, moved, check)
+    return done.records_checked, done.records_delivered
 
 
 def test_the_records_below_the_lso_are_looked_for(reads: SimpleNamespace) -> None:
     reads.received = [100, 101, 105, 110, 125]
-    assert received(150) == Delivery(checked=5, delivered=4), "the record at 105 is another producer's"
-    assert received(120) == Delivery(checked=3, delivered=3)
-    assert received(121) == Delivery(checked=5, delivered=4)
+    assert received(150) == (5, 4), "the record at 105 is another producer's"
+    assert received(120) == (3, 3)
+    assert received(121) == (5, 4)
     assert reads.ranges == [("orders", 0, 100, 126), ("orders", 0, 100, 111), ("orders", 0, 100, 126)]
 
 
 def test_where_another_transaction_holds_the_lso_nothing_is_looked_for(reads: SimpleNamespace) -> None:
     for lso in (None, 90, 100):
-        assert received(lso) is None
+        assert received(lso) == (None, None)
     assert reads.ranges == []
 
 
 def test_records_that_were_not_reached_in_time_are_not_missing(reads: SimpleNamespace) -> None:
     reads.received, reads.reached = [100], 110
-    assert received(150) == Delivery(checked=2, delivered=1)
+    assert received(150) == (2, 1)
 
 
 def test_no_batch_is_looked_for_behind_the_limit_of_records(
@@ -67,7 +78,7 @@ def test_no_batch_is_looked_for_behind_the_limit_of_records(
 ) -> None:
     monkeypatch.setattr(delivery, "MAX_RECORDS", 3)
     reads.received = [100, 101, 110, 120, 125]
-    assert received(150) == Delivery(checked=3, delivered=3)
+    assert received(150) == (3, 3)
 
 
 def test_a_cancel_ends_the_read(reads: SimpleNamespace) -> None:

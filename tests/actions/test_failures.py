@@ -3,20 +3,24 @@
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from tests.actions.test_abort import finding
 from tests.brokers import set_timeout
 from toolkit import Cluster
-from toolkit.actions.abort import AbortPlan, AbortResult, plan_abort
+from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import FencePlan, plan_fence
-from toolkit.actions.marker import Marker
+from toolkit.actions.fence import plan_fence
+from toolkit.actions.plan import Plan, Result
+from toolkit.actions.requests import Marker
+from toolkit.actions.transaction import records_path
 from toolkit.errors import ActionFailed, ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.queries import until
+from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("test_failures")]
@@ -32,7 +36,7 @@ def broker() -> Iterator[Kafka]:
 
 
 @pytest.fixture
-def plan(broker: Kafka) -> Iterator[AbortPlan]:
+def plan(broker: Kafka) -> Iterator[Plan]:
     staged = INCIDENTS["never_added"](broker)
     with Cluster(broker.bootstrap_servers) as cluster:
         yield plan_abort(cluster, finding(cluster, staged))
@@ -44,7 +48,7 @@ def pause(broker: Kafka, cluster: Cluster) -> None:
     set_timeout(cluster, 2)
 
 
-def failure(plan: AbortPlan | FencePlan) -> ActionFailed:
+def failure(plan: Plan) -> ActionFailed:
     with pytest.raises(ActionFailed) as raised:
         plan.execute(confirm=plan.target)
     return raised.value
@@ -66,14 +70,14 @@ def around_send(
     monkeypatch.setattr(Marker, "send", sent)
 
 
-def is_open(broker: Kafka, plan: AbortPlan) -> bool:
+def is_open(broker: Kafka, plan: Plan) -> bool:
     with Cluster(broker.bootstrap_servers) as cluster:
         rows = cluster.producer_rows(topics=[plan.topic], partitions=[plan.partition])
     return plan.start_offset in [row["current_txn_start_offset"] for row in rows]
 
 
 def test_without_a_response_it_is_uncertain(
-    broker: Kafka, plan: AbortPlan, audit: Audit, monkeypatch: pytest.MonkeyPatch
+    broker: Kafka, plan: Plan, audit: Audit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker got the request, and answered too late: here it wrote the marker all the same."""
     around_send(monkeypatch, before=lambda _: pause(broker, plan.cluster), after=broker.resume)
@@ -84,11 +88,11 @@ def test_without_a_response_it_is_uncertain(
     until(lambda: None if is_open(broker, plan) else True, awaited="the marker")
     assert [row["step"] for row in audit.rows()] == ["intent", "outcome"]
     assert "uncertain" in audit.rows()[-1]["error"]
-    assert plan.records_path(audit).exists(), "the records may have been discarded"
+    assert records_path(audit.path, plan.transaction).exists(), "the records may have been discarded"
 
 
 def test_a_marker_that_could_not_be_verified_was_written(
-    broker: Kafka, plan: AbortPlan, audit: Audit, monkeypatch: pytest.MonkeyPatch
+    broker: Kafka, plan: Plan, audit: Audit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     around_send(monkeypatch, before=lambda _: None, after=lambda _: pause(broker, plan.cluster))
     try:
@@ -101,7 +105,7 @@ def test_a_marker_that_could_not_be_verified_was_written(
     assert not is_open(broker, plan)
 
 
-def test_without_a_broker_nothing_is_written(broker: Kafka, plan: AbortPlan, audit: Audit) -> None:
+def test_without_a_broker_nothing_is_written(broker: Kafka, plan: Plan, audit: Audit) -> None:
     pause(broker, plan.cluster)
     try:
         error = failure(plan)
@@ -117,16 +121,18 @@ def test_a_fence_without_a_response_is_uncertain(broker: Kafka, audit: Audit, mo
     staged = INCIDENTS["open_young"](broker)
     with Cluster(broker.bootstrap_servers) as cluster:
         plan = plan_fence(cluster, staged.transactional_id or "")
-        ask = FencePlan._ask
+        send = cluster.client.send_one
 
-        def ask_paused(plan: FencePlan, request: object, coordinator: int) -> str:
+        def send_paused(request: Any, *, broker_id: int) -> Any:
+            if not isinstance(request, messages.InitProducerId):
+                return send(request, broker_id=broker_id)
             pause(broker, cluster)
             try:
-                return ask(plan, request, coordinator)
+                return send(request, broker_id=broker_id)
             finally:
-                broker.resume(coordinator)
+                broker.resume(broker_id)
 
-        monkeypatch.setattr(FencePlan, "_ask", ask_paused)
+        monkeypatch.setattr(cluster.client, "send_one", send_paused)
         with pytest.raises(ActionFailed, match="It is uncertain whether the id was fenced") as raised:
             plan.execute(confirm=plan.target, override=plan.verdict)
     assert raised.value.effect == "uncertain"
@@ -135,7 +141,7 @@ def test_a_fence_without_a_response_is_uncertain(broker: Kafka, audit: Audit, mo
 
 
 def test_an_interrupt_names_the_effect(
-    broker: Kafka, plan: AbortPlan, audit: Audit, monkeypatch: pytest.MonkeyPatch
+    broker: Kafka, plan: Plan, audit: Audit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(leader: int) -> None:
         raise KeyboardInterrupt
@@ -154,7 +160,7 @@ def test_of_two_aborts_at_once_one_finds_it_ended(broker: Kafka, audit: Audit) -
     staged = INCIDENTS["never_added"](broker)
     start = threading.Barrier(2)
 
-    def run(cluster: Cluster) -> AbortResult | ActionRefused:
+    def run(cluster: Cluster) -> Result | ActionRefused:
         plan = plan_abort(cluster, finding(cluster, staged))
         start.wait(timeout=60)
         try:
@@ -173,7 +179,7 @@ def test_of_two_aborts_at_once_one_finds_it_ended(broker: Kafka, audit: Audit) -
     assert "ended just now" in str(refused) or "has no transaction open" in str(refused)
     markers = batches[(batches["producer_id"] == staged.producer_id) & batches["marker"].notna()]
     assert len(markers) == 1
-    (result,) = [each for each in results if isinstance(each, AbortResult)]
+    (result,) = [each for each in results if isinstance(each, Result)]
     assert result.records_file is not None
     assert result.records_file.exists()
     assert len(list(result.records_file.parent.iterdir())) == 1, "that of the refused one is gone"

@@ -2,8 +2,6 @@
 
 import datetime as dt
 from collections.abc import Iterator
-from typing import cast
-from unittest import mock
 
 import pytest
 
@@ -12,8 +10,9 @@ from tests.brokers import NEWEST, on_cluster
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import FENCED, LOST, MEANINGS, FencePlan, _verdict, plan_fence
+from toolkit.actions.fence import FENCE, FENCED, LOST, plan_fence
 from toolkit.analysis.diagnosis.clocks import BrokersTime, TransactionAge
+from toolkit.analysis.diagnosis.decision.fence_rules import MEANINGS, IdEvidence, decide_id
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -55,9 +54,13 @@ def test_a_long_transaction_counts_as_alive(cluster: Cluster, staged: StagedInci
     """No option allows fencing a transaction within its own timeout, except an override that names its verdict."""
     plan = plan_fence(cluster, staged.transactional_id, max_transaction_timeout_ms=long_ms)
     assert (plan.verdict, plan.needed_override) == ("long", "long")
-    assert plan.refusal == f"it is long. {MEANINGS['long']}"
-    for other in (None, "ongoing", "overdue", "idle"):
-        with pytest.raises(ActionRefused, match="is long now"):
+    assert plan.refusal == MEANINGS["long"]
+    for other, why in (
+        (None, "is long now"),
+        ("ongoing", "is not what is not proven now: long"),
+        ("idle", "not proven"),
+    ):
+        with pytest.raises(ActionRefused, match=why):
             plan.execute(confirm=plan.target, override=other)
     assert plan.preflight(override="long")["state"] == "Ongoing"
     staged.close()
@@ -71,8 +74,10 @@ def test_a_long_transaction_is_fenced_only_with_override(
     assert plan.warnings == (LOST, FENCED)
     result = plan.execute(confirm=staged.transactional_id, override="long")
     assert result.still_open == []
-    assert result.state in {"Empty", "CompleteAbort"}
-    assert (result.producer_id, result.producer_epoch) != (staged.producer_id, staged.producer_epoch)
+    now = result.owner
+    assert now is not None
+    assert now.state in {"Empty", "CompleteAbort"}
+    assert (now.producer_id, now.producer_epoch) != (staged.producer_id, staged.producer_epoch)
     assert (
         cluster.finding_rows(topics=[staged.topic], partitions=[staged.partition], recheck_after=0)[0]["verdict"]
         == "clear"
@@ -85,16 +90,16 @@ def test_a_long_transaction_is_fenced_only_with_override(
     assert read_committed(kafka, staged.topic, staged.partition) == 1
     intent, outcome = audit.rows()
     assert (intent["action"], intent["target"], intent["verdict"]) == ("fence", staged.transactional_id, "long")
-    assert outcome["response"] == f"NONE: producer_id={result.producer_id}, producer_epoch={result.producer_epoch}"
+    assert outcome["response"] == f"NONE: producer_id={now.producer_id}, producer_epoch={now.producer_epoch}"
 
 
 def test_a_live_owner_is_fenced_only_with_override(cluster: Cluster, staged: StagedIncident, audit: Audit) -> None:
     plan = plan_fence(cluster, staged.transactional_id)
     assert plan.verdict == "ongoing"
-    with pytest.raises(ActionRefused, match=r"is ongoing now\. It is alive"):
+    with pytest.raises(ActionRefused, match="is ongoing now: it is alive"):
         plan.execute(confirm=plan.target)
     for other in ("long", "decided", "overdue"):
-        with pytest.raises(ActionRefused, match=f"is ongoing now, not {other}"):
+        with pytest.raises(ActionRefused, match=f"{other}' is not what is not proven now: ongoing"):
             plan.execute(confirm=plan.target, override=other)
     with pytest.raises(ActionRefused, match="does not name"):
         plan.execute(confirm="payments")
@@ -112,12 +117,12 @@ def test_a_transaction_that_ended_or_began_after_the_plan_is_refused(
     with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
         owner_of(client, staged).end(commit=True)
         with pytest.raises(ActionRefused, match="its state is CompleteCommit, and was Ongoing"):
-            plan.execute(confirm=plan.target)
+            plan.execute(confirm=plan.target, override="long")
         idle = plan_fence(cluster, staged.transactional_id)
         assert (idle.verdict, len(idle.warnings)) == ("idle", 1)
         owner_of(client, staged).init()
         with pytest.raises(ActionRefused, match="changed since it was planned: its producer_epoch"):
-            idle.execute(confirm=idle.target)
+            idle.execute(confirm=idle.target, override="idle")
     assert read_committed(kafka, staged.topic, staged.partition) == 2
 
 
@@ -125,8 +130,9 @@ def test_an_abandoned_id_is_fenced(cluster: Cluster, kafka: Kafka) -> None:
     """Its late batch still hangs, as the coordinator does not own it: only an abort marker ends it."""
     staged = INCIDENTS["late_message"](kafka)
     plan = plan_fence(cluster, staged.transactional_id)
-    result = plan.execute(confirm=plan.target)
-    assert result.producer_epoch != staged.producer_epoch
+    result = plan.execute(confirm=plan.target, override="idle")
+    assert result.owner is not None
+    assert result.owner.producer_epoch != staged.producer_epoch
     rows = cluster.finding_rows(topics=[staged.topic], partitions=[staged.partition], recheck_after=1.1)
     assert rows[0]["verdict"] == "hanging"
     abort = plan_abort(cluster, rows[0])
@@ -163,10 +169,11 @@ def test_an_unknown_transactional_id_is_not_found(cluster: Cluster) -> None:
 )
 def test_the_verdict_of_each_transaction_state(changed: Row, verdict: str) -> None:
     owner = {"state": "Ongoing", "timeout_ms": 1_000, "start_time": NOW, "observed_at": NOW, "source": STATE_TOPIC}
-    cluster = cast("Cluster", mock.Mock(flink_checkpoints=()))
     txn = Transaction.of({**owner, **changed})
     age = TransactionAge.of(txn.start_time, BrokersTime(time=txn.observed_at, is_current=True))
-    assert _verdict(cluster, txn, (), age, 900_000) == (verdict, ())
+    long_after = dt.timedelta(minutes=15)
+    known = IdEvidence(owner=txn, findings=(), age=age, long_after=long_after, is_checkpointed=False, is_hidden=False)
+    assert decide_id(known).verdict == verdict
 
 
 @pytest.mark.parametrize("lab", [on_cluster(NEWEST, TWO_PHASE, id="two-phase")], indirect=True)
@@ -174,7 +181,7 @@ def test_a_prepared_transaction_is_fenced_only_with_override(lab: Kafka) -> None
     with Cluster(lab.bootstrap_servers) as cluster:
         staged = INCIDENTS["prepared"](lab)
         plan = plan_fence(cluster, staged.transactional_id)
-        with pytest.raises(ActionRefused, match=r"is prepared now\. It is part of a two-phase commit"):
+        with pytest.raises(ActionRefused, match="is prepared now: it is part of a two-phase commit"):
             plan.execute(confirm=plan.target)
         assert plan.execute(confirm=plan.target, override="prepared").still_open == []
 
@@ -183,7 +190,7 @@ def test_the_plan_prints_the_command_of_kafka_transactions_sh(
     kafka: Kafka, cluster: Cluster, staged: StagedIncident
 ) -> None:
     plan = plan_fence(cluster, staged.transactional_id)
-    completed = kafka.run_tool("org.apache.kafka.tools.TransactionsCommand", *plan.command.split()[1:])
+    completed = kafka.run_tool("org.apache.kafka.tools.TransactionsCommand", *str(plan.command).split()[1:])
     assert completed.returncode == 0, completed.stderr
     with pytest.raises(ActionRefused, match="changed since it was planned"):
         plan.preflight()
@@ -194,7 +201,7 @@ def test_without_permission_nothing_is_fenced(
 ) -> None:
     """A replaced response of the broker: the session's broker has no authorizer."""
     denied = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no"
-    monkeypatch.setattr(FencePlan, "_ask", lambda *_: denied)
+    monkeypatch.setattr(type(FENCE), "answer_of", lambda *_: denied)
     plan = plan_fence(cluster, staged.transactional_id)
     match = r"refused to fence .*Nothing was sent.*WRITE on the transactional id"
     with pytest.raises(ActionFailed, match=match) as raised:

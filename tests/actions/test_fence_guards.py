@@ -3,63 +3,27 @@
 import datetime as dt
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.actions.rows import NO_ANSWER, RowCluster, transaction
-from tests.analysis.build import NOW, ago, clock
-from toolkit.actions import coordinator_requests
+from tests.actions.rows import NO_ANSWER, FenceCluster, RowCluster, found, named, outcome_claims, transaction
+from tests.analysis.build import NOW, ago
+from toolkit.actions import requests
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import (
-    AT_LAST_EPOCH,
-    FENCED,
-    FLINK,
-    LOST,
-    MEANINGS,
-    NOT_CHECKPOINTED,
-    OF_CONNECT_LEADER,
-    FencePlan,
-    plan_fence,
-)
-from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER, TIMEOUT_GRACE, BrokersTime
-from toolkit.analysis.diagnosis.verdicts import Outcome
+from toolkit.actions.fence import AT_LAST_EPOCH, FENCED, FLINK, LOST, NOT_CHECKPOINTED, OF_CONNECT_LEADER, plan_fence
+from toolkit.actions.plan import Plan
+from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER, TIMEOUT_GRACE
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema import Row
+from toolkit.schema.verdict import Verdict
 
 NONE, CONCURRENT, LOADING, NOT_COORDINATOR, UNAVAILABLE, DENIED, INVALID, TIMED_OUT = 0, 51, 14, 16, 15, 53, 42, 7
 OVERDUE: dict[str, Any] = {"start_time": ago(minutes=5)}
-
-
-@dataclass
-class FenceCluster(RowCluster):
-    """Coordinators answer InitProducerId by these error codes, the last one again and again; without one, it fences."""
-
-    answers: Sequence[int] = (NONE,)
-    coordinator_error: int = 0
-    fences: bool = True
-    outcomes: dict[Any, Outcome] = field(default_factory=dict)
-    timeout: float = 5.0
-    clock: BrokersTime = field(default_factory=lambda: clock(NOW))
-
-    def brokers_time(self) -> BrokersTime:
-        return self.clock
-
-    def producer_outcomes(self, *_: object) -> dict[Any, Outcome]:
-        return self.outcomes
-
-    def send_one(self, request: Any, *, broker_id: int) -> Any:
-        self._called("send_one", {"broker_id": broker_id})
-        self.sent.append(request)
-        code = self.answers[min(len(self.sent), len(self.answers)) - 1]
-        if code == NONE and self.fences:
-            (row,) = self.transactions
-            self.transactions = [transaction(epoch=row["producer_epoch"] + 2, state="CompleteAbort", on=())]
-        return SimpleNamespace(error_code=code, producer_id=7, producer_epoch=2)
 
 
 @pytest.fixture(autouse=True)
@@ -69,23 +33,23 @@ def _coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
         found = SimpleNamespace(error_code=client.coordinator_error, node_id=3)
         return [(SimpleNamespace(error_text=None), found)]
 
-    monkeypatch.setattr(coordinator_requests, "find_coordinators", find_coordinators)
+    monkeypatch.setattr(requests, "find_coordinators", find_coordinators)
 
 
 def cluster_of(**owner: Any) -> FenceCluster:
     return FenceCluster(transactions=[transaction(**owner)])
 
 
-def plan_of(cluster: FenceCluster, **more: Any) -> FencePlan:
+def plan_of(cluster: FenceCluster, **more: Any) -> Plan:
     connected: Any = cluster
     return plan_fence(connected, "payments-7", **more)
 
 
-def execute(plan: FencePlan, **more: Any) -> Any:
+def execute(plan: Plan, **more: Any) -> Any:
     return plan.execute(confirm="payments-7", **more)
 
 
-def refusal(plan: FencePlan, **more: Any) -> str:
+def refusal(plan: Plan, **more: Any) -> str:
     with pytest.raises(ActionRefused) as raised:
         execute(plan, **more)
     cluster: Any = plan.cluster
@@ -100,7 +64,7 @@ def test_an_overdue_owner_is_fenced(audit: Audit) -> None:
     assert (plan.verdict, plan.refusal, plan.needed_override) == ("overdue", None, None)
     assert (plan.target, list(plan.topic_partitions)) == ("payments-7", [("orders", 0)])
     done = execute(plan)
-    assert (done.producer_epoch_before, done.producer_epoch, done.state, done.still_open) == (0, 2, "CompleteAbort", [])
+    assert (done.owner.producer_epoch, done.owner.state, done.still_open) == (2, "CompleteAbort", [])
     (request,) = cluster.sent
     assert (request.transactional_id, request.producer_id, request.producer_epoch) == ("payments-7", -1, -1)
     assert request.transaction_timeout_ms == 5_000
@@ -113,53 +77,24 @@ def test_an_overdue_owner_is_fenced(audit: Audit) -> None:
 
 
 def test_the_evidence_of_an_idle_owner_has_no_start(audit: Audit) -> None:
-    execute(plan_of(cluster_of(state="CompleteCommit", on=())))
+    execute(plan_of(cluster_of(state="CompleteCommit", on=())), override="idle")
     named = {entry["name"]: entry["value"] for entry in audit.rows()[0]["evidence"]}
     assert (named["state"], named.get("start_time")) == ("CompleteCommit", None)
 
 
-VERDICTS: dict[str, tuple[Row, str]] = {
-    "overdue": (transaction(**OVERDUE), ""),
-    "idle": (transaction(state="CompleteCommit", on=()), ""),
-    "ongoing": (transaction(), "ongoing"),
-    "long": (transaction(start_time=ago(minutes=20), timeout_ms=3_600_000), "long"),
-    "prepared": (transaction(start_time=ago(days=30), timeout_ms=2**31 - 1), "prepared"),
-    "decided": (transaction(state="PrepareCommit"), "never"),
+VERDICTS: dict[str, Row] = {
+    "overdue": transaction(**OVERDUE),
+    "idle": transaction(state="CompleteCommit", on=()),
+    "ongoing": transaction(),
 }
 
 
-@pytest.mark.parametrize("verdict", VERDICTS)
-def test_whom_a_fence_may_end(verdict: str) -> None:
-    """A live owner only by its own name, a decided one by none, and one that is safe by no override at all."""
-    row, needed = VERDICTS[verdict]
-    plan = plan_of(FenceCluster(transactions=[row]))
-    assert plan.verdict == verdict
-    assert (plan.refusal is None, plan.needed_override) == (
-        needed == "",
-        needed if needed not in {"", "never"} else None,
-    )
-    for override in (None, *VERDICTS):
-        if override == (needed or None):
-            assert plan.preflight(override=override)["producer_id"] == 7
-            continue
-        why = refusal(plan, override=override)
-        assert (
-            f"is {verdict} now{'' if override in {None, verdict} else f', not {override}'}. {MEANINGS[verdict]}" in why
-        )
-        assert ("To fence it anyway" in why) is (needed not in {"", "never"})
-
-
 def test_what_a_fence_warns_of() -> None:
-    warnings = {name: plan_of(FenceCluster(transactions=[row])).warnings for name, (row, _) in VERDICTS.items()}
+    warnings = {name: plan_of(FenceCluster(transactions=[row])).warnings for name, row in VERDICTS.items()}
     assert warnings["idle"] == (FENCED,)
-    assert warnings["decided"] == (MEANINGS["decided"], FENCED)
     assert warnings["ongoing"] == warnings["overdue"] == (LOST, FENCED)
     assert plan_of(cluster_of(epoch=32767)).warnings == (AT_LAST_EPOCH, LOST, FENCED)
     assert plan_of(cluster_of(epoch=32767, state="CompleteAbort", on=())).warnings == (FENCED,)
-
-
-def named(transactional_id: str, **owner: Any) -> Row:
-    return {**transaction(**owner), "transactional_id": transactional_id}
 
 
 def checkpoint(*committables: Committable, prefix: str = "tx") -> FlinkCheckpoint:
@@ -185,30 +120,13 @@ def test_an_id_that_may_be_flinks_is_warned_of_first(timeout_ms: int) -> None:
     cluster: Any = FenceCluster(transactions=[named("tx-0-5", timeout_ms=timeout_ms)])
     plan = plan_fence(cluster, "tx-0-5")
     assert plan.warnings == (FLINK, LOST, FENCED)
-    assert plan.flink_warning == FLINK
     cluster.flink_checkpoints = [checkpoint()]
     plan = plan_fence(cluster, "tx-0-5")
     assert plan.warnings == (f"Its checkpoint 5 (/checkpoints/chk-5) {NOT_CHECKPOINTED}", LOST, FENCED)
-    assert plan.flink_warning is None
     cluster.flink_checkpoints = [replace(checkpoint(), others=1)]
-    assert plan_fence(cluster, "tx-0-5").flink_warning == FLINK, "it may have what was not read"
+    assert FLINK in plan_fence(cluster, "tx-0-5").warnings, "it may have what was not read"
     cluster.flink_checkpoints = [checkpoint(prefix="other")]
-    assert plan_fence(cluster, "tx-0-5").flink_warning == FLINK
-
-
-@pytest.mark.parametrize("owner", [OVERDUE, {}])
-def test_what_a_checkpoint_is_to_commit_is_never_fenced(owner: dict[str, Any]) -> None:
-    cluster: Any = FenceCluster(transactions=[named("tx-0-5", **owner)])
-    cluster.flink_checkpoints = [checkpoint(Committable("tx-0-5", 7, 0, 5))]
-    plan = plan_fence(cluster, "tx-0-5")
-    assert (plan.verdict, plan.needed_override) == ("checkpointed", None)
-    assert plan.warnings == (MEANINGS["checkpointed"], FENCED)
-    for override in (None, "checkpointed", "ongoing", "overdue"):
-        with pytest.raises(
-            ActionRefused, match=r"checkpointed now.*\(checkpoint 5 \(/checkpoints/chk-5\)\)\. A completed"
-        ):
-            plan.execute(confirm="tx-0-5", override=override)
-    assert cluster.sent == []
+    assert FLINK in plan_fence(cluster, "tx-0-5").warnings
 
 
 @pytest.mark.parametrize(
@@ -218,15 +136,6 @@ def test_another_transaction_of_a_checkpoint_protects_nothing(committable: Commi
     cluster: Any = FenceCluster(transactions=[named("tx-0-5", **OVERDUE)])
     cluster.flink_checkpoints = [checkpoint(committable)]
     assert plan_fence(cluster, "tx-0-5").verdict == "overdue"
-
-
-def test_what_a_checkpoint_has_committed_already_is_idle() -> None:
-    cluster: Any = FenceCluster(transactions=[named("tx-0-5", state="CompleteCommit", on=())])
-    cluster.flink_checkpoints = [checkpoint(Committable("tx-0-5", 7, 0, 5))]
-    plan = plan_fence(cluster, "tx-0-5")
-    assert plan.verdict == "idle"
-    with pytest.raises(ActionRefused, match=r"is idle now, not checkpointed\. "):  # it names no checkpoint
-        plan.execute(confirm="tx-0-5", override="checkpointed")
 
 
 def test_the_equal_line_of_kafkas_own_tool() -> None:
@@ -255,114 +164,41 @@ def test_what_is_long_is_a_word_only() -> None:
     assert plan_of(cluster_of(start_time=ago(days=1), timeout_ms=None)).verdict == "long"
 
 
-def test_committed_records_under_an_open_transaction_are_never_discarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its ABORT marker would end them, too."""
+def test_what_is_open_is_read_before_the_request_and_what_is_not_proven_then_is_refused() -> None:
+    """The words of an older check override nothing; what is committed under the id is never discarded."""
+    first, second = "no commit includes offset 100 of orders-0", "no commit includes what is open under payments-7"
     cluster = cluster_of(**OVERDUE)
+    cluster.own_findings = [found(verdict=Verdict.OVERDUE, evidence=outcome_claims("not proven"))]
     plan = plan_of(cluster)
-    cluster.outcomes = {("orders", 0): Outcome(name="commit", reason="")}
-    for override in (None, "overdue", "committed", "ongoing"):
-        assert "is committed now" in refusal(plan, override=override)
-    committed = plan_of(cluster)
-    assert (committed.verdict, committed.needed_override) == ("committed", None)
-    assert committed.warnings == (MEANINGS["committed"], FENCED)
-    cluster.outcomes = {("orders", 0): Outcome(name="abort", reason="")}
-    assert plan_of(cluster).verdict == "overdue"
-    both = {("orders", 0): Outcome(name="commit", reason=""), ("orders", 1): Outcome(name="undecided", reason="")}
-    cluster.outcomes = both
-    assert plan_of(cluster).verdict == "committed"
-    for nothing in ({"state": "Empty"}, {"on": ()}, {"topic_partitions": None}, {"pid": None}):
-        other = cluster_of(**{**OVERDUE, **nothing})
-        other.outcomes = both
-        assert plan_of(other).verdict in {"idle", "overdue"}
-
-    def deleted(*_: object) -> None:
-        raise NotFound("There is no topic orders.")
-
-    monkeypatch.setattr(cluster, "producer_outcomes", deleted)
-    unread = plan_of(cluster)
-    assert (unread.verdict, unread.needed_override) == (
-        "unproven",
-        "no commit includes what is open under payments-7",
-    ), "or hidden"
-
-
-PARTLY = Outcome(name="unknown", reason="", is_partly_committed=True, is_partly_free=True)
-OF_0, OF_1 = "no commit includes offset 4 of orders-0", "no commit includes offsets from 9 on of orders-1"
-NOT_KNOWN = {
-    ("orders", 1): Outcome(name="unknown", reason="", offsets="offsets from 9 on of orders-1"),
-    ("orders", 0): Outcome(name="unknown", reason="", offsets="offset 4 of orders-0"),
-}
-
-
-def test_records_that_are_committed_in_part_are_never_discarded() -> None:
-    cluster = cluster_of(**OVERDUE)
-    cluster.outcomes = {**NOT_KNOWN, ("orders", 2): PARTLY}
-    plan = plan_of(cluster)
-    assert (plan.verdict, plan.unproven, plan.needed_override) == ("committed", (), None)
-    for override in (None, "committed", OF_0, f"{OF_0}, and {OF_1}"):
-        assert "is committed now" in refusal(plan, override=override)
-
-
-def test_records_that_are_not_proven_to_be_uncommitted_are_discarded_only_by_these_words(audit: Audit) -> None:
-    """Of each partition, in their order."""
-    cluster = cluster_of(**OVERDUE)
-    cluster.outcomes = NOT_KNOWN
-    plan = plan_of(cluster)
-    assert (plan.verdict, plan.unproven, plan.needed_override) == ("unproven", (OF_0, OF_1), f"{OF_0}, and {OF_1}")
-    assert plan.refusal == f"it is unproven. {MEANINGS['unproven']}"
-    assert plan.warnings == (LOST, FENCED)
-    for override in (
-        None,
-        "unproven",
-        "overdue",
-        OF_0,
-        OF_1,
-        f"{OF_1}, and {OF_0}",
-        f"overdue, and {OF_0}, and {OF_1}",
-    ):
-        why = refusal(plan, override=override)
-        assert "is unproven now" in why
-        assert f"override {f'{OF_0}, and {OF_1}'!r}, word for word" in why
-    cluster.outcomes = {**NOT_KNOWN, ("orders", 1): Outcome(name="undecided", reason="")}
-    assert plan.preflight(override=OF_0)["producer_id"] == 7, "what is not proven by the fresh check"
-    assert "is unproven now" in refusal(plan, override=f"{OF_0}, and {OF_1}"), "the words of an older check"
-    execute(plan, override=OF_0)
+    assert (plan.verdict, plan.needed_override) == ("unproven", first)
+    cluster.own_findings = NotFound("There is no topic orders.")  # or it is hidden
+    assert f"is not what is not proven now: {second}" in refusal(plan, override=first)
+    cluster.own_findings = [found(verdict=Verdict.ONGOING, evidence=outcome_claims("refuted"))]
+    assert "is committed now, which cannot be overridden" in refusal(plan, override=first)
+    cluster.own_findings = [found(verdict=Verdict.OVERDUE, evidence=outcome_claims("proven"))]
+    assert "is not needed" in refusal(plan, override=first)
+    cluster.own_findings = [found(verdict=Verdict.OVERDUE, evidence=outcome_claims("not proven"))]
+    execute(plan, override=first)
     assert len(cluster.sent) == 1
-    assert [(row["step"], row["override"]) for row in audit.rows()][-2:] == [("intent", OF_0), ("outcome", OF_0)]
 
 
-def test_once_everything_is_proven_there_is_nothing_to_override() -> None:
+def test_the_verdict_is_that_of_the_findings_and_not_another_one() -> None:
+    """Of two epochs, its commit may be wanted: overdue by its age, the fence was offered."""
     cluster = cluster_of(**OVERDUE)
-    cluster.outcomes = NOT_KNOWN
+    cluster.own_findings = [found(verdict=Verdict.ONGOING, evidence=outcome_claims("proven"))]
+    assert plan_of(cluster).verdict == "ongoing"
+    cluster.own_findings = [found(verdict=Verdict.ONGOING, producer_epoch=1, evidence=outcome_claims("proven"))]
+    assert plan_of(cluster).verdict == "overdue", "that of another epoch says nothing of this one"
+
+
+def test_an_id_that_has_ended_in_the_meantime_is_no_dry_run_that_passes() -> None:
+    cluster = cluster_of(**OVERDUE)
     plan = plan_of(cluster)
-    cluster.outcomes = {("orders", 0): Outcome(name="undecided", reason="")}
-    assert "is overdue now, not no commit includes" in refusal(plan, override=OF_0)
-    assert plan.preflight()["producer_id"] == 7
-
-
-@pytest.mark.parametrize("verdict", ["ongoing", "long", "prepared"])
-def test_a_live_owner_over_what_is_not_proven_needs_both_words(verdict: str) -> None:
-    cluster = FenceCluster(transactions=[VERDICTS[verdict][0]])
-    cluster.outcomes = {("orders", 0): NOT_KNOWN["orders", 0]}
-    plan, words = plan_of(cluster), f"{verdict}, and {OF_0}"
-    assert (plan.verdict, plan.needed_override) == (verdict, words)
-    for override in (None, verdict, OF_0, f"{OF_0}, and {verdict}"):
-        why = refusal(plan, override=override)
-        assert f"is {verdict} now" in why
-        assert f"override {words!r}, word for word" in why
-    assert plan.preflight(override=words)["producer_id"] == 7
-
-
-def test_what_is_not_proven_changes_nothing_for_whom_a_fence_never_ends() -> None:
-    cluster: Any = FenceCluster(transactions=[named("tx-0-5", **OVERDUE)])
-    cluster.outcomes = NOT_KNOWN
-    cluster.flink_checkpoints = [checkpoint(Committable("tx-0-5", 7, 0, 5))]
-    plan = plan_fence(cluster, "tx-0-5")
-    assert (plan.verdict, plan.unproven, plan.needed_override) == ("checkpointed", (), None)
-    for verdict in ("decided", "idle"):
-        cluster = FenceCluster(transactions=[VERDICTS[verdict][0]])
-        cluster.outcomes = NOT_KNOWN
-        assert (plan_of(cluster).verdict, plan_of(cluster).needed_override) == (verdict, None)
+    cluster.transactions = [transaction(state="CompleteAbort", on=())]
+    with pytest.raises(ActionRefused, match="changed since it was planned: its state is CompleteAbort"):
+        plan.check()
+    assert plan_of(cluster).refusal is not None
+    assert "nothing is open under it" in refusal(plan_of(cluster))
 
 
 @pytest.mark.parametrize("read", [1, 2], ids=["by the fresh check", "right before the request"])
@@ -405,7 +241,7 @@ def test_an_id_that_is_not_there_or_cannot_be_described() -> None:
 def test_an_answer_that_passes_by_itself_is_followed_by_another_request(code: int) -> None:
     cluster = cluster_of(**OVERDUE)
     cluster.answers = (code, NONE)
-    assert execute(plan_of(cluster)).producer_epoch == 2
+    assert execute(plan_of(cluster)).owner.producer_epoch == 2
     assert len(cluster.sent) == 2
 
 
@@ -505,13 +341,13 @@ def reads_back(*owners: Row, timeout: float = 5.0, cancel: threading.Event | Non
 def test_the_fence_is_over_when_its_markers_are_written() -> None:
     aborting = transaction(epoch=1, state="PrepareAbort")
     done, reads = reads_back(aborting, aborting, transaction(epoch=2, state="CompleteAbort"))
-    assert (done.state, done.still_open, reads) == ("CompleteAbort", [], 3)
+    assert (done.owner.state, done.still_open, reads) == ("CompleteAbort", [], 3)
     done, _ = reads_back(aborting, timeout=0.05)
-    assert (done.state, done.still_open) == ("PrepareAbort", [("orders", 0)]), "markers on their way"
+    assert (done.owner.state, done.still_open) == ("PrepareAbort", [("orders", 0)]), "markers on their way"
     with pytest.raises(BrokerError, match="is still owned by producer 7 epoch 0, and Ongoing"):
         reads_back(transaction(**OVERDUE))
     done, _ = reads_back(transaction(8, state="Empty", on=()))
-    assert (done.producer_id_before, done.producer_id) == (7, 8), "its next producer id, with the same epoch"
+    assert done.owner.producer_id == 8, "its next producer id, with the same epoch"
 
 
 def test_a_cancel_ends_the_wait_for_the_markers() -> None:

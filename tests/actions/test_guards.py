@@ -24,37 +24,35 @@ from tests.actions.rows import (
     abort_plan,
     changed,
     claims,
+    committed,
     complete_plan,
     found,
     partition,
     producer,
     transaction,
     unproven,
+    with_txn,
 )
 from tests.analysis.build import ago
 from toolkit.actions import abort as abort_module
 from toolkit.actions import complete as complete_module
-from toolkit.actions import saved_records
-from toolkit.actions.abort import AbortPlan, plan_abort
+from toolkit.actions import transaction as transaction_module
+from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.complete import CompletePlan, plan_complete
-from toolkit.actions.delivery import Delivery
-from toolkit.actions.marker import Marker
-from toolkit.actions.marker_plan import partition_view
-from toolkit.actions.refusals import abort_refusal, allowed_override, check_abort, check_complete, check_saving
-from toolkit.analysis.broker_software import BrokerIdentity, software_gaps
+from toolkit.actions.complete import Complete, plan_complete
+from toolkit.actions.plan import Plan
+from toolkit.actions.requests import Marker
+from toolkit.actions.transaction import PartitionResult, PlannedTransaction, save_records
 from toolkit.analysis.diagnosis.decision.disowned_rules import OFFSETS_DROPPED
-from toolkit.analysis.diagnosis.evidence_kinds import CHECKPOINT_ENTRY, TO_COMMIT
-from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED
+from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError
 from toolkit.formats.log.batch_records import Record
-from toolkit.schema.live import EvidenceEntry, Partition
+from toolkit.schema.live import Partition
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.logs.transaction_records import LastBatch
 
 Change = Callable[[RowCluster], None]
-Planner = Callable[..., AbortPlan | CompletePlan]
-Check = Callable[..., None]
+Planner = Callable[..., Plan]
 
 
 @dataclass
@@ -83,21 +81,25 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
         assert last == LastBatch(last.producer_epoch, 3), "by the producer's state"
         yield from left
 
-    monkeypatch.setattr(saved_records, "open_batches", open_batches)
-
-    def delivered(plan: CompletePlan, last: LastBatch, *_: object) -> Delivery:
-        assert last == LastBatch(plan.producer_epoch, plan.last_sequence)
-        return Delivery(checked=1, delivered=1)
-
-    monkeypatch.setattr(complete_module, "delivered", delivered)
+    monkeypatch.setattr(transaction_module, "open_batches", open_batches)
+    received(monkeypatch, 1, 1)
     return left
+
+
+def received(monkeypatch: pytest.MonkeyPatch, checked: int | None, delivered: int | None) -> None:
+    """What a read_committed consumer looks for, and receives."""
+
+    def read(cluster: object, txn: PlannedTransaction, done: PartitionResult, *_: object) -> PartitionResult:
+        return changed(done, records_checked=checked, records_delivered=delivered)
+
+    monkeypatch.setattr(complete_module, "delivered", read)
 
 
 PLANNERS: Mapping[str, Planner] = {"abort": abort_plan, "complete": complete_plan}
 both = pytest.mark.parametrize("plan_of", PLANNERS.values(), ids=PLANNERS)
 
 
-def execute(plan: AbortPlan | CompletePlan, **more: Any) -> Any:
+def execute(plan: Plan, **more: Any) -> Any:
     return plan.execute(confirm=plan.target, recheck_after=0, **more)
 
 
@@ -106,7 +108,7 @@ def connected(cluster: RowCluster) -> Any:
     return cluster
 
 
-def refusal(plan: AbortPlan | CompletePlan, **more: Any) -> str:
+def refusal(plan: Plan, **more: Any) -> str:
     """Why it was refused; nothing was sent."""
     with pytest.raises(ActionRefused) as raised:
         execute(plan, **more)
@@ -125,7 +127,7 @@ def test_the_marker_has_the_epochs_of_the_producer_state(plan_of: Planner, audit
     (topic,) = marker.topics
     assert (topic.name, topic.partition_indexes) == ("orders", [0])
     assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (7, 0, 0)
-    assert (marker.transaction_result, marker.transaction_version) == (isinstance(plan, CompletePlan), 0)
+    assert (marker.transaction_result, marker.transaction_version) == ((plan.action.name == "complete"), 0)
     assert (done.last_stable_offset_before, done.last_stable_offset_after, done.next_start_offset) == (100, 150, None)
     assert ("send_one", {"broker_id": 1}) in cluster.arguments, "to the leader that the fresh check has seen"
     intent, outcome = audit.rows()
@@ -136,10 +138,10 @@ def test_the_marker_has_the_epochs_of_the_producer_state(plan_of: Planner, audit
 @both
 def test_a_marker_with_an_unknown_coordinator_epoch_has_0(plan_of: Planner) -> None:
     cluster = RowCluster(producers=[producer(coordinator_epoch=None)])
-    execute(changed(plan_of(cluster), coordinator_epoch=None))
+    execute(with_txn(plan_of(cluster), coordinator_epoch=None))
     assert cluster.sent[0].markers[0].coordinator_epoch == 0
     epoch_5 = RowCluster(producers=[producer(coordinator_epoch=5)])
-    execute(changed(plan_of(epoch_5), coordinator_epoch=5))
+    execute(with_txn(plan_of(epoch_5), coordinator_epoch=5))
     assert epoch_5.sent[0].markers[0].coordinator_epoch == 5
 
 
@@ -156,13 +158,10 @@ def test_broker_0_gets_its_marker(plan_of: Planner) -> None:
 def test_a_plan_shows_what_it_would_do(plan_of: Planner, tmp_path: Path) -> None:
     cluster = RowCluster()
     plan = plan_of(cluster)
-    is_commit = isinstance(plan, CompletePlan)
-    assert plan.marker == plan.marker_of(is_commit=is_commit).fields
-    assert plan.marker["transaction_result"] is is_commit
     assert (plan.finding["start_offset"], plan.target) == (100, "orders-0@100")
     assert plan.preflight(recheck_after=0)["start_offset"] == 100
     other = RowCluster()
-    assert changed(plan, cluster=other, basis=found(reason="another"), impact=None) == plan, (
+    assert changed(with_txn(plan, basis=found(reason="another"), impact=None), cluster=other) == plan, (
         "what it would do is the same"
     )
     assert "RowCluster" not in repr(plan)
@@ -187,7 +186,6 @@ def test_the_equal_lines_of_kafkas_own_tool() -> None:
     plan = abort_plan(RowCluster())
     tool = "kafka-transactions.sh --bootstrap-server one:9092 abort --topic orders --partition 0"
     assert plan.command == f"{tool} --start-offset 100"
-    assert plan.old_command == f"{tool} --producer-id 7 --producer-epoch 0 --coordinator-epoch 0"
 
 
 # Right before the marker
@@ -279,7 +277,7 @@ def test_an_owner_without_an_epoch_may_have_it_open(plan_of: Planner) -> None:
 
 def test_after_an_override_a_silent_coordinator_is_passed_over() -> None:
     """Its answer is what was missing."""
-    unknown = unproven(missing=("the answer of broker 2",), evidence=claims(not_owned=NOT_PROVEN, no_commit=PROVEN))
+    unknown = unproven(missing=("the answer of broker 2",), evidence=claims(NOT_PROVEN, PROVEN))
     silent = transaction(pid=None, state=None, error="REQUEST_TIMED_OUT: no answer")
     cluster = RowCluster(findings=[unknown.row()], transactions=[silent])
     plan = abort_plan(cluster, basis=unknown)
@@ -328,7 +326,7 @@ def test_complete_refuses_an_outcome_that_is_another_one_now() -> None:
 
 def test_complete_writes_no_sooner_than_ten_seconds_after_its_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """A later proof takes no marker for one by hand that follows another one of the producer sooner."""
-    monkeypatch.setattr(complete_module, "AFTER_PLAN_S", 10.0)
+    monkeypatch.setattr(Complete, "after_plan_s", 10.0)
     cluster = RowCluster()
     execute(complete_plan(cluster))
     (delay,) = [arguments["recheck_after"] for name, arguments in cluster.arguments if name == "finding_rows"]
@@ -364,128 +362,11 @@ def test_records_of_an_outcome_that_is_not_proven_any_more_have_to_be_saved() ->
     execute(abort_plan(RowCluster()), save=False)
 
 
-# What nobody may override, and what a person may
+# What a person may override
 
 
-REDPANDA = BrokerIdentity(broker_id=1, host="one", cluster_id="redpanda.2d339cd9", apis={})
-
-
-def owner_evidence(name: str, value: str) -> tuple[EvidenceEntry, ...]:
-    return (EvidenceEntry(source="DescribeTransactions", observed_at=ago(), name=name, value=value),)
-
-
-NEVER: Sequence[tuple[dict[str, Any], str]] = (
-    ({"topic": "__transaction_state"}, "no marker belongs on the coordinators' own topic"),
-    ({"evidence": owner_evidence("state", "PrepareCommit")}, "its coordinator has decided a transaction"),
-    ({"evidence": owner_evidence("timeout_ms", str(2**31 - 1))}, "it belongs to a two-phase commit"),
-    ({"evidence": owner_evidence(CHECKPOINT_ENTRY, f"chk-7 {TO_COMMIT}")}, "chk-7 is to commit it: its Flink job"),
-    ({"missing": tuple(software_gaps([REDPANDA]))}, "its brokers end transactions by other rules, with a remedy"),
-    ({"verdict": Verdict.ONGOING, "reason": "its owner is alive"}, "its owner is alive"),
-)
-CHECKS: Mapping[str, Check] = {"abort": check_abort, "complete": check_complete}
-LIKELY = claims(all_committed=NOT_PROVEN)
+LIKELY = claims(all_=NOT_PROVEN)
 ASSERTED = {"abort": NO_COMMIT, "complete": COMMITTED}
-
-
-@pytest.mark.parametrize("action", CHECKS)
-@pytest.mark.parametrize(("fields", "why"), NEVER)
-def test_an_unknown_verdict_that_nobody_may_override(fields: dict[str, Any], why: str, action: str) -> None:
-    unknown = unproven(evidence=LIKELY)
-    check, words = CHECKS[action], ASSERTED[action]
-    check(unknown, words, target="orders-0@100")
-    assert allowed_override(unknown, action) == words
-    never = changed(unknown, **{**fields, "evidence": (*fields.get("evidence", ()), *LIKELY)})
-    assert allowed_override(never, action) is None
-    with pytest.raises(ActionRefused, match=f"which cannot be overridden: {why}"):
-        check(never, words, target="orders-0@100")
-    other = owner_evidence("state", "Ongoing") + owner_evidence("cause", f"PrepareCommit {TO_COMMIT}")
-    other += owner_evidence(CHECKPOINT_ENTRY, "chk-7 does not commit it")
-    check(changed(unknown, evidence=(*other, *LIKELY)), words, target="orders-0@100")
-
-
-@pytest.mark.parametrize(
-    ("statuses", "abort", "complete"),
-    [
-        ({}, NO_COMMIT, None),
-        ({"all_committed": NOT_PROVEN}, NO_COMMIT, COMMITTED),
-        ({"no_commit": REFUTED, "all_committed": NOT_PROVEN}, None, COMMITTED),
-        ({"no_commit": REFUTED}, None, None),
-        ({"no_commit": PROVEN}, None, None),
-        ({"not_owned": NOT_PROVEN}, f"{NO_OWNER}, and {NO_COMMIT}", None),
-        ({"not_owned": NOT_PROVEN, "no_commit": PROVEN}, NO_OWNER, None),
-        ({"not_owned": NOT_PROVEN, "all_committed": NOT_PROVEN}, f"{NO_OWNER}, and {NO_COMMIT}",
-         f"{NO_OWNER}, and {COMMITTED}"),
-        ({"not_owned": NOT_PROVEN, "no_commit": REFUTED, "all_committed": PROVEN}, None, NO_OWNER),
-        ({"not_owned": REFUTED}, None, None),
-        ({"not_owned": REFUTED, "all_committed": NOT_PROVEN}, None, None),
-    ],
-)  # fmt: skip
-def test_an_override_repeats_what_is_not_proven_and_nothing_that_is_refuted(
-    statuses: dict[str, str], abort: str | None, complete: str | None
-) -> None:
-    fresh = unproven(evidence=claims(**statuses))
-    every = {
-        NO_OWNER,
-        NO_COMMIT,
-        COMMITTED,
-        f"{NO_OWNER}, and {NO_COMMIT}",
-        f"{NO_OWNER}, and {COMMITTED}",
-        "unknown",
-        "",
-    }
-    for action, allowed in (("abort", abort), ("complete", complete)):
-        check = CHECKS[action]
-        assert allowed_override(fresh, action) == allowed
-        if allowed is not None:
-            check(fresh, allowed, target="orders-0@100")
-        for words in every - {allowed}:
-            with pytest.raises(ActionRefused) as raised:
-                check(fresh, words, target="orders-0@100")
-            text = str(raised.value)
-            assert "Nothing was written." in text
-            if allowed is not None:
-                assert f"the override {words!r} is not what is not proven now: {allowed}" in text
-            else:
-                assert "is unknown now, and there is nothing to override: " in text
-        with pytest.raises(ActionRefused):
-            check(fresh, None, target="orders-0@100")
-
-
-def test_a_refusal_names_the_claims_that_are_refuted() -> None:
-    refuted = unproven(evidence=claims(not_owned=REFUTED, no_commit=REFUTED))
-    with pytest.raises(ActionRefused, match=f"it is refuted that {NO_OWNER} and that {NO_COMMIT}"):
-        check_abort(refuted, NO_COMMIT, target="orders-0@100")
-    with pytest.raises(ActionRefused, match="nothing to override: the coordinators' log"):
-        check_abort(unproven(evidence=claims(no_commit=PROVEN)), NO_COMMIT, target="orders-0@100")
-    with pytest.raises(ActionRefused, match="nothing to override: the coordinators' log"):
-        check_abort(unproven(evidence=()), NO_COMMIT, target="orders-0@100")
-
-
-@pytest.mark.parametrize("action", CHECKS)
-def test_words_of_an_older_check_override_nothing(action: str) -> None:
-    """The records that are open, or the commit, are others now: what was asserted is not about them."""
-    words = ASSERTED[action]
-    older = words.replace("offset 100", "offsets 100 to 101")
-    fresh = unproven(evidence=LIKELY)
-    with pytest.raises(ActionRefused, match=f"is not what is not proven now: {re.escape(words)}"):
-        CHECKS[action](fresh, older, target="orders-0@100")
-    for near in (words.upper(), f" {words}", f"{words}.", words.partition(" ")[2]):
-        with pytest.raises(ActionRefused):
-            CHECKS[action](fresh, near, target="orders-0@100")
-
-
-def test_only_an_unknown_verdict_has_something_to_override() -> None:
-    for proven in (found(evidence=[]), found(outcome="abort", evidence=[])):
-        check_abort(proven, None, target="orders-0@100")
-        for words in (NO_COMMIT, "unknown", "hanging"):
-            with pytest.raises(ActionRefused, match=f"{words!r} is not needed, as everything is proven: leave it out"):
-                check_abort(changed(proven, evidence=LIKELY), words, target="orders-0@100")
-    committed = found(verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete")
-    check_complete(committed, None, target="orders-0@100")
-    with pytest.raises(ActionRefused, match="is not needed, as everything is proven"):
-        check_complete(changed(committed, evidence=LIKELY), COMMITTED, target="orders-0@100")
-    with pytest.raises(ActionRefused, match="is ending now, which cannot be overridden"):
-        check_complete(found(verdict=Verdict.ENDING, outcome="commit", action=None), COMMITTED, target="orders-0@100")
 
 
 @both
@@ -513,43 +394,9 @@ def test_an_asserted_commit_is_no_abort_that_was_decided_since() -> None:
     plan = complete_plan(cluster, basis=unproven(evidence=LIKELY))
     assert plan.outcome == "commit"
     cluster.findings = [found(outcome="abort", action="abort").row()]
-    assert "its outcome is abort, and was commit" in refusal(plan)
-    cluster.findings = [found(verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete").row()]
+    assert "its outcome is abort, and was commit" in refusal(plan, override=COMMITTED)
+    cluster.findings = [committed().row()]
     assert "is not needed, as everything is proven" in refusal(plan, override=COMMITTED)
-    assert execute(plan).outcome == "commit"
-
-
-def test_an_abort_needs_its_action_and_a_proven_outcome() -> None:
-    committed = abort_refusal(found(outcome="commit"))
-    assert committed == "its records were committed, and an abort marker would discard them: no transactional id has it"
-    for outcome in ("undecided", "abort"):
-        assert abort_refusal(found(outcome=outcome)) is None
-        assert abort_refusal(found(outcome=outcome, action=None)) == "no transactional id has it"
-        check_saving(found(outcome=outcome), None, is_saved=False)
-        with pytest.raises(ActionRefused, match="have to be saved"):
-            check_saving(found(outcome=outcome), NO_COMMIT, is_saved=False)
-    for missing in ("unknown", None):
-        assert abort_refusal(found(outcome=missing, missing=["a", "b"])) == "a; b"
-        with pytest.raises(ActionRefused, match="have to be saved"):
-            check_saving(found(outcome=missing), None, is_saved=False)
-        check_saving(found(outcome=missing), None, is_saved=True)
-
-
-def test_complete_is_for_what_was_decided_and_nobody_else_will_write() -> None:
-    for allowed in (("commit", "complete"), ("abort", "complete"), ("abort", "abort")):
-        check_complete(found(outcome=allowed[0], action=allowed[1]), None, target="orders-0@100")
-    for outcome, action, why in (
-        ("commit", "abort", "its coordinator may still write the marker"),
-        ("commit", None, "its coordinator may still write the marker"),
-        ("abort", None, "its coordinator may still write the marker"),
-        ("undecided", "complete", "its outcome is undecided, so no marker is known to be missing"),
-        ("unknown", "complete", "its outcome is unknown, so no marker"),
-        (None, "complete", "its outcome is not known, so no marker"),
-    ):
-        with pytest.raises(ActionRefused, match=f"cannot be completed: {why}"):
-            check_complete(found(outcome=outcome, action=action), None, target="orders-0@100")
-    with pytest.raises(ActionRefused, match="no marker belongs on the coordinators' own topic"):
-        check_complete(found(topic="__transaction_state", outcome="commit", action="complete"), None, target="x")
 
 
 # The response
@@ -650,7 +497,7 @@ def test_a_cancel_while_the_marker_is_sent_or_the_lso_is_read(plan_of: Planner, 
     answer.set()
     assert raised.value.effect == "uncertain"
     cancel.clear()
-    reads = 2  # before it
+    reads = 3 if plan_of is abort_plan else 2  # before it
     with pytest.raises(ActionFailed, match=r"cancelled.* marker was written.*To find out") as raised:
         execute(plan_of(RowCluster(before={("partition_rows", reads + 1): held}, timeout=60)), cancel=cancel)
     assert raised.value.effect == "written"
@@ -680,61 +527,52 @@ def test_without_a_cancel_a_cancellable_action_is_done(plan_of: Planner) -> None
 # What is read back
 
 
-read: list[int] = []
-
-
 def lso_after(
     *values: int | None, queue_position: int | None = 1, before: int | None = 100, timeout: float = 60
-) -> int | None:
-    """The LSO that is reported when the leader shows these one after another."""
+) -> tuple[int | None, int]:
+    """The LSO that is reported when the leader shows these one after another, and the number of reads."""
 
     def at(value: int | None) -> Change:
         return lambda cluster: setattr(cluster, "partitions", [partition(lso=value)])
 
     reads = {("partition_rows", n): at(value) for n, value in enumerate(values, start=1)}
     cluster = RowCluster(before=reads, timeout=timeout)
-    plan = abort_plan(cluster)
+    plan = abort_plan(cluster, found(last_stable_offset=before, queue_position=queue_position))
     cluster.producers = [producer(8, start=180), producer(9, start=160), producer(10, start=None)]
-    done = plan.verify(since=found(last_stable_offset=before, queue_position=queue_position))
-    assert (done.last_stable_offset_before, done.next_start_offset) == (before, 160)
-    read.append(cluster.calls["partition_rows"])
-    return done.last_stable_offset_after
+    done = plan.verify()
+    assert (done.last_stable_offset_before, done.partitions[0].next_start_offset) == (before, 160)
+    return done.last_stable_offset_after, cluster.calls["partition_rows"]
 
 
 def test_the_lso_moves_once_the_high_watermark_has_passed_the_marker() -> None:
-    assert lso_after(100, 100, 160) == 160
-    assert lso_after(None, 160) == 160
-    assert read[-2:] == [3, 2], "and waits no longer"
-    assert lso_after(100, timeout=0.2) == 100, "it reports what it has when the time is over"
-    assert lso_after(100, 160, queue_position=2) == 100, "another transaction holds it: it need not move"
-    assert lso_after(90, 160, before=None) == 90, "where none was known before, any is news"
+    assert lso_after(100, 100, 160) == (160, 3), "and waits no longer"
+    assert lso_after(None, 160) == (160, 2)
+    assert lso_after(100, timeout=0.2)[0] == 100, "it reports what it has when the time is over"
+    assert lso_after(100, 160, queue_position=2)[0] == 100, "another transaction holds it: it need not move"
+    assert lso_after(90, 160, before=None)[0] == 90, "where none was known before, any is news"
 
 
 def test_complete_looks_for_the_records_that_it_made_visible(monkeypatch: pytest.MonkeyPatch) -> None:
-    def received(checked: int, delivered: int) -> None:
-        result = Delivery(checked=checked, delivered=delivered)
-        monkeypatch.setattr(complete_module, "delivered", lambda *_: result)
-
-    received(2, 2)
+    received(monkeypatch, 2, 2)
     done = execute(complete_plan(RowCluster()))
-    assert (done.outcome, done.records_checked, done.records_delivered) == ("commit", 2, 2)
-    received(2, 1)
+    assert (done.records_checked, done.records_delivered) == (2, 2)
+    received(monkeypatch, 2, 1)
     with pytest.raises(ActionFailed, match="received 1 of 2 records") as raised:
         execute(complete_plan(RowCluster()))
     assert raised.value.effect == "written"
     aborted = found(outcome="abort", action="abort")
 
-    def of_an_abort() -> CompletePlan:
+    def of_an_abort() -> Plan:
         cluster = RowCluster()
-        plan = complete_plan(cluster, basis=aborted)
+        plan = complete_plan(cluster, aborted)
         cluster.findings = [aborted.row()]
         return plan
 
     with pytest.raises(ActionFailed, match="received 1 records of orders-0@100 after its abort"):
         execute(of_an_abort())
-    received(2, 0)
+    received(monkeypatch, 2, 0)
     assert execute(of_an_abort()).records_delivered == 0
-    monkeypatch.setattr(complete_module, "delivered", lambda *_: None)
+    received(monkeypatch, None, None)
     done = execute(complete_plan(RowCluster()))
     assert (done.records_checked, done.records_delivered) == (None, None)
 
@@ -743,7 +581,9 @@ def test_the_offsets_of_groups_are_read_back_on_their_topic_only(monkeypatch: py
     monkeypatch.setattr(complete_module, "group_offsets", lambda *_: (("an offset",), ("hidden",)))
     elsewhere = execute(complete_plan(RowCluster()))
     assert (elsewhere.offset_commits, elsewhere.unread_groups) == ((), ())
-    done: Any = complete_plan(RowCluster(producers=[]), topic="__consumer_offsets").verify()
+    topic = "__consumer_offsets"
+    cluster = RowCluster(producers=[], partitions=[partition(topic, lso=150)])
+    done: Any = complete_plan(cluster, topic=topic).verify()
     assert (done.offset_commits, done.unread_groups) == (("an offset",), ("hidden",))
 
 
@@ -754,12 +594,12 @@ def test_the_offsets_of_groups_are_read_back_on_their_topic_only(monkeypatch: py
 def test_a_plan_is_of_a_transaction_that_is_open(plan_of: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
     is_abort = plan_of is abort_plan
     plan_it: Any = plan_abort if is_abort else plan_complete
-    impact = "abort.marker_impact" if is_abort else "complete.complete_impact"
-    monkeypatch.setattr(f"toolkit.actions.{impact}", lambda *_, **__: None)
+    monkeypatch.setattr("toolkit.actions.requests.marker_impact", lambda *_, **__: None)
     cluster = RowCluster()
     basis = plan_of(cluster).basis
     plan = plan_it(cluster, basis)
-    assert (plan.producer_epoch, plan.coordinator_epoch, plan.last_sequence) == (0, 0, 3)
+    txn = plan.transaction
+    assert (txn.producer_epoch, txn.coordinator_epoch, txn.last_sequence) == (0, 0, 3)
     assert plan.refusal is None
     for rows in ([], [producer(8)], [producer(start=130)], [producer(start=None)]):
         with pytest.raises(ActionRefused, match="has no transaction open at orders-0@100 any more"):
@@ -786,13 +626,13 @@ def test_a_plan_is_of_a_transaction_that_is_open(plan_of: Planner, monkeypatch: 
 
 
 def test_an_unknown_transaction_is_planned_and_shown_and_a_commit_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolkit.actions.abort.marker_impact", lambda *_, **__: None)
+    monkeypatch.setattr("toolkit.actions.requests.marker_impact", lambda *_, **__: None)
     cluster: Any = RowCluster()
-    plan = plan_abort(cluster, found(verdict=Verdict.UNKNOWN, outcome="unknown", action=None, missing=["rights"]))
+    plan = plan_abort(cluster, unproven(missing=["rights"]))
     assert plan.refusal == "rights"
     with pytest.raises(ActionRefused, match="orders-0@100 is never aborted"):
         plan_abort(cluster, found(outcome="commit"))
-    with pytest.raises(ActionRefused, match="orders-0 is long"):
+    with pytest.raises(ActionRefused, match="orders-0@100 is long now"):
         plan_abort(cluster, found(verdict=Verdict.LONG))
 
 
@@ -833,13 +673,13 @@ def test_what_cannot_be_read_or_written_is_not_aborted(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(saved_records, "_write", fail)
+    monkeypatch.setattr(transaction_module, "_write", fail)
     words = "No space left on device" if isinstance(error, OSError) else "did not answer"
     assert words in refusal(abort_plan(RowCluster()))
     assert not (audit.path.parent / "trail.records").exists()
 
 
-@pytest.mark.parametrize("name", ["toolkit.actions.saved_records.flush", "pathlib.Path.replace"])
+@pytest.mark.parametrize("name", ["toolkit.actions.transaction.flush", "pathlib.Path.replace"])
 def test_a_copy_that_is_not_safely_on_disk_is_none(name: str, monkeypatch: pytest.MonkeyPatch, audit: Audit) -> None:
     """Neither the file that was being written is left, nor the name that was reserved for it."""
     audit.path.parent.mkdir()
@@ -866,13 +706,11 @@ def test_every_record_is_in_the_copy(batches: list[Batch], monkeypatch: pytest.M
         Batch(102, written=[record(102)], size=30),
         Batch(103, producer_epoch=0, written=[record(103, size=20), record(104)], size=50),
     ]
-    monkeypatch.setattr(saved_records, "ROW_GROUP_BYTES", 12)
-    monkeypatch.setattr(saved_records, "MAX_ROWS", 3)
+    monkeypatch.setattr(transaction_module, "ROW_GROUP_BYTES", 12)
+    monkeypatch.setattr(transaction_module, "MAX_ROWS", 3)
     plan = abort_plan(RowCluster())
-    last = LastBatch(0, 3)
-    arguments: dict[str, Any] = {"producer_id": 7, "start_offset": 100, "last": last}
     path = tmp_path / "records" / "copy.parquet"
-    saved = saved_records.save_records(plan.cluster, plan.read_partition(), path, **arguments)
+    saved = save_records(plan.cluster, plan.transaction, path)
     assert (saved.path, saved.records, saved.size) == (path, 5, 150)
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     table = pq.read_table(path)
@@ -889,20 +727,16 @@ def test_an_interrupt_while_the_copy_is_written_leaves_none(error: BaseException
         raise error
 
     plan = abort_plan(RowCluster())
-    arguments: dict[str, Any] = {"producer_id": 7, "start_offset": 100, "last": LastBatch(0, 3), "check": interrupt}
     with pytest.raises(type(error)) as raised:
-        saved_records.save_records(
-            plan.cluster, plan.read_partition(), tmp_path / "records" / "copy.parquet", **arguments
-        )
+        save_records(plan.cluster, plan.transaction, tmp_path / "records" / "copy.parquet", check=interrupt)
     assert raised.value is error
     assert not (tmp_path / "records").exists()
 
 
 def saved_rows(path: Path, topic: str = "orders") -> pq.ParquetFile:
     """The copy of the open batches."""
-    cluster: Any = RowCluster(partitions=[partition(topic)])
-    where = partition_view(cluster, topic, 0)
-    saved = saved_records.save_records(cluster, where, path, producer_id=7, start_offset=100, last=LastBatch(0, 3))
+    plan = abort_plan(RowCluster(partitions=[partition(topic)]), topic=topic)
+    saved = save_records(plan.cluster, plan.transaction, path)
     return pq.ParquetFile(saved.path)
 
 
@@ -914,7 +748,7 @@ def test_a_row_group_is_bounded_by_keys_values_and_headers(
     headers = ((b"name", b"value"),)
     records = [Record(offset=100 + n, timestamp_ms=0, key=b"kk", value=b"vvv", headers=headers) for n in range(7)]
     batches[:] = [Batch(100, written=records)]
-    monkeypatch.setattr(saved_records, "ROW_GROUP_BYTES", limit)
+    monkeypatch.setattr(transaction_module, "ROW_GROUP_BYTES", limit)
     found = saved_rows(tmp_path / "copy.parquet").metadata
     assert [found.row_group(n).num_rows for n in range(found.num_row_groups)] == groups
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.actions.rows import NO_ANSWER, found
+from tests.actions.rows import NO_ANSWER, RowCluster, abort_plan, found, with_txn
 from tests.analysis.build import partition, producer
 from tests.analysis.logged import data, headers, marker
-from toolkit.actions import impact as impact_module
-from toolkit.actions.impact import CompleteImpact, MarkerImpact, OffsetCommitted, complete_impact, marker_impact
+from toolkit.actions import transaction as impact_module
+from toolkit.actions.transaction import MarkerImpact, OffsetCommitted, PlannedTransaction, marker_impact
 from toolkit.formats.log.headers import COMMIT, DamagedRange, ScanResult
 from toolkit.schema.live import Finding, Partition, Producer
 from toolkit.sources.live.logs import partition_log
@@ -21,7 +21,7 @@ from toolkit.sources.live.logs.transaction_records import LastBatch
 OWN = producer(last_sequence=3)
 BEHIND = producer(8, start=108)
 ENDED = producer(9, start=None)
-NOBODY: Any = None
+NOBODY: Any = RowCluster()
 
 WRITTEN = (
     data(100, records=3),
@@ -61,9 +61,14 @@ def log(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return log
 
 
+def planned(of: Finding, **fields: Any) -> PlannedTransaction:
+    own = {"topic": of.topic, "producer_id": of.producer_id, "start_offset": of.start_offset, "basis": of}
+    return with_txn(abort_plan(RowCluster()), **own, **fields).transaction
+
+
 def impact(*producers: Producer, of: Finding | None = None, on: Partition | None = None) -> MarkerImpact:
     where = partition(hw=120) if on is None else on
-    return marker_impact(NOBODY, found() if of is None else of, partition=where, producers=producers)
+    return marker_impact(NOBODY, planned(of or found()), partition=where, producers=producers)
 
 
 def next_hold(*producers: Producer, lso: int = 100, hw: int = 120) -> tuple[int, int | None, int | None]:
@@ -91,19 +96,6 @@ def test_a_marker_ends_its_records_and_releases_those_before_the_next_open_trans
         unread="",
     )
     assert log.ranges == [(100, 120)]
-
-
-@pytest.mark.usefixtures("log")
-def test_an_abort_discards_what_a_commit_shows() -> None:
-    where, producers = partition(hw=120), [OWN, BEHIND]
-    abort = marker_impact(NOBODY, found(), partition=where, producers=producers)
-    assert (abort.records, abort.records_released, abort.size) == (5, 2, 200)
-    complete = complete_impact(NOBODY, found(), partition=where, producers=producers, last=LastBatch(0, 3))
-    assert (complete.records, complete.records_released, complete.size) == (5, 2, 200)
-    assert (complete.first_offset, complete.last_offset) == (100, 107)
-    for each in (abort, complete):
-        assert (each.last_stable_offset, each.next_stable_offset) == (100, 108)
-        assert (each.next_start_offset, each.next_producer_id, each.unread) == (108, 8, "")
 
 
 @pytest.mark.usefixtures("log")
@@ -144,7 +136,7 @@ def test_offset_0_and_producer_id_0_are_no_missing_ones(log: SimpleNamespace, mo
 
     monkeypatch.setattr(impact_module, "open_batches", open_batches)
     where = partition(lso=0, hw=2)
-    done = complete_impact(NOBODY, first, partition=where, producers=[], last=LastBatch(0, 1))
+    done = marker_impact(NOBODY, planned(first), partition=where, producers=[])
     assert (done.records, done.size, done.first_offset, done.last_stable_offset) == (2, 200, 0, 0)
     assert (log.ranges, transactions) == ([(0, 2)], [(0, 0)])
 
@@ -177,7 +169,7 @@ def test_what_could_not_be_read_is_not_counted(log: SimpleNamespace) -> None:
 
 
 def test_a_long_log_is_read_up_to_a_limit_of_bytes(log: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(impact_module, "MAX_BYTES", 20)
+    monkeypatch.setattr(impact_module, "MAX_IMPACT_BYTES", 20)
     first, second, third = (chunk(data(at, pid=1, records=4), size=10) for at in (100, 104, 108))
     log.chunks = [first, second, third]
     assert impact(OWN).unread == "The log was read from offset 100 to 108 (20 bytes) and not to 120."
@@ -187,7 +179,7 @@ def test_a_long_log_is_read_up_to_a_limit_of_bytes(log: SimpleNamespace, monkeyp
 
 
 def test_a_slow_log_is_read_up_to_a_limit_of_time(log: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(impact_module, "TIMEOUT_S", -1.0)
+    monkeypatch.setattr(impact_module, "IMPACT_TIMEOUT_S", -1.0)
     log.chunks = [chunk(data(100, pid=1, records=4), size=10), chunk(*WRITTEN)]
     assert impact(OWN).unread == "The log was read from offset 100 to 104 (10 bytes) and not to 120."
 
@@ -222,14 +214,10 @@ def test_sequences_begin_again_after_their_highest(log: SimpleNamespace) -> None
 def test_groups_continue_only_if_the_lso_moves() -> None:
     where, held = partition(hw=120), found(groups_held=["billing"])
     free, blocked = [OWN], [OWN, producer(8, start=100)]
-    last = LastBatch(0, 3)
     for producers, groups in ((free, ["billing"]), (blocked, [])):
-        abort = marker_impact(NOBODY, held, partition=where, producers=producers)
-        complete = complete_impact(NOBODY, held, partition=where, producers=producers, last=last)
-        assert list(abort.groups or ()) == list(complete.groups or ()) == groups
-    unknown = found(groups_held=None)
+        assert list(marker_impact(NOBODY, planned(held), partition=where, producers=producers).groups or ()) == groups
+    unknown = planned(found(groups_held=None))
     assert marker_impact(NOBODY, unknown, partition=where, producers=free).groups is None
-    assert complete_impact(NOBODY, unknown, partition=where, producers=free, last=last).groups is None
 
 
 # Offsets that a group commits within the transaction
@@ -250,7 +238,7 @@ def of_group(group: str, offset: int | None, number: int = 0) -> OffsetCommitted
 
 def completed(
     monkeypatch: pytest.MonkeyPatch, *batches: Sequence[tuple[bytes, bytes | None]], topic: str
-) -> CompleteImpact:
+) -> MarkerImpact:
     """The impact if the transaction has written these keys and values; without batches, they cannot be read."""
 
     def open_batches(client: object, of: Partition, *, producer_id: int, start_offset: int, last: LastBatch) -> Any:
@@ -262,8 +250,8 @@ def completed(
             raise NO_ANSWER
 
     monkeypatch.setattr(impact_module, "open_batches", open_batches)
-    last, where = LastBatch(0, None), partition(topic, hw=120)
-    return complete_impact(NOBODY, found(topic=topic), partition=where, producers=[OWN], last=last)
+    txn, where = planned(found(topic=topic), last_sequence=None), partition(topic, hw=120)
+    return marker_impact(RowCluster(), txn, partition=where, producers=[OWN])  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("log")

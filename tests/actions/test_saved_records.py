@@ -14,14 +14,14 @@ from tests.actions.test_abort import ClusterWithGap, finding, read_committed, wi
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.marker_plan import leader_view, partition_view
-from toolkit.actions.saved_records import save_records
+from toolkit.actions.requests import planned_with_impact
+from toolkit.actions.transaction import records_path, save_records
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.lab.producer import TxnProducer, write_committed
 from toolkit.schema import SAVED_RECORDS
-from toolkit.sources.live.logs.transaction_records import LastBatch
+from toolkit.schema.live import Finding
 
 pytestmark = pytest.mark.lab
 
@@ -56,24 +56,16 @@ def test_all_of_a_transaction_is_saved_and_nothing_else(
             (b"key" if number else None, value, [{"key": k, "value": v} for k, v in headers], 1_000 + number)
         )
     write_committed(cluster.client, topic, 0)
-    partition = partition_view(cluster, topic, 0)
-    state = max(leader_view(cluster, topic, 0), key=lambda each: each.current_txn_start_offset or -1)
-    assert state.producer_id is not None
-    assert state.producer_epoch is not None
-    saved = save_records(
-        cluster,
-        partition,
-        tmp_path / "records" / "orders.parquet",
-        producer_id=state.producer_id,
-        start_offset=state.current_txn_start_offset or 0,
-        last=LastBatch(state.producer_epoch, state.last_sequence),
-    )
+    rows = cluster.finding_rows(topics=[topic], partitions=[0], recheck_after=0)
+    live = max(map(Finding.of, rows), key=lambda each: each.start_offset or -1)
+    txn = planned_with_impact(cluster, live)
+    saved = save_records(cluster, txn, tmp_path / "records" / "orders.parquet")
     table = pq.read_table(saved.path)
     assert table.schema.equals(SAVED_RECORDS.arrow_schema)
     rows = table.to_pylist()
     found = [(r["key"], r["value"], r["headers"], round(r["timestamp"].timestamp() * 1000)) for r in rows]
     assert found == expected
-    assert (saved.records, {r["producer_id"] for r in rows}) == (3, {state.producer_id})
+    assert (saved.records, {r["producer_id"] for r in rows}) == (3, {txn.producer_id})
     assert saved.path.stat().st_mode & 0o777 == 0o600
     assert saved.path.parent.stat().st_mode & 0o777 == 0o700
     assert [path.name for path in saved.path.parent.iterdir()] == ["orders.parquet"]
@@ -84,7 +76,7 @@ def test_an_abort_saves_the_records_beside_the_audit_trail(kafka: Kafka, cluster
     staged = INCIDENTS["never_added"](kafka)
     plan = plan_abort(cluster, finding(cluster, staged))
     assert plan.impact.size
-    path = plan.records_path(audit)
+    path = records_path(audit.path, plan.transaction)
     assert path.parent == audit.path.parent / "trail.records"
     done = plan.execute(confirm=plan.target, recheck_after=0)
     assert (done.records_file, done.records_saved) == (path, 1)
@@ -111,7 +103,7 @@ def test_a_refused_abort_leaves_no_copy(kafka: Kafka, cluster: Cluster, audit: A
     owner.add(staged.topic, staged.partition)
     with pytest.raises(ActionRefused, match="is ongoing now"):
         plan.execute(confirm=plan.target, recheck_after=0)
-    assert not plan.records_path(audit).parent.exists()
+    assert not records_path(audit.path, plan.transaction).parent.exists()
     owner.end(commit=True)
 
 
@@ -122,7 +114,7 @@ def test_what_cannot_be_saved_is_not_aborted(kafka: Kafka, cluster: Cluster, aud
     assert size
     with pytest.raises(ActionRefused, match=rf"take more than {size - 1} bytes.*Nothing was written.*--max-save-bytes"):
         plan.execute(confirm=plan.target, max_save_bytes=size - 1, recheck_after=0)
-    folder = plan.records_path(audit).parent
+    folder = records_path(audit.path, plan.transaction).parent
     assert not folder.exists()
     folder.touch()  # a file where the folder should be
     with pytest.raises(
@@ -149,7 +141,7 @@ def test_records_of_unknown_outcome_are_always_saved(kafka: Kafka, cluster: Clus
 def test_a_second_copy_never_replaces_the_first(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
     staged = INCIDENTS["never_added"](kafka)
     plan = plan_abort(cluster, finding(cluster, staged))
-    path = plan.records_path(audit)
+    path = records_path(audit.path, plan.transaction)
     path.parent.mkdir(parents=True)
     path.write_text("of another cluster")
     done = plan.execute(confirm=plan.target, recheck_after=0)

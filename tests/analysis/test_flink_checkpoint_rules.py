@@ -7,7 +7,7 @@ import pytest
 
 from tests.analysis.build import ago, observation, only, producer, transaction, twice
 from tests.analysis.logged import facts
-from toolkit.actions.refusals import check_abort
+from toolkit.actions.abort import ABORT
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence_kinds import CHECKPOINT_ENTRY, LogFacts
 from toolkit.analysis.diagnosis.verdicts import Outcome
@@ -91,7 +91,7 @@ def test_what_has_no_owner_and_is_in_a_checkpoint_is_never_hanging() -> None:
         "a coordinator that has it open: checkpoint 5 (/flink jobs/chk-5) of its Flink job is to commit it",
     )
     with pytest.raises(ActionRefused, match=r"which cannot be overridden: checkpoint 5 .* is to commit it"):
-        check_abort(row, "unknown", target="orders-0@100")
+        ABORT.ruling(row).check("unknown", target="orders-0@100", means="")
 
 
 @pytest.mark.parametrize(("outcome", "action"), [("commit", "complete"), ("abort", "abort")])

@@ -14,12 +14,13 @@ from typing import Any
 from tests.corpus.calls import Call, CommandLine, card, table, tool
 from toolkit.actions.audit import Audit
 from toolkit.actions.fence import plan_fence
+from toolkit.errors import ActionRefused
 from toolkit.schema.live import Finding
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import CLUSTER
-from toolkit.views.panel.action_steps import button_text, checked_plan, execute
-from toolkit.views.panel.panel_html import answer_html, choice, evidence_html, fence_html, why_not_html
+from toolkit.views.panel.action_steps import button_text, checked_plan
+from toolkit.views.panel.panel_html import answer_html, choice, evidence_html, fence_html, problem_html, why_not_html
 from toolkit.views.panel.plan_html import done_html, done_text, plan_html
 
 FORMATS = ("table", "json", "csv")
@@ -175,15 +176,18 @@ def _cards(connect: Callable[[], Cluster], staged: Sequence[Mapping[str, Any]], 
         chosen = next((row for row in found if row.start_offset == each["start_offset"]), None)
         if chosen is None or chosen.action is None:
             yield from map(why_not_html, found)
-            fence = plan_fence(cluster, each["transactional_id"])
-            yield from (fence_html(fence), plan_html(fence))
+            try:
+                yield fence_html(plan_fence(cluster, each["transactional_id"]))
+            except ActionRefused as refused:
+                yield problem_html(refused)
             return
         yield button_text(chosen)
         plan = checked_plan(cluster, chosen, recheck_after=1.0)
         yield plan_html(plan)
         if is_done:
-            done = execute(plan, confirm=plan.target, audit=Audit("audit.jsonl"), recheck_after=1.0,
-                           cancel=threading.Event(), progress=lambda plan: None)  # fmt: skip
+            done = plan.execute(
+                confirm=plan.target, audit=Audit("audit.jsonl"), recheck_after=1.0, cancel=threading.Event()
+            )
             yield from (done_html(plan, done, "audit.jsonl"), done_text(plan, done))
 
     for each in staged:

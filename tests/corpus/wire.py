@@ -20,7 +20,7 @@ from kafka.net.selector import NetworkSelector
 from tests.corpus.clocks import controlled, numbered_uuids
 from tests.corpus.conversation import WRITES, Conversation, RequestKey, Window
 from tests.corpus.requests import decode_request
-from toolkit.actions import delivery
+from toolkit.actions import transaction
 from toolkit.sources.live.logs.transaction_log import CommittedRead, read_committed
 from toolkit.sources.live.state import authorization
 
@@ -117,7 +117,7 @@ def recording(conversation: Conversation) -> Iterator[Recorder]:
 
     with (
         mock.patch.object(manager, "create_connection", create_connection),
-        mock.patch.object(delivery, "read_committed", consume),
+        mock.patch.object(transaction, "read_committed", consume),
     ):
         yield recorder
 
@@ -289,7 +289,7 @@ def replaying(conversation: Conversation, *, at: float = 0.0) -> Iterator[Replay
     with (
         controlled(replay),
         mock.patch.object(manager, "create_connection", create_connection),
-        mock.patch.object(delivery, "read_committed", consume),
+        mock.patch.object(transaction, "read_committed", consume),
         mock.patch.object(NetworkSelector, "run", counted_run),
         mock.patch.dict(NetworkSelector.DEFAULT_CONFIG, selector=_selector(replay)),
     ):

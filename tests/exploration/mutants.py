@@ -117,7 +117,7 @@ def _no_recheck(p: pytest.MonkeyPatch) -> None:
 
 
 def _no_preflight(p: pytest.MonkeyPatch) -> None:
-    p.setattr(abort.AbortPlan, "_preflight", lambda self, *_: self.basis)
+    p.setattr(abort.Abort, "fresh_plans", lambda self, plans, recheck_after: plans)
 
 
 def _undecided(p: pytest.MonkeyPatch) -> None:
@@ -235,7 +235,7 @@ MUTANTS = (
     ),
     Mutant(
         guard="fresh checks before the marker",
-        patch=_all(_no_preflight, _nothing(abort.AbortPlan, "check_again", None)),
+        patch=_all(_no_preflight, _nothing(abort.Abort, "guard", None)),
         world="a partition that was never added",
         how="actions",
         steps=2,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tests.exploration.seam import ModelClient, connect, running
 from tests.exploration.server import TOPIC, id_of
-from toolkit.actions.abort import AbortPlan, plan_abort
+from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import ActionOutcome
 from toolkit.actions.complete import plan_complete
 from toolkit.actions.fence import plan_fence
@@ -25,6 +26,8 @@ SOON = 1e-6  # the shortest recheck
 
 class NoAudit:
     """An audit trail that is not kept."""
+
+    path = Path("audit.jsonl")
 
     @contextmanager
     def recording(self, intent: ActionStep) -> Iterator[ActionOutcome]:
@@ -59,7 +62,7 @@ def plans(client: ModelClient) -> list[Any]:
 def marker_of(plan: Any) -> Procedure:
     """Execute a plan that was made in the first state: what came of it."""
 
-    more = {"save": False} if isinstance(plan, AbortPlan) else {}  # files are no part of the model
+    more = {"save": False} if plan.action.discards else {}  # files are no part of the model
 
     def execute(client: ModelClient) -> str:
         now = replace(plan, cluster=connect(client))

@@ -14,12 +14,13 @@ from typing import Any, cast
 import pytest
 from kafka.protocol.api_header import ResponseClassRegistry
 
+from tests.actions.rows import RowCluster, abort_plan
 from tests.process import PATIENCE_S, run
 from tests.sources.fake import NOW, FakeCluster
 from tests.sources.test_responses_of_brokers import serving
 from tests.tools.bench.fake_cluster import FakeCluster as SocketCluster
 from toolkit import Cluster
-from toolkit.actions.marker import Marker
+from toolkit.actions.requests import Marker
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.errors import ActionFailed, BrokerError
 from toolkit.schema.table import Selection, TopicPartition
@@ -141,10 +142,10 @@ def test_a_fetch_without_the_partition_is_an_error() -> None:
 
 
 def test_a_marker_without_a_response_of_its_own_may_be_written() -> None:
-    marker = Marker(topic="orders", partition=0, producer_id=7, producer_epoch=0, coordinator_epoch=0, is_commit=False)
-    response = marker.send(client(WriteTxnMarkers=empty()), 1)
+    plan = abort_plan(RowCluster())
+    response = Marker.of(plan.transaction, is_commit=False).send(client(WriteTxnMarkers=empty()), 1)
     with pytest.raises(ActionFailed) as failed:
-        marker.check_response(response, leader=1, target="orders-0", find_out="Diagnose again.")
+        plan.action.check_answer(plan, response, plan.action.progress(plan, None))
     assert failed.value.effect == "uncertain"
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from toolkit.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from toolkit.actions.abort import plan_abort
-    from toolkit.actions.abort_list import plan_abort_list
+    from toolkit.actions.abort import plan_abort, plan_abort_list
     from toolkit.actions.audit import Audit
     from toolkit.actions.commit import plan_commit
     from toolkit.actions.complete import plan_complete
@@ -22,7 +21,7 @@ __getattr__ = lazy_exports(
     {
         "Audit": "toolkit.actions.audit",
         "plan_abort": "toolkit.actions.abort",
-        "plan_abort_list": "toolkit.actions.abort_list",
+        "plan_abort_list": "toolkit.actions.abort",
         "plan_commit": "toolkit.actions.commit",
         "plan_complete": "toolkit.actions.complete",
         "plan_fence": "toolkit.actions.fence",

@@ -27,9 +27,12 @@ from toolkit.errors import ActionFailed, ActionRefused, AuditFailed
 from toolkit.schema import ACTIONS, Row
 from toolkit.schema.actions import INTENT, OUTCOME, REFUSED, ActionStep, unfinished
 from toolkit.sources.recording.durable_files import flush
+from toolkit.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from toolkit.sources.live.cluster import Cluster
 
 AUDIT_FILE = "KAFKA_TXN_AUDIT_FILE"
 """Environment variable with the file; by default in the user's state directory."""
@@ -186,7 +189,9 @@ class Audit:
             ) from unwritten
 
     def _write(self, step: ActionStep) -> None:
-        line = replace(step, at=dt.datetime.now(dt.UTC), who=_who(), confirmation=self.confirmation).row()
+        line = replace(
+            step, at=dt.datetime.now(dt.UTC), who=_who(), tool_version=__version__, confirmation=self.confirmation
+        ).row()
         text = json.dumps({name: value for name, value in line.items() if value is not None}, default=_plain)
         file = self._open()
         try:
@@ -211,6 +216,14 @@ class Audit:
             means="Nothing was sent: an action that cannot be recorded is not done.",
             do=f"Name another one by --audit-file or {AUDIT_FILE}.",
         )
+
+
+def is_on(cluster: Cluster, row: Row) -> bool:
+    """Whether a line is about a cluster: by its id, or in a line without one by its address."""
+    cluster_id = cluster.client.cluster_id
+    if row.get("cluster_id") is not None and cluster_id is not None:
+        return bool(row["cluster_id"] == cluster_id)
+    return bool(row["bootstrap_servers"] == cluster.bootstrap_servers)
 
 
 def _is_locked(file: int) -> bool:

@@ -14,8 +14,8 @@ from toolkit.views.action_texts import list_left_out, list_preview, list_result,
 from toolkit.views.row_formats import size_text
 
 if TYPE_CHECKING:
-    from toolkit.actions.abort_list import AbortListPlan
     from toolkit.actions.audit import Audit
+    from toolkit.actions.plan import PlanList
     from toolkit.schema import Row
     from toolkit.sources.live.cluster import Cluster
 
@@ -61,12 +61,12 @@ def abort_list(
 ) -> None:
     """Plan, ask for the confirmation, and abort, up to the first transaction that is not as planned.
 
-    `cluster`, `transactions`, `audit`: as for `plan_abort_list` and `AbortListPlan.execute`.
+    `cluster`, `transactions`, `audit`: as for `plan_abort_list` and `PlanList.execute`.
     `confirm`: what an option confirms; null to ask at a terminal.
-    `recheck_after`, `save`, `max_save_bytes`: as for `AbortPlan.execute`.
+    `recheck_after`, `save`, `max_save_bytes`: as for `Plan.execute`.
     Raises ToolkitError: what stopped the list, once the result is written.
     """
-    from toolkit.actions.abort_list import plan_abort_list
+    from toolkit.actions.abort import plan_abort_list
 
     progress(f"Checking {len(transactions)} transactions ...")
     plan = plan_abort_list(cluster, transactions, recheck_after=recheck_after)
@@ -90,7 +90,7 @@ def abort_list(
         raise done.error
 
 
-def preview(plan: AbortListPlan, *, saves: bool) -> Iterator[str]:
+def preview(plan: PlanList, *, saves: bool) -> Iterator[str]:
     """What is aborted, each by name, and what is left out and why."""
     if plan.plans:
         yield f"Dry run: nothing was changed. Abort markers would end {plan.target}:"
@@ -100,5 +100,8 @@ def preview(plan: AbortListPlan, *, saves: bool) -> Iterator[str]:
         known = size_text(sum(size or 0 for size in sizes))
         size = f"at least {known}" if None in sizes else known
         yield f"Their records ({size} in the log) are saved first." if saves else "Their records are not saved."
-        yield "Each is checked again right before its marker. The first that is not as planned stops the list."
+        yield (
+            "All are checked again before the first marker, and each right before its own. The first that is not as "
+            "planned stops the list."
+        )
         yield to_confirm(plan.target)

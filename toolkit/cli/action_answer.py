@@ -6,24 +6,25 @@ import dataclasses
 import datetime as dt
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolkit.cli.output import show, width
+from toolkit.cli.output import REFUSED, progress, show, width
 from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
     from toolkit.actions.audit import Audit
+    from toolkit.actions.plan import ListResult, Plan, PlanList, Result
     from toolkit.cli.source_options import SourceOptions
     from toolkit.schema.live import Finding
 
 NOT_CONFIRMED = "Not confirmed: nothing was sent."
 # Fields of a plan that are no fact for a person: a connection, a file, what this process measures for itself.
-INTERNAL = {"cluster", "checkpoint", "planned_at", "machine_ahead", "is_contradicted"}
+INTERNAL = {"action", "cluster", "checkpoint", "observation", "planned_at"}
 
 
 class ActionFormat(StrEnum):
@@ -66,26 +67,58 @@ class ActionAnswer:
             runnable = dataclasses.replace(finding, remedy=source_options.runnable(finding.remedy))
             show([*finding_lines([runnable], width=width()), ""])
 
-    def confirmation(self, plan: Any, option: str | None, preview: Iterable[str]) -> str | None:
+    def act(
+        self,
+        plan: Plan,
+        execute: Callable[..., Result],
+        *,
+        audit: Audit,
+        confirm: str | None,
+        override: str | None = None,
+        saves: bool = False,
+    ) -> None:
+        """Write the dry run, or do it once it is confirmed, and write what was done.
+
+        `execute`: of the plan. `saves`: whether records are saved beside the audit trail.
+        Raises typer.Exit: of a dry run that would be refused.
+        """
+        from toolkit.views.action_texts import preview, result
+
+        sentences = preview(plan, audit=audit if saves else None, override=override)
+        is_refused = plan.refusal is not None and override != plan.needed_override
+        confirmed = self.confirmation(plan, confirm, sentences, is_refused=is_refused)
+        if confirmed is None:
+            return
+        progress("Checking it again ...")
+        done = execute(confirm=confirmed, audit=audit, override=override)
+        self.show_result(plan, done, result(plan, done), audit)
+
+    def confirmation(
+        self, plan: Plan | PlanList, option: str | None, preview: Iterable[str], *, is_refused: bool = False
+    ) -> str | None:
         """Write the dry run unless an option confirms it; return what was confirmed, null for a dry run.
 
-        Raises KeyboardInterrupt: at Ctrl-C, with a note that nothing was sent.
+        Raises typer.Exit: of a dry run that would be refused. Raises KeyboardInterrupt: at Ctrl-C, with a note that
+        nothing was sent.
         """
         if option is not None:
             return option
         if self.is_json:
             self._write(plan)
-            return None
         self.say(preview)
-        return self._typed(plan.target) if is_at_terminal() else None
+        if is_refused:
+            raise typer.Exit(REFUSED)
+        return self._typed(plan.target) if not self.is_json and is_at_terminal() else None
 
-    def show_result(self, plan: Any, result: Any, sentences: Iterable[str], audit: Audit) -> None:
+    def show_result(
+        self, plan: Plan | PlanList, result: Result | ListResult, sentences: Iterable[str], audit: Audit
+    ) -> None:
         """Write what was done."""
         if self.is_json:
             self._write(plan, result=result, audit_file=str(audit.path))
         self.say([*sentences, f"Audit trail: {audit.path}."])
 
-    def _write(self, plan: Any, **done: Any) -> None:
+    def _write(self, plan: Plan | PlanList, **done: Any) -> None:
         fields = {
             "action": self.action,
             "target": plan.target,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,13 +16,14 @@ from toolkit.cli.action_answer import ActionAnswer, ActionFormat, ActionOutput, 
 from toolkit.cli.common_options import MaxTransactionTimeout, Partition, RecheckAfter, Topic
 from toolkit.cli.output import progress
 from toolkit.cli.source_options import SourceOptions, takes_source
-from toolkit.errors import NotFound, UsageError
-from toolkit.views import action_texts as texts
+from toolkit.errors import ActionRefused, UsageError
+from toolkit.schema.table import TopicPartition
 from toolkit.views.row_formats import size_text
 
 if TYPE_CHECKING:
-    from toolkit.actions.abort import AbortPlan
     from toolkit.actions.audit import Audit
+    from toolkit.actions.plan import Plan, Result
+    from toolkit.schema.actions import ActionStep
     from toolkit.schema.live import Finding
     from toolkit.sources.live.cluster import Cluster
 
@@ -116,6 +120,7 @@ def abort(
     """
     from toolkit.actions.abort import plan_abort
     from toolkit.actions.audit import Audit
+    from toolkit.actions.transaction import transaction_at
 
     if list_file is not None and (topic, partition, start_offset, override) != (None, None, None, None):
         raise UsageError("--list names the transactions, and nothing of it can be overridden.")
@@ -140,25 +145,17 @@ def abort(
         raise UsageError("abort needs --topic, --partition and --start-offset, or --list.")
     with source_options.connect() as cluster:
         progress("Checking that it hangs ...")
-        found = find_transaction(cluster, topic, partition, start_offset=start_offset, recheck_after=recheck_after)
-        with audited_plan("abort", cluster, found, audit if confirm is not None else None):
+        tp = TopicPartition(topic, partition)
+        found = transaction_at(cluster, tp, start_offset=start_offset, recheck_after=recheck_after)
+        with audited(audit, confirm, marker_step("abort", cluster, found)):
             plan = plan_abort(cluster, found)
         answer.show_finding(found, source_options)
-        confirmed = answer.confirmation(plan, confirm, texts.abort_preview(plan, audit if save_records else None))
-        if confirmed is None:
-            return
-        if save_records and not answer.is_json:
-            max_save_bytes = agreed_size(plan, max_save_bytes)
-        progress("Checking it again ...")
-        done = plan.execute(
-            confirm=confirmed,
-            audit=audit,
-            override=override,
-            recheck_after=recheck_after,
-            save=save_records,
-            max_save_bytes=max_save_bytes,
-        )
-        answer.show_result(plan, done, texts.abort_result(plan, done), audit)
+
+        def execute(**options: Any) -> Result:
+            limit = agreed_size(plan, max_save_bytes) if save_records and not answer.is_json else max_save_bytes
+            return plan.execute(**options, recheck_after=recheck_after, save=save_records, max_save_bytes=limit)
+
+        answer.act(plan, execute, audit=audit, confirm=confirm, override=override, saves=save_records)
 
 
 @takes_source()
@@ -183,22 +180,20 @@ def complete(
     """
     from toolkit.actions.audit import Audit
     from toolkit.actions.complete import plan_complete
+    from toolkit.actions.transaction import transaction_at
 
     audit, answer = Audit(audit_file), ActionAnswer(action="complete", output=output)
     if confirm is not None:
         audit.check()
     with source_options.connect() as cluster:
         progress("Checking what was decided ...")
-        found = find_transaction(cluster, topic, partition, start_offset=start_offset, recheck_after=recheck_after)
+        tp = TopicPartition(topic, partition)
+        found = transaction_at(cluster, tp, start_offset=start_offset, recheck_after=recheck_after)
         answer.show_finding(found, source_options)
-        with audited_plan("complete", cluster, found, audit if confirm is not None else None):
+        with audited(audit, confirm, marker_step("complete", cluster, found)):
             plan = plan_complete(cluster, found)
-        confirmed = answer.confirmation(plan, confirm, texts.complete_preview(plan))
-        if confirmed is None:
-            return
-        progress("Checking it again ...")
-        done = plan.execute(confirm=confirmed, audit=audit, override=override, recheck_after=recheck_after)
-        answer.show_result(plan, done, texts.complete_result(plan, done), audit)
+        execute = partial(plan.execute, recheck_after=recheck_after)
+        answer.act(plan, execute, audit=audit, confirm=confirm, override=override)
 
 
 @takes_source("flink_checkpoint")
@@ -229,13 +224,10 @@ def commit(
         audit.check()
     with source_options.connect() as cluster:
         progress("Checking what the checkpoint and the coordinator say ...")
-        plan = plan_commit(cluster, transactional_id, recheck_after=recheck_after)
-        confirmed = answer.confirmation(plan, confirm, texts.commit_preview(plan))
-        if confirmed is None:
-            return
-        progress("Checking it again ...")
-        done = plan.execute(confirm=confirmed, audit=audit, recheck_after=recheck_after)
-        answer.show_result(plan, done, texts.commit_result(plan, done), audit)
+        with audited(audit, confirm, id_step("commit", cluster, transactional_id)):
+            plan = plan_commit(cluster, transactional_id, recheck_after=recheck_after)
+        execute = partial(plan.execute, recheck_after=recheck_after)
+        answer.act(plan, execute, audit=audit, confirm=confirm)
 
 
 @takes_source("flink_checkpoint")
@@ -253,59 +245,60 @@ def fence(
 ) -> None:
     """Fence a transactional id: abort its transaction everywhere, and fence its producer. Dry run unless confirmed.
 
-    The remedy for an owner that is overdue or abandoned. One that is live within its own timeout (ongoing, long) or
-    prepared is refused unless --override names that verdict; one whose outcome is decided always is.
+    The remedy for an owner that is overdue. One that is live within its own timeout (ongoing, long), prepared or idle
+    is refused unless --override names that verdict; one whose outcome is decided always is.
     """
     from toolkit.actions.audit import Audit
-    from toolkit.actions.fence import plan_fence
+    from toolkit.actions.fence import FLINK, plan_fence
+    from toolkit.views.action_texts import fence_owner
 
     audit, answer = Audit(audit_file), ActionAnswer(action="fence", output=output)
     if confirm is not None:
         audit.check()
     with source_options.connect() as cluster:
-        plan = plan_fence(cluster, transactional_id, max_transaction_timeout_ms=int(max_transaction_timeout * 1000))
-        answer.say(texts.fence_owner(plan))
-        if confirm is not None and plan.flink_warning:
-            answer.say([f"Warning: {plan.flink_warning}"])
-        confirmed = answer.confirmation(plan, confirm, texts.fence_preview(plan, override=override))
-        if confirmed is None:
-            return
-        progress("Checking it again ...")
-        done = plan.execute(confirm=confirmed, audit=audit, override=override)
-        answer.show_result(plan, done, texts.fence_result(plan, done), audit)
+        with audited(audit, confirm, id_step("fence", cluster, transactional_id)):
+            plan = plan_fence(cluster, transactional_id, max_transaction_timeout_ms=int(max_transaction_timeout * 1000))
+        answer.say(fence_owner(plan))
+        if confirm is not None and FLINK in plan.warnings:
+            answer.say([f"Warning: {FLINK}"])
+        answer.act(plan, plan.execute, audit=audit, confirm=confirm, override=override)
 
 
-def find_transaction(
-    cluster: Cluster, topic: str, partition: int, *, start_offset: int, recheck_after: float
-) -> Finding:
-    """The finding of the transaction that starts at an offset. Raises NotFound if none does."""
-    from toolkit.schema.live import Finding
+def marker_step(action: str, cluster: Cluster, found: Finding) -> ActionStep:
+    """What the audit trail has of a marker that is refused when it is planned."""
+    from toolkit.actions.plan import step_on
 
-    for row in cluster.finding_rows(topics=[topic], partitions=[partition], recheck_after=recheck_after):
-        if row["start_offset"] == start_offset:
-            return Finding.of(row)
-    raise NotFound(
-        f"{topic}-{partition} has no open transaction that starts at offset {start_offset}.",
-        do="Run kafka-txn diagnose; it may have ended.",
+    return replace(
+        step_on(cluster, action, f"{found.tp}@{found.start_offset}"),
+        topic=found.topic,
+        partition=found.partition,
+        start_offset=found.start_offset,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        verdict=found.verdict,
+        outcome=found.outcome,
     )
 
 
-def audited_plan(action: str, cluster: Cluster, finding: Finding, audit: Audit | None) -> AbstractContextManager[None]:
-    """Write to the audit trail that a confirmed action was refused when it was planned.
+def id_step(action: str, cluster: Cluster, transactional_id: str) -> ActionStep:
+    """The same of an action on an id."""
+    from toolkit.actions.plan import step_on
 
-    `action`, `cluster`, `finding`: the action, and what it is for. `audit`: null unless it was confirmed.
-    """
-    from dataclasses import replace
-
-    from toolkit.actions.marker_plan import audited_refusal, transaction_step
-
-    if audit is None:
-        return nullcontext()
-    step = transaction_step(action, cluster, finding, verdict=finding.verdict)
-    return audited_refusal(audit, replace(step, outcome=finding.outcome))
+    return replace(step_on(cluster, action, transactional_id), transactional_id=transactional_id)
 
 
-def agreed_size(plan: AbortPlan, max_save_bytes: int) -> int:
+@contextmanager
+def audited(audit: Audit, confirm: str | None, step: ActionStep) -> Iterator[None]:
+    """Write to the audit trail that what was confirmed is refused when it is planned."""
+    try:
+        yield
+    except ActionRefused as error:
+        if confirm is not None:
+            audit.refused(error, step)
+        raise
+
+
+def agreed_size(plan: Plan, max_save_bytes: int) -> int:
     """The limit, raised where a person agrees to save more."""
     size = plan.impact.size
     if size is None or size <= max_save_bytes or not is_at_terminal():

@@ -216,7 +216,7 @@ def report(
     --recording together with --log-dir or a cluster gives the most: who waited and when it was seen, and the log.
     Keys and values of records are never in it.
     """
-    from toolkit.actions.audit import Audit
+    from toolkit.actions.audit import Audit, is_on
     from toolkit.schema.coerce import records_of
     from toolkit.schema.live import Finding
     from toolkit.sources.live.cluster import Cluster
@@ -256,8 +256,8 @@ def report(
             )
         }
     if clusters and actions is None:
-        audit = Audit()  # of what was done to this cluster from here, as it was addressed
-        own = [row for row in audit.rows() if row["bootstrap_servers"] == clusters[0].bootstrap_servers]
+        audit = Audit()  # of what was done to this cluster from here
+        own = [row for row in audit.rows() if is_on(clusters[0], row)]
         actions = own if audit.path.exists() else None
     if actions is not None:
         tables["actions"] = actions

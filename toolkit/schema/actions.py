@@ -12,6 +12,16 @@ from toolkit.schema.table import EPOCH
 INTENT, OUTCOME, REFUSED = "intent", "outcome", "refused"  # steps
 
 
+@declares("claims", row="a claim that an action needs")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionClaim(TableRow):
+    """A claim that an action needs, and what discharged it."""
+
+    claim: Annotated[str, "What has to be true, in words; an override repeats what is not proven of it."]
+    status: Annotated[str, "proven, refuted or not proven."]
+    discharged_by: Annotated[str | None, "What proves or refutes it, or who asserted it; null if nothing does."] = None
+
+
 @declares(
     "actions",
     row="one step of an action on a cluster: before its request is sent, or after the response",
@@ -32,7 +42,10 @@ class ActionStep(TableRow):
         "intent without an outcome, the action may have taken effect.",
     ] = ""
     who: Annotated[str, "User and host that took the action."] = ""
+    tool_version: Annotated[str | None, "Version of this package."] = None
     bootstrap_servers: Annotated[str, "Bootstrap servers of the cluster, as configured."]
+    cluster_id: Annotated[str | None, "Id of the cluster, by its brokers; null if none has answered."] = None
+    principal: Annotated[str | None, "User name of the client at the brokers; null if it has none."] = None
     target: Annotated[str, "Target that the user confirmed: orders-0@913095344, or a transactional id."]
     confirmation: Annotated[str | None, "What the user typed for a list of targets: 12 transactions; else null."] = None
     topic: Annotated[str | None, "Topic of the marker; null for a commit or fence."] = None
@@ -48,7 +61,12 @@ class ActionStep(TableRow):
     outcome: Annotated[
         str | None, "What was decided about the records, by that check: undecided, abort, commit, unknown."
     ] = None
-    override: Annotated[str | None, "Verdict that the user overrode by name; null if none."] = None
+    claims: Annotated[
+        tuple[ActionClaim, ...] | None, "What the action needed, by that check, and what discharged it."
+    ] = None
+    override: Annotated[
+        str | None, "What the user asserted although it is not proven, word for word; null if nothing."
+    ] = None
     records_file: Annotated[
         str | None, "Parquet file with the records that an abort discards; null if none was written."
     ] = None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolkit.actions.refusals import abort_refusal
+from toolkit.actions.abort import ABORT
 from toolkit.errors import NotFound
 from toolkit.schema.live import Finding, Producer
 from toolkit.schema.table import TopicPartition
@@ -82,7 +82,7 @@ def abort_advice(
 def _advice(finding: Finding, state: Producer | None, producer_epoch: int, server: str) -> AbortAdvice:
     name = f"{finding.topic}-{finding.partition}"
     other_epoch = finding.producer_epoch != producer_epoch
-    refusal = abort_refusal(finding)
+    refusal = ABORT.ruling(finding).refusal
     against = [f"Its epoch there is {finding.producer_epoch}, not {producer_epoch}."] if other_epoch else []
     if finding.outcome == "commit":
         against += [f"Never abort it: {finding.reason}", f"Remedy: {finding.remedy}"]

@@ -6,14 +6,13 @@ import gzip
 import html
 import json
 import re
-from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from toolkit.actions.abort import AbortPlan, AbortResult
-from toolkit.actions.impact import MarkerImpact
+from tests.actions.rows import RowCluster, abort_plan
+from toolkit.actions.plan import Plan, Result
+from toolkit.actions.transaction import MarkerImpact, PartitionResult
 from toolkit.errors import ActionRefused, ToolkitError
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
@@ -156,8 +155,10 @@ def impact(**changed: Any) -> MarkerImpact:
     return MarkerImpact(**{**known, **lso, **changed})
 
 
-def result(after: int, *, next_start_offset: int | None = None) -> AbortResult:
-    return AbortResult(
+def result(after: int, *, next_start_offset: int | None = None) -> PartitionResult:
+    return PartitionResult(
+        topic="orders",
+        partition=0,
         last_stable_offset_before=5,
         last_stable_offset_after=after,
         high_watermark=12,
@@ -166,23 +167,15 @@ def result(after: int, *, next_start_offset: int | None = None) -> AbortResult:
     )
 
 
-def plan(planned: MarkerImpact) -> AbortPlan:
-    of: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "coordinator_epoch": 0, "last_sequence": 0}
-    cluster: Any = None
-    return AbortPlan(
-        cluster=cluster,
-        topic="orders",
-        partition=0,
-        start_offset=5,
-        last_timestamp=None,
-        basis=finding(),
-        impact=planned,
-        **of,
-    )
+def plan(planned: MarkerImpact, **more: Any) -> Plan:
+    cluster: Any = RowCluster()
+    return abort_plan(cluster, impact=planned, start_offset=5, **more)
 
 
 def test_an_unmoved_lso_is_reported_as_unmoved() -> None:
-    assert "The LSO is still at 5" in done_html(plan(impact()), result(5, next_start_offset=5), "audit.jsonl")
+    assert "The LSO is still at 5" in done_html(
+        plan(impact()), Result(partitions=[result(5, next_start_offset=5)]), "audit.jsonl"
+    )
 
 
 def test_the_lso_of_the_plan_counts_the_marker_and_a_difference_is_explained() -> None:
@@ -200,8 +193,7 @@ def test_the_lso_of_the_plan_counts_the_marker_and_a_difference_is_explained() -
 
 def test_a_dry_run_has_the_warnings_of_its_plan() -> None:
     """The command's dry run had them, and the panel's had only those of a fence."""
-    cluster: Any = SimpleNamespace(bootstrap_servers="broker:9092", command_config="client.properties")
-    planned = replace(plan(impact()), cluster=cluster, topic="__consumer_offsets")
+    planned = plan(impact(), topic="__consumer_offsets")
     assert len(planned.warnings) == 2
     for text in planned.warnings:
         assert text in html.unescape(plan_html(planned))

@@ -20,7 +20,7 @@ from tests.views.panel.panel_state import (
 )
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
-from toolkit.actions.marker import Marker
+from toolkit.actions.requests import Marker
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused, ConnectionFailed
 from toolkit.lab import Kafka

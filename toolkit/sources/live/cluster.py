@@ -18,7 +18,6 @@ from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence_text import scope
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
-from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
@@ -202,26 +201,46 @@ class Cluster(Source, OffsetTables):
             raise BrokerError(f"Groups may be hidden; missing: {gap}.", code="GROUP_AUTHORIZATION_FAILED")
         return committing_groups(self.client, partitions)
 
-    def producer_outcomes(
-        self, producer_id: int, partitions: Iterable[TopicPartition]
-    ) -> Mapping[TopicPartition, Outcome]:
-        """The outcome of each open transaction of a producer, also of a live one, whose log a diagnosis does not read.
+    def producer_findings(
+        self,
+        producer_id: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        earlier: Observation | None = None,
+        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+    ) -> tuple[list[Finding], Observation]:
+        """The findings on a producer, with the claims of a live transaction, too, whose log a diagnosis does not read.
 
         Parameters
         ----------
         producer_id
             The producer.
         partitions
-            Where to look; one on which it has nothing open is left out.
+            Where to look; one that cannot be read has a finding with an error.
+        earlier
+            An observation before this one.
+        max_transaction_timeout_ms
+            As for `findings`.
+
+        Returns
+        -------
+        tuple
+            The findings, and the observation that they rest on.
 
         Raises
         ------
         BrokerError, ConnectionFailed, NotFound
             If the partitions cannot be observed.
         """
-        from toolkit.sources.live.logs.log_evidence import read_contexts  # imports numpy and Arrow
+        from toolkit.analysis.diagnosis.evidence.explanation import log_facts  # imports numpy and Arrow
+        from toolkit.sources.live.logs.log_evidence import read_contexts
 
-        diagnosis = diagnose([self.observe(partitions=sorted(partitions))])
+        observation = self.observe(partitions=sorted(partitions))
+        diagnosis = diagnose(
+            [observation] if earlier is None else [earlier, observation],
+            max_transaction_timeout_ms=max_transaction_timeout_ms,
+            checkpoints=self.flink_checkpoints,
+        )
         opened = [
             each
             for found in diagnosis.opened.values()
@@ -229,7 +248,8 @@ class Cluster(Source, OffsetTables):
             if each.txn.producer_id == producer_id and each.txn.start is not None
         ]
         contexts = read_contexts(self.client, opened, search_all=True) if opened else {}
-        return {context.txn.tp: context.outcome for context in contexts.values()}
+        found = diagnosis.findings(log={key: log_facts(context) for key, context in contexts.items()})
+        return [each for each in found if each.error or each.producer_id == producer_id], observation
 
     def topic_gaps(self) -> Sequence[str]:
         """Rights and proofs that are missing, so that a topic may be hidden from this principal; empty if none is.

@@ -29,8 +29,7 @@ from toolkit.views.agent.agent_answers import (
 )
 
 if TYPE_CHECKING:
-    from toolkit.actions.abort import AbortPlan
-    from toolkit.actions.complete import CompletePlan
+    from toolkit.actions.plan import Plan
 
 P = ParamSpec("P")
 Answer: TypeAlias = dict[str, Any]
@@ -228,27 +227,20 @@ class AgentTools:
         return self._plan("complete", plan_complete, topic, partition, start_offset)
 
     def _plan(
-        self,
-        action: str,
-        plan_marker: Callable[[Cluster, Row], AbortPlan | CompletePlan],
-        topic: str,
-        partition: int,
-        start_offset: int,
+        self, action: str, plan_marker: Callable[[Cluster, Row], Plan], topic: str, partition: int, start_offset: int
     ) -> Answer:
-        """The dry run of a command that writes a marker."""
+        """The dry run of a command that writes a marker; no command if it would be refused."""
+        from toolkit.actions.transaction import transaction_at
+
+        tp = TopicPartition(topic, partition)
         with self._source() as source:
             if not isinstance(source, Cluster):
                 raise UsageError("A marker is planned on a live cluster.", do="Use a server that reads one.")
-            findings = [row for row in self._findings(source, topic, partition) if row["start_offset"] == start_offset]
-            if not findings:
-                raise NotFound(
-                    f"{topic}-{partition} has no open transaction that starts at offset {start_offset}.",
-                    do="Call diagnose; it may have ended.",
-                )
-            plan = plan_marker(source, inert_finding(findings[0]))
-        where = f"{TopicPartition(plan.topic, plan.partition).flags} --start-offset {plan.start_offset}"
+            finding = transaction_at(source, tp, start_offset=start_offset, recheck_after=self._recheck_after)
+            plan = plan_marker(source, inert_finding(finding.row()))
+        command = f"kafka-txn {action} {self._address} {tp.flags} --start-offset {start_offset}".replace("  ", " ")
         return {
-            "command": f"kafka-txn {action} {self._address} {where}".replace("  ", " "),
+            "command": None if plan.refusal else command,
             "confirmation": "It is a dry run until a person confirms it by name.",
             "refusal": inert(plan.refusal),
             "impact": inert(asdict(plan.impact)),

@@ -11,14 +11,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from toolkit.actions.abort import AbortPlan
-from toolkit.actions.abort_list import AbortListPlan, AbortListResult
-from toolkit.actions.audit import Audit
+from toolkit.actions.audit import Audit, is_on
 from toolkit.actions.fence import plan_fence
-from toolkit.actions.marker_plan import RECHECK_AFTER, MarkerPlan, finding_of
+from toolkit.actions.plan import RECHECK_AFTER, ListResult, Plan, PlanList
 from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.errors import ActionFailed, ActionRefused, ToolkitError, UsageError
-from toolkit.schema.coerce import records_of
+from toolkit.schema.coerce import finding_row, records_of
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.views.explained_error import explain
@@ -66,15 +64,15 @@ class AbortPanel(PanelLayout):
         The selected finding.
     step : str
         ``choose``, ``chosen``, ``checked`` once a dry run has passed, ``done`` once the action is done.
-    plan : AbortPlan or AbortListPlan or CompletePlan or CommitPlan or FencePlan or None
+    plan : Plan or PlanList or None
         What the dry run passed; null again once it is executed or does not hold any more.
-    fence : FencePlan or None
+    fence : Plan or None
         How the live owner of the one that is chosen would be fenced; the panel does not do it.
     typed : str
         The confirmation, as far as it is typed.
-    ended : AbortPlan or AbortListPlan or CompletePlan or CommitPlan or FencePlan or None
+    ended : Plan or PlanList or None
         What was executed last.
-    result : AbortResult or AbortListResult or CompleteResult or CommitResult or FenceResult or None
+    result : Result or ListResult or None
         What that changed.
     explained : ExplainedError or None
         What `explain` found.
@@ -128,7 +126,10 @@ class AbortPanel(PanelLayout):
 
     def select(self, finding: FindingLike | Finding) -> None:
         """Choose a finding: one of `findings`, or any row of ``schema.FINDINGS``."""
-        self._begin("choose", partial(self._select, finding_of(finding)))
+        self._begin(
+            "choose",
+            partial(self._select, finding if isinstance(finding, Finding) else Finding.of(finding_row(finding))),
+        )
 
     def dry_run(self) -> None:
         """Plan the action of the selected finding, with all checks; nothing is written."""
@@ -291,7 +292,7 @@ class AbortPanel(PanelLayout):
                 self._recheck([self.selected.tp])
             raise
         self.plan, self.step = plan, "checked"
-        if isinstance(plan, MarkerPlan) and plan.basis.verdict != self.selected.verdict:
+        if plan.transactional_id is None and plan.basis.verdict != self.selected.verdict:
             self.selected = plan.basis
             self.findings = [plan.basis if is_same(each, plan.basis) else each for each in self.findings]
 
@@ -311,25 +312,21 @@ class AbortPanel(PanelLayout):
         if typed == plan.target and finding is not None:
             self._acted[transaction_key(finding)] = finding
         try:
-            result = action_steps.execute(
-                plan,
-                confirm=typed,
-                audit=self.audit,
-                recheck_after=self.recheck_after,
-                cancel=self._cancel,
-                progress=self._begin_next_of_list,
+            act = partial(
+                plan.execute, confirm=typed, audit=self.audit, recheck_after=self.recheck_after, cancel=self._cancel
             )
+            result = act(progress=self._begin_next_of_list) if isinstance(plan, PlanList) else act()
         except Exception as error:
             self._keep_uncertain(error, finding)
             if typed == plan.target:  # the result of the dry run is obsolete
                 self._reset(finding)
-                self._recheck(action_steps.partitions_of(plan))
+                self._recheck(plan.topic_partitions)
             raise
         finally:
             self._read_trail()
         self.plan, self.ended, self.result, self.step = None, plan, result, "done"
-        self._recheck(action_steps.partitions_of(plan))
-        if isinstance(plan, AbortListPlan) and isinstance(result, AbortListResult) and result.error is not None:
+        self._recheck(plan.topic_partitions)
+        if isinstance(plan, PlanList) and isinstance(result, ListResult) and result.error is not None:
             self.error = result.error  # shown beside what was aborted before it
             stopped = next(each.basis for each in plan.plans if each.target == result.stopped_at)
             self._keep_uncertain(result.error, stopped)
@@ -337,7 +334,7 @@ class AbortPanel(PanelLayout):
     def _keep_uncertain(self, error: Exception, finding: Finding | None) -> None:
         self._uncertain = finding if isinstance(error, ActionFailed) and error.effect != "nothing" else None
 
-    def _begin_next_of_list(self, plan: AbortPlan) -> None:
+    def _begin_next_of_list(self, plan: Plan) -> None:
         self._acted[transaction_key(plan.basis)] = plan.basis
         self.busy = f"{WORK['execute']}: {plan.target}"
 
@@ -369,7 +366,10 @@ class AbortPanel(PanelLayout):
         self.typed = ""
 
     def _plan_fence(self, transactional_id: str) -> None:
-        self.fence = plan_fence(self.cluster, transactional_id)
+        try:
+            self.fence = plan_fence(self.cluster, transactional_id)
+        except ActionRefused:
+            self.fence = None  # nobody may fence it: the remedy of its finding says why
 
     def _recheck(self, changed: Sequence[TopicPartition]) -> None:
         """Diagnose partitions again that have changed."""
@@ -411,10 +411,10 @@ class AbortPanel(PanelLayout):
             self.problems = [*self.problems, f"{what} is not known: {error}"]
 
     def _read_trail(self) -> None:
-        """Read the audit trail of these bootstrap servers."""
+        """Read the audit trail of this cluster."""
         try:
             rows = self.audit.rows()
         except OSError as error:
             self.problems = [*self.problems, f"The audit file {self.audit.path} cannot be read: {error}"]
             return
-        self.actions = [row for row in rows if row["bootstrap_servers"] == self.cluster.bootstrap_servers]
+        self.actions = [row for row in rows if is_on(self.cluster, row)]

@@ -1,33 +1,29 @@
-"""The steps of every action in the panel: a plan that was checked afresh, its execution, and where it acts.
+"""The plan of an action in the panel: checked afresh; and what its button says.
 
 Which action a finding has was decided with it (`analysis.diagnosis.decision`); nothing here chooses another one.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from toolkit.actions.abort import AbortPlan, AbortResult, plan_abort
-from toolkit.actions.abort_list import AbortListPlan, AbortListResult, plan_abort_list
-from toolkit.actions.commit import CommitPlan, CommitResult, PartitionToCommit, plan_commit
-from toolkit.actions.complete import CompletePlan, CompleteResult, plan_complete
-from toolkit.actions.fence import FencePlan, FenceResult, plan_fence
+from toolkit.actions.abort import plan_abort, plan_abort_list
+from toolkit.actions.commit import plan_commit
+from toolkit.actions.complete import plan_complete
+from toolkit.actions.fence import plan_fence
+from toolkit.actions.plan import ListResult, Plan, PlanList, Result
 from toolkit.errors import ActionRefused
 from toolkit.schema.live import Finding
-from toolkit.schema.table import TopicPartition
 
 if TYPE_CHECKING:
-    from toolkit.actions.audit import Audit
     from toolkit.sources.live.cluster import Cluster
 
-ActionPlan: TypeAlias = AbortPlan | CompletePlan | CommitPlan | FencePlan | AbortListPlan
-ActionResult: TypeAlias = AbortListResult | AbortResult | CompleteResult | CommitResult | FenceResult
+ActionPlan: TypeAlias = Plan | PlanList
+ActionResult: TypeAlias = ListResult | Result
 
 
-def checked_plan(cluster: Cluster, finding: Finding, *, recheck_after: float) -> ActionPlan:
+def checked_plan(cluster: Cluster, finding: Finding, *, recheck_after: float) -> Plan:
     """Plan the action of a finding, and check it afresh; nothing is sent.
 
     Raises ActionRefused if the finding has no action, or it is not safe any more. Raises BrokerError if the evidence
@@ -37,15 +33,13 @@ def checked_plan(cluster: Cluster, finding: Finding, *, recheck_after: float) ->
     if finding.action == "commit":
         return plan_commit(cluster, transactional_id, recheck_after=recheck_after)  # which is its check
     if finding.action == "fence":
-        fence = plan_fence(cluster, transactional_id)
-        fence.preflight()
-        return fence
-    plan = plan_complete(cluster, finding) if finding.action == "complete" else plan_abort(cluster, finding)
-    fresh = plan.preflight(recheck_after=recheck_after)
-    return replace(plan, basis=Finding.of(fresh))  # a finding of a moment ago may have been unknown
+        plan = plan_fence(cluster, transactional_id)
+    else:
+        plan = plan_complete(cluster, finding) if finding.action == "complete" else plan_abort(cluster, finding)
+    return plan.check(recheck_after=recheck_after)
 
 
-def checked_list(cluster: Cluster, findings: Sequence[Finding], *, recheck_after: float) -> AbortListPlan:
+def checked_list(cluster: Cluster, findings: Sequence[Finding], *, recheck_after: float) -> PlanList:
     """Plan the abort of many, and check each afresh; nothing is sent.
 
     Raises ActionRefused if none is proven to be hanging any more.
@@ -56,38 +50,6 @@ def checked_list(cluster: Cluster, findings: Sequence[Finding], *, recheck_after
             "None of these transactions is proven to be hanging any more.", means="Nothing was written.", do="Refresh."
         )
     return plan
-
-
-def execute(
-    plan: ActionPlan,
-    *,
-    confirm: str,
-    audit: Audit,
-    recheck_after: float,
-    cancel: threading.Event,
-    progress: Callable[[AbortPlan], object],
-) -> ActionResult:
-    """Execute a plan; parameters and errors are those of its own `execute`."""
-    if isinstance(plan, AbortListPlan):
-        return plan.execute(confirm=confirm, audit=audit, recheck_after=recheck_after, cancel=cancel, progress=progress)
-    if isinstance(plan, FencePlan):
-        return plan.execute(confirm=confirm, audit=audit, cancel=cancel)
-    return plan.execute(confirm=confirm, audit=audit, recheck_after=recheck_after, cancel=cancel)
-
-
-def partitions_of(plan: ActionPlan) -> Sequence[TopicPartition]:
-    """The partitions that a plan changes."""
-    if isinstance(plan, FencePlan):
-        return [TopicPartition(*each) for each in plan.topic_partitions]
-    markers: Sequence[AbortPlan | CompletePlan | PartitionToCommit]
-    match plan:
-        case AbortListPlan():
-            markers = plan.plans
-        case CommitPlan():
-            markers = plan.partitions
-        case _:
-            markers = (plan,)
-    return [TopicPartition(each.topic, each.partition) for each in markers]
 
 
 def button_text(finding: Finding) -> str:

@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as widgets
 import traitlets
 
-from toolkit.actions.abort import AbortPlan, AbortResult
-from toolkit.actions.abort_list import AbortListPlan, AbortListResult
-from toolkit.actions.commit import CommitPlan, CommitResult
-from toolkit.actions.complete import CompletePlan, CompleteResult
-from toolkit.actions.fence import FencePlan, FenceResult
+from toolkit.actions.plan import ListResult, Plan, PlanList, Result
 from toolkit.errors import ConnectionFailed
 from toolkit.schema.actions import ActionStep
 from toolkit.schema.coerce import records_of
@@ -79,11 +75,11 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
     findings: traitlets.List[Finding] = traitlets.List(traitlets.Instance(Finding))
     selected = traitlets.Instance(Finding, allow_none=True)
     step = traitlets.Enum(STEPS, default_value="choose")
-    plan = _either(AbortPlan, AbortListPlan, CompletePlan, CommitPlan, FencePlan)
-    fence = traitlets.Instance(FencePlan, allow_none=True)
+    plan = _either(Plan, PlanList)
+    fence = traitlets.Instance(Plan, allow_none=True)
     typed = traitlets.Unicode()
-    ended = _either(AbortPlan, AbortListPlan, CompletePlan, CommitPlan, FencePlan)
-    result = _either(AbortResult, AbortListResult, CompleteResult, CommitResult, FenceResult)
+    ended = _either(Plan, PlanList)
+    result = _either(Result, ListResult)
     explained = traitlets.Instance(ExplainedError, allow_none=True)
     report = traitlets.Instance(Report, allow_none=True)
     error = traitlets.Instance(BaseException, allow_none=True)
@@ -171,7 +167,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         self._set_html("beside", bullets(self.problems) if self.problems else "")
         _show(self._steps, is_actionable)
         _show(self.buttons["dry_run"], finding is not None)
-        if isinstance(self.plan, AbortListPlan):
+        if isinstance(self.plan, PlanList):
             self.buttons["execute"].description = "Write the abort markers"
         elif finding is not None and is_actionable:
             self.buttons["execute"].description = button_text(finding)

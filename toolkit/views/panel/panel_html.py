@@ -26,7 +26,7 @@ from toolkit.views.row_formats import count, printable
 from toolkit.views.urgency import age, by_urgency
 
 if TYPE_CHECKING:
-    from toolkit.actions.fence import FencePlan
+    from toolkit.actions.plan import Plan
     from toolkit.views.report.report_parts import Fact, Grid
 
 
@@ -155,19 +155,17 @@ def why_not_html(finding: Finding) -> str:
     )
 
 
-def fence_html(plan: FencePlan) -> str:
-    """The command that fences the owner, its effect, and whether it would be refused; nothing is sent."""
+def fence_html(plan: Plan) -> str:
+    """The command that fences the owner, or why it would be refused; and its effect. Nothing is sent."""
+    title = f"<h3>To end it: fence its id “{line(plan.target)}”</h3>"
+    if plan.refusal is not None:
+        return card(
+            "plain", title, f"<p><b>It would be refused now</b>: {line(plan.refusal)}</p>", bullets(plan.warnings)
+        )
     server = shlex.quote(plan.cluster.bootstrap_servers)
-    section = f"kafka-txn fence --bootstrap-server {server} --transactional-id {shlex.quote(plan.transactional_id)}"
-    refused = [] if plan.refusal is None else [f"<p><b>It would be refused now</b>: {line(plan.refusal)}</p>"]
-    return card(
-        "plain",
-        f"<h3>To end it: fence its id “{line(plan.transactional_id)}”</h3>",
-        paragraph("In a terminal, a dry run until it is confirmed there:"),
-        command(section),
-        *refused,
-        bullets(plan.warnings),
-    )
+    text = f"kafka-txn fence --bootstrap-server {server} --transactional-id {shlex.quote(plan.target)}"
+    intro = paragraph("In a terminal, a dry run until it is confirmed there:")
+    return card("plain", title, intro, command(text), bullets(plan.warnings))
 
 
 def _adds_nothing(label: str, finding: Finding) -> bool:

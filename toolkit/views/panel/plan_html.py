@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.actions.abort import AbortPlan, AbortResult
-from toolkit.actions.abort_list import AbortListPlan, AbortListResult
-from toolkit.actions.commit import CommitPlan, CommitResult
-from toolkit.actions.complete import CompletePlan, CompleteResult
-from toolkit.actions.fence import FencePlan, FenceResult
+from toolkit.actions.plan import ListResult, Plan, PlanList, Result
+from toolkit.actions.transaction import MarkerImpact, PartitionResult
 from toolkit.views.action_texts import NOT_DELIVERED, list_left_out, list_preview, list_result
 from toolkit.views.panel.panel_html import bullets, card, command, folded, line, paragraph
 from toolkit.views.row_formats import count, printable
 
 if TYPE_CHECKING:
-    from toolkit.actions.impact import MarkerImpact
     from toolkit.views.panel.action_steps import ActionPlan, ActionResult
 
 MAX_COMMITS = 20
+ENDED = {"abort": "ended", "complete": "ended", "commit": "committed", "fence": "fenced"}
 
 
 def plan_html(plan: ActionPlan) -> str:
     """The result of a successful dry run, and what to type."""
-    lead, changes, *more = _planned(plan)
+    lead, changes, more = _planned(plan)
     return card(
         "plain",
         "<h3>The dry run passed. Nothing was written.</h3>",
@@ -39,9 +36,9 @@ def done_html(plan: ActionPlan, done: ActionResult, audit: str) -> str:
     head, *rest = _done(plan, done)
     return card(
         "done",
-        f'<h3><span class="badge done">{_ENDED[type(plan)]}</span> {line(_name(plan))}</h3>',
+        f'<h3><span class="badge done">{_ended(plan)}</span> {line(_name(plan))}</h3>',
         f'<p class="moved">{line(head)}</p>',
-        folded("Each of them", bullets(rest)) if isinstance(plan, AbortListPlan) else bullets(rest),
+        folded("Each of them", bullets(rest)) if isinstance(plan, PlanList) else bullets(rest),
         paragraph(f"Audit trail: {audit}.", kind="soft"),
     )
 
@@ -49,73 +46,62 @@ def done_html(plan: ActionPlan, done: ActionResult, audit: str) -> str:
 def done_text(plan: ActionPlan, done: ActionResult) -> str:
     """The result in one sentence, for a screen reader."""
     head, *_ = _done(plan, done)
-    return f"{_name(plan)}: {_ENDED[type(plan)]}. {head}."
+    return f"{_name(plan)}: {_ended(plan)}. {head}."
 
 
-_ENDED = {
-    AbortPlan: "ended",
-    AbortListPlan: "ended",
-    CompletePlan: "ended",
-    CommitPlan: "committed",
-    FencePlan: "fenced",
-}
+def _ended(plan: ActionPlan) -> str:
+    return "ended" if isinstance(plan, PlanList) else ENDED[plan.action.name]
 
 
 def _name(plan: ActionPlan) -> str:
-    if isinstance(plan, CommitPlan | FencePlan):
-        return plan.transactional_id
-    if isinstance(plan, AbortListPlan):
-        return plan.target
-    return f"{plan.topic}-{plan.partition}"
+    is_marker = isinstance(plan, Plan) and plan.transactional_id is None
+    return str(plan.topic_partitions[0]) if is_marker else plan.target
 
 
-def _planned(plan: ActionPlan) -> tuple[str, Iterable[str], *tuple[str, ...]]:
+def _planned(plan: ActionPlan) -> tuple[str, Iterable[str], Sequence[str]]:
     """A sentence, what would change, and more HTML."""
-    if isinstance(plan, AbortListPlan):
-        return (
-            f"Checked again just now, each by itself, and still hanging: {plan.target}. An abort marker on each:",
-            _list_changes(plan),
+    if isinstance(plan, PlanList):
+        more = [
             folded(f"All {plan.target}", bullets(list_preview(plan))),
             folded(f"{len(plan.left_out)} left out", bullets(list_left_out(plan))) if plan.left_out else "",
             paragraph(
-                "Their records are saved first, beside the audit trail. Each is checked again right before its "
-                "marker. The first that is not as planned stops the list."
+                "Their records are saved first, beside the audit trail. All are checked again before the first marker, "
+                "and each right before its own. The first that is not as planned stops the list."
             ),
-        )
-    if isinstance(plan, FencePlan):
-        owner = plan.owner
+        ]
+        lead = f"Checked again just now, each by itself, and still hanging: {plan.target}. An abort marker on each:"
+        return lead, _list_changes(plan), more
+    checked = "It was checked again just now"
+    if plan.action.name == "fence" and plan.owner is not None:
         lead = (
-            f"It was checked again just now: its coordinator has {owner.state} for producer {owner.producer_id} epoch "
-            f"{owner.producer_epoch}. A fence of its id would do this:"
+            f"{checked}: its coordinator has {plan.owner.state} for producer {plan.owner.producer_id} epoch "
+            f"{plan.owner.producer_epoch}. A fence of its id would do this:"
         )
-        return (
-            lead,
-            _fence_changes(plan),
-            paragraph("Kafka's tool does the same without these checks:"),
-            command(plan.command),
-        )
-    if isinstance(plan, CommitPlan):
+        return lead, _fence_changes(plan), _kafkas_tool(plan, "Kafka's tool does the same without these checks:")
+    if plan.checkpoint is not None and plan.committable is not None:
         lead = (
-            f"It was checked again just now: {plan.checkpoint.name} is to commit producer "
-            f"{plan.committable.producer_id} epoch {plan.committable.producer_epoch}, which its coordinator has open. "
-            "Stop the job first. A commit would do this:"
+            f"{checked}: {plan.checkpoint.name} is to commit producer {plan.committable.producer_id} epoch "
+            f"{plan.committable.producer_epoch}, which its coordinator has open. Stop the job first. A commit would do "
+            "this:"
         )
-        return lead, _commit_changes(plan)
-    where = f"{plan.topic}-{plan.partition} at offset {plan.start_offset}"
-    who = f"producer {plan.producer_id} epoch {plan.producer_epoch} on {where}:"
-    if isinstance(plan, CompletePlan):
-        lead = f"It was checked again just now: its coordinator decided to {plan.outcome}, and the marker is missing."
-        return f"{lead} The marker would end {who}", _complete_changes(plan)
-    return (
-        f"It was checked again just now, and still hangs. An abort marker would end {who}",
-        (*_changes(plan.impact, "never read by any read_committed consumer"), *plan.warnings),
-        paragraph("Its records are saved first, beside the audit trail."),
-        paragraph("Kafka's tool writes the same marker without these checks, and saves nothing:"),
-        command(plan.command),
-    )
+        return lead, _commit_changes(plan), ()
+    txn = plan.transaction
+    who = f"producer {txn.producer_id} epoch {txn.producer_epoch} on {txn.tp} at offset {txn.start_offset}:"
+    if plan.action.name == "complete":
+        lead = f"{checked}: its coordinator decided to {plan.outcome}, and the marker is missing. The marker would end"
+        return f"{lead} {who}", _complete_changes(plan), ()
+    changes = (*_changes(plan.impact, "never read by any read_committed consumer"), *plan.warnings)
+    saved = paragraph("Its records are saved first, beside the audit trail.")
+    tool = _kafkas_tool(plan, "Kafka's tool writes the same marker without these checks, and saves nothing:")
+    return f"{checked}, and still hangs. An abort marker would end {who}", changes, (saved, *tool)
 
 
-def _list_changes(plan: AbortListPlan) -> Iterator[str]:
+def _kafkas_tool(plan: Plan, text: str) -> tuple[str, ...]:
+    """The equal line of Kafka's tool; not where it would do what is refused."""
+    return () if plan.command is None or plan.refusal is not None else (paragraph(text), command(plan.command))
+
+
+def _list_changes(plan: PlanList) -> Iterator[str]:
     impacts = [each.impact for each in plan.plans]
     least = "At least " if any(each.records is None for each in impacts) else ""
     records = count(sum(each.records or 0 for each in impacts), "record")
@@ -138,7 +124,7 @@ def _changes(impact: MarkerImpact, fate: str) -> Iterator[str]:
     yield _groups(impact.groups)
 
 
-def _complete_changes(plan: CompletePlan) -> Iterator[str]:
+def _complete_changes(plan: Plan) -> Iterator[str]:
     is_commit = plan.outcome == "commit"
     fate = "then visible to read_committed consumers" if is_commit else "never read by any read_committed consumer"
     yield from _changes(plan.impact, fate)
@@ -148,20 +134,21 @@ def _complete_changes(plan: CompletePlan) -> Iterator[str]:
     yield from plan.warnings
 
 
-def _commit_changes(plan: CommitPlan) -> Iterator[str]:
-    for each in plan.partitions:
+def _commit_changes(plan: Plan) -> Iterator[str]:
+    for each in plan.transactions:
         impact = each.impact
+        assert impact is not None
         records = "an unknown number of records" if impact.records is None else count(impact.records, "record")
-        yield f"{each.topic}-{each.partition}: {records} then visible. {lso_planned(impact)}"
+        yield f"{each.tp}: {records} then visible. {lso_planned(impact)}"
     yield (
         "Afterwards the job has to be restored from this checkpoint or a later one; from an earlier one it writes "
         "these records again."
     )
 
 
-def _fence_changes(plan: FencePlan) -> Iterator[str]:
+def _fence_changes(plan: Plan) -> Iterator[str]:
     yield from plan.warnings
-    names = ", ".join(f"{topic}-{partition}" for topic, partition in plan.topic_partitions)
+    names = ", ".join(map(str, plan.topic_partitions))
     yield f"Partitions of the transaction: {names or 'none'}."
 
 
@@ -169,13 +156,13 @@ def lso_planned(impact: MarkerImpact) -> str:
     """Where the LSO goes; with nothing else open, behind the marker, which takes an offset of its own."""
     now, then = impact.last_stable_offset, impact.next_stable_offset
     if impact.next_start_offset is None:
-        return f"The LSO goes from {now} to {then + 1}: the marker takes offset {then}, the high watermark."
+        return f"The LSO goes from {now} to {impact.planned_lso}: the marker takes offset {then}, the high watermark."
     return f"The LSO stays at {now}." if now == then else f"The LSO goes from {now} to {then}."
 
 
-def lso_difference(impact: MarkerImpact, done: AbortResult | CompleteResult) -> str:
+def lso_difference(impact: MarkerImpact, done: PartitionResult) -> str:
     """Why the LSO is not where the plan has it; empty if it is."""
-    planned = impact.next_stable_offset + (impact.next_start_offset is None)
+    planned = impact.planned_lso
     after = done.last_stable_offset_after
     if after is None or after == planned:
         return ""
@@ -195,47 +182,50 @@ def _groups(groups: Sequence[str] | None) -> str:
 
 def _done(plan: ActionPlan, done: ActionResult) -> Iterator[str]:
     """The headline, and what else changed."""
-    if isinstance(done, AbortListResult):
-        assert isinstance(plan, AbortListPlan)
+    if isinstance(plan, PlanList):
+        assert isinstance(done, ListResult)
         stop = "" if done.stopped_at is None else f"; stopped at {done.stopped_at}"
-        yield f"{len(done.aborted)} of {plan.target} aborted{stop}"
+        yield f"{len(done.done)} of {plan.target} aborted{stop}"
         yield from list_result(plan, done)
-    elif isinstance(done, FenceResult):
-        yield f"Epoch {done.producer_epoch_before} of producer {done.producer_id_before} is fenced"
-        yield f"Epoch {done.producer_epoch} of producer {done.producer_id} owns the id, and is {done.state}."
-        waiting = ", ".join(f"{topic}-{partition}" for topic, partition in done.still_open)
-        if waiting:
-            yield f"Markers are not yet written to {waiting}: diagnose again."
-    elif isinstance(done, CommitResult):
-        yield f"The transaction is {done.state}"
+        return
+    assert isinstance(done, Result)
+    was, now = plan.owner, done.owner
+    if was is None or now is None:
+        yield from _marker_done(plan, done)
+    elif plan.action.name == "fence":
+        yield f"Epoch {was.producer_epoch} of producer {was.producer_id} is fenced"
+        yield f"Epoch {now.producer_epoch} of producer {now.producer_id} owns the id, and is {now.state}."
+        if done.still_open:
+            yield f"Markers are not yet written to {', '.join(map(str, done.still_open))}: diagnose again."
+    else:
+        yield f"The transaction is {now.state}"
         for each in done.partitions:
-            moved = _moved(each.last_stable_offset_before, each.last_stable_offset_after)
-            yield f"{each.topic}-{each.partition}: {moved}. {_received(each.records_delivered, each.records_checked)}"
-    else:
-        assert isinstance(plan, AbortPlan | CompletePlan)
-        yield _moved(done.last_stable_offset_before, done.last_stable_offset_after)
-        if difference := lso_difference(plan.impact, done):
-            yield difference
-        yield from _marker_done(done)
+            yield f"{each.topic}-{each.partition}: {_moved(each)}. {_received(each)}"
 
 
-def _marker_done(done: AbortResult | CompleteResult) -> Iterator[str]:
-    if isinstance(done, CompleteResult) and done.records_delivered is not None:
-        yield _received(done.records_delivered, done.records_checked)
-    if isinstance(done, AbortResult) and done.records_file is not None:
+def _marker_done(plan: Plan, done: Result) -> Iterator[str]:
+    (moved,) = done.partitions
+    yield _moved(moved)
+    if difference := lso_difference(plan.impact, moved):
+        yield difference
+    if moved.records_delivered is not None:
+        yield _received(moved)
+    if done.records_file is not None:
         yield f"{count(done.records_saved or 0, 'record', 'records')} saved in {done.records_file}."
-    if done.next_start_offset is None:
-        yield f"Nothing else is open on this partition; its high watermark is {done.high_watermark}."
+    if moved.next_start_offset is None:
+        yield f"Nothing else is open on this partition; its high watermark is {moved.high_watermark}."
     else:
-        yield f"The next transaction open on this partition starts at offset {done.next_start_offset}."
+        yield f"The next transaction open on this partition starts at offset {moved.next_start_offset}."
 
 
-def _moved(before: int | None, after: int | None) -> str:
+def _moved(done: PartitionResult) -> str:
+    before, after = done.last_stable_offset_before, done.last_stable_offset_after
     is_moved = before is not None and after is not None and after > before
     return f"The LSO moved: {before} → {after}" if is_moved else f"The LSO is still at {after}"
 
 
-def _received(delivered: int | None, checked: int | None) -> str:
-    if checked is None:
+def _received(done: PartitionResult) -> str:
+    if done.records_checked is None:
         return NOT_DELIVERED
-    return f"A read_committed consumer received {count(delivered or 0, 'record', 'records')} of {checked}."
+    received = count(done.records_delivered or 0, "record", "records")
+    return f"A read_committed consumer received {received} of {done.records_checked}."
