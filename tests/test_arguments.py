@@ -41,8 +41,7 @@ NOT_PASSED = {  # caller and callee: why an optional argument of the same name i
 
 
 NAMED_OTHERWISE = {  # arguments that are named like another parameter of their callee, and right
-    *("ActionStep(target=transactional_id)", "Coordinator(broker_id=coordinator_id)", "Partition(broker_id=leader)"),
-    *("FenceResult(producer_epoch_before=producer_epoch)", "FenceResult(producer_id_before=producer_id)"),
+    *("Coordinator(broker_id=coordinator_id)", "Partition(broker_id=leader)", "step_on(target=transactional_id)"),
     *(
         "Observation(partitions_after=partitions)",
         "Observation(producers_after=producers)",
@@ -51,7 +50,7 @@ NAMED_OTHERWISE = {  # arguments that are named like another parameter of their 
     *("Outcome(reason=missing)", "TableCell(key=verdict)", "Transaction(coordinator_id=broker_id)"),
     *("_read_headers(end=at)", "answer_findings(of=findings)", "body_html(below=headings)", "decompress(codec=data)"),
     *("class_archive_options(new=archive)", "is_contiguous(stop=start)"),
-    *("is_same(other=finding)", "lso_steps(log_end_offset=stop)", "of_topic(name=topic)", "stage_rows(rows=table)"),
+    *("lso_steps(log_end_offset=stop)", "of_topic(name=topic)", "stage_rows(rows=table)"),
     "ticks_of(settings=axis)",
 }
 

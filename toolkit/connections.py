@@ -9,10 +9,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from toolkit.actions.audit import Audit
-from toolkit.actions.connected_source import ConnectedSource
 from toolkit.config import ClientConfig
 from toolkit.errors import NotFound
 from toolkit.formats.log_paths import log_path
+from toolkit.lab.connected_source import ConnectedSource
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording

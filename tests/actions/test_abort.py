@@ -329,6 +329,6 @@ def test_a_live_or_decided_transaction_is_never_overridden(kafka: Kafka, cluster
         ]
         plan = plan_abort(cluster, replace(unknown, evidence=tuple(entries)))
         assert plan.needed_override == claim
-        with pytest.raises(ActionRefused, match="is ongoing now, which cannot be overridden"):
+        with pytest.raises(ActionRefused, match="is ongoing now, not proven to be hanging, which cannot be overridden"):
             plan.execute(confirm=plan.target, override=claim, recheck_after=0)
     assert read_committed(kafka, staged.topic, staged.partition) == 2

@@ -262,7 +262,7 @@ def test_a_newer_epoch_that_has_written_since_is_refused(skipped: Skipped, clust
     assert "offsets 0 to 1 (epoch 0): the transaction" in mixed.missing[0]
     assert mixed.missing[0].endswith("offset 2 (epoch 1): no decision includes them")
     assert [needed_override(mixed, action) for action in ("abort", "complete")] == [None, None]
-    with pytest.raises(ActionRefused, match="is unknown, and cannot be completed"):
+    with pytest.raises(ActionRefused, match="is unknown now, and cannot be completed"):
         plan_complete(cluster, mixed)
     forged = plan_complete(cluster, replace(found, producer_epoch=newer.producer_epoch))
     asserted = [claim.words for claim in claims_of(mixed, "complete")]
@@ -283,13 +283,14 @@ def test_a_commit_that_is_likely_is_completed_by_what_an_operator_asserts(
     where = ["--topic", tp[0], "--partition", str(tp[1]), "--start-offset", "0", "--recheck-after", "0"]
     trail = ["--audit-file", str(audit.path)]
     dry = on(skipped.kafka, "complete", *where)
-    assert dry.returncode == 0, dry.stderr
+    assert dry.returncode == 5, dry.stderr
     claim = needed_override(found, "complete")
     assert claim is not None
     assert claim.startswith("records of offsets 0 to 1 are ")
     shown = " ".join(dry.stdout.split())
     assert "It is likely, and not proven, that it was decided to commit the transaction." in shown
-    assert f"To do it anyway: --confirm events-0@0 --override '{claim}'" in shown
+    assert f"An override has to repeat, word for word: {claim}" in shown
+    assert "--override" not in shown
     sure = ["--confirm", "events-0@0", *trail]
     for override in ([], ["--override", "unknown"], ["--override", needed_override(found, "abort") or ""]):
         refused = on(skipped.kafka, "complete", *where, *sure, *override)
@@ -323,7 +324,7 @@ def test_an_open_transaction_with_the_partition_is_refused(skipped: Skipped, clu
     owner = skipped.producers["next"]
     owner.add(*tp)
     with pytest.raises(ActionRefused, match="is Ongoing on it now"):
-        plan.action.guard(fresh, gaps_allowed=False)  # right before the marker
+        plan.action.guard(fresh)  # right before the marker
     with pytest.raises(ActionRefused, match="cannot be completed"):
         plan.execute(confirm=plan.target, recheck_after=0)
     owner.end(commit=True)

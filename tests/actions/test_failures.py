@@ -10,18 +10,17 @@ import pytest
 from tests.actions.test_abort import finding
 from tests.brokers import set_timeout
 from toolkit import Cluster
+from toolkit.actions import requests
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.actions.fence import plan_fence
 from toolkit.actions.plan import Plan, Result
-from toolkit.actions.requests import Marker
 from toolkit.actions.transaction import records_path
 from toolkit.errors import ActionFailed, ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.queries import until
 from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_client import BrokerClient
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("test_failures")]
 
@@ -58,16 +57,16 @@ def around_send(
     monkeypatch: pytest.MonkeyPatch, *, before: Callable[[int], None], after: Callable[[int], None]
 ) -> None:
     """Do something to the broker right before the request is sent, and right after its response or error."""
-    send = Marker.send
+    send = requests.write_marker
 
-    def sent(marker: Marker, client: BrokerClient, leader: int) -> str:
+    def sent(*arguments: Any, leader: int) -> str:
         before(leader)
         try:
-            return send(marker, client, leader)
+            return send(*arguments, leader=leader)
         finally:
             after(leader)
 
-    monkeypatch.setattr(Marker, "send", sent)
+    monkeypatch.setattr(requests, "write_marker", sent)
 
 
 def is_open(broker: Kafka, plan: Plan) -> bool:

@@ -41,7 +41,6 @@ from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.actions.complete import Complete, plan_complete
 from toolkit.actions.plan import Plan
-from toolkit.actions.requests import Marker
 from toolkit.actions.transaction import PartitionResult, PlannedTransaction, save_records
 from toolkit.analysis.diagnosis.decision.disowned_rules import OFFSETS_DROPPED
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN
@@ -448,15 +447,12 @@ def test_a_marker_that_did_not_end_it_was_written(plan_of: Planner) -> None:
     assert raised.value.effect == "written"
 
 
-def test_the_kind_of_marker_is_in_the_request_and_the_refusal() -> None:
-    marker = Marker(
-        topic="orders", partition=0, producer_id=7, producer_epoch=0, coordinator_epoch=None, is_commit=True
-    )
-    assert marker.request(2) == (
+def test_the_request_is_written_down_with_its_fields() -> None:
+    plan = with_txn(complete_plan(RowCluster()), coordinator_epoch=None, leader=2)
+    assert plan.action.request(plan) == (
         "WriteTxnMarkers to broker 2: producer_id=7, producer_epoch=0, transaction_result=True, coordinator_epoch=0, "
         "transaction_version=0"
     )
-    assert (marker.kind, changed(marker, is_commit=False).kind) == ("COMMIT", "ABORT")
 
 
 # A cancel

@@ -202,7 +202,8 @@ def test_a_fence_is_offered_by_this_table() -> None:
         asks = ", and ".join(WORDS.get(each, each) for each in what.split(", ")) if kind == "asks" else None
         check(ruling, rule.answer, asks=asks)
         if kind == "never":
-            assert (ruling.verdict, ruling.refusal) == (what, MEANINGS[what])
+            assert ruling.verdict == what
+            assert MEANINGS[what] in str(ruling.refusal)
     assert used == set(range(len(table)))
 
 

@@ -183,7 +183,7 @@ def _cards(connect: Callable[[], Cluster], staged: Sequence[Mapping[str, Any]], 
             return
         yield button_text(chosen)
         plan = checked_plan(cluster, chosen, recheck_after=1.0)
-        yield plan_html(plan)
+        yield plan_html(plan, Audit("audit.jsonl"))
         if is_done:
             done = plan.execute(
                 confirm=plan.target, audit=Audit("audit.jsonl"), recheck_after=1.0, cancel=threading.Event()

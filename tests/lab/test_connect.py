@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from toolkit import Cluster, LogDir, Recording, connect
-from toolkit.actions import ConnectedSource, connected_source
 from toolkit.actions.audit import Audit
 from toolkit.errors import NotFound, UsageError
-from toolkit.lab import Kafka
+from toolkit.lab import ConnectedSource, Kafka, connected_source
 from toolkit.lab.samples import load, names
 
 

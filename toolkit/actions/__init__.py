@@ -11,10 +11,9 @@ if TYPE_CHECKING:
     from toolkit.actions.audit import Audit
     from toolkit.actions.commit import plan_commit
     from toolkit.actions.complete import plan_complete
-    from toolkit.actions.connected_source import ConnectedSource
     from toolkit.actions.fence import plan_fence
 
-__all__ = ["Audit", "ConnectedSource", "plan_abort", "plan_abort_list", "plan_commit", "plan_complete", "plan_fence"]
+__all__ = ["Audit", "plan_abort", "plan_abort_list", "plan_commit", "plan_complete", "plan_fence"]
 
 __getattr__ = lazy_exports(
     __name__,
@@ -25,6 +24,5 @@ __getattr__ = lazy_exports(
         "plan_commit": "toolkit.actions.commit",
         "plan_complete": "toolkit.actions.complete",
         "plan_fence": "toolkit.actions.fence",
-        "ConnectedSource": "toolkit.actions.connected_source",
     },
 )

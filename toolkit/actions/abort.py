@@ -40,6 +40,7 @@ class Abort(MarkerAction):
     blocked = "not proven to be hanging"
     only = "Only a transaction proven to be hanging is ended by an abort marker; any other has an owner."
     discards = True
+    kafka_tool = "abort {where}"  # it reads the epochs from the leader (brokers from 2.8 on)
 
     def ruling(self, found: Finding) -> Ruling:
         if found.outcome == COMMIT:
@@ -65,13 +66,6 @@ class Abort(MarkerAction):
 
     def read_back(self, fresh: Plan, check: Callable[[], None]) -> Result:
         return Result(partitions=[lso_moved(fresh.cluster, fresh.transaction, check)])
-
-    def kafka_command(self, plan: Plan) -> str:
-        """It reads the epochs from the leader (brokers from 2.8 on)."""
-        server, txn = plan.cluster.bootstrap_servers, plan.transaction
-        return (
-            f"kafka-transactions.sh --bootstrap-server {server} abort {txn.tp.flags} --start-offset {txn.start_offset}"
-        )
 
 
 ABORT = Abort()

@@ -99,7 +99,7 @@ class Commit(CoordinatorAction):
             raise changed(plan.name, f"the checkpoint says {fresh.committable}", nothing=self.nothing)
         return fresh
 
-    def guard(self, fresh: Plan, *, gaps_allowed: bool) -> None:
+    def guard(self, fresh: Plan) -> None:
         assert fresh.committable is not None
         check_owner(describe_owner(fresh.cluster, fresh.target), fresh.committable)
 

@@ -8,7 +8,6 @@ give out a new epoch: the producer that had the old one is refused from then on 
 from __future__ import annotations
 
 import datetime as dt
-import shlex
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -58,6 +57,7 @@ class Fence(CoordinatorAction):
     done = "The id was fenced"
     done_if = "it was fenced if its epoch is not {producer_epoch} of producer {producer_id} any more."
     not_done = NOT_DONE | {"INVALID_REQUEST"}
+    kafka_tool = "forceTerminateTransaction --transactionalId {id}"  # newer than 4.0
 
     def plan_now(self, cluster: Cluster, name: str, *, long_after_ms: int, earlier: Plan | None = None) -> Plan:
         """The plan as of now. `earlier`: that of before, whose observation is the first of two."""
@@ -90,6 +90,8 @@ class Fence(CoordinatorAction):
             )
         )
         meaning = rules.MEANINGS[decision.verdict]
+        if checkpoint is not None:
+            meaning = f"{checkpoint.name}: {meaning}"
         return Plan(
             cluster=cluster,
             action=self,
@@ -100,7 +102,6 @@ class Fence(CoordinatorAction):
                 refusal=None if decision.verdict == rules.OVERDUE else meaning,
                 refused=f"is {decision.verdict} now",
                 needed_override=decision.needed_override,
-                cannot=meaning if checkpoint is None else f"{checkpoint.name}: {meaning}",
             ),
             transactional_id=name,
             owner=owner,
@@ -113,7 +114,7 @@ class Fence(CoordinatorAction):
     def fresh(self, plan: Plan, recheck_after: float) -> Plan:
         return self.plan_now(plan.cluster, plan.target, long_after_ms=plan.max_transaction_timeout_ms, earlier=plan)
 
-    def guard(self, fresh: Plan, *, gaps_allowed: bool) -> None:
+    def guard(self, fresh: Plan) -> None:
         check_same_owner(fresh, describe_owner(fresh.cluster, fresh.target))
 
     def request(self, fresh: Plan) -> str:
@@ -151,11 +152,6 @@ class Fence(CoordinatorAction):
             )
         still_open = [] if now.state in ENDED else [TopicPartition(*each) for each in now.topic_partitions or ()]
         return Result(owner=now, still_open=still_open)
-
-    def kafka_command(self, plan: Plan) -> str:
-        """Those newer than 4.0 have it."""
-        server, name = plan.cluster.bootstrap_servers, shlex.quote(plan.target)
-        return f"kafka-transactions.sh --bootstrap-server {server} forceTerminateTransaction --transactionalId {name}"
 
 
 FENCE = Fence()

@@ -7,6 +7,7 @@ surprise.
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkit.actions.audit import Audit
 from toolkit.actions.transaction import (
@@ -30,10 +31,10 @@ from toolkit.actions.transaction import (
 )
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN
-from toolkit.errors import ActionFailed, ActionRefused, AuditFailed, Effect, ToolkitError
+from toolkit.errors import ActionFailed, ActionRefused, AuditFailed, BrokerError, Effect, ToolkitError
 from toolkit.schema.actions import ActionClaim, ActionStep
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import Error, TopicPartition
 
 if TYPE_CHECKING:
     from toolkit.analysis.diagnosis.observation import Observation
@@ -254,7 +255,11 @@ class Plan:
     @property
     def command(self) -> str | None:
         """The equal line of Kafka's own tool; null if it has none."""
-        return self.action.kafka_command(self)
+        if self.action.kafka_tool is None:
+            return None
+        where = "" if self.transactional_id else f"{self.transaction.tp.flags} --start-offset {self.start_offset}"
+        arguments = self.action.kafka_tool.format(where=where, id=shlex.quote(self.transactional_id or ""))
+        return f"kafka-transactions.sh --bootstrap-server {self.cluster.bootstrap_servers} {arguments}"
 
     def offered(self) -> Plan:
         """Itself. Raises ActionRefused if it is refused, and nobody may override that."""
@@ -364,37 +369,32 @@ class Plan:
         """
         return self.action.verify(self, check)
 
-    def step(self) -> ActionStep:
-        """What every line of the audit trail has of it."""
-        producer = self.transactions[0] if self.transactional_id is None else self.committable or self.owner
-        step = replace(
-            step_on(self.cluster, self.action.name, self.target),
-            producer_id=None if producer is None else producer.producer_id,
-            producer_epoch=None if producer is None else producer.producer_epoch,
-        )
-        if self.transactional_id is not None:
-            return replace(step, transactional_id=self.transactional_id)
-        txn = self.transaction
-        return replace(step, topic=txn.topic, partition=txn.partition, start_offset=txn.start_offset)
+    def step(self, **columns: Any) -> ActionStep:
+        """A line of the audit trail: what every line has of this plan, and further columns."""
+        producer: PlannedTransaction | Committable | Transaction | None = self.committable or self.owner
+        if self.transactional_id is None:
+            txn = producer = self.transaction
+            columns |= {"topic": txn.topic, "partition": txn.partition, "start_offset": txn.start_offset}
+        else:
+            columns["transactional_id"] = self.transactional_id
+        if producer is not None:
+            columns |= {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
+        return step_on(self.cluster, self.action.name, self.target, **columns)
 
-    def intent(self, override: str | None) -> ActionStep:
-        """What the line before the request has of it: this plan is its fresh check."""
-        ruling, step = self.ruling, self.step()
-        step = replace(
-            step,
+    def intent(self, **columns: Any) -> ActionStep:
+        """The line before the request, whose fresh check this plan is."""
+        ruling = self.ruling
+        if self.transactional_id is None:
+            columns["transactional_id"] = self.basis.transactional_id
+            columns["last_stable_offset_before"] = self.basis.last_stable_offset
+        return self.step(
             verdict=ruling.verdict,
             outcome=ruling.outcome,
             reason=ruling.reason,
-            claims=ruling.by(override),
-            override=override,
+            claims=ruling.by(columns["override"]),
             evidence=self.action.evidence(self),
             request=self.action.request(self),
-        )
-        if self.transactional_id is not None:
-            return step
-        basis = self.basis
-        return replace(
-            step, transactional_id=basis.transactional_id, last_stable_offset_before=basis.last_stable_offset
+            **columns,
         )
 
 
@@ -402,7 +402,9 @@ class Action(ABC):
     """What an action declares; it has no state."""
 
     name: str
-    nothing = "Nothing was written."  # sentences for what has happened: nothing, or it is done
+    right: str  # what its principal needs
+    kafka_tool: str | None = None  # the arguments of kafka-transactions.sh that do the same; null if it has none
+    nothing = "Nothing was written."
     after_plan_s = 0.0  # the fresh check ends no sooner than this after the plan
     discards = False  # whether records are lost by it, which are saved first
 
@@ -411,11 +413,8 @@ class Action(ABC):
         """Each plan as it would be made now, or why it is not as it was planned."""
 
     @abstractmethod
-    def guard(self, fresh: Plan, *, gaps_allowed: bool) -> None:
-        """Read again, right before the request, what may have changed since the fresh check, and refuse what has.
-
-        `gaps_allowed`: whether a coordinator that does not answer is passed over.
-        """
+    def guard(self, fresh: Plan) -> None:
+        """Read again, right before the request, what may have changed since the fresh check, and refuse what has."""
 
     @abstractmethod
     def request(self, fresh: Plan) -> str:
@@ -423,11 +422,11 @@ class Action(ABC):
 
     @abstractmethod
     def send(self, fresh: Plan, progress: Progress) -> str:
-        """Send the request, and return the answer: ``NONE`` or the error."""
+        """Send the request, set its effect, and return the answer: ``NONE`` or the error."""
 
     @abstractmethod
-    def check_answer(self, fresh: Plan, answer: str, progress: Progress) -> None:
-        """Raise if the answer is an error, or says that it may have been done all the same."""
+    def refused(self, fresh: Plan) -> str:
+        """That the broker answers with an error."""
 
     @abstractmethod
     def verify(self, fresh: Plan, check: Callable[[], None]) -> Result:
@@ -444,10 +443,6 @@ class Action(ABC):
     def is_commit(self, plan: Plan) -> bool:
         """Whether it makes the records visible."""
         return False
-
-    def kafka_command(self, plan: Plan) -> str | None:
-        """The equal line of Kafka's own tool; null if it has none."""
-        return None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -570,11 +565,7 @@ class Run:
         `confirm`: what a person typed. `word`: what it has to be.
         """
         turns = [
-            _Turn(
-                plan=each,
-                progress=each.action.progress(each, self.cancel),
-                step=replace(each.step(), override=self.override),
-            )
+            _Turn(plan=each, progress=each.action.progress(each, self.cancel), step=each.step(override=self.override))
             for each in plans
         ]
         with self._before_request(turns[0] if word == plans[0].target else _of_list(turns[0], word)):
@@ -667,12 +658,15 @@ class Run:
         fresh, progress = turn.fresh, turn.progress
         assert isinstance(fresh, Plan)
         action, copy = fresh.action, turn.copy
-        intent = replace(fresh.intent(self.override), records_file=None if copy is None else str(copy.path))
+        file = None if copy is None else str(copy.path)
+        intent = fresh.intent(override=self.override, records_file=file)
         with self.audit.recording(intent) as outcome, progress.stated():
             with self.audit.exclusive(progress.check_cancelled):
-                action.guard(fresh, gaps_allowed=self.override is not None)
+                action.guard(fresh)
                 outcome.response = answer = action.send(fresh, progress)
-                action.check_answer(fresh, answer, progress)
+                if (code := Error.of(answer).code) != "NONE":
+                    right = action.right if code.endswith("AUTHORIZATION_FAILED") else ""
+                    raise BrokerError(f"{action.refused(fresh)}: {answer.rstrip('.')}.", code=code, do=right)
                 progress.effect = "written"
             done = action.verify(fresh, progress.check_cancelled)
             if fresh.transactional_id is None:
@@ -685,8 +679,8 @@ def _of_list(turn: _Turn, word: str) -> _Turn:
     return replace(turn, step=step_on(turn.plan.cluster, turn.plan.action.name, word))
 
 
-def step_on(cluster: Cluster, action: str, target: str) -> ActionStep:
-    """What every line of the audit trail has: the action, and on which cluster it is, and as whom."""
+def step_on(cluster: Cluster, action: str, target: str, **columns: Any) -> ActionStep:
+    """A line of the audit trail: the action, on which cluster it is, and as whom; and further columns."""
     properties = {} if cluster.config is None else cluster.config.librdkafka()
     return ActionStep(
         action=action,
@@ -694,6 +688,7 @@ def step_on(cluster: Cluster, action: str, target: str) -> ActionStep:
         cluster_id=cluster.client.cluster_id,
         principal=properties.get("sasl.username") or properties.get("sasl.kerberos.principal"),
         target=target,
+        **columns,
     )
 
 
@@ -799,7 +794,9 @@ class PlanList:
         """
         trail = Audit(None if audit is None else audit.path, confirmation=self.target)
         if not self.plans:
-            raise ActionRefused("No transaction of the list is proven to be hanging.", means="Nothing was written.")
+            none = ActionRefused("No transaction of the list is proven to be hanging.", means="Nothing was written.")
+            trail.refused(none, step_on(self.cluster, "abort", self.target))
+            raise none
         return Run(
             audit=trail,
             recheck_after=recheck_after,

@@ -29,7 +29,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -52,7 +52,7 @@ from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.decision.claims import NEEDED, claims_of, needed_override
 from toolkit.analysis.diagnosis.evidence_kinds import CHECKPOINT_ENTRY, OUTCOME_ENTRY, TO_COMMIT
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, REFUTED
-from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound, ToolkitError
+from toolkit.errors import ActionRefused, BrokerError, NotFound, ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.actions import ActionClaim
 from toolkit.schema.coerce import finding_row
@@ -69,8 +69,6 @@ if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
 
 POLL_S = 0.1
-MARKER_RIGHT = "The principal needs ALTER on the Cluster (Kafka 3.8 or newer) or CLUSTER_ACTION."
-ID_RIGHT = "The principal needs WRITE on the transactional id."
 UNCERTAIN = frozenset(
     {
         "INCOMPLETE_RESPONSE",
@@ -94,72 +92,39 @@ PASSING = {"CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINAT
 ENDED = {"Empty", "CompleteAbort", "CompleteCommit"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Marker:
-    """A COMMIT or ABORT marker."""
+def marker_fields(txn: PlannedTransaction, *, is_commit: bool) -> Mapping[str, Any]:
+    """The fields of a marker, by the names of Kafka's WriteTxnMarkers: the epochs are those of the producer state.
 
-    # topic, partition: where it goes
-    topic: str
-    partition: int
-    # producer_id, producer_epoch, coordinator_epoch: the partition's producer state; a null coordinator epoch (no
-    # marker of this producer so far) is sent as 0
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int | None
-    is_commit: bool  # COMMIT, or ABORT
+    Without a coordinator epoch (no marker of this producer so far), 0 is sent.
+    """
+    return {
+        "producer_id": txn.producer_id,
+        "producer_epoch": txn.producer_epoch,
+        "transaction_result": is_commit,
+        "coordinator_epoch": txn.coordinator_epoch or 0,
+        "transaction_version": 0,
+    }
 
-    @classmethod
-    def of(cls, txn: PlannedTransaction, *, is_commit: bool) -> Marker:
-        """The marker with the epochs of the partition's producer state."""
-        return cls(
-            topic=txn.topic,
-            partition=txn.partition,
-            producer_id=txn.producer_id,
-            producer_epoch=txn.producer_epoch,
-            coordinator_epoch=txn.coordinator_epoch,
-            is_commit=is_commit,
-        )
 
-    @property
-    def kind(self) -> str:
-        """``COMMIT`` or ``ABORT``."""
-        return "COMMIT" if self.is_commit else "ABORT"
+def write_marker(client: BrokerClient, tp: TopicPartition, fields: Mapping[str, Any], *, leader: int) -> str:
+    """Send a marker to the leader, as Kafka's Admin does (AbortTransactionHandler), and return ``NONE`` or the error.
 
-    @property
-    def fields(self) -> Mapping[str, Any]:
-        """The fields of the marker, by the names of Kafka's WriteTxnMarkers."""
-        return {
-            "producer_id": self.producer_id,
-            "producer_epoch": self.producer_epoch,
-            "transaction_result": self.is_commit,
-            "coordinator_epoch": 0 if self.coordinator_epoch is None else self.coordinator_epoch,
-            "transaction_version": 0,
-        }
-
-    def request(self, leader: int) -> str:
-        """The request as text, for the audit trail."""
-        fields = ", ".join(f"{name}={value}" for name, value in self.fields.items())
-        return f"WriteTxnMarkers to broker {leader}: {fields}"
-
-    def send(self, client: BrokerClient, leader: int) -> str:
-        """Send it to the leader, as Kafka's Admin does (AbortTransactionHandler), and return ``NONE`` or the error.
-
-        Raises BrokerError, ConnectionFailed if there is no response: it may have been written.
-        """
-        of_topic = messages.WriteTxnMarkers.WritableTxnMarker.WritableTxnMarkerTopic
-        marker = messages.WriteTxnMarkers.WritableTxnMarker(
-            **self.fields, topics=[of_topic(name=self.topic, partition_indexes=[self.partition])]
-        )
-        answer = client.send_one(messages.WriteTxnMarkers(markers=[marker]), broker_id=leader)
-        codes = [each.error_code for sent in answer.markers for topic in sent.topics for each in topic.partitions]
-        if not codes:
-            return omitted_text("WriteTxnMarkers", "the marker")
-        return error_text(codes[0]) if codes[0] else "NONE"
+    Raises BrokerError, ConnectionFailed if there is no response: it may have been written.
+    """
+    of_topic = messages.WriteTxnMarkers.WritableTxnMarker.WritableTxnMarkerTopic
+    topics = [of_topic(name=tp.topic, partition_indexes=[tp.partition])]
+    marker = messages.WriteTxnMarkers.WritableTxnMarker(**fields, topics=topics)
+    answer = client.send_one(messages.WriteTxnMarkers(markers=[marker]), broker_id=leader)
+    codes = [each.error_code for sent in answer.markers for topic in sent.topics for each in topic.partitions]
+    if not codes:
+        return omitted_text("WriteTxnMarkers", "the marker")
+    return error_text(codes[0]) if codes[0] else "NONE"
 
 
 class MarkerAction(Action):
     """One marker for one transaction on one partition, written to its leader."""
 
+    right = "The principal needs ALTER on the Cluster (Kafka 3.8 or newer) or CLUSTER_ACTION."
     blocked: ClassVar[str]  # what a transaction is that it is not offered for
     only: ClassVar[str]  # what it is for, as a sentence
 
@@ -236,14 +201,14 @@ class MarkerAction(Action):
             raise changed(old.target, f"its outcome is {fresh.outcome}, and was {plan.outcome}")
         return fresh
 
-    def guard(self, fresh: Plan, *, gaps_allowed: bool) -> None:
+    def guard(self, fresh: Plan) -> None:
         """The coordinators, then the leader, and last its producer state."""
         cluster, txn = fresh.cluster, fresh.transaction
         for row in cluster.transaction_rows(producer_ids=[txn.producer_id]):
             owner = Transaction.of(row)
             if owner.error:
-                if gaps_allowed or owner.error.startswith(TOO_OLD):
-                    continue
+                if fresh.refusal is not None or owner.error.startswith(TOO_OLD):
+                    continue  # what it would say is what was overridden
                 raise ActionRefused(f"A coordinator no longer responds: {owner.error}.", means=self.nothing)
             if self.is_in_use(txn, owner):
                 raise changed(txn.target, f'"{owner.transactional_id}" is {owner.state} on it now')
@@ -261,41 +226,28 @@ class MarkerAction(Action):
         check_state(txn, state)
 
     def request(self, fresh: Plan) -> str:
-        return self._marker(fresh).request(fresh.transaction.leader or 0)
+        fields = marker_fields(fresh.transaction, is_commit=self.is_commit(fresh)).items()
+        named = ", ".join(f"{name}={value}" for name, value in fields)
+        return f"WriteTxnMarkers to broker {fresh.transaction.leader}: {named}"
 
     def send(self, fresh: Plan, progress: Progress) -> str:
-        marker, leader = self._marker(fresh), fresh.transaction.leader or 0
+        txn, client = fresh.transaction, fresh.cluster.client
+        fields = marker_fields(txn, is_commit=self.is_commit(fresh))
         progress.sending()
-        return progress.wait(partial(marker.send, fresh.cluster.client, leader))
+        answer = progress.wait(partial(write_marker, client, txn.tp, fields, leader=txn.leader or 0))
+        progress.effect = "uncertain" if Error.of(answer).code in UNCERTAIN else "nothing"
+        return answer
 
-    def check_answer(self, fresh: Plan, answer: str, progress: Progress) -> None:
-        code = Error.of(answer).code
-        if code == "NONE":
-            return
-        txn, name = fresh.transaction, f"the {self._marker(fresh).kind} marker for {fresh.target}"
-        progress.effect = "uncertain" if code in UNCERTAIN else "nothing"
-        if code in UNCERTAIN:
-            raise ActionFailed(
-                f"Broker {txn.leader} could not complete {name}: {answer}.",
-                effect="uncertain",
-                code=code,
-                means="It is uncertain whether it was written.",
-                do=progress.find_out,
-            )
-        raise ActionFailed(
-            f"Broker {txn.leader} refused {name}: {answer}.",
-            effect="nothing",
-            code=code,
-            means="Nothing was written: the transaction is still open.",
-            do=MARKER_RIGHT if code == "CLUSTER_AUTHORIZATION_FAILED" else "",
-        )
+    def refused(self, fresh: Plan) -> str:
+        marker = f"the {fresh.outcome.upper()} marker for {fresh.target}"
+        return f"Broker {fresh.transaction.leader} answered {marker} with an error"
 
     def verify(self, fresh: Plan, check: Callable[[], None]) -> Result:
-        check_ended(fresh.cluster, fresh.transaction)
+        check_ended(fresh.cluster, fresh.transaction, check)
         return self.read_back(fresh, check)
 
     def progress(self, plan: Plan, cancel: threading.Event | None) -> Progress:
-        txn, kind = plan.transaction, self._marker(plan).kind
+        txn, kind = plan.transaction, plan.outcome.upper()
         return Progress(
             nothing=self.nothing,
             written=f"The {kind} marker was written.",
@@ -309,9 +261,6 @@ class MarkerAction(Action):
 
     def evidence(self, fresh: Plan) -> tuple[EvidenceEntry, ...]:
         return fresh.basis.evidence
-
-    def _marker(self, plan: Plan) -> Marker:
-        return Marker.of(plan.transaction, is_commit=self.is_commit(plan))
 
     def ruling_by_claims(self, found: Finding, needs: str, *, refusal: str | None) -> Ruling:
         """The ruling by the claims of a finding: all that the marker needs has to be proven, or overridden.
@@ -424,6 +373,7 @@ def changed(name: str, how: str, *, nothing: str = Action.nothing) -> ActionRefu
 class CoordinatorAction(Action):
     """One request to the coordinator of a transactional id."""
 
+    right = "The principal needs WRITE on the transactional id."
     nothing = "Nothing was sent."
     done: ClassVar[str]  # what has happened to its target once it is done, with its subject
     not_done: ClassVar[Container[str]]  # errors after which it has had no effect
@@ -466,14 +416,8 @@ class CoordinatorAction(Action):
             progress.effect = "nothing"
         return answer
 
-    def check_answer(self, fresh: Plan, answer: str, progress: Progress) -> None:
-        code = Error.of(answer).code
-        if code != "NONE":
-            raise BrokerError(
-                f"The coordinator refused to {self.name} {fresh.name}: {answer.rstrip('.')}.",
-                code=code,
-                do=ID_RIGHT if code.endswith("AUTHORIZATION_FAILED") else "",
-            )
+    def refused(self, fresh: Plan) -> str:
+        return f"The coordinator refused to {self.name} {fresh.name}"
 
     def progress(self, plan: Plan, cancel: threading.Event | None) -> Progress:
         was = plan.committable or plan.owner

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -268,8 +267,10 @@ def marker_step(action: str, cluster: Cluster, found: Finding) -> ActionStep:
     """What the audit trail has of a marker that is refused when it is planned."""
     from toolkit.actions.plan import step_on
 
-    return replace(
-        step_on(cluster, action, f"{found.tp}@{found.start_offset}"),
+    return step_on(
+        cluster,
+        action,
+        f"{found.tp}@{found.start_offset}",
         topic=found.topic,
         partition=found.partition,
         start_offset=found.start_offset,
@@ -284,7 +285,7 @@ def id_step(action: str, cluster: Cluster, transactional_id: str) -> ActionStep:
     """The same of an action on an id."""
     from toolkit.actions.plan import step_on
 
-    return replace(step_on(cluster, action, transactional_id), transactional_id=transactional_id)
+    return step_on(cluster, action, transactional_id, transactional_id=transactional_id)
 
 
 @contextmanager

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 from toolkit.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from toolkit.lab.connected_source import ConnectedSource
     from toolkit.lab.server.broker import Kafka
 
-__all__ = ["Kafka"]
+__all__ = ["ConnectedSource", "Kafka"]
 
-__getattr__ = lazy_exports(__name__, {"Kafka": "toolkit.lab.server.broker"})
+__getattr__ = lazy_exports(
+    __name__, {"ConnectedSource": "toolkit.lab.connected_source", "Kafka": "toolkit.lab.server.broker"}
+)

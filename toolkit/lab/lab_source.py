@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 from toolkit.actions.audit import Audit
-from toolkit.actions.connected_source import ConnectedSource
 from toolkit.errors import UsageError
+from toolkit.lab.connected_source import ConnectedSource
 from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.producer import write_committed

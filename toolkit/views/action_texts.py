@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.actions.transaction import records_path
@@ -27,14 +27,8 @@ def preview(plan: Plan, *, audit: Audit | None = None, override: str | None = No
 
     `audit`: of an abort, beside which its records are saved; null if they are not. `override`: what the caller asserts.
     """
-    yield from {"abort": _abort, "complete": _complete, "commit": _commit, "fence": _fence}[plan.action.name](plan)
-    if plan.action.discards:
-        size = _size(plan.transaction)
-        where = "" if audit is None else f" are saved first: {records_path(audit.path, plan.transaction)}"
-        yield f"- its records ({size} in the log){where}" if where else "- its records are not saved"
-    if plan.transactional_id is None:
-        yield from _after_marker(plan.transaction)
-        yield from (f"- {text}" for text in plan.warnings)
+    yield f"Dry run: nothing was changed. {lead(plan)}"
+    yield from (f"- {each}" for each in changes(plan, audit=audit))
     if plan.refusal is not None and override != plan.needed_override:
         yield f"It would be refused: {plan.refusal}"
         if plan.needed_override is not None:
@@ -47,38 +41,124 @@ def preview(plan: Plan, *, audit: Audit | None = None, override: str | None = No
         yield f"{KAFKAS_TOOL[plan.action.name]}: {plan.command}"
 
 
-def result(plan: Plan, done: Result) -> Iterator[str]:
-    """What an action did."""
+def lead(plan: Plan) -> str:
+    """What an action is, in a sentence."""
     if plan.action.name == "fence":
-        was, now = plan.owner, done.owner
-        assert was is not None
-        assert now is not None
+        return f"A fence of {plan.target} would do this:"
+    if plan.committable is not None and plan.checkpoint is not None:
+        found = plan.committable
+        return (
+            f"{plan.checkpoint.name} is to commit {found.transactional_id}: producer {found.producer_id} epoch "
+            f"{found.producer_epoch}, which its coordinator has open. A commit would do this:"
+        )
+    txn = plan.transaction
+    ends = f"would end producer {txn.producer_id} epoch {txn.producer_epoch} on {txn.tp} at offset {txn.start_offset}"
+    if plan.action.name == "abort":
+        return f"An abort marker {ends}; read_committed consumers will never read its records there."
+    it = "It" if plan.refusal is None else "It is likely, and not proven, that it"
+    marker = "A COMMIT" if plan.outcome == "commit" else "An ABORT"
+    return f"{it} was decided to {plan.outcome} the transaction. {marker} marker {ends}."
+
+
+def changes(plan: Plan, *, audit: Audit | None) -> Iterator[str]:
+    """What an action changes, and what no check can rule out, a sentence each; `audit`: as for `preview`."""
+    if plan.transactional_id is None:
+        yield from _of_marker(plan, audit)
+    elif plan.checkpoint is not None and plan.action.name == "commit":
+        for each in plan.transactions:
+            impact = _impact(each)
+            records = "an unknown number" if impact.records is None else impact.records
+            yield f"{each.tp}: records that become visible to read_committed consumers: {records}; {_lso(impact)}"
+        yield (
+            "before: stop the job, and make sure that it will be restored from this checkpoint. Flink's high "
+            'availability restores the last checkpoint that it has registered (the JobManager logs "Completed '
+            f'checkpoint {plan.checkpoint.checkpoint_id}"), which can be an earlier one than the newest folder'
+        )
+        yield (
+            "after: restore the job from this checkpoint or a later one. If it starts without state, or from an "
+            "earlier checkpoint or savepoint, it writes these records again"
+        )
+    yield from plan.warnings
+
+
+def _of_marker(plan: Plan, audit: Audit | None) -> Iterator[str]:
+    txn, impact = plan.transaction, plan.impact
+    becomes = "become visible to read_committed consumers" if plan.outcome == "commit" else "are never read"
+    size = "of unknown size" if impact.size is None else size_text(impact.size)
+    where = f", offsets {impact.first_offset} to {impact.last_offset}" if impact.first_offset is not None else ""
+    if impact.unread:
+        yield f"The number of records is unknown. {impact.unread}"
+    else:
+        yield f"its records, which {becomes}: {impact.records} ({size} in the log{where})"
+        yield f"records behind it that can then be read: {impact.records_released}"
+    if plan.action.discards and audit is not None:
+        yield f"its records ({size} in the log) are saved first: {records_path(audit.path, txn)}"
+    elif plan.action.discards:
+        yield "its records are not saved"
+    verb = "becomes" if plan.outcome == "commit" else "does not become"
+    for commit in impact.offset_commits[:MAX_LINES]:
+        offset = "its removal" if commit.offset is None else f"offset {commit.offset}"
+        yield (
+            f"{offset} of {commit.topic}-{commit.partition} {verb} that of group {commit.group_id}, unless the group "
+            "has committed a newer one since"
+        )
+    if len(impact.offset_commits) > MAX_LINES:
+        yield f"and {len(impact.offset_commits) - MAX_LINES} more offsets of groups"
+    yield _lso(impact)
+    if impact.next_start_offset is not None:
+        yield f"then held by producer {impact.next_producer_id}, from offset {impact.next_start_offset} on"
+    yield groups_text(impact.groups)
+    if txn.basis.transactional_id is not None:  # the protocol has no conditional marker
+        yield (
+            f'if a client with transaction version 1 begins again as "{txn.basis.transactional_id}" on this partition '
+            "in the milliseconds between the last check and the marker, the marker ends that transaction here, too"
+        )
+
+
+def _lso(impact: MarkerImpact) -> str:
+    """Where the LSO goes; with nothing else open, behind the marker, which takes an offset of its own."""
+    now, then = impact.last_stable_offset, impact.next_stable_offset
+    if impact.next_start_offset is None:
+        return f"the LSO goes from {now} to {impact.planned_lso}: the marker takes offset {then}"
+    return f"the LSO stays at {now}" if then == now else f"the LSO goes from {now} to {then}"
+
+
+def groups_text(groups: Sequence[str] | None) -> str:
+    """Which groups continue."""
+    return f"groups that continue: {'not known' if groups is None else ', '.join(groups) or 'none'}"
+
+
+def result(plan: Plan, done: Result) -> Iterator[str]:
+    """What an action did, the headline first."""
+    was, now = plan.owner, done.owner
+    if was is None or now is None:
+        yield from _marker_result(plan, done)
+    elif plan.action.name == "fence":
         yield (
             f"{plan.target} is {now.state}: epoch {was.producer_epoch} of producer {was.producer_id} is fenced, and "
             f"epoch {now.producer_epoch} of {now.producer_id} owns the id."
         )
         if done.still_open:
             yield f"Markers are not yet written to {', '.join(map(str, done.still_open))}."
-    elif done.owner is not None:
-        yield f"{plan.target} is {done.owner.state}."
+    else:
+        yield f"{plan.target} is {now.state}."
         for each in done.partitions:
             yield f"{each.topic}-{each.partition}: {_lso_after(each)}."
-            yield received(each)
-    else:
-        yield from _marker_result(plan, done)
+            yield _received(each)
 
 
 def _marker_result(plan: Plan, done: Result) -> Iterator[str]:
     (moved,) = done.partitions
-    before, after = moved.last_stable_offset_before, moved.last_stable_offset_after
-    text = f"{plan.transaction.tp}: the LSO moved from {before} to {after}"
+    text = f"{plan.transaction.tp}: {_lso_after(moved)}"
     if moved.next_start_offset is None:
         yield f"{text}, and nothing else is open on it. The high watermark is {moved.high_watermark}."
     else:
         yield f"{text}."
         yield f"The next transaction open on it starts at offset {moved.next_start_offset}."
+    if difference := lso_difference(plan.impact, moved):
+        yield difference
     if plan.action.name == "complete":
-        yield received(moved)
+        yield _received(moved)
     for commit in done.offset_commits[:MAX_LINES]:
         yield f"Group {commit.group_id} is at offset {commit.offset} of {commit.topic}-{commit.partition}."
     if done.unread_groups:
@@ -87,76 +167,18 @@ def _marker_result(plan: Plan, done: Result) -> Iterator[str]:
         yield f"Records saved: {done.records_saved}, in {done.records_file}."
 
 
-def _abort(plan: Plan) -> Iterator[str]:
-    txn = plan.transaction
-    yield (
-        f"Dry run: nothing was changed. An abort marker would end producer {txn.producer_id} epoch "
-        f"{txn.producer_epoch} on {txn.tp}; read_committed consumers will never read its records there."
-    )
-    impact = _impact(txn)
-    if impact.unread:
-        yield f"- The number of records is unknown. {impact.unread}"
-    else:
-        yield f"- its records, which are never read: {impact.records}"
-        yield f"- records behind it that can then be read: {impact.records_released}"
-
-
-def _complete(plan: Plan) -> Iterator[str]:
-    txn, is_commit = plan.transaction, plan.outcome == "commit"
-    impact = _impact(txn)
-    it = "It" if plan.refusal is None else "It is likely, and not proven, that it"
-    yield (
-        f"Dry run: nothing was changed. {it} was decided to {plan.outcome} the transaction. "
-        f"{'A COMMIT' if is_commit else 'An ABORT'} marker would end producer {txn.producer_id} epoch "
-        f"{txn.producer_epoch} on {txn.tp}."
-    )
-    if impact.unread:
-        yield f"- The number of records is unknown. {impact.unread}"
-    else:
-        becomes = "become visible to read_committed consumers" if is_commit else "are never read"
-        where = f", offsets {impact.first_offset} to {impact.last_offset}" if impact.first_offset is not None else ""
-        yield f"- its records, which {becomes}: {impact.records} ({_size(txn)} in the log{where})"
-        yield f"- records behind it that can then be read: {impact.records_released}"
-    verb = "becomes" if is_commit else "does not become"
-    for commit in impact.offset_commits[:MAX_LINES]:
-        offset = "its removal" if commit.offset is None else f"offset {commit.offset}"
-        yield (
-            f"- {offset} of {commit.topic}-{commit.partition} {verb} that of group {commit.group_id}, unless the group "
-            "has committed a newer one since"
+def lso_difference(impact: MarkerImpact, done: PartitionResult) -> str:
+    """Why the LSO is not where the plan has it; empty if it is."""
+    planned, after = impact.planned_lso, done.last_stable_offset_after
+    if after is None or after == planned:
+        return ""
+    if impact.next_start_offset is None and done.next_start_offset is None and after > planned:
+        return (
+            f"The plan had {planned}: {count(after - planned, 'more offset was', 'more offsets were')} written since."
         )
-    if len(impact.offset_commits) > MAX_LINES:
-        yield f"- and {len(impact.offset_commits) - MAX_LINES} more offsets of groups"
-
-
-def _commit(plan: Plan) -> Iterator[str]:
-    found, checkpoint = plan.committable, plan.checkpoint
-    assert found is not None
-    assert checkpoint is not None
-    yield (
-        f"Dry run: nothing was changed. {checkpoint.name} is to commit {found.transactional_id}: producer "
-        f"{found.producer_id} epoch {found.producer_epoch}, which its coordinator has open. A commit would do this:"
-    )
-    for each in plan.transactions:
-        impact = _impact(each)
-        records = "an unknown number" if impact.records is None else impact.records
-        yield (
-            f"- {each.tp}: records that become visible to read_committed consumers: {records}; the LSO goes from "
-            f"{impact.last_stable_offset} to {impact.planned_lso}"
-        )
-    yield (
-        "Before: stop the job, and make sure that it will be restored from this checkpoint. Flink's high availability "
-        'restores the last checkpoint that it has registered (the JobManager logs "Completed checkpoint '
-        f'{checkpoint.checkpoint_id}"), which can be an earlier one than the newest folder.'
-    )
-    yield (
-        "After: restore the job from this checkpoint or a later one. If it starts without state, or from an earlier "
-        "checkpoint or savepoint, it writes these records again."
-    )
-
-
-def _fence(plan: Plan) -> Iterator[str]:
-    yield "Dry run: nothing was changed. A fence would do this:"
-    yield from (f"- {text}" for text in plan.warnings)
+    if done.next_start_offset is not None and impact.next_start_offset is None:
+        return f"The plan had {planned}: a transaction that was opened since holds it now."
+    return f"The plan had {planned}: what is open behind it has changed since."
 
 
 def fence_owner(plan: Plan) -> Iterator[str]:
@@ -180,35 +202,10 @@ def _impact(txn: PlannedTransaction) -> MarkerImpact:
     return txn.impact
 
 
-def _size(txn: PlannedTransaction) -> str:
-    size = _impact(txn).size
-    return "of unknown size" if size is None else size_text(size)
-
-
-def received(done: PartitionResult) -> str:
-    """What a read_committed consumer received."""
+def _received(done: PartitionResult) -> str:
     if done.records_checked is None:
         return NOT_DELIVERED
     return f"A read_committed consumer received {done.records_delivered} of {done.records_checked} records of it."
-
-
-def _after_marker(txn: PlannedTransaction) -> Iterator[str]:
-    """Where the LSO goes, who holds it then, which groups continue; and what no check can rule out."""
-    impact = _impact(txn)
-    now, then = impact.last_stable_offset, impact.next_stable_offset
-    if impact.next_start_offset is None:
-        yield f"- the LSO goes from {now} to {impact.planned_lso}: the marker takes offset {then}"
-    else:
-        yield f"- the LSO stays at {now}" if then == now else f"- the LSO goes from {now} to {then}"
-        yield f"- then held by producer {impact.next_producer_id}, from offset {impact.next_start_offset} on"
-    groups = "not known" if impact.groups is None else ", ".join(impact.groups) or "none"
-    yield f"- groups that continue: {groups}"
-    if txn.basis.transactional_id is not None:  # the protocol has no conditional marker
-        yield (
-            f'- if a client with transaction version 1 begins again as "{txn.basis.transactional_id}" on this '
-            "partition in the milliseconds between the last check and the marker, the marker ends that transaction "
-            "here, too"
-        )
 
 
 def _lso_after(done: PartitionResult) -> str:
@@ -219,8 +216,7 @@ def _lso_after(done: PartitionResult) -> str:
 def list_preview(plan: PlanList) -> Iterator[str]:
     """What the marker of each transaction changes."""
     for each in plan.plans:
-        txn = each.transaction
-        impact = _impact(txn)
+        txn, impact = each.transaction, each.impact
         records = "an unknown number of records" if impact.records is None else count(impact.records, "record")
         released = "an unknown number" if impact.records_released is None else f"{impact.records_released:,}"
         yield (
@@ -229,7 +225,7 @@ def list_preview(plan: PlanList) -> Iterator[str]:
         )
         yield from (f"{each.target}: {text}" for text in each.warnings)
         if impact.groups:
-            yield f"{each.target}: groups that continue: {', '.join(impact.groups)}"
+            yield f"{each.target}: {groups_text(impact.groups)}"
 
 
 def list_left_out(plan: PlanList) -> Iterator[str]:

@@ -11,11 +11,13 @@ from typing import Any
 from plotly.offline import get_plotlyjs
 
 from tests.actions.rows import RowCluster, abort_plan
+from toolkit.actions.audit import Audit
 from toolkit.actions.plan import Plan, Result
 from toolkit.actions.transaction import MarkerImpact, PartitionResult
 from toolkit.errors import ActionRefused, ToolkitError
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
+from toolkit.views.action_texts import changes, lso_difference
 from toolkit.views.panel.finding_list import PAGE, FindingList
 from toolkit.views.panel.panel_html import (
     answer_html,
@@ -27,7 +29,7 @@ from toolkit.views.panel.panel_html import (
     traceback_html,
     why_not_html,
 )
-from toolkit.views.panel.plan_html import done_html, lso_difference, lso_planned, plan_html
+from toolkit.views.panel.plan_html import done_html, plan_html
 from toolkit.views.panel.timeline_picture import FigureFrame, TimelinePicture
 from toolkit.views.plots import figure_html, plot_overview
 from toolkit.views.urgency import by_urgency
@@ -173,22 +175,26 @@ def plan(planned: MarkerImpact, **more: Any) -> Plan:
 
 
 def test_an_unmoved_lso_is_reported_as_unmoved() -> None:
-    assert "The LSO is still at 5" in done_html(
+    assert "the LSO stays at 5" in done_html(
         plan(impact()), Result(partitions=[result(5, next_start_offset=5)]), "audit.jsonl"
     )
 
 
 def test_the_lso_of_the_plan_counts_the_marker_and_a_difference_is_explained() -> None:
     """The plan said 9 and the result 10, and nothing said that the marker takes an offset."""
-    assert lso_planned(impact()) == "The LSO goes from 5 to 10: the marker takes offset 9, the high watermark."
+
+    def said(planned: MarkerImpact) -> str:
+        return next(text for text in changes(plan(planned), audit=None) if text.startswith("the LSO"))
+
+    assert said(impact()) == "the LSO goes from 5 to 10: the marker takes offset 9"
     assert lso_difference(impact(), result(10)) == ""
     assert lso_difference(impact(), result(12)) == "The plan had 10: 2 more offsets were written since."
     assert "opened since holds it now" in lso_difference(impact(), result(9, next_start_offset=9))
     behind = impact(next_stable_offset=7, next_start_offset=7, next_producer_id=8)
-    assert lso_planned(behind) == "The LSO goes from 5 to 7."
+    assert said(behind) == "the LSO goes from 5 to 7"
     assert lso_difference(behind, result(7, next_start_offset=7)) == ""
     assert "what is open behind it has changed since" in lso_difference(behind, result(13))
-    assert lso_planned(impact(next_stable_offset=5, next_start_offset=4)) == "The LSO stays at 5."
+    assert said(impact(next_stable_offset=5, next_start_offset=4)) == "the LSO stays at 5"
 
 
 def test_a_dry_run_has_the_warnings_of_its_plan() -> None:
@@ -196,7 +202,7 @@ def test_a_dry_run_has_the_warnings_of_its_plan() -> None:
     planned = plan(impact(), topic="__consumer_offsets")
     assert len(planned.warnings) == 2
     for text in planned.warnings:
-        assert text in html.unescape(plan_html(planned))
+        assert text in html.unescape(plan_html(planned, Audit("audit.jsonl")))
 
 
 def many(number: int) -> list[Finding]:

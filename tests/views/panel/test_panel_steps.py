@@ -1,6 +1,7 @@
 """The panel on real brokers: each of its actions, brokers that go away between the steps, and the postmortem."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,8 @@ from tests.views.panel.panel_state import (
     selected,
 )
 from toolkit import Cluster
+from toolkit.actions import requests
 from toolkit.actions.audit import Audit
-from toolkit.actions.requests import Marker
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused, ConnectionFailed
 from toolkit.lab import Kafka
@@ -76,15 +77,15 @@ def test_after_an_uncertain_action_a_refresh_shows_what_became_of_it(
     staged = INCIDENTS["never_added"](kafka)
     panel = panel_on(cluster, trail, staged)
     checked(panel, staged)
-    send = Marker.send
+    send = requests.write_marker
 
-    def lost(marker: Marker, client: BrokerClient, leader: int) -> str:
+    def lost(*arguments: Any, leader: int) -> str:
         """The connection breaks before the marker is sent, or before its response."""
         if is_written:
-            send(marker, client, leader)
+            send(*arguments, leader=leader)
         raise ConnectionFailed("The broker did not answer.")
 
-    monkeypatch.setattr(Marker, "send", lost)
+    monkeypatch.setattr(requests, "write_marker", lost)
     panel.execute(f"{staged.topic}-0@{staged.start_offset}")
     assert "It is uncertain whether it was written" in panel_text(panel)
     assert panel.result is None

@@ -161,7 +161,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         self._set_html("answer", answer_html(finding) if finding else "")
         fence = fence_html(self.fence) if self.fence else ""
         self._set_html("why_not", "" if finding is None or is_actionable else why_not_html(finding) + fence)
-        self._set_html("planned", plan_html(self.plan) if self.plan else "")
+        self._set_html("planned", plan_html(self.plan, self.audit) if self.plan else "")
         self.confirmation.description = f"To do it, type {self.plan.target}" if self.plan else "Confirmation"
         self._set_html("done", self._done())
         self._set_html("beside", bullets(self.problems) if self.problems else "")
