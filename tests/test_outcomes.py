@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.actions.rows import forged
 from tests.outcome_cases import (
     SKIPPING,
     Case,
@@ -274,9 +275,7 @@ def check_findings(source: Source, staged: Sequence[StagedCase]) -> None:
 def check_preflights(cluster: Cluster, staged: Sequence[StagedCase]) -> None:
     """Even a plan that was made when the finding still said `hanging` is refused for what was committed."""
     for each, row in zip(staged, rows_of(cluster, staged), strict=True):
-        plan = plan_abort(
-            cluster, {**row, "verdict": "hanging", "outcome": "undecided", "action": "abort", "missing": []}
-        )
+        plan = plan_abort(cluster, forged(row, missing=()))
         if each.case.expected.action == "abort":
             assert plan.preflight(recheck_after=0.1)
         else:

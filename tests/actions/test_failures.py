@@ -15,7 +15,6 @@ from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.actions.fence import plan_fence
 from toolkit.actions.plan import Plan, Result
-from toolkit.actions.transaction import records_path
 from toolkit.errors import ActionFailed, ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
@@ -87,7 +86,7 @@ def test_without_a_response_it_is_uncertain(
     until(lambda: None if is_open(broker, plan) else True, awaited="the marker")
     assert [row["step"] for row in audit.rows()] == ["intent", "outcome"]
     assert "uncertain" in audit.rows()[-1]["error"]
-    assert records_path(audit.path, plan.transaction).exists(), "the records may have been discarded"
+    assert audit.records_path(plan.target, plan.transaction.producer_id).exists(), "the records may have been discarded"
 
 
 def test_a_marker_that_could_not_be_verified_was_written(

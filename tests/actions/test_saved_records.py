@@ -15,7 +15,7 @@ from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.actions.requests import planned_with_impact
-from toolkit.actions.transaction import records_path, save_records
+from toolkit.actions.transaction import save_records
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
@@ -76,7 +76,7 @@ def test_an_abort_saves_the_records_beside_the_audit_trail(kafka: Kafka, cluster
     staged = INCIDENTS["never_added"](kafka)
     plan = plan_abort(cluster, finding(cluster, staged))
     assert plan.impact.size
-    path = records_path(audit.path, plan.transaction)
+    path = audit.records_path(plan.target, plan.transaction.producer_id)
     assert path.parent == audit.path.parent / "trail.records"
     done = plan.execute(confirm=plan.target, recheck_after=0)
     assert (done.records_file, done.records_saved) == (path, 1)
@@ -103,7 +103,7 @@ def test_a_refused_abort_leaves_no_copy(kafka: Kafka, cluster: Cluster, audit: A
     owner.add(staged.topic, staged.partition)
     with pytest.raises(ActionRefused, match="is ongoing now"):
         plan.execute(confirm=plan.target, recheck_after=0)
-    assert not records_path(audit.path, plan.transaction).parent.exists()
+    assert not audit.records_path(plan.target, plan.transaction.producer_id).parent.exists()
     owner.end(commit=True)
 
 
@@ -114,7 +114,7 @@ def test_what_cannot_be_saved_is_not_aborted(kafka: Kafka, cluster: Cluster, aud
     assert size
     with pytest.raises(ActionRefused, match=rf"take more than {size - 1} bytes.*Nothing was written.*--max-save-bytes"):
         plan.execute(confirm=plan.target, max_save_bytes=size - 1, recheck_after=0)
-    folder = records_path(audit.path, plan.transaction).parent
+    folder = audit.records_path(plan.target, plan.transaction.producer_id).parent
     assert not folder.exists()
     folder.touch()  # a file where the folder should be
     with pytest.raises(
@@ -141,7 +141,7 @@ def test_records_of_unknown_outcome_are_always_saved(kafka: Kafka, cluster: Clus
 def test_a_second_copy_never_replaces_the_first(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
     staged = INCIDENTS["never_added"](kafka)
     plan = plan_abort(cluster, finding(cluster, staged))
-    path = records_path(audit.path, plan.transaction)
+    path = audit.records_path(plan.target, plan.transaction.producer_id)
     path.parent.mkdir(parents=True)
     path.write_text("of another cluster")
     done = plan.execute(confirm=plan.target, recheck_after=0)

@@ -157,6 +157,10 @@ class Audit:
         with suppress(OSError):
             self._write(replace(intent, action_id=uuid.uuid4().hex, step=REFUSED, error=_text(error)))
 
+    def records_path(self, target: str, producer_id: int) -> Path:
+        """Where the records of a transaction go, beside the trail; with a number if such a file exists."""
+        return self.path.with_name(f"{self.path.stem}.records") / f"{target}-{producer_id}.parquet"
+
     def rows(self) -> list[Row]:
         """Rows of ``schema.ACTIONS``, as they were written; a line that is cut off is a row with `error`."""
         return [step.row() for step in self._steps()]

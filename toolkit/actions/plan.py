@@ -26,7 +26,6 @@ from toolkit.actions.transaction import (
     PartitionResult,
     PlannedTransaction,
     SavedRecords,
-    records_path,
     save_records,
 )
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
@@ -624,7 +623,7 @@ class Run:
             turn.copy = save_records(
                 plan.cluster,
                 plan.transaction,
-                records_path(self.audit.path, plan.transaction),
+                self.audit.records_path(plan.target, plan.transaction.producer_id),
                 max_bytes=self.max_save_bytes,
                 check=progress.check_cancelled,
             )

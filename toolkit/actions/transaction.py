@@ -443,11 +443,6 @@ class SavedRecords:
         _remove(self.path)
 
 
-def records_path(audit_file: Path, txn: PlannedTransaction) -> Path:
-    """Where the records of a transaction go, beside the audit trail; with a number if such a file exists."""
-    return audit_file.with_name(f"{audit_file.stem}.records") / f"{txn.target}-{txn.producer_id}.parquet"
-
-
 def save_records(
     cluster: Cluster,
     txn: PlannedTransaction,
@@ -458,7 +453,7 @@ def save_records(
 ) -> SavedRecords:
     """Write every record of an open transaction on a partition to a new file, and flush it to disk.
 
-    `path`: as of `records_path`. The file gets mode 0600, and its folder 0700.
+    `path`: as of `Audit.records_path`. The file gets mode 0600, and its folder 0700.
     `max_bytes`: limit of its size in the log; `MAX_SAVE_BYTES` if null.
     `check`: called for each batch; what it raises ends the work.
     Raises ActionRefused if the records could not be read or written, or are more than the limit. No file is left then.

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.actions.transaction import records_path
 from toolkit.views.row_formats import count, size_text
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def _of_marker(plan: Plan, audit: Audit | None) -> Iterator[str]:
         yield f"its records, which {becomes}: {impact.records} ({size} in the log{where})"
         yield f"records behind it that can then be read: {impact.records_released}"
     if plan.action.discards and audit is not None:
-        yield f"its records ({size} in the log) are saved first: {records_path(audit.path, txn)}"
+        yield f"its records ({size} in the log) are saved first: {audit.records_path(plan.target, txn.producer_id)}"
     elif plan.action.discards:
         yield "its records are not saved"
     verb = "becomes" if plan.outcome == "commit" else "does not become"

@@ -72,7 +72,7 @@ def test_an_abort_moves_the_lso_and_selects_the_next_finding(kafka: Kafka, clust
         assert panel.result.last_stable_offset_before == one.start_offset
         assert after is not None
         assert after > one.start_offset
-        assert f"The LSO moved: {one.start_offset} → {after}" in panel_text(panel)
+        assert f"the LSO moved from {one.start_offset} to {after}" in panel_text(panel)
         assert list(panel.audit.frame()["step"]) == ["intent", "outcome"] == [row["step"] for row in panel.actions]
 
         button(panel, "Next: HANGING").click()
@@ -167,7 +167,7 @@ def test_an_owned_transaction_is_explained_and_never_aborted(kafka: Kafka, clust
         text = panel_text(panel)
         assert "No action here: ongoing" in text
         assert selected(panel).remedy in text
-        assert f"kafka-txn fence --bootstrap-server {kafka.bootstrap_servers} --transactional-id" in text
+        assert "kafka-txn fence" not in text, "no command of what would be refused"
         assert "It would be refused now" in text
         assert not is_visible(panel, panel.buttons["dry_run"])
         panel.dry_run()

@@ -126,7 +126,7 @@ def test_a_checkpoint_of_flink_is_committed(kafka: Kafka, trail: Audit, tmp_path
         panel.select(next(each for each in panel.findings if each.action == "commit"))
         assert panel.buttons["execute"].description == "Commit the transaction"
         panel.dry_run()
-        assert "3 records then visible. The LSO goes from 0 to 3." in panel_text(panel)
+        assert "visible to read_committed consumers: 3; the LSO goes from 0 to 4" in panel_text(panel)
         panel.execute("orders-0@1")
         assert isinstance(panel.error, ActionRefused)
         panel.execute(staged.first)
@@ -200,7 +200,7 @@ def test_all_that_hang_are_aborted_with_one_confirmation_up_to_the_first_surpris
     panel.list.search.value = ""
     panel.dry_run_all()
     assert (panel.step, panel.selected, panel.error) == ("checked", None, None)
-    assert "never read by any read_committed consumer" in panel_text(panel)
+    assert "records of them are never read" in panel_text(panel)
     assert not is_visible(panel, panel.buttons["dry_run"])
     for wrong in ("yes", "3 transactions", f"{last.topic}-0@{last.start_offset}"):
         panel.execute(wrong)

@@ -1,0 +1,229 @@
+"""The machine of every action: several targets, what an audit line says, and rows that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.actions.rows import (
+    IMPACT,
+    NO_COMMIT,
+    RowCluster,
+    abort_plan,
+    claims,
+    found,
+    partition,
+    producer,
+    transaction,
+    unproven,
+    with_txn,
+)
+from toolkit.actions import plan as plan_module
+from toolkit.actions import requests
+from toolkit.actions.abort import plan_abort_list
+from toolkit.actions.audit import Audit, is_on
+from toolkit.actions.plan import ASSERTED, PlanList
+from toolkit.actions.transaction import transaction_at
+from toolkit.analysis.diagnosis.verdicts import PROVEN
+from toolkit.errors import ActionRefused, BrokerError, NotFound
+from toolkit.schema import Row
+from toolkit.schema.table import TopicPartition
+from toolkit.schema.verdict import Verdict
+from toolkit.version import __version__
+
+NUMBERS = (0, 1, 2)
+ORDERS_0 = TopicPartition("orders", 0)
+
+
+class ListCluster(RowCluster):
+    """The same transaction on three partitions; each marker ends that on its own."""
+
+    def send_one(self, request: Any, *, broker_id: int) -> Any:
+        answer = super().send_one(request, broker_id=broker_id)
+        self.partitions, self.producers = self.rows[0], self.rows[1]
+        number = request.markers[0].topics[0].partition_indexes[0]
+        self.rows = (
+            [partition(number=n, lso=150 if n == number else row["last_stable_offset"])
+             for n, row in enumerate(self.rows[0])],
+            [producer(partition=n, start=None if n == number else row["current_txn_start_offset"])
+             for n, row in enumerate(self.rows[1])],
+        )  # fmt: skip
+        self.partitions, self.producers = self.rows
+        return answer
+
+    rows: tuple[Any, Any] = ([partition(number=n) for n in NUMBERS], [producer(partition=n) for n in NUMBERS])
+
+
+@pytest.fixture(autouse=True)
+def _world(monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = SimpleNamespace(path="copy", records=1, discard=lambda: None)
+    monkeypatch.setattr(plan_module, "save_records", lambda *_, **__: saved)
+    monkeypatch.setattr(requests, "marker_impact", lambda *_, **__: IMPACT)
+
+
+def list_cluster(**more: Any) -> ListCluster:
+    cluster = ListCluster(
+        partitions=[partition(number=n) for n in NUMBERS],
+        producers=[producer(partition=n) for n in NUMBERS],
+        findings=[found(partition=n).row() for n in NUMBERS],
+        **more,
+    )
+    cluster.rows = (list(cluster.partitions), list(cluster.producers))
+    return cluster
+
+
+def plan_of(cluster: ListCluster) -> PlanList:
+    connected: Any = cluster
+    plans = [with_txn(abort_plan(cluster), partition=n, basis=found(partition=n)) for n in NUMBERS]
+    return PlanList(cluster=connected, plans=plans, left_out=[])
+
+
+def targets(*numbers: int) -> list[str]:
+    return [f"orders-{n}@100" for n in numbers]
+
+
+def test_several_are_checked_again_at_once_and_then_done_one_by_one(audit: Audit) -> None:
+    """Each was diagnosed again by itself: 300 took half an hour."""
+    cluster = list_cluster()
+    done = plan_of(cluster).execute(confirm="3 transactions", recheck_after=0)
+    assert ([each.target for each in done.done], done.error) == (targets(0, 1, 2), None)
+    (looked,) = [arguments["partitions"] for name, arguments in cluster.arguments if name == "finding_rows"]
+    assert looked == [("orders", n) for n in NUMBERS]
+    assert [row["step"] for row in audit.rows()] == ["intent", "outcome"] * 3
+    assert {row["confirmation"] for row in audit.rows()} == {"3 transactions"}
+
+
+def test_a_check_that_has_become_old_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_module, "MAX_CHECK_AGE_S", -1.0)
+    cluster = list_cluster()
+    plan_of(cluster).execute(confirm="3 transactions", recheck_after=0)
+    looked = [arguments["partitions"] for name, arguments in cluster.arguments if name == "finding_rows"]
+    assert [len(each) for each in looked] == [3, 3, 2, 1]
+
+
+def test_a_surprise_in_the_common_check_stops_the_list_before_the_first_marker(audit: Audit) -> None:
+    cluster = list_cluster()
+    plan = plan_of(cluster)
+    live = found(partition=2, verdict=Verdict.ONGOING, action=None)
+    cluster.findings = [*cluster.findings[:2], live.row()]
+    done = plan.execute(confirm="3 transactions", recheck_after=0)
+    assert (len(cluster.sent), len(done.done)) == (0, 0)
+    assert (done.stopped_at, done.not_tried) == (*targets(2), targets(0, 1))
+    assert isinstance(done.error, ActionRefused)
+    assert [(row["step"], row["target"]) for row in audit.rows()] == [("refused", *targets(2))]
+
+
+def test_a_surprise_right_before_a_marker_stops_the_list_there() -> None:
+    def resumes(cluster: RowCluster) -> None:
+        cluster.transactions = [transaction(on=[("orders", 1)])]
+
+    cluster = list_cluster(before={("transaction_rows", 2): resumes})
+    done = plan_of(cluster).execute(confirm="3 transactions", recheck_after=0)
+    assert ([each.target for each in done.done], done.stopped_at, done.not_tried) == (
+        targets(0),
+        *targets(1),
+        targets(2),
+    )
+    assert "is Ongoing on it now" in str(done.error)
+    assert len(cluster.sent) == 1
+
+
+def test_what_frees_most_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a partition in the order of its offsets; a number that is not known may be any."""
+    freed: Mapping[tuple[int, int], int | None] = {(0, 100): 5, (1, 100): 1, (1, 120): 9, (2, 100): None}
+
+    def impact(_: object, txn: Any, **__: object) -> Any:
+        return replace(IMPACT, records_released=freed[txn.partition, txn.start_offset])
+
+    monkeypatch.setattr(requests, "marker_impact", impact)
+    rows = [found(partition=n, start_offset=start) for n, start in freed]
+    cluster: Any = RowCluster(
+        findings=[each.row() for each in rows],
+        partitions=[partition(number=n) for n in NUMBERS],
+        producers=[producer(partition=n, start=start) for n, start in freed],
+    )
+    plan = plan_abort_list(cluster, rows)
+    assert [each.target for each in plan.plans] == ["orders-2@100", "orders-1@100", "orders-1@120", "orders-0@100"]
+
+
+# What an audit line says
+
+
+def test_a_line_says_which_cluster_as_whom_by_which_version_and_what_was_proven(audit: Audit) -> None:
+    """Through port-forwards every cluster is 127.0.0.1."""
+    user: Any = SimpleNamespace(librdkafka=lambda: {"sasl.username": "ann"})
+    cluster = RowCluster(findings=[unproven().row()], config=user)
+    abort_plan(cluster, unproven()).execute(confirm="orders-0@100", override=NO_COMMIT, recheck_after=0)
+    intent, outcome = audit.rows()
+    for row in (intent, outcome):
+        assert (row["cluster_id"], row["principal"], row["tool_version"]) == ("y49LRH0C", "ann", __version__)
+        owned, commit = row["claims"]
+        assert (owned["status"], owned["discharged_by"]) == ("proven", "no transactional id has it")
+        assert (commit["claim"], commit["status"], commit["discharged_by"]) == (NO_COMMIT, "not proven", ASSERTED)
+
+
+def test_a_proof_is_named_by_what_the_logs_show(audit: Audit) -> None:
+    cluster = RowCluster()
+    abort_plan(cluster).execute(confirm="orders-0@100", recheck_after=0)
+    assert audit.rows()[0]["claims"][1]["discharged_by"] == "undecided: the coordinators' log"
+
+
+def test_lines_of_another_cluster_at_the_same_address_are_not_of_this_one() -> None:
+    cluster: Any = RowCluster()
+    here: Row = {"bootstrap_servers": "one:9092", "cluster_id": "y49LRH0C"}
+    assert is_on(cluster, here)
+    assert is_on(cluster, {**here, "bootstrap_servers": "two:9092"}), "as it was addressed another time"
+    assert not is_on(cluster, {**here, "cluster_id": "other"})
+    assert is_on(cluster, {**here, "cluster_id": None}), "a line of an older version"
+    assert not is_on(cluster, {"bootstrap_servers": "two:9092", "cluster_id": None})
+
+
+# An absent row is not an absent thing
+
+
+UNREAD = (
+    found(
+        start_offset=None, producer_id=None, verdict=Verdict.UNKNOWN, error="LEADER_NOT_AVAILABLE: none", evidence=[]
+    ),
+    found(start_offset=None, verdict=Verdict.UNKNOWN, missing=["the right READ"], evidence=[]),
+)
+
+
+@pytest.mark.parametrize("unread", UNREAD, ids=["no leader", "no rights"])
+def test_a_transaction_on_a_partition_that_was_not_read_is_not_absent(unread: Any) -> None:
+    """An `abort` of a partition without its leader said that it may have ended, and exited with 2."""
+    cluster: Any = RowCluster(findings=[unread.row()])
+    with pytest.raises(BrokerError, match=r"could not be read: (LEADER|the right).*at offset 100 is not known"):
+        transaction_at(cluster, ORDERS_0, start_offset=100)
+    for rows in ([], [found(start_offset=90).row()], [{**unread.row(), "partition": 1}]):
+        cluster.findings = rows
+        with pytest.raises(NotFound, match="no open transaction that starts at offset 100"):
+            transaction_at(cluster, ORDERS_0, start_offset=100)
+    cluster.findings = [unread.row(), found().row()]
+    assert transaction_at(cluster, ORDERS_0, start_offset=100).start_offset == 100
+
+
+@pytest.mark.parametrize("unread", UNREAD, ids=["no leader", "no rights"])
+def test_a_fresh_check_that_reads_nothing_says_that_and_not_that_it_has_ended(unread: Any) -> None:
+    cluster = RowCluster()
+    plan = abort_plan(cluster)
+    cluster.findings = [unread.row()]
+    with pytest.raises(BrokerError, match="Whether orders-0@100 is still open is not known"):
+        plan.check(recheck_after=0)
+    connected: Any = cluster
+    (left,) = plan_abort_list(connected, [found()]).left_out
+    assert "could not be read" in left.reason
+
+
+def test_claims_that_are_not_in_a_finding_are_not_proven() -> None:
+    """A finding of its verdict alone justifies no marker."""
+    bare = found(evidence=claims("missing", "missing", "missing"))
+    cluster = RowCluster(findings=[bare.row()])
+    with pytest.raises(ActionRefused, match="it is not proven that nobody owns it"):
+        abort_plan(cluster).execute(confirm="orders-0@100", recheck_after=0)
+    assert cluster.sent == []
+    assert found().evidence[0].value == f"no live transaction owns offset 100 of orders-0: {PROVEN}"
