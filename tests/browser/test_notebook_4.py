@@ -100,7 +100,7 @@ def abort_and_release_lso(panel: "Locator", staged: StagedIncident) -> None:
     from playwright.sync_api import expect
 
     confirm(panel, f"{staged.topic}-0@{staged.start_offset}")
-    lso_moved = re.compile(rf"The LSO moved: {staged.start_offset} → \d+")
+    lso_moved = re.compile(rf"the LSO moved from {staged.start_offset} to \d+")
     expect(panel.locator("p.moved", has_text=lso_moved)).to_be_visible()
     expect(panel.get_by_role("alert")).to_be_hidden()
     expect(panel.get_by_role("button", name=f"HANGING · {staged.topic}-0")).to_be_hidden()

@@ -59,16 +59,16 @@ def test_a_commit_whose_marker_was_skipped_is_completed(lab: Kafka, tmp_path: Pa
         expect(execute).to_be_disabled()
         panel.get_by_role("button", name="Dry run").click()
         expect(panel.get_by_role("heading", name="The dry run passed.")).to_be_visible()
-        expect(panel.get_by_text("1 record of it: then visible to read_committed consumers.")).to_be_visible()
+        expect(panel.get_by_text("its records, which become visible to read_committed consumers: 1")).to_be_visible()
         panel.get_by_label("To do it, type").fill("orders-0@1")
         execute.click()
         expect(panel.get_by_role("alert")).to_contain_text(f"does not name '{target}'")
         panel.get_by_label("To do it, type").fill(target)
         execute.click()
         expect(
-            panel.locator("p.moved", has_text=f"The LSO moved: {staged.start_offset} → {staged.start_offset + 2}")
+            panel.locator("p.moved", has_text=f"the LSO moved from {staged.start_offset} to {staged.start_offset + 2}")
         ).to_be_visible()
-        expect(panel.get_by_text("A read_committed consumer received 1 record of 1.")).to_be_visible()
+        expect(panel.get_by_text("A read_committed consumer received 1 of 1 records of it.")).to_be_visible()
         expect(panel.get_by_role("alert")).to_be_hidden()
     assert read_committed(lab, staged.topic, staged.partition) == received + 1
 
