@@ -4,6 +4,7 @@ import datetime as dt
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.log_evidence import read_contexts
 from toolkit.sources.live.state.broker_configs import longest_timeout_ms
 from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import Sample, take_sample
+from toolkit.sources.recording.sampler import Sample, SampleOptions, take_sample
 
 pytestmark = pytest.mark.lab
 
@@ -44,13 +45,12 @@ def sampled(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Sample]]
     due = dt.datetime.now(dt.UTC).replace(microsecond=0)
     with SampleWriter(tmp_path) as writer:
 
-        def take(**options: int) -> Sample:
+        def take(**options: Any) -> Sample:
             sample = take_sample(
                 cluster,
+                SampleOptions(interval_ms=1_000, **options),
                 due=due + len(before) * SECOND,
-                interval_ms=1_000,
                 before=before[-1] if before else None,
-                **options,  # type: ignore[arg-type]
             )
             writer.write(sample)
             before.append(sample)
@@ -171,12 +171,12 @@ def test_late_transactions_name_their_clock(
 
 def test_an_unreachable_cluster_is_a_failed_sample(kafka: Kafka, cluster: Cluster) -> None:
     with Cluster(kafka.bootstrap_servers) as gone:
-        before = take_sample(gone, due=dt.datetime.now(dt.UTC), interval_ms=1_000)
+        before = take_sample(gone, SampleOptions(interval_ms=1_000), due=dt.datetime.now(dt.UTC))
     with pytest.raises(Exception, match="closed"):
         gone.observe()
-    failed = take_sample(gone, due=dt.datetime.now(dt.UTC), interval_ms=1_000, before=before)
+    failed = take_sample(gone, SampleOptions(interval_ms=1_000), due=dt.datetime.now(dt.UTC), before=before)
     assert failed.error is not None
     assert failed.observation is before.observation
     assert [name for name, rows in failed.tables.items() if rows] == ["samples"]
-    after = take_sample(cluster, due=dt.datetime.now(dt.UTC), interval_ms=1_000, before=failed)
+    after = take_sample(cluster, SampleOptions(interval_ms=1_000), due=dt.datetime.now(dt.UTC), before=failed)
     assert after.error is None

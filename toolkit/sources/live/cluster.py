@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import gc
 import os
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,9 +13,10 @@ from typing import TYPE_CHECKING, Self
 from toolkit.analysis.broker_software import release_of
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
 from toolkit.analysis.diagnosis.clocks import BrokersTime
-from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.diagnose import DiagnoseOptions, Diagnosis
+from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.evidence_text import scope
-from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
+from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
@@ -27,7 +26,8 @@ from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoints
 from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.offsets import GroupLag
-from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition
+from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition, TransactionKey
+from toolkit.sources.diagnose import EvidenceSource, diagnose
 from toolkit.sources.live.blocked_groups import client_groups, with_groups
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.observe import observe
@@ -62,11 +62,11 @@ from toolkit.sources.source_table import CLUSTER, TableArguments, implements
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
     from toolkit.sources.live.logs.partition_log import FetchedRange
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
 
 TopicPartitions = Sequence[int] | Sequence[tuple[str, int]]
-RECHECK_AFTER = 5.0  # seconds
 
 
 @contextlib.contextmanager
@@ -221,7 +221,7 @@ class Cluster(Source, OffsetTables):
         """
         from toolkit.sources.live.logs.log_evidence import read_contexts  # imports numpy and Arrow
 
-        diagnosis = diagnose([self.observe(partitions=sorted(partitions))])
+        diagnosis = Diagnosis.of([self.observe(partitions=sorted(partitions))])
         opened = [
             each
             for found in diagnosis.opened.values()
@@ -288,30 +288,8 @@ class Cluster(Source, OffsetTables):
     @implements(Source.findings, without=["at", "min_held_ms"])
     @_pause_gc()
     def findings(self, arguments: TableArguments) -> Iterable[Finding]:
-        metadata = self._metadata(arguments.topics, arguments.partitions, broker_id=arguments.broker_id)
-        selection = arguments.selection(metadata)
-        whole_cluster = selection == EVERYTHING
-        requested = () if whole_cluster else list(metadata)
-        recheck_after = RECHECK_AFTER if arguments.recheck_after is None else arguments.recheck_after
-        timeout_ms = arguments.max_transaction_timeout_ms
-        max_timeout_ms = MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms
-        first = observe(
-            self.client, metadata, selection=selection, idle_producers=False, clear_partitions=not whole_cluster
-        )
-        self._check_clock(first.brokers_time)
-        self.scope = scope(first, len(metadata), principal=self.config.librdkafka().get("sasl.username"))
-        diagnosis = diagnose([first], max_transaction_timeout_ms=max_timeout_ms, checkpoints=self.flink_checkpoints)
-        if recheck_after > 0 and (to_recheck := diagnosis.to_recheck(after=dt.timedelta(seconds=recheck_after))):
-            threading.Event().wait(recheck_after)
-            diagnosis = diagnosis.with_next(self._recheck(first, to_recheck))
-        if arguments.log_evidence and (to_read := diagnosis.to_read()):
-            from toolkit.analysis.diagnosis.evidence.explanation import explained_findings  # imports numpy and Arrow
-            from toolkit.sources.live.logs.log_evidence import read_contexts
-
-            found = explained_findings(diagnosis, read_contexts(self.client, to_read), requested=requested)
-        else:
-            found = diagnosis.findings(requested=requested)
-        return self._with_owners(with_groups(self.client, found), diagnosis.observations)
+        evidence = ClusterEvidence(self, arguments)
+        return diagnose(evidence, arguments.diagnosis(DiagnoseOptions(checkpoints=self.flink_checkpoints))).findings
 
     @implements(Source.transaction_owners, without=["at"])
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
@@ -392,19 +370,6 @@ class Cluster(Source, OffsetTables):
     def _flink_prefixes(self) -> frozenset[str]:
         return frozenset().union(*(each.prefixes for each in self.flink_checkpoints))
 
-    def _with_owners(self, found: Sequence[Finding], observations: Sequence[Observation]) -> list[Finding]:
-        """Findings with the owners of their transactional ids."""
-        transactions = {txn.transactional_id: txn for each in observations for txn in each.transactions}
-        ids = {each.transactional_id for each in found}
-        groups, _ = client_groups(self.client, ids)
-        owners = owner_clauses(
-            transactions.values(),
-            groups=groups,
-            all_ids=numbered_ids(self.client, ids),
-            flink_prefixes=self._flink_prefixes,
-        )
-        return [replace(each, owner=owners.get(each.transactional_id or "")) for each in found]
-
     def _ranges(self, arguments: TableArguments) -> Iterator[FetchedRange]:
         """The logs of partitions, fetched lazily."""
         from toolkit.sources.live.logs.partition_log import fetch_range
@@ -413,13 +378,6 @@ class Cluster(Source, OffsetTables):
         stop = "high_watermark" if arguments.stop is None else arguments.stop
         for partition in read_partitions(self.client, self._metadata(arguments.topics, arguments.partitions)):
             yield fetch_range(self.client, partition, start, stop, crc=arguments.crc)
-
-    def _recheck(self, first: Observation, topic_partitions: Iterable[TopicPartition]) -> Observation:
-        """A second observation of some partitions, with the topic gaps of the first."""
-        topic_partitions = list(topic_partitions)
-        leaders = read_metadata(self.client, {topic for topic, _ in topic_partitions}).at(topic_partitions)
-        second = observe(self.client, leaders, selection=Selection(partitions=leaders), idle_producers=False)
-        return replace(second, coverage=replace(second.coverage, topic_gaps=first.coverage.topic_gaps))
 
     def _metadata(
         self, topics: Sequence[str] | None, partitions: TopicPartitions | None, *, broker_id: int | None = None
@@ -441,3 +399,52 @@ class Cluster(Source, OffsetTables):
         if broker_id not in self.client.brokers:
             brokers = ", ".join(map(str, sorted(self.client.brokers)))
             raise NotFound(f"Broker {broker_id} is not in the cluster; it has {brokers}.")
+
+
+class ClusterEvidence(EvidenceSource):
+    """What a cluster gives to a diagnosis of the partitions that arguments select."""
+
+    def __init__(self, cluster: Cluster, arguments: TableArguments) -> None:
+        self._cluster = cluster
+        self._leaders = cluster._metadata(arguments.topics, arguments.partitions, broker_id=arguments.broker_id)
+        self._selection = arguments.selection(self._leaders)
+        self.requested = () if self._selection == EVERYTHING else list(self._leaders)
+
+    def observations(self) -> Sequence[Observation]:
+        cluster, selection = self._cluster, self._selection
+        self._first = observe(
+            cluster.client,
+            self._leaders,
+            selection=selection,
+            idle_producers=False,
+            clear_partitions=selection != EVERYTHING,
+        )
+        cluster._check_clock(self._first.brokers_time)
+        principal = cluster.config.librdkafka().get("sasl.username")
+        cluster.scope = scope(self._first, len(self._leaders), principal=principal)
+        return [self._first]
+
+    def observe_again(self, partitions: Sequence[TopicPartition]) -> Observation:
+        """With the topic gaps of the first."""
+        client = self._cluster.client
+        leaders = read_metadata(client, {topic for topic, _ in partitions}).at(partitions)
+        second = observe(client, leaders, selection=Selection(partitions=leaders), idle_producers=False)
+        return replace(second, coverage=replace(second.coverage, topic_gaps=self._first.coverage.topic_gaps))
+
+    def read_logs(self, to_read: Sequence[OpenEvidence]) -> Mapping[TransactionKey, DiagnosisContext]:
+        from toolkit.sources.live.logs.log_evidence import read_contexts  # imports numpy and Arrow
+
+        return read_contexts(self._cluster.client, to_read)
+
+    def with_clients(self, findings: Sequence[Finding], observations: Sequence[Observation]) -> list[Finding]:
+        client = self._cluster.client
+        findings = with_groups(client, findings)
+        transactions = {txn.transactional_id: txn for each in observations for txn in each.transactions}
+        ids = {each.transactional_id for each in findings}
+        owners = owner_clauses(
+            transactions.values(),
+            groups=client_groups(client, ids)[0],
+            all_ids=numbered_ids(client, ids),
+            flink_prefixes=self._cluster._flink_prefixes,
+        )
+        return [replace(each, owner=owners.get(each.transactional_id or "")) for each in findings]

@@ -6,16 +6,16 @@ import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
-from typing import NamedTuple
 
 import numpy as np
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from toolkit.analysis.coordinator.transaction_owners import owner_clauses
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.analysis.diagnosis.clocks import UNKNOWN_TIME, BrokersTime
 from toolkit.analysis.diagnosis.decision.decide import needs_markers
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
-from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     BEFORE_OPENING,
     MAX_OFFSETS,
@@ -38,11 +38,12 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.schema import utc
-from toolkit.schema.live import Producer
+from toolkit.schema.live import Finding, Producer
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.recorded import FirstBatch
 from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition, TransactionKey
+from toolkit.sources.diagnose import EvidenceSource
 from toolkit.sources.logdir.consistency import check_consistency, foreign_id_doubts
 from toolkit.sources.logdir.contents import COMPACTED, Contents, FileScope, topic_ids
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, StateTopic, read_state_topic
@@ -65,13 +66,47 @@ TORN_TAIL = "TORN_TAIL"  # how far the log reaches is a question of `consistency
 FAR_BACK = 100_000  # offsets before the first one to search if `BACK` contains no marker of the producers
 
 
-class FileObservation(NamedTuple):
+class FileObservation(EvidenceSource):
     """An observation, the replicas of each partition (the one with most of the log first), and the coordinators."""
 
-    contents: Contents
-    observation: Observation
-    replicas: Mapping[TopicPartition, Sequence[ReplicaState]]
-    state_topic: StateTopic
+    def __init__(
+        self,
+        contents: Contents,
+        observation: Observation,
+        replicas: Mapping[TopicPartition, Sequence[ReplicaState]],
+        state_topic: StateTopic,
+    ) -> None:
+        self.contents = contents
+        self.observation = observation
+        self.replicas = replicas
+        self.state_topic = state_topic
+        self.requested = () if observation.selection == EVERYTHING else list(replicas)
+
+    def observations(self) -> Sequence[Observation]:
+        return [self.observation]
+
+    def read_logs(self, to_read: Sequence[OpenEvidence]) -> Mapping[TransactionKey, DiagnosisContext]:
+        selection = select_logs(to_read)
+        excerpts = {
+            each.tp: _excerpt(self.replicas[each.tp][0], each.offset, each.producer_ids)
+            for each in selection.excerpts
+            if each.tp in self.replicas
+        }
+        log = LogEvidence(excerpts=excerpts, coordinators=_coordinators(self.state_topic, selection))
+        log = replace(log, cluster_events=_cluster_events(self.contents, to_read, log))
+        contexts = {each.key: DiagnosisContext(each.txn, log) for each in to_read}
+        sought = [each for each in to_read if needs_markers(replace(each, log=log_facts(contexts[each.key])))]
+        if sought:
+            producers, of_sought = self.observation.producers, [contexts[each.key] for each in sought]
+            search = search_replica_markers(self.contents, self.replicas, producers, of_sought)
+            log = replace(log, marker_search=search)
+            contexts |= {each.key: DiagnosisContext(each.txn, log) for each in sought}
+        return contexts
+
+    def with_clients(self, findings: Sequence[Finding], observations: Sequence[Observation]) -> list[Finding]:
+        """With the owners that the ids show: no file has the members of groups."""
+        owners = owner_clauses(self.observation.transactions, all_ids=self.state_topic.all_ids)
+        return [replace(each, owner=owners.get(each.transactional_id or "")) for each in findings]
 
 
 def observe_files(
@@ -186,7 +221,7 @@ def _with_doubts(
             by_log[id(log)] = log.changes(appending=False)
         return by_log[id(log)]
 
-    for tp, opened in diagnose([observation]).opened.items():
+    for tp, opened in Diagnosis.of([observation]).opened.items():
         disowned = [each.txn for each in opened if each.txn.start is not None and is_disowned(each)]
         if not disowned:
             continue
@@ -252,29 +287,6 @@ def _first_batches(states: Mapping[TopicPartition, ReplicaState]) -> Iterator[Fi
                 base_timestamp=utc(int(header["max_timestamp"]) if appended else base),
                 log_append_time=appended,
             )
-
-
-def read_contexts(observed: FileObservation, to_read: Sequence[OpenEvidence]) -> dict[TransactionKey, DiagnosisContext]:
-    """Read the log evidence of open transactions.
-
-    `observed`: the observation and its files. `to_read`: from `Diagnosis.to_read`.
-    """
-    selection = select_logs(to_read)
-    excerpts = {
-        each.tp: _excerpt(observed.replicas[each.tp][0], each.offset, each.producer_ids)
-        for each in selection.excerpts
-        if each.tp in observed.replicas
-    }
-    log = LogEvidence(excerpts=excerpts, coordinators=_coordinators(observed.state_topic, selection))
-    log = replace(log, cluster_events=_cluster_events(observed.contents, to_read, log))
-    contexts = {each.key: DiagnosisContext(each.txn, log) for each in to_read}
-    sought = [each for each in to_read if needs_markers(replace(each, log=log_facts(contexts[each.key])))]
-    if sought:
-        producers, of_sought = observed.observation.producers, [contexts[each.key] for each in sought]
-        search = search_replica_markers(observed.contents, observed.replicas, producers, of_sought)
-        log = replace(log, marker_search=search)
-        contexts |= {each.key: DiagnosisContext(each.txn, log) for each in sought}
-    return contexts
 
 
 def _cluster_events(contents: Contents, to_read: Iterable[OpenEvidence], log: LogEvidence) -> Sequence[ClusterEvent]:
