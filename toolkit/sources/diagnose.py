@@ -47,9 +47,13 @@ class EvidenceSource(ABC):
     def read_logs(self, to_read: Sequence[OpenEvidence]) -> Mapping[TransactionKey, DiagnosisContext]:
         """What the logs show of open transactions; one that is left out was not read."""
 
-    @abstractmethod
-    def with_clients(self, findings: Sequence[Finding], observations: Sequence[Observation]) -> list[Finding]:
-        """The findings with the owners of their ids, and the groups that wait, as far as the source shows them."""
+    def with_groups(self, findings: Sequence[Finding]) -> Sequence[Finding]:
+        """The findings with the groups that wait, as far as the source shows them."""
+        return findings
+
+    def owners(self, ids: Collection[str], observations: Sequence[Observation]) -> Mapping[str, str | None]:
+        """Whose some transactional ids are, as far as the source shows it."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +105,8 @@ def diagnose(
         facts |= {key: log_facts(context) for key, context in contexts.items()}
     decided = diagnosis.findings(requested=source.requested, log=facts, recorded=source.recorded)
     explained = explain(decided, contexts) if contexts else decided
-    findings = source.with_clients(explained, diagnosis.observations)
+    owners = source.owners({each.transactional_id for each in decided if each.transactional_id}, diagnosis.observations)
+    findings = [replace(each, owner=owners.get(each.transactional_id or "")) for each in source.with_groups(explained)]
     if before is None:
         return Diagnosed(findings=findings, observations=diagnosis.observations)
     for number, (unexplained, finding) in enumerate(zip(decided, findings, strict=True)):

@@ -6,7 +6,7 @@ import contextlib
 import gc
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
@@ -436,15 +436,15 @@ class ClusterEvidence(EvidenceSource):
 
         return read_contexts(self._cluster.client, to_read)
 
-    def with_clients(self, findings: Sequence[Finding], observations: Sequence[Observation]) -> list[Finding]:
+    def with_groups(self, findings: Sequence[Finding]) -> Sequence[Finding]:
+        return with_groups(self._cluster.client, findings)
+
+    def owners(self, ids: Collection[str], observations: Sequence[Observation]) -> Mapping[str, str | None]:
         client = self._cluster.client
-        findings = with_groups(client, findings)
         transactions = {txn.transactional_id: txn for each in observations for txn in each.transactions}
-        ids = {each.transactional_id for each in findings}
-        owners = owner_clauses(
+        return owner_clauses(
             transactions.values(),
             groups=client_groups(client, ids)[0],
             all_ids=numbered_ids(client, ids),
             flink_prefixes=self._cluster._flink_prefixes,
         )
-        return [replace(each, owner=owners.get(each.transactional_id or "")) for each in findings]

@@ -38,7 +38,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.schema import utc
-from toolkit.schema.live import Finding, Producer
+from toolkit.schema.live import Producer
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.recorded import FirstBatch
@@ -103,10 +103,8 @@ class FileObservation(EvidenceSource):
             contexts |= {each.key: DiagnosisContext(each.txn, log) for each in sought}
         return contexts
 
-    def with_clients(self, findings: Sequence[Finding], observations: Sequence[Observation]) -> list[Finding]:
-        """With the owners that the ids show: no file has the members of groups."""
-        owners = owner_clauses(self.observation.transactions, all_ids=self.state_topic.all_ids)
-        return [replace(each, owner=owners.get(each.transactional_id or "")) for each in findings]
+    def owners(self, ids: Collection[str], observations: Sequence[Observation]) -> Mapping[str, str | None]:
+        return owner_clauses(self.observation.transactions, all_ids=self.state_topic.all_ids)
 
 
 def observe_files(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -281,7 +281,7 @@ class RecordedEvidence(EvidenceSource):
         content = read_sample(path, found.sample, idle_producers=False)
         self._path = path
         self._before = found.before
-        self._owners = owner_clauses(content.observation.transactions)
+        self._transactions = content.observation.transactions
         self.observation = select_partitions(
             content.observation, arguments.topics, arguments.partitions, broker_id=arguments.broker_id
         )
@@ -296,9 +296,8 @@ class RecordedEvidence(EvidenceSource):
     def read_logs(self, to_read: Sequence[OpenEvidence]) -> Mapping[TransactionKey, DiagnosisContext]:
         return {}
 
-    def with_clients(self, findings: Sequence[Finding], observations: Sequence[Observation]) -> list[Finding]:
-        """With the owners that the ids show: no sample has the members of groups."""
-        return [replace(each, owner=self._owners.get(each.transactional_id or "")) for each in findings]
+    def owners(self, ids: Collection[str], observations: Sequence[Observation]) -> Mapping[str, str | None]:
+        return owner_clauses(self._transactions)
 
 
 def _failed_samples(found: FoundSamples) -> list[Finding]:

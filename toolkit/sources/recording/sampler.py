@@ -193,12 +193,12 @@ class SampleEvidence(EvidenceSource):
         self._read = {each.txn.tp for each in to_read}
         return contexts
 
-    def with_clients(self, findings: Sequence[Finding], observations: Sequence[Observation]) -> list[Finding]:
-        """With the groups that wait, of partitions whose logs were read now: those of others are known."""
+    def with_groups(self, findings: Sequence[Finding]) -> Sequence[Finding]:
+        """Of partitions whose logs were read now: those of others are known."""
         with suppress(ToolkitError):
             of_read = iter(with_groups(self._cluster.client, [each for each in findings if each.tp in self._read]))
             return [next(of_read) if each.tp in self._read else each for each in findings]
-        return [*findings]
+        return findings
 
 
 def failed_sample(
