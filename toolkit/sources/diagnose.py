@@ -39,13 +39,13 @@ class EvidenceSource(ABC):
     def observations(self) -> Sequence[Observation]:
         """The observations, in order of time; the last one is diagnosed."""
 
-    def observe_again(self, partitions: Sequence[TopicPartition]) -> Observation | None:
-        """A later observation of some partitions; null for a source that does not change."""
-        return None
+    def observe_again(self, partitions: Sequence[TopicPartition]) -> Observation:
+        """A later observation of some partitions; for sources that change (`recheck_after`)."""
+        raise NotImplementedError
 
-    @abstractmethod
     def read_logs(self, to_read: Sequence[OpenEvidence]) -> Mapping[TransactionKey, DiagnosisContext]:
-        """What the logs show of open transactions; one that is left out was not read."""
+        """What the logs show of open transactions, for sources that have logs (`log_evidence`)."""
+        raise NotImplementedError
 
     def with_groups(self, findings: Sequence[Finding]) -> Sequence[Finding]:
         """The findings with the groups that wait, as far as the source shows them."""
@@ -92,8 +92,7 @@ def diagnose(
     diagnosis = Diagnosis.of(source.observations(), options)
     if options.recheck_after and (to_recheck := diagnosis.to_recheck()):
         threading.Event().wait(options.recheck_after)
-        if (again := source.observe_again(to_recheck)) is not None:
-            diagnosis = diagnosis.with_next(again)
+        diagnosis = diagnosis.with_next(source.observe_again(to_recheck))
     to_read = {each.key: each for each in diagnosis.to_read()} if options.log_evidence else {}
     known = _still_known(source, diagnosis, to_read, before or {})
     unread = [each for each in to_read.values() if each.key not in known]

@@ -299,6 +299,7 @@ class LogDir(LogDirTables, OffsetTables):
         min_held_ms = arguments.min_held_ms
         observed = self._observe(arguments, limit=ReadLimit.OPEN if min_held_ms is None else ReadLimit.WHOLE)
         self.scope = scope(observed.observation, len(observed.replicas))
+        observed.requested = () if arguments.is_everything else list(observed.replicas)
         found = diagnose(observed, replace(arguments.diagnosis(), recheck_after=0)).findings
         if min_held_ms is None:
             return found

@@ -80,7 +80,6 @@ class FileObservation(EvidenceSource):
         self.observation = observation
         self.replicas = replicas
         self.state_topic = state_topic
-        self.requested = () if observation.selection == EVERYTHING else list(replicas)
 
     def observations(self) -> Sequence[Observation]:
         return [self.observation]

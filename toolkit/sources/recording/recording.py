@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from toolkit import schema
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
 from toolkit.analysis.diagnosis.decision.decide import decide
-from toolkit.analysis.diagnosis.diagnose import DiagnoseOptions
-from toolkit.analysis.diagnosis.evidence_kinds import GapEvidence, OpenEvidence
+from toolkit.analysis.diagnosis.evidence_kinds import GapEvidence
 from toolkit.analysis.diagnosis.evidence_text import at as at_time
 from toolkit.analysis.diagnosis.evidence_text import scope
 from toolkit.analysis.diagnosis.observation import Observation
@@ -25,7 +24,6 @@ from toolkit.schema.coerce import in_utc
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Coordinator, Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.recorded import RecordedSample
-from toolkit.schema.table import TransactionKey
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.diagnose import EvidenceSource, diagnose
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
@@ -45,8 +43,6 @@ from toolkit.sources.source_table import RECORDING, TableArguments, implements, 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-
-    from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 
 TopicPartitions = Sequence[int] | Sequence[tuple[str, int]]
 
@@ -226,8 +222,8 @@ class Recording(Source):
         found = self._find_samples(arguments.at)
         evidence = RecordedEvidence(self.path, found, arguments)
         self.scope = scope(evidence.observation, len(evidence.observation.partitions))
-        options = arguments.diagnosis(DiagnoseOptions(is_sample=True))
-        findings = [*diagnose(evidence, replace(options, recheck_after=0)).findings]
+        options = replace(arguments.diagnosis(), recheck_after=0, log_evidence=False, is_sample=True)
+        findings = [*diagnose(evidence, options).findings]
         if arguments.min_held_ms is not None:
             selected: set[tuple[str | None, int | None]] = {each.tp for each in evidence.observation.partitions}
             everything = not evidence.requested
@@ -292,9 +288,6 @@ class RecordedEvidence(EvidenceSource):
     def observations(self) -> Sequence[Observation]:
         before = None if self._before is None else read_sample(self._path, self._before, idle_producers=False)
         return with_earlier(self.observation, None if before is None else before.observation)
-
-    def read_logs(self, to_read: Sequence[OpenEvidence]) -> Mapping[TransactionKey, DiagnosisContext]:
-        return {}
 
     def owners(self, ids: Collection[str], observations: Sequence[Observation]) -> Mapping[str, str | None]:
         return owner_clauses(self._transactions)
