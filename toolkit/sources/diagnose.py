@@ -5,18 +5,23 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.diagnose import DEFAULTS, DiagnoseOptions, Diagnosis, explained_by, transaction_key
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, OpenEvidence
 from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.errors import ToolkitError
 from toolkit.schema.live import EvidenceEntry, Finding
+from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import TopicPartition, TransactionKey
 
 if TYPE_CHECKING:
-    from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
+    from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+    from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, ExcerptStart, LogSelection
+    from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
+    from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch
 
 MAX_LOG_AGE = dt.timedelta(seconds=60)  # after which the logs of a sample are read again
 
@@ -30,10 +35,13 @@ class EvidenceSource(ABC):
         Partitions that get a finding even if nothing is held.
     recorded
         For a recording: the findings that were recorded with the observation; its logs cannot be read again.
+    searches_in_doubt
+        Whether markers are looked for even if a verdict does not need them: not where that reads a gigabyte.
     """
 
     requested: Collection[TopicPartition] = ()
     recorded: Sequence[Finding] = ()
+    searches_in_doubt: bool = True
 
     @abstractmethod
     def observations(self) -> Sequence[Observation]:
@@ -43,9 +51,30 @@ class EvidenceSource(ABC):
         """A later observation of some partitions; for sources that change (`recheck_after`)."""
         raise NotImplementedError
 
-    def read_logs(self, to_read: Sequence[OpenEvidence]) -> Mapping[TransactionKey, DiagnosisContext]:
-        """What the logs show of open transactions, for sources that have logs (`log_evidence`)."""
+    def excerpts(self, starts: Sequence[ExcerptStart]) -> Mapping[TopicPartition, Excerpt]:
+        """The log around open transactions, by partition; for sources that have logs (`log_evidence`), as what follows.
+
+        One that was not read is left out.
+        """
         raise NotImplementedError
+
+    def coordinator_logs(
+        self, selection: LogSelection, excerpts: Mapping[TopicPartition, Excerpt]
+    ) -> Iterator[CoordinatorLog]:
+        """The coordinators' log, at least once; each time it reaches further back."""
+        raise NotImplementedError
+
+    def cluster_events(self, since: dt.datetime) -> Sequence[ClusterEvent]:
+        """What happened to the cluster since then, in order; none if the source does not show it."""
+        return ()
+
+    def search_markers(self, contexts: Sequence[DiagnosisContext]) -> MarkerSearch:
+        """The markers of the transactions' producers on other partitions."""
+        raise NotImplementedError
+
+    def ended(self, contexts: Sequence[DiagnosisContext]) -> Collection[tuple[TopicPartition, int, int]]:
+        """Partition, producer id and start offset of those that are not open any more; none if nothing changes."""
+        return ()
 
     def with_groups(self, findings: Sequence[Finding]) -> Sequence[Finding]:
         """The findings with the groups that wait, as far as the source shows them."""
@@ -96,11 +125,17 @@ def diagnose(
     to_read = {each.key: each for each in diagnosis.to_read()} if options.log_evidence else {}
     known = _still_known(source, diagnosis, to_read, before or {})
     unread = [each for each in to_read.values() if each.key not in known]
-    contexts = source.read_logs(unread) if unread else {}
+    contexts: Mapping[TransactionKey, DiagnosisContext] = {}
     facts, readings = {key: each.facts for key, each in known.items()}, {**known}
-    if contexts:
+    if unread:
         from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts  # imports numpy and Arrow
+        from toolkit.sources.gather import gather
 
+        try:
+            contexts = gather(source, unread)
+        except ToolkitError:
+            if before is None:
+                raise  # the observation of a sample is valid without its logs
         facts |= {key: log_facts(context) for key, context in contexts.items()}
     decided = diagnosis.findings(requested=source.requested, log=facts, recorded=source.recorded)
     explained = explain(decided, contexts) if contexts else decided

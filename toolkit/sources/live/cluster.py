@@ -14,7 +14,6 @@ from toolkit.analysis.broker_software import release_of
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
 from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.diagnose import DiagnoseOptions, Diagnosis
-from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.evidence_text import scope
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.verdicts import Outcome
@@ -26,10 +25,11 @@ from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoints
 from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.offsets import GroupLag
-from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition, TransactionKey
-from toolkit.sources.diagnose import EvidenceSource, diagnose
-from toolkit.sources.live.blocked_groups import client_groups, with_groups
+from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition
+from toolkit.sources.diagnose import diagnose
+from toolkit.sources.live.blocked_groups import client_groups
 from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.live_evidence import LiveEvidence
 from toolkit.sources.live.observe import observe
 from toolkit.sources.live.pending_offsets import deleted_group, offsets_of_group
 from toolkit.sources.live.state.authorization import GROUPS, TOPICS, visibility_of
@@ -62,7 +62,6 @@ from toolkit.sources.source_table import CLUSTER, TableArguments, implements
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
     from toolkit.sources.live.logs.partition_log import FetchedRange
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
 
@@ -219,8 +218,9 @@ class Cluster(Source, OffsetTables):
         BrokerError, ConnectionFailed, NotFound
             If the partitions cannot be observed.
         """
-        from toolkit.sources.live.logs.log_evidence import read_contexts  # imports numpy and Arrow
+        from toolkit.sources.gather import gather  # imports numpy and Arrow
 
+        evidence = ClusterEvidence(self, TableArguments.of(partitions=sorted(partitions)))
         diagnosis = Diagnosis.of([self.observe(partitions=sorted(partitions))])
         opened = [
             each
@@ -228,7 +228,7 @@ class Cluster(Source, OffsetTables):
             for each in found
             if each.txn.producer_id == producer_id and each.txn.start is not None
         ]
-        contexts = read_contexts(self.client, opened, search_all=True) if opened else {}
+        contexts = gather(evidence, opened, search_all=True) if opened else {}
         return {context.txn.tp: context.outcome for context in contexts.values()}
 
     def topic_gaps(self) -> Sequence[str]:
@@ -401,10 +401,11 @@ class Cluster(Source, OffsetTables):
             raise NotFound(f"Broker {broker_id} is not in the cluster; it has {brokers}.")
 
 
-class ClusterEvidence(EvidenceSource):
+class ClusterEvidence(LiveEvidence):
     """What a cluster gives to a diagnosis of the partitions that arguments select."""
 
     def __init__(self, cluster: Cluster, arguments: TableArguments) -> None:
+        super().__init__(cluster.client)
         self._cluster = cluster
         self._leaders = cluster._metadata(arguments.topics, arguments.partitions, broker_id=arguments.broker_id)
         self._selection = arguments.selection(self._leaders)
@@ -413,7 +414,7 @@ class ClusterEvidence(EvidenceSource):
     def observations(self) -> Sequence[Observation]:
         cluster, selection = self._cluster, self._selection
         self._first = observe(
-            cluster.client,
+            self.client,
             self._leaders,
             selection=selection,
             idle_producers=False,
@@ -426,25 +427,15 @@ class ClusterEvidence(EvidenceSource):
 
     def observe_again(self, partitions: Sequence[TopicPartition]) -> Observation:
         """With the topic gaps of the first."""
-        client = self._cluster.client
-        leaders = read_metadata(client, {topic for topic, _ in partitions}).at(partitions)
-        second = observe(client, leaders, selection=Selection(partitions=leaders), idle_producers=False)
+        leaders = read_metadata(self.client, {topic for topic, _ in partitions}).at(partitions)
+        second = observe(self.client, leaders, selection=Selection(partitions=leaders), idle_producers=False)
         return replace(second, coverage=replace(second.coverage, topic_gaps=self._first.coverage.topic_gaps))
 
-    def read_logs(self, to_read: Sequence[OpenEvidence]) -> Mapping[TransactionKey, DiagnosisContext]:
-        from toolkit.sources.live.logs.log_evidence import read_contexts  # imports numpy and Arrow
-
-        return read_contexts(self._cluster.client, to_read)
-
-    def with_groups(self, findings: Sequence[Finding]) -> Sequence[Finding]:
-        return with_groups(self._cluster.client, findings)
-
     def owners(self, ids: Collection[str], observations: Sequence[Observation]) -> Mapping[str, str | None]:
-        client = self._cluster.client
         transactions = {txn.transactional_id: txn for each in observations for txn in each.transactions}
         return owner_clauses(
             transactions.values(),
-            groups=client_groups(client, ids)[0],
-            all_ids=numbered_ids(client, ids),
+            groups=client_groups(self.client, ids)[0],
+            all_ids=numbered_ids(self.client, ids),
             flink_prefixes=self._cluster._flink_prefixes,
         )

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.consumer_lag import group_lag
 from toolkit.analysis.diagnosis.diagnose import DEFAULTS, DiagnoseOptions
-from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.analysis.history.sample_findings import LATE_PADDING_MS, first_seen, late_transactions, with_earlier
 from toolkit.errors import ToolkitError
@@ -20,17 +19,22 @@ from toolkit.schema.live import Finding
 from toolkit.schema.offsets import GroupLag
 from toolkit.schema.recorded import LateTransaction, RecordedSample
 from toolkit.schema.table import TopicPartition, TransactionKey
-from toolkit.sources.diagnose import EvidenceSource, LogReading, diagnose
-from toolkit.sources.live.blocked_groups import with_groups
+from toolkit.sources.diagnose import LogReading, diagnose
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
 from toolkit.sources.live.cluster import Cluster
+from toolkit.sources.live.live_evidence import LiveEvidence
 from toolkit.sources.live.state.broker_configs import longest_timeout_ms
 from toolkit.sources.live.state.group_offsets import offsets_of_groups
 from toolkit.sources.recording.recorded_samples import AFTER, BEFORE, recorded_sample
 
 if TYPE_CHECKING:
-    from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
+    pass
+
+
+if TYPE_CHECKING:
+    from toolkit.analysis.diagnosis.evidence.diagnosis_context import ExcerptStart
+    from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,10 +176,11 @@ def take_sample(
     )
 
 
-class SampleEvidence(EvidenceSource):
+class SampleEvidence(LiveEvidence):
     """What a cluster gives to a sample: all of it is observed, and what fails after that does not fail the sample."""
 
     def __init__(self, cluster: Cluster, before: Observation | None) -> None:
+        super().__init__(cluster.client)
         self._cluster = cluster
         self._before = before
         self._read: Container[TopicPartition] = ()
@@ -183,20 +188,14 @@ class SampleEvidence(EvidenceSource):
     def observations(self) -> Sequence[Observation]:
         return with_earlier(self._cluster.observe(), self._before)
 
-    def read_logs(self, to_read: Sequence[OpenEvidence]) -> Mapping[TransactionKey, DiagnosisContext]:
-        from toolkit.sources.live.logs.log_evidence import read_contexts  # imports numpy and Arrow
-
-        try:
-            contexts = read_contexts(self._cluster.client, to_read)
-        except ToolkitError:
-            return {}
-        self._read = {each.txn.tp for each in to_read}
-        return contexts
+    def excerpts(self, starts: Sequence[ExcerptStart]) -> Mapping[TopicPartition, Excerpt]:
+        self._read = {each.tp for each in starts}
+        return super().excerpts(starts)
 
     def with_groups(self, findings: Sequence[Finding]) -> Sequence[Finding]:
         """Of partitions whose logs were read now: those of others are known."""
         with suppress(ToolkitError):
-            of_read = iter(with_groups(self._cluster.client, [each for each in findings if each.tp in self._read]))
+            of_read = iter(super().with_groups([each for each in findings if each.tp in self._read]))
             return [next(of_read) if each.tp in self._read else each for each in findings]
         return findings
 
