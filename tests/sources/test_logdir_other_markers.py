@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -215,12 +216,12 @@ def test_damage_elsewhere_may_hide_a_marker(files: SkippedMarker, damage: bytes)
 def test_what_coordinators_name_and_was_not_read_may_hide_a_marker(
     files: SkippedMarker, monkeypatch: pytest.MonkeyPatch, where: str, missing: str | None
 ) -> None:
-    """Files that lack it, and logs beyond a gigabyte, were left out in silence: what they have was taken for nothing."""
-    ended = {"epoch": 5, "at": after(minutes=-2)}
+    """Files that lack it, and logs beyond a gigabyte, were left out in silence: the verdict was `hanging`."""
+    ended = partial(state_record, epoch=5, at=after(minutes=-2))
     files.before = [
         state_record(17, OWNER, 7, "Empty", epoch=5, at=after(minutes=-3)),
-        state_record(18, OWNER, 7, "Ongoing", on=[RIGHT], **ended),
-        state_record(19, OWNER, 7, "PrepareCommit", on=[RIGHT], **ended),
+        ended(18, OWNER, 7, "Ongoing", on=[RIGHT]),
+        ended(19, OWNER, 7, "PrepareCommit", on=[RIGHT]),
     ]
     files.state, files.epoch, files.written_at = "CompleteCommit", 5, after(minutes=-2)
     files.logs[LEFT] = [data(0, 7, after(), epoch=5), data(1, 8, after(minutes=1)), marker(2, 8, after(minutes=1))]
