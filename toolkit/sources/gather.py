@@ -21,7 +21,7 @@ from toolkit.analysis.diagnosis.evidence.explanation import log_facts
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.verdicts import UNKNOWN
 from toolkit.schema.table import TopicPartition, TransactionKey
-from toolkit.sources.diagnose import EvidenceSource
+from toolkit.sources.evidence_source import EvidenceSource
 
 Contexts = dict[TransactionKey, DiagnosisContext]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.schema.live import Finding
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.diagnose import EvidenceSource
+from toolkit.sources.evidence_source import EvidenceSource
 from toolkit.sources.live.blocked_groups import with_groups
 from toolkit.sources.live.client.broker_client import BrokerClient
 

@@ -38,7 +38,7 @@ from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.recorded import FirstBatch
 from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition
-from toolkit.sources.diagnose import EvidenceSource
+from toolkit.sources.evidence_source import EvidenceSource
 from toolkit.sources.logdir.consistency import check_consistency, foreign_id_doubts
 from toolkit.sources.logdir.contents import COMPACTED, Contents, FileScope, topic_ids
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, StateTopic, read_state_topic

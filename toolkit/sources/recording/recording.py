@@ -25,7 +25,8 @@ from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Coordinator, Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.diagnose import EvidenceSource, diagnose
+from toolkit.sources.diagnose import diagnose
+from toolkit.sources.evidence_source import EvidenceSource
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.recording.recorded_samples import (
     FoundSamples,
