@@ -105,7 +105,6 @@ def summary(findings: Data, *, scope: str | None = None) -> str:
     `scope`: what was read, which an all-clear names; `Source.scope`.
     """
     records = records_of(findings, Finding)
-    of_coordinators = sum(each.is_coordinators_only for each in records)
     hanging = len({(finding.topic, finding.partition) for finding in records if finding.verdict is Verdict.HANGING})
     undelivered = [finding for finding in records if finding.action == "complete"]  # decided, and the marker is missing
     healthy = sum(map(is_healthy, (finding for finding in records if finding.producer_id is not None)))
@@ -113,13 +112,18 @@ def summary(findings: Data, *, scope: str | None = None) -> str:
     others = Counter(finding.verdict for finding in rest if not is_healthy(finding))
     parts = [count(hanging, "partition hangs", "partitions hang")] if hanging else []
     parts += [_missing_markers(undelivered)] if undelivered else []
-    parts = parts or ["nothing that was read hangs" if of_coordinators else "nothing hangs"]
+    unknown = [each for each in records if each.verdict is Verdict.UNKNOWN]
+    if not parts and (not unknown or all(each.topic is None or each.is_coordinators_only for each in unknown)):
+        parts = ["nothing that was read hangs" if unknown else "nothing hangs"]
+    elif not parts and len(unknown) == len(records):
+        unread = len({each.tp for each in unknown if each.error})
+        parts = [f"not known: none of {unread:,} partitions could be read" if unread > 1 else "not known"]
     parts += [f"{number:,} {verdict}" for verdict, number in sorted(others.items())]
     if healthy:
         parts.append(count(healthy, "open transaction is healthy", "open transactions are healthy"))
     elif not records:
         parts.append("no transaction is open")
-    is_clear = not undelivered and not any(each.verdict.exit_code for each in records)
+    is_clear = not any(each.action or each.verdict.exit_code for each in records)
     return ", ".join(parts) + (f" ({scope})" if scope and is_clear else "")
 
 
