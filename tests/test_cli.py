@@ -109,6 +109,22 @@ def test_nothing_hangs_is_said_of_what_was_seen(
     assert run("diagnose").stdout.splitlines()[-1] == line
 
 
+def test_many_partitions_that_were_not_read_are_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,081 partitions without READ were 12,478 lines around the one finding."""
+    unread = {"verdict": Verdict.UNKNOWN, "producer_id": None, "queue_position": None, "offsets_held": 0}
+    denied = ["TOPIC_AUTHORIZATION_FAILED: denied"]
+    rows = [finding(**unread, topic=f"t{each}", partition=0, missing=denied, reason="unread") for each in range(2_000)]
+    held = finding(**unread | {"offsets_held": 7}, topic="t0", partition=1, missing=denied, reason="unread")
+    monkeypatch.setattr(SourceOptions, "open", lambda options: FixedCluster([finding(topic="a"), held, *rows]))
+    lines = run("diagnose").stdout.splitlines()
+    assert len(lines) < 45
+    (block,) = (number for number, line in enumerate(lines) if line == "2,000 partitions not read")
+    assert lines[block + 1].split() == ["unknown", "unread"]
+    assert lines[block + 12].split() == ["1,990", "more", "topics"]
+    assert "--operation READ --topic=t0 --topic=t1 --topic=t10 " in "".join(lines[block:])
+    assert any(line.startswith("t0-1 ") for line in lines), "what it holds is not hidden among them"
+
+
 def test_a_defect_has_an_exit_code_of_its_own(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
