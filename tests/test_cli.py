@@ -17,6 +17,7 @@ import typer
 from tests.process import run
 from tests.views.test_text import finding, healthy
 from toolkit import Cluster, __version__, explain
+from toolkit.cli import commands
 from toolkit.cli.commands import app
 from toolkit.cli.file_commands import TABLE_NAMES
 from toolkit.cli.source_options import SourceOptions
@@ -51,9 +52,24 @@ UNKNOWN = finding(partition=1, verdict=Verdict.UNKNOWN, missing=["broker 2"])
 UNREPLICATED = finding(partition=2, verdict=Verdict.UNREPLICATED, producer_id=None, queue_position=None)
 
 
+STUCK = finding(partition=3, verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete")
+OVERDUE = finding(partition=4, verdict=Verdict.OVERDUE, action=None)
+PREPARED = finding(partition=5, verdict=Verdict.PREPARED, action="commit")
+
+
 @pytest.mark.parametrize(
     ("rows", "code"),
-    [([], 0), ([healthy()], 0), ([UNREPLICATED], 0), ([finding(), UNKNOWN], 1), ([healthy(), UNKNOWN], 3)],
+    [
+        ([], 0),
+        ([healthy()], 0),
+        ([UNREPLICATED], 0),
+        ([finding(), UNKNOWN], 1),
+        ([healthy(), UNKNOWN], 3),
+        ([UNKNOWN, STUCK], 1),  # committed records without their marker were 0
+        ([OVERDUE], 1),
+        ([PREPARED], 1),  # a checkpoint is to commit it
+        ([{**PREPARED, "action": None}], 0),
+    ],
 )
 @pytest.mark.parametrize("command", ["diagnose", "find-hanging"])
 @pytest.mark.parametrize("output", ["table", "json", "csv"])
@@ -64,12 +80,67 @@ def test_the_exit_code_is_the_verdict(
     assert run(command, "--format", output).returncode == code
 
 
-def test_find_hanging_shows_hanging_and_unknown_and_counts_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [finding(), UNKNOWN, UNREPLICATED, healthy(partition=7)]
+def test_find_hanging_shows_what_is_to_do_or_unknown_and_counts_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [finding(), UNKNOWN, UNREPLICATED, STUCK, OVERDUE, healthy(partition=7)]
     monkeypatch.setattr(SourceOptions, "open", lambda options: FixedCluster(rows))
     displayed = run("find-hanging").stdout
-    assert re.findall(r"orders-\d(?=   LSO)", displayed) == ["orders-0", "orders-1"]
-    assert displayed.endswith("\n1 partition hangs, 1 unknown, 1 unreplicated, 1 open transaction is healthy\n")
+    assert re.findall(r"orders-\d(?= +LSO)", displayed) == ["orders-0", "orders-1", "orders-3", "orders-4"]
+    assert displayed.endswith(
+        "\n1 partition hangs, 1 partition is held because its COMMIT marker is missing, 1 overdue, 1 unknown, "
+        "1 unreplicated, 1 open transaction is healthy\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ([UNKNOWN], "not known, 1 unknown"),
+        ([{**UNKNOWN, "producer_id": None, "partition": each, "error": "TIMED_OUT: no"} for each in range(3)],
+         "not known: none of 3 partitions could be read, 3 unknown"),
+        ([UNKNOWN, UNREPLICATED], "1 unknown, 1 unreplicated"),
+        ([UNREPLICATED], "nothing hangs, 1 unreplicated"),
+    ],
+)  # fmt: skip
+def test_nothing_hangs_is_said_of_what_was_seen(
+    monkeypatch: pytest.MonkeyPatch, rows: Sequence[Row], line: str
+) -> None:
+    """Without any rights it was "nothing hangs, 2,081 unknown"."""
+    monkeypatch.setattr(SourceOptions, "open", lambda options: FixedCluster(rows))
+    assert run("diagnose").stdout.splitlines()[-1] == line
+
+
+def test_many_partitions_that_were_not_read_are_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,081 partitions without READ were 12,478 lines around the one finding."""
+    unread = {"verdict": Verdict.UNKNOWN, "producer_id": None, "queue_position": None, "offsets_held": 0}
+    denied = ["TOPIC_AUTHORIZATION_FAILED: denied"]
+    rows = [finding(**unread, topic=f"t{each}", partition=0, missing=denied, reason="unread") for each in range(2_000)]
+    held = finding(**unread | {"offsets_held": 7}, topic="t0", partition=1, missing=denied, reason="unread")
+    monkeypatch.setattr(SourceOptions, "open", lambda options: FixedCluster([finding(topic="a"), held, *rows]))
+    lines = run("diagnose").stdout.splitlines()
+    assert len(lines) < 45
+    (block,) = (number for number, line in enumerate(lines) if line == "2,000 partitions not read")
+    assert lines[block + 1].split() == ["unknown", "unread"]
+    assert lines[block + 12].split() == ["1,990", "more", "topics"]
+    assert "--operation READ --topic=t0 --topic=t1 --topic=t10 " in "".join(lines[block:])
+    assert any(line.startswith("t0-1 ") for line in lines), "what it holds is not hidden among them"
+
+
+def test_a_defect_has_an_exit_code_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python's is 1, which says that there is something to do."""
+
+    def fail(options: SourceOptions) -> NoReturn:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(SourceOptions, "open", fail)
+    monkeypatch.setattr("sys.argv", ["kafka-txn", "diagnose"])
+    with pytest.raises(SystemExit) as ended:
+        commands.run()
+    assert ended.value.code == 70
+    assert capsys.readouterr().err.endswith(
+        "kafka-txn: this is a defect of kafka-txn; nothing is known from this run.\n"
+    )
 
 
 def test_help_has_whole_flags_in_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +199,7 @@ def test_an_unreachable_cluster_is_a_sentence(command: str) -> None:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = run(*command.split(), "--bootstrap-server", address, "--timeout", "1")
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == 3, done.stderr
     assert address in done.stderr + done.stdout
     assert "nothing hangs" not in done.stdout
     assert done.stdout.startswith("producer-fenced: " if "explain" in command else "")

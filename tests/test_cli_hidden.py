@@ -147,5 +147,5 @@ def test_an_incomplete_recording_has_one_warning(ask: Ask, acls: Acls, tmp_path:
 
 def test_a_wrong_password_is_an_error_without_the_password(ask: Ask) -> None:
     done = ask("admin", "diagnose", "--timeout", "10", sasl_password="wrong-one")
-    assert (done.returncode, done.stderr.count("\n"), "wrong-one" in done.stderr) == (2, 1, False), done
+    assert (done.returncode, done.stderr.count("\n"), "wrong-one" in done.stderr) == (3, 1, False), done
     assert ask("admin", "diagnose", "--recheck-after", "0").returncode in {0, 1}

@@ -86,5 +86,5 @@ def test_an_incompatible_delta_lake_is_a_sentence(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.full
 def test_an_unreadable_path_is_a_sentence(tmp_path: Path) -> None:
     done = pipeline("--input", str(tmp_path / "gone"), "--output", str(tmp_path / "out"), *LOCAL)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr == f"kafka-txn: There is no file or folder {tmp_path / 'gone'}.\n"

@@ -109,7 +109,7 @@ def test_a_recording_is_diagnosed_like_its_cluster(kafka: Kafka, hanging: Staged
 def test_a_recorder_can_start_before_its_cluster(recording: Path, tmp_path: Path) -> None:
     nobody = ("--bootstrap-server", "127.0.0.1:1", "--interval", "1", "--samples", "2")
     done = run("record", "--output", tmp_path / "new", *nobody)
-    assert (done.returncode, done.stderr.startswith("kafka-txn: The broker at 127.0.0.1:1 cannot")) == (2, True)
+    assert (done.returncode, done.stderr.startswith("kafka-txn: The broker at 127.0.0.1:1 cannot")) == (3, True)
     goes_on = shutil.copytree(recording, tmp_path / "goes on")
     done = run("record", "--output", goes_on, *nobody)
     (warning,) = warnings(done.stderr)

@@ -54,7 +54,7 @@ from toolkit.schema.metadata import FROM_BROKER_LOG, FROM_METADATA
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.logs import log_evidence
 from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import take_sample
+from toolkit.sources.recording.sampler import SampleOptions, take_sample
 from toolkit.sources.source import Source
 
 MARKER_EVENTS = ("marker_skipped", "marker_refused")  # lines of brokers' own logs
@@ -151,9 +151,11 @@ def record_twice(cluster: Cluster, path: Path) -> None:
     """Two samples: one alone decides nothing."""
     due = dt.datetime.now(dt.UTC).replace(microsecond=0)
     with SampleWriter(path) as writer:
-        before = take_sample(cluster, due=due, interval_ms=1_000, before=None)
+        before = take_sample(cluster, SampleOptions(interval_ms=1_000), due=due)
         writer.write(before)
-        writer.write(take_sample(cluster, due=due + dt.timedelta(seconds=1), interval_ms=1_000, before=before))
+        writer.write(
+            take_sample(cluster, SampleOptions(interval_ms=1_000), due=due + dt.timedelta(seconds=1), before=before)
+        )
 
 
 def check_by_markers(rows: Sequence[Row], staged: Sequence[StagedCase]) -> None:

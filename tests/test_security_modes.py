@@ -181,7 +181,7 @@ def test_an_action_and_its_audit_trail_show_no_secret(secured: Secured, tmp_path
     assert done.returncode == 0, done.stderr[-2000:]
     assert target in (tmp_path / "audit.jsonl").read_text()
     failed = loud(secured, mode, tmp_path, "diagnose", "--topic", "nowhere", "--partition", "0")
-    assert failed.returncode == 2
+    assert failed.returncode == 4
     outputs = done.stdout + done.stderr + failed.stdout + failed.stderr
     assert leaks(outputs, secured.secrets()) == set()
     assert leaks_of_files(tmp_path, secured.secrets()) == {}

@@ -187,6 +187,19 @@ def test_a_line_that_does_not_fit_leaves_nothing(audit: Audit, monkeypatch: pyte
     assert audit.path.read_bytes() == before
 
 
+def test_an_intent_is_on_disk_before_the_action(audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stops after the marker was written must not forget that it was to be."""
+    synced, fsync = list[int](), os.fsync
+
+    def noting(file: int) -> None:
+        fsync(file)
+        synced.append(os.fstat(file).st_size)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    with audit.recording(ABORT_ACTION):
+        assert audit.path.stat().st_size in synced
+
+
 def test_times_and_evidence_round_trip(audit: Audit) -> None:
     observed_at = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
     entry = EvidenceEntry(source="Fetch", broker_id=1, observed_at=observed_at, name="note", value="text")

@@ -8,14 +8,14 @@ import numpy as np
 
 from tests.analysis.build import NOW, observation, partition, producer
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
-from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose
+from toolkit.analysis.diagnosis.diagnose import DiagnoseOptions, Diagnosis
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
-from toolkit.analysis.diagnosis.evidence.explanation import log_facts
+from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import IndexedObservation, Observation, OpenTransaction
-from toolkit.analysis.history.sample_findings import sample_diagnosis
+from toolkit.analysis.history.sample_findings import with_earlier
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import HEADER, NO_MARKER, Headers
 from toolkit.schema import TRANSACTION_LOG, Row
@@ -135,8 +135,18 @@ def diagnosed(
     By default, it has one record of each producer id, which began it: nothing was decided, so no log is in the way of a
     wrong `hanging`.
     """
-    diagnosis = diagnose(observations)
+    diagnosis = Diagnosis.of(observations)
     return diagnosis.findings(requested=requested, log=facts(diagnosis, excerpts, *events))
+
+
+def sample_diagnosis(observation: Observation, before: Observation | None = None) -> Diagnosis:
+    """The diagnosis of a sample and the one before it."""
+    return Diagnosis.of(with_earlier(observation, before), DiagnoseOptions(is_sample=True))
+
+
+def explained(diagnosis: Diagnosis, contexts: Mapping[TransactionKey, DiagnosisContext]) -> list[Finding]:
+    """Findings, decided and explained with what the logs show."""
+    return explain(diagnosis.findings(log={key: log_facts(each) for key, each in contexts.items()}), contexts)
 
 
 def diagnosed_sample(

@@ -203,7 +203,7 @@ def test_a_sentence_names_three_differences(unknown_keys: tuple[int, ...], liste
 def test_produce_may_be_listed_from_its_own_lowest_version_on() -> None:
     """Kafka 4.0 lists it from version 0 on for librdkafka, as the recorded brokers do."""
     assert software_of(broker(with_apis(KAFKA, Produce=(3, 13)))).releases == ["4.3"]
-    assert software_of(broker(with_apis(KAFKA, Produce=(2, 13)))).system is UNKNOWN_SYSTEM
+    assert software_of(broker(with_apis(KAFKA, Produce=(2, 13)))).system == UNKNOWN_SYSTEM
 
 
 def test_brokers_of_one_kind_are_one_gap() -> None:

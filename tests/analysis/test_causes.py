@@ -22,10 +22,11 @@ from tests.analysis.logged import (
     open_transaction,
     record,
 )
-from toolkit.analysis.diagnosis.diagnose import diagnose, transaction_key
+from tests.analysis.logged import explained as explained_diagnosis
+from toolkit.analysis.diagnosis.diagnose import Diagnosis, transaction_key
 from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
-from toolkit.analysis.diagnosis.evidence.explanation import _events_around, explain, explained_findings, log_facts
+from toolkit.analysis.diagnosis.evidence.explanation import _events_around, explain, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt
 from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch, other_markers
 from toolkit.analysis.diagnosis.evidence_text import record_entry
@@ -439,9 +440,9 @@ def explained_rows(
 ) -> list[Finding]:
     observations = twice(observation(owner, partitions=[partition(hw=high_watermark)]))
     assert only(diagnosed(observations)).verdict == "hanging"
-    diagnosis = diagnose(observations)
+    diagnosis = Diagnosis.of(observations)
     contexts = {each.key: context(each.txn, log, *events, unread=unread) for each in diagnosis.to_read()}
-    return explained_findings(diagnosis, contexts)
+    return explained_diagnosis(diagnosis, contexts)
 
 
 def explained_row(log: Excerpt, *events: Row, high_watermark: int = 150) -> Finding:
@@ -502,7 +503,7 @@ def test_a_marker_missing_from_the_producer_state_is_a_contradiction() -> None:
 
 def test_a_marker_contradicts_by_the_high_watermark_of_its_own_partition() -> None:
     other = partition("another", hw=10, lso=10)
-    diagnosis = diagnose(twice(observation(COMPLETE_ABORT, partitions=[other, partition()])))
+    diagnosis = Diagnosis.of(twice(observation(COMPLETE_ABORT, partitions=[other, partition()])))
     log = excerpt(*LATE_BATCHES, marker(101, ABORT))
     (facts,) = (log_facts(context(each.txn, log, init())) for each in diagnosis.to_read())
     assert facts.marker_contradicts
@@ -525,7 +526,7 @@ def test_a_batch_of_another_producer_at_its_start_is_a_contradiction() -> None:
 
 
 def test_rows_of_unread_partitions_are_unchanged_and_marked() -> None:
-    diagnosis = diagnose(twice(observation(COMPLETE_ABORT)))
+    diagnosis = Diagnosis.of(twice(observation(COMPLETE_ABORT)))
     (evidence,) = diagnosis.to_read()
     unread = context(evidence.txn, None, init())
     rows = diagnosis.findings(log={evidence.key: log_facts(unread)})

@@ -7,7 +7,7 @@ import pytest
 from tests.analysis.build import COMPLETE, ago, observation, only, partition, producer, transaction, twice
 from tests.analysis.logged import HERE, data, diagnosed, ended_records, excerpt, init, marker, record
 from toolkit.analysis.diagnosis.decision.claims import claim_entries, claims_of, needed_override
-from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED, Claim, Outcome
@@ -63,7 +63,7 @@ FREE = LogFacts(outcome=OUTCOMES["undecided"], are_markers_sought=True)
 
 
 def entries(one: Observation, log: LogFacts = FREE) -> dict[str, str | None]:
-    (evidence,) = diagnose(twice(one)).to_read()
+    (evidence,) = Diagnosis.of(twice(one)).to_read()
     found = list(claim_entries(replace(evidence, log=log)))
     assert {each.source for each in found} <= {"claims"}
     assert {each.observed_at for each in found} <= {one.observed_at}
@@ -76,7 +76,7 @@ def test_the_claims_are_evidence_of_a_finding() -> None:
         "claim_no_commit": "no commit includes offset 100 of orders-0: proven",
         "claim_all_committed": "a commit includes offset 100 of orders-0: refuted",
     }
-    row = only(diagnose(twice(HANGING)).findings(log={}))
+    row = only(Diagnosis.of(twice(HANGING)).findings(log={}))
     assert [each.name for each in row.evidence if each.source == "claims"] == list(entries(HANGING))
 
 
@@ -108,7 +108,7 @@ def test_of_what_has_an_owner_no_claim_can_be_asserted(owner: Transaction) -> No
         assert found["claim_not_owned"] == f"no live transaction owns {OFFSETS}: refuted"
         assert found["claim_no_commit"] == f"{outcome.no_commit.words}: {outcome.no_commit.status}"
         assert found["claim_all_committed"] == f"{outcome.all_committed.words}: {outcome.all_committed.status}"
-    (evidence,) = diagnose(twice(one)).to_read()
+    (evidence,) = Diagnosis.of(twice(one)).to_read()
     assert list(claim_entries(evidence)) == [], "nothing is known of its records if no log was read"
 
 
@@ -124,8 +124,8 @@ def test_that_no_commit_includes_it_is_not_proven_before_markers_elsewhere_were_
         (replace(unsought, are_markers_sought=True), "proven"),
     ):
         assert entries(HANGING, log)["claim_no_commit"] == f"{words}: {status}"
-    (evidence,) = diagnose(twice(HANGING)).to_read()
-    row = only(diagnose(twice(HANGING)).findings(log={evidence.key: unread}))
+    (evidence,) = Diagnosis.of(twice(HANGING)).to_read()
+    row = only(Diagnosis.of(twice(HANGING)).findings(log={evidence.key: unread}))
     assert needed_override(row, "abort") == words
     refuted = LogFacts(outcome=OUTCOMES["committed, and free"])
     assert entries(HANGING, refuted)["claim_no_commit"] == f"{words}: refuted", "nothing makes that better"
@@ -135,7 +135,7 @@ def test_that_no_commit_includes_it_is_not_proven_before_markers_elsewhere_were_
 
 def test_a_transaction_that_has_written_nothing_here_has_no_claims() -> None:
     one = observation(transaction(start_time=ago(minutes=2)), producers=[], partitions=[partition(lso=150)])
-    ((evidence,),) = diagnose(twice(one)).opened.values()
+    ((evidence,),) = Diagnosis.of(twice(one)).opened.values()
     assert evidence.txn.start is None
     assert list(claim_entries(evidence)) == []
     assert list(claim_entries(replace(evidence, log=FREE))) == []
@@ -143,9 +143,9 @@ def test_a_transaction_that_has_written_nothing_here_has_no_claims() -> None:
 
 def test_what_may_have_an_owner_has_claims_whether_its_log_was_read_or_not() -> None:
     two = observation(transaction(), transaction(coordinator_id=2))
-    (evidence,) = diagnose(twice(two)).to_read()
+    (evidence,) = Diagnosis.of(twice(two)).to_read()
     assert [each.name for each in claim_entries(evidence)] == list(entries(two))
-    (owned,) = diagnose(twice(observation(transaction(start_time=ago(minutes=20))))).to_read()
+    (owned,) = Diagnosis.of(twice(observation(transaction(start_time=ago(minutes=20))))).to_read()
     assert list(claim_entries(owned)) == []
 
 

@@ -23,7 +23,7 @@ from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.decision.decide import PARTITION_RULES
 from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
 from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
-from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.diagnose import DiagnoseOptions, Diagnosis
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, TwoSourceEvidence
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.observation import NOT_OBSERVED, AsOf, IndexedObservation, Observation
@@ -57,7 +57,7 @@ def test_without_the_coordinators_log_nothing_is_hanging(state: str | None) -> N
         None: None,
     }
     owner = owners.get(state, transaction(state=state, on=()))
-    row = only(diagnose(twice(observation(*([owner] if owner else [])))).findings())
+    row = only(Diagnosis.of(twice(observation(*([owner] if owner else [])))).findings())
     assert (row.verdict, row.outcome, row.action, row.cause) == ("unknown", "unknown", None, None)
     assert row.missing == ("the coordinators' log, which was not read: whether a commit includes these records",)
     assert "kafka-txn abort" not in row.remedy
@@ -285,7 +285,7 @@ def test_what_began_while_files_were_copied_holds_nothing_at_that_moment() -> No
     live = only(diagnosed([observation(producers=[], after=opened)]))
     assert (live.verdict, live.remedy) == ("ending", "None: the blocking transaction ended normally.")
     at_its_end = observation(producers=[], after=opened, partitions=[partition(lso=100, high_watermark=100)])
-    (clear,) = diagnose([from_files(at_its_end)]).findings(requested=[TopicPartition("orders", 0)])
+    (clear,) = Diagnosis.of([from_files(at_its_end)]).findings(requested=[TopicPartition("orders", 0)])
     assert clear.reason.startswith("The LSO 100 is the high watermark")
     for after in ([], [producer(start=120)]):  # the marker that the LSO waits for may be followed by what began
         assert only(diagnosed([from_files(observation(producers=[], after=after))])).verdict == "unreplicated"
@@ -296,7 +296,7 @@ def test_what_began_while_files_were_copied_holds_nothing_at_that_moment() -> No
 
 def with_log(**facts: object) -> Finding:
     """The finding of a transaction that no coordinator owns, with what the logs show of it."""
-    diagnosis = diagnose(twice(observation(transaction(state="CompleteCommit", on=()))))
+    diagnosis = Diagnosis.of(twice(observation(transaction(state="CompleteCommit", on=()))))
     (evidence,) = diagnosis.to_read()
     return only(diagnosis.findings(log={evidence.key: LogFacts(**facts)}))  # type: ignore[arg-type]
 
@@ -340,9 +340,9 @@ def test_one_transaction_that_needs_a_second_look_is_enough_for_its_partition() 
     """Behind the live one is one without an owner: with one look it would be `unknown` for ever."""
     live = transaction(8, transactional_id="fine")
     both = observation(live, producers=[producer(8, start=100), producer(7, start=120)])
-    assert diagnose([both]).to_recheck() == [("orders", 0)]
+    assert Diagnosis.of([both]).to_recheck() == [("orders", 0)]
     only_live = observation(transaction(), producers=[producer()])
-    assert diagnose([only_live]).to_recheck() == []
+    assert Diagnosis.of([only_live]).to_recheck() == []
 
 
 def test_rechecks_reads_and_findings_come_in_the_order_of_partitions() -> None:
@@ -351,9 +351,9 @@ def test_rechecks_reads_and_findings_come_in_the_order_of_partitions() -> None:
         partitions=[partition(number=number) for number in numbers],
         producers=[producer(number, partition=number) for number in numbers],
     )
-    diagnosis = diagnose(twice(one))
+    diagnosis = Diagnosis.of(twice(one))
     in_order = [("orders", number) for number in sorted(numbers)]
-    assert diagnose([one]).to_recheck() == in_order
+    assert Diagnosis.of([one]).to_recheck() == in_order
     assert [each.txn.tp for each in diagnosis.to_read()] == in_order
     found = diagnosis.findings(
         requested=[TopicPartition("orders", 1), TopicPartition("orders", 8), TopicPartition("aaa", 0)]
@@ -521,7 +521,7 @@ def test_the_time_now_is_the_brokers_and_that_of_the_owners_record_in_files() ->
 
 def test_a_recorded_outcome_has_the_reason_of_its_evidence() -> None:
     """A sample rests on the logs of its time; one whose logs were not read has the outcome alone."""
-    (evidence,) = diagnose(twice(observation(transaction(state="CompleteCommit", on=())))).to_read()
+    (evidence,) = Diagnosis.of(twice(observation(transaction(state="CompleteCommit", on=())))).to_read()
     entries = [
         EvidenceEntry(source="Fetch", observed_at=NOW, name="first_batch", value="offsets: 100"),
         EvidenceEntry(source="__transaction_state", observed_at=NOW, name="outcome", value="abort: it was aborted: so"),
@@ -546,11 +546,12 @@ def test_of_two_sources_the_recorded_one_is_the_earlier_if_it_is_not_newer() -> 
 def test_a_diagnosis_with_the_next_observation_is_that_of_both() -> None:
     first, second = twice(observation())
     for long_after, single in ((900_000, False), (1, True)):
-        both = diagnose([first, second], max_transaction_timeout_ms=long_after, is_sample=single)
-        extended = diagnose([first], max_transaction_timeout_ms=long_after, is_sample=single).with_next(second)
+        options = DiagnoseOptions(max_transaction_timeout_ms=long_after, is_sample=single)
+        both = Diagnosis.of([first, second], options)
+        extended = Diagnosis.of([first], options).with_next(second)
         assert extended.opened == both.opened
         assert extended.observations == both.observations == [first, second]
-        assert (extended.max_transaction_timeout_ms, extended.is_sample) == (long_after, single)
+        assert extended.options == options
 
 
 # What coordinators have open on partitions that were not read
@@ -577,7 +578,7 @@ def test_what_a_coordinator_has_open_on_a_partition_that_was_not_read(
 ) -> None:
     """It was dropped in silence; a partition that is not selected or does not exist any more is not missing."""
     one = observation(owner, partitions=[partition(lso=150)], producers=[])
-    found = diagnose([replace(one, **{"selection": EVERYTHING, **options})]).findings()
+    found = Diagnosis.of([replace(one, **{"selection": EVERYTHING, **options})]).findings()
     assert [(each.tp, each.verdict) for each in found] == ([] if why is None else [(PAID, "unknown")])
     for each in found:
         assert each.reason.endswith(f"and paid-1 was not read: {why}")
@@ -588,7 +589,7 @@ def test_what_a_coordinator_has_open_on_a_partition_that_was_not_read(
 def test_a_leader_that_does_not_answer_hides_no_transaction() -> None:
     """The partition's row alone did not say whose transaction is open there; one that nobody has open keeps its row."""
     failed = partition(lso=None, hw=None, error="LEADER_NOT_AVAILABLE: none")
-    owned, free = (diagnose([observation(*owners, partitions=[failed], producers=[])]).findings()
+    owned, free = (Diagnosis.of([observation(*owners, partitions=[failed], producers=[])]).findings()
                    for owners in ([transaction()], []))  # fmt: skip
     assert [(each.producer_id, each.error) for each in (*owned, *free)] == [(7, failed.error), (None, failed.error)]
     assert unread(owned) == unread(free) == "LEADER_NOT_AVAILABLE", "a later sample that did not read it closes nothing"

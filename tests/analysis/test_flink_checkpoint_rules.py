@@ -8,7 +8,7 @@ import pytest
 from tests.analysis.build import ago, observation, only, producer, transaction, twice
 from tests.analysis.logged import facts
 from toolkit.actions.abort import ABORT
-from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.diagnose import DiagnoseOptions, Diagnosis
 from toolkit.analysis.diagnosis.evidence_kinds import CHECKPOINT_ENTRY, LogFacts
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.errors import ActionRefused
@@ -38,7 +38,7 @@ def entries(row: Finding) -> list[str | None]:
 @pytest.mark.parametrize("minutes", [0, 5, 70])
 def test_what_a_checkpoint_is_to_commit_is_prepared_whatever_its_age(minutes: int) -> None:
     txn = transaction(transactional_id="tx-0-5", start_time=ago(minutes=minutes), timeout_ms=60_000)
-    diagnosis = diagnose([observation(txn)], checkpoints=[checkpoint(OWN)])
+    diagnosis = Diagnosis.of([observation(txn)], DiagnoseOptions(checkpoints=[checkpoint(OWN)]))
     row = only(diagnosis.findings())
     assert (row.verdict, row.outcome, row.action) == ("prepared", "undecided", "commit")
     assert len(diagnosis.to_read()) == 1, "its log says whose records it holds"
@@ -53,7 +53,7 @@ def test_what_a_checkpoint_is_to_commit_is_prepared_whatever_its_age(minutes: in
 )
 def test_another_transaction_of_the_same_id_is_not_the_checkpoints(committable: Committable) -> None:
     txn = transaction(transactional_id="tx-0-5", start_time=ago(minutes=70), timeout_ms=60_000)
-    diagnosis = diagnose([observation(txn)], checkpoints=[checkpoint(committable)])
+    diagnosis = Diagnosis.of([observation(txn)], DiagnoseOptions(checkpoints=[checkpoint(committable)]))
     row = only(diagnosis.findings(log=facts(diagnosis)))
     assert (row.verdict, row.action) == ("overdue", "fence")
     assert entries(row) == ["checkpoint 5 (/flink jobs/chk-5) does not commit it"]
@@ -61,7 +61,7 @@ def test_another_transaction_of_the_same_id_is_not_the_checkpoints(committable: 
 
 def test_a_checkpoint_of_another_job_proves_nothing() -> None:
     for one in (observation(transaction()), observation()):
-        assert entries(only(diagnose([one], checkpoints=[checkpoint()]).findings())) == []
+        assert entries(only(Diagnosis.of([one], DiagnoseOptions(checkpoints=[checkpoint()])).findings())) == []
 
 
 def test_each_checkpoint_of_its_job_is_evidence() -> None:
@@ -69,7 +69,7 @@ def test_each_checkpoint_of_its_job_is_evidence() -> None:
     txn = transaction(transactional_id="tx-0-5")
     next_one = OWN._replace(transactional_id="tx-0-6", producer_id=8)
     checkpoints = [checkpoint(prefix="other"), checkpoint(OWN, next_one), checkpoint(next_one, others=2)]
-    row = only(diagnose([observation(txn)], checkpoints=checkpoints).findings())
+    row = only(Diagnosis.of([observation(txn)], DiagnoseOptions(checkpoints=checkpoints)).findings())
     assert row.verdict == "prepared"
     assert entries(row) == [
         "checkpoint 5 (/flink jobs/chk-5) is to commit it",
@@ -83,9 +83,9 @@ def test_what_has_no_owner_and_is_in_a_checkpoint_is_never_hanging() -> None:
     log = LogFacts(outcome=undecided, are_markers_sought=True)
     log_of = {TransactionKey("orders", 0, 7, 100): log}
     observations = twice(observation())
-    hanging = only(diagnose(observations).findings(log=log_of))
+    hanging = only(Diagnosis.of(observations).findings(log=log_of))
     assert (hanging.verdict, hanging.action) == ("hanging", "abort")
-    row = only(diagnose(observations, checkpoints=[checkpoint(OWN)]).findings(log=log_of))
+    row = only(Diagnosis.of(observations, DiagnoseOptions(checkpoints=[checkpoint(OWN)])).findings(log=log_of))
     assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
     assert row.missing == (
         "a coordinator that has it open: checkpoint 5 (/flink jobs/chk-5) of its Flink job is to commit it",
@@ -98,7 +98,7 @@ def test_what_has_no_owner_and_is_in_a_checkpoint_is_never_hanging() -> None:
 def test_what_a_coordinator_has_decided_is_no_checkpoints_any_more(outcome: str, action: str) -> None:
     decided = Outcome(name=outcome, reason="its log shows it")
     log_of = {TransactionKey("orders", 0, 7, 100): LogFacts(outcome=decided, are_markers_sought=True)}
-    row = only(diagnose(twice(observation()), checkpoints=[checkpoint(OWN)]).findings(log=log_of))
+    row = only(Diagnosis.of(twice(observation()), DiagnoseOptions(checkpoints=[checkpoint(OWN)])).findings(log=log_of))
     assert (row.outcome, row.action) == (outcome, action)
 
 
@@ -106,14 +106,16 @@ def test_what_a_checkpoint_is_to_commit_does_not_wait_for_a_timeout_at_the_last_
     """The remedy there is a restart of the coordinator, which then aborts the transaction."""
     txn = transaction(transactional_id="tx-0-5", epoch=32767, start_time=ago(minutes=70))
     one = observation(txn, producers=[producer(epoch=32766)])
-    assert only(diagnose([one]).findings()).verdict == "overdue"
+    assert only(Diagnosis.of([one]).findings()).verdict == "overdue"
     own = checkpoint(OWN._replace(producer_epoch=32766))
-    assert only(diagnose([one], checkpoints=[own]).findings()).verdict == "unknown"
+    assert only(Diagnosis.of([one], DiagnoseOptions(checkpoints=[own])).findings()).verdict == "unknown"
 
 
 @pytest.mark.parametrize("state", ["PrepareCommit", "PrepareAbort", "PrepareEpochFence"])
 def test_what_is_ending_is_not_offered_for_a_commit(state: str) -> None:
-    row = only(diagnose([observation(transaction(state=state))], checkpoints=[checkpoint(OWN)]).findings())
+    row = only(
+        Diagnosis.of([observation(transaction(state=state))], DiagnoseOptions(checkpoints=[checkpoint(OWN)])).findings()
+    )
     assert (row.verdict, row.action) == ("ending", None)
 
 
@@ -123,8 +125,8 @@ def test_what_may_be_flinks_is_fenced_only_if_no_checkpoint_is_to_commit_it(
 ) -> None:
     """`long` transactions are Flink's, mostly: a fence discards what a completed checkpoint is to commit."""
     txn = transaction(transactional_id="tx-0-5", start_time=ago(minutes=minutes), timeout_ms=timeout_ms)
-    row = only(diagnose([observation(txn)]).findings())
+    row = only(Diagnosis.of([observation(txn)]).findings())
     assert row.verdict == verdict
     assert row.remedy.endswith("Fence its id only to end it sooner, and if no checkpoint of Flink is to commit it.")
-    row = only(diagnose([observation(replace(txn, transactional_id="billing"))]).findings())
+    row = only(Diagnosis.of([observation(replace(txn, transactional_id="billing"))]).findings())
     assert row.remedy.endswith("Fence its id only to end it sooner.")

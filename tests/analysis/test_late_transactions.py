@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.build import NOW, ago, first_batch, observation, partition, producer, transaction
-from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.history.sample_findings import first_seen, late_transactions
 from toolkit.schema import LATE_TRANSACTIONS
@@ -18,7 +18,7 @@ KEY = TransactionKey("orders", 0, 7, 100)
 
 def late(one: Observation, *, first_seen_at: dt.datetime = NOW, **options: Any) -> list[LateTransaction]:
     rows = late_transactions(
-        diagnose([one]).findings(), one, sampled_at=NOW, first_seen={KEY: first_seen_at}, **options
+        Diagnosis.of([one]).findings(), one, sampled_at=NOW, first_seen={KEY: first_seen_at}, **options
     )
     LATE_TRANSACTIONS.arrow(row.row() for row in rows)
     return rows
@@ -63,7 +63,7 @@ def test_without_a_start_time_a_transaction_counts_from_its_first_sample(time: d
 
 def test_a_transaction_seen_for_the_first_time_is_not_late() -> None:
     one = observation(first_batches=[first_batch(time=None)])
-    assert late_transactions(diagnose([one]).findings(), one, sampled_at=NOW, first_seen={}, padding_ms=0) == []
+    assert late_transactions(Diagnosis.of([one]).findings(), one, sampled_at=NOW, first_seen={}, padding_ms=0) == []
 
 
 def test_an_unknown_timeout_is_the_longest_one() -> None:

@@ -21,7 +21,7 @@ from tests.analysis.logged import (
     record,
 )
 from toolkit.analysis.coordinator.coordinator_log import IdHistory
-from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     DiagnosisContext,
     LogEvidence,
@@ -627,7 +627,7 @@ def test_the_logs_to_read_for_open_transactions() -> None:
     ]
     unwritten = transaction(10, transactional_id="orders-10")
     one = observation(transaction(7), nowhere, unwritten, producers=producers, partitions=leaders)
-    to_read = [each for opened in diagnose([one]).opened.values() for each in opened]
+    to_read = [each for opened in Diagnosis.of([one]).opened.values() for each in opened]
     selection = select_logs(to_read)
     assert {each.tp: (each.offset, each.producer_ids, each.leader) for each in selection.excerpts} == {
         HERE: (60, frozenset({7, 8, 9, 10}), leaders[0]),

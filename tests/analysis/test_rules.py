@@ -21,7 +21,7 @@ from tests.analysis.build import (
 from tests.analysis.logged import HERE, data, diagnosed, ended_records, excerpt, facts, init, marker, record
 from toolkit.analysis.diagnosis.decision.claims import needed_override
 from toolkit.analysis.diagnosis.decision.decide import decide, needs_markers
-from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence, LogFacts
 from toolkit.analysis.diagnosis.observation import Observation
@@ -54,7 +54,7 @@ FIRST_BATCH = first_batch(epoch=1)
     ],
 )  # fmt: skip
 def test_a_live_transaction(owner: Transaction, verdict: str, is_read: bool, reason: str, remedy: str) -> None:
-    diagnosis = diagnose(twice(observation(owner)))
+    diagnosis = Diagnosis.of(twice(observation(owner)))
     row = only(diagnosis.findings(log=facts(diagnosis)))
     assert (row.verdict, row.outcome, bool(diagnosis.to_read())) == (verdict, "undecided", is_read)
     assert row.action == ("fence" if verdict == "overdue" else None)
@@ -74,7 +74,7 @@ def test_the_log_of_a_live_transaction_is_read_if_its_first_batch_is_older(
     """The batch may be of an earlier transaction; one that began less than 10 s ago ends soon."""
     batch = replace(FIRST_BATCH, producer_epoch=0, base_timestamp=ago(seconds=written_before))
     owner = transaction(start_time=ago(seconds=open_for))
-    diagnosis = diagnose(twice(observation(owner, first_batches=[batch])))
+    diagnosis = Diagnosis.of(twice(observation(owner, first_batches=[batch])))
     assert only(diagnosis.findings()).verdict == "ongoing"
     assert bool(diagnosis.to_read()) == is_read
 
@@ -84,7 +84,7 @@ def test_the_log_of_a_live_transaction_is_read_if_its_first_batch_is_older(
 )
 def test_a_decided_transaction_that_its_coordinator_still_writes(state: str, outcome: str) -> None:
     for seconds, verdict in ((65, "ending"), (66, "stuck_ending")):
-        diagnosis = diagnose(twice(observation(transaction(state=state, last_update_time=ago(seconds=seconds)))))
+        diagnosis = Diagnosis.of(twice(observation(transaction(state=state, last_update_time=ago(seconds=seconds)))))
         row = only(diagnosis.findings(log=facts(diagnosis)))
         assert (row.verdict, row.outcome, row.action) == (verdict, outcome, None)
         assert (bool(diagnosis.to_read()), diagnosis.to_recheck()) == (verdict == "stuck_ending", [HERE])
@@ -130,7 +130,7 @@ def test_a_decided_transaction_that_its_coordinator_still_writes(state: str, out
     ],
 )
 def test_a_hanging_transaction(owner: Transaction | None, cause: str | None, reason: str, remedy: str) -> None:
-    diagnosis = diagnose(twice(observation(*([owner] if owner else []))))
+    diagnosis = Diagnosis.of(twice(observation(*([owner] if owner else []))))
     row = only(diagnosis.findings(log=facts(diagnosis)))
     assert (row.verdict, row.outcome, row.action, row.cause) == ("hanging", "undecided", "abort", cause)
     assert reason in row.reason
@@ -159,7 +159,7 @@ def test_a_hanging_transaction(owner: Transaction | None, cause: str | None, rea
     ],
 )  # fmt: skip
 def test_an_answer_that_proves_nothing(owner: Transaction, reason: str, missing: str) -> None:
-    diagnosis = diagnose(twice(observation(owner)))
+    diagnosis = Diagnosis.of(twice(observation(owner)))
     row = only(diagnosis.findings(log=facts(diagnosis)))
     assert (row.verdict, row.outcome, row.action, row.cause) == ("unknown", "unknown", None, None)
     assert reason in row.reason
@@ -184,7 +184,7 @@ def test_a_coordinator_that_could_not_log_the_last_epoch(
     epoch: int, owner: Transaction, outcome: str, verdict: str
 ) -> None:
     """Below epoch 32767, a newer instance may have it; before the timeout, the fence may still be on its way."""
-    diagnosis = diagnose(twice(observation(owner, producers=[producer(epoch=epoch)])))
+    diagnosis = Diagnosis.of(twice(observation(owner, producers=[producer(epoch=epoch)])))
     decided = Outcome(name=outcome, reason="its log shows it")
     log = {key: replace(each, outcome=decided) for key, each in facts(diagnosis).items()}
     row = only(diagnosis.findings(log=log))
@@ -253,7 +253,7 @@ def test_a_producer_that_went_on_with_another_epoch_needs_observations_that_agre
     ],
 )
 def test_the_logs_of_an_odd_transaction_are_read(one: Observation) -> None:
-    assert len(diagnose(twice(one)).to_read()) == 1
+    assert len(Diagnosis.of(twice(one)).to_read()) == 1
 
 
 @pytest.mark.parametrize(
@@ -271,21 +271,21 @@ def test_only_a_live_transaction_is_overdue_or_long_or_ended_by_its_client(one: 
 
 def test_markers_elsewhere_are_read_where_they_can_contradict_an_action() -> None:
     """A marker, or the fence of what is overdue."""
-    (evidence,) = diagnose(twice(observation())).to_read()
+    (evidence,) = Diagnosis.of(twice(observation())).to_read()
     facts_of = {name: LogFacts(outcome=Outcome(name=name, reason="")) for name in ("undecided", "unknown", "commit")}
     likely = LogFacts(outcome=Outcome(name="unknown", reason="", commit_claim="they are older than the commit"))
     for log in (*facts_of.values(), likely):
         assert needs_markers(replace(evidence, log=log))
     assert not needs_markers(replace(evidence, log=facts_of["unknown"], is_single_sample=True))
     for age, is_overdue in ((dt.timedelta(days=1), True), (dt.timedelta(seconds=1), False)):
-        (owned,) = diagnose(twice(observation(transaction(start_time=NOW - age)))).opened.values()
+        (owned,) = Diagnosis.of(twice(observation(transaction(start_time=NOW - age)))).opened.values()
         assert needs_markers(replace(owned[0], log=facts_of["undecided"])) == is_overdue
 
 
 @pytest.mark.parametrize("name", ["undecided", "abort"])
 def test_nothing_hangs_before_markers_on_other_partitions_were_sought(name: str) -> None:
     """The coordinators' log may have lost a commit, of which they would show."""
-    (evidence,) = diagnose(twice(observation())).to_read()
+    (evidence,) = Diagnosis.of(twice(observation())).to_read()
     log = LogFacts(outcome=Outcome(name=name, reason="its log shows it"), are_markers_sought=True)
     assert decide(replace(evidence, log=log)).verdict == "hanging"
     not_sought = decide(replace(evidence, log=replace(log, are_markers_sought=False)))
@@ -301,7 +301,7 @@ def test_nothing_hangs_before_markers_on_other_partitions_were_sought(name: str)
 
 @pytest.mark.parametrize("unread", [None, "Broker 2 did not answer"])
 def test_a_commit_needs_no_markers_on_other_partitions(unread: str | None) -> None:
-    (evidence,) = diagnose(twice(observation())).to_read()
+    (evidence,) = Diagnosis.of(twice(observation())).to_read()
     log = LogFacts(outcome=Outcome(name="commit", reason="its log shows it"), markers_unread=unread)
     assert decide(replace(evidence, log=log)).action == "complete"
 
@@ -441,7 +441,7 @@ def test_a_long_transaction_perhaps_over_committed_records_is_not_undecided() ->
     row = only(diagnosed(twice(LONG), here(BEFORE, data(100, second=31)), init(), LIVE_RECORDS[-1]))
     assert (row.verdict, row.outcome) == ("long", "undecided")
     assert row.remedy.endswith("Fence its id only to end it sooner.")
-    unread = only(diagnose(twice(LONG)).findings())
+    unread = only(Diagnosis.of(twice(LONG)).findings())
     assert (unread.verdict, unread.outcome) == ("long", "undecided"), "as long as no log speaks against it"
 
 
@@ -457,30 +457,30 @@ def test_an_overdue_transaction_perhaps_over_committed_records_is_not_to_be_fenc
     assert (row.verdict, row.outcome, row.action) == ("overdue", "undecided", "fence"), "nothing was committed"
     row = only(diagnosed(twice(overdue), COMMITTED_BELOW, *LIVE_RECORDS))
     assert (row.verdict, row.cause) == ("ongoing", "committed records in a live transaction")
-    unread = only(diagnose(twice(overdue)).findings())
+    unread = only(Diagnosis.of(twice(overdue)).findings())
     assert (unread.verdict, unread.outcome, unread.action) == ("overdue", "unknown", None)
     without_data = observation(transaction(start_time=ago(minutes=2)), producers=[], partitions=[partition(lso=150)])
-    assert only(diagnose(twice(without_data)).findings()).action == "fence", "it has nothing here to discard"
+    assert only(Diagnosis.of(twice(without_data)).findings()).action == "fence", "it has nothing here to discard"
 
 
 def test_partitions_that_one_observation_does_not_decide() -> None:
     held = observation(producers=[], partitions=[partition()])
-    assert diagnose([held]).to_recheck() == [HERE]
+    assert Diagnosis.of([held]).to_recheck() == [HERE]
     unread = observation(producers=[], partitions=[partition(lso=None, hw=None, error="X: y")])
-    assert diagnose([unread]).to_recheck() == [HERE]
-    assert diagnose([observation(producers=[], partitions=[partition(lso=150)])]).to_recheck() == []
+    assert Diagnosis.of([unread]).to_recheck() == [HERE]
+    assert Diagnosis.of([observation(producers=[], partitions=[partition(lso=150)])]).to_recheck() == []
     both = observation(
         transaction(8, transactional_id="fine", on=(("orders", 1),)),
         partitions=[partition(), partition(number=1)],
         producers=[producer(), producer(8, partition=1)],
     )
-    assert diagnose([both]).to_recheck() == [HERE]
+    assert Diagnosis.of([both]).to_recheck() == [HERE]
 
 
 def test_a_transaction_without_data_needs_no_log() -> None:
     without_data = observation(transaction(start_time=ago(minutes=2)), producers=[], partitions=[partition(lso=150)])
-    assert diagnose([without_data]).to_read() == []
-    assert only(diagnose([without_data]).findings()).verdict == "overdue"
+    assert Diagnosis.of([without_data]).to_read() == []
+    assert only(Diagnosis.of([without_data]).findings()).verdict == "overdue"
 
 
 def test_doubts_of_one_observation_are_named_once() -> None:

@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.analysis.build import COMPLETE, ago, observation, only, partition, producer, transaction, twice
-from tests.analysis.logged import diagnosed, diagnosed_sample
+from tests.analysis.logged import diagnosed, diagnosed_sample, sample_diagnosis
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.analysis.diagnosis.verdicts import Outcome
-from toolkit.analysis.history.sample_findings import sample_diagnosis
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict

@@ -58,6 +58,21 @@ def test_other_librdkafka_keys_are_passed_through() -> None:
     assert ClientConfig(properties).masked()["error_cb"] == "(callable)"
 
 
+def test_what_is_shown_of_a_configuration_is_in_the_order_of_its_keys() -> None:
+    shown = ClientConfig(
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "me",
+            "sasl.password": "secret",
+            "client.id": "me",
+            "bootstrap.servers": "b:9092",
+        }
+    ).masked()
+    assert list(shown) == sorted(shown)
+    assert (shown["client.id"], shown["sasl.password"]) == ("me", "[hidden]")
+
+
 def test_a_configuration_is_immutable() -> None:
     config = ClientConfig("b:9092")
     config.librdkafka()["client.id"] = "changed"

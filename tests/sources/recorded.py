@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from tests.analysis.build import clock, observation, partition, producer, transaction
+from tests.analysis.logged import sample_diagnosis
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
-from toolkit.analysis.history.sample_findings import sample_diagnosis
 from toolkit.schema import RECORDED
 from toolkit.schema.table import TransactionKey
 from toolkit.sources.recording.recorded_samples import recorded_sample

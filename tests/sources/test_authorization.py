@@ -24,6 +24,7 @@ from toolkit import Cluster
 from toolkit.errors import AuthenticationFailed, BrokerError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
+from toolkit.lab.producer import TxnProducer
 from toolkit.schema import Row
 
 pytestmark = pytest.mark.lab
@@ -167,6 +168,26 @@ def test_hidden_topics_are_a_gap_only_for_the_whole_cluster(
     assert [gap[:27] for gap in watcher.observe().coverage.topic_gaps] == [
         "DESCRIBE on Topic 'xxxxxxxx", "DESCRIBE on Topic prefix 'y",
     ]  # fmt: skip
+
+
+def test_a_topic_that_may_be_hidden_may_have_a_marker(
+    guarded: Kafka, watcher: Cluster, admin: Cluster, acls: Acls
+) -> None:
+    """Its id committed on a topic that this principal may not see: what is there was taken for nothing."""
+    for topic in ("guarded-torn", "elsewhere"):  # two partitions each: partition 1 is left alone
+        INCIDENTS["never_added"](guarded.client_config("admin"), topic=topic)
+    producer = TxnProducer(admin.client, "torn").init()
+    producer.add("elsewhere", 1)
+    producer.send("elsewhere", 1)
+    producer.end(commit=True)
+    producer.send("guarded-torn", 1)
+    acls.allow(*DATA, STATE_LOG)
+    (row,) = watcher.finding_rows(topics=["guarded-torn"], partitions=[1], recheck_after=0.1)
+    assert (row["verdict"], row["action"]) == ("unknown", None)
+    assert "elsewhere-1 could not be read (its topic is deleted or hidden; missing: " in row["missing"][0]
+    acls.allow((TOPIC, "elsewhere", LITERAL, READ))
+    (row,) = watcher.finding_rows(topics=["guarded-torn"], partitions=[1], recheck_after=0.1)
+    assert (row["verdict"], row["missing"]) == ("hanging", [])
 
 
 def test_a_hidden_transaction_state_topic_is_a_gap(watcher: Cluster, hanging: StagedIncident, acls: Acls) -> None:

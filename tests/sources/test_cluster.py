@@ -17,6 +17,8 @@ from toolkit.lab.producer import TxnProducer, write_committed
 from toolkit.lab.queries import until
 from toolkit.schema import COORDINATORS, FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS, table
 from toolkit.sources.live.client import messages
+from toolkit.sources.live.cluster import ClusterEvidence
+from toolkit.sources.source_table import TableArguments
 
 pytestmark = pytest.mark.lab
 
@@ -203,13 +205,14 @@ def test_findings_of_the_whole_cluster_have_no_clear_rows(cluster: Cluster, open
 
 def test_a_topic_deleted_between_the_checks_is_not_hanging(cluster: Cluster, kafka: Kafka) -> None:
     staged = INCIDENTS["never_added"](kafka)
-    first = cluster.observe(topics=[staged.topic])
+    evidence = ClusterEvidence(cluster, TableArguments.of(topics=[staged.topic]))
+    evidence.observations()
     gone = cluster.client.send_one(
         admin.DeleteTopicsRequest(topic_names=[staged.topic], timeout_ms=10_000, max_version=5)
     )
     assert [each.error_code for each in gone.responses] == [0]
     until(lambda: staged.topic not in {row["topic"] for row in cluster.partition_rows()} or None, awaited="its end")
-    second = cluster._recheck(first, [table.TopicPartition(staged.topic, 0)])
+    second = evidence.observe_again([table.TopicPartition(staged.topic, 0)])
     assert {(each.error or "").partition(":")[0] for each in second.partitions} == {"UNKNOWN_TOPIC_OR_PARTITION"}
 
 

@@ -21,7 +21,7 @@ from tests.sources.fake import NOW, FakeCluster
 from tests.sources.test_responses_of_brokers import serving
 from tests.tools.bench.fake_cluster import FakeCluster as SocketCluster
 from toolkit import Cluster
-from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.errors import BrokerError
 from toolkit.schema.table import Selection, TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
@@ -103,7 +103,7 @@ def missing_of(cluster: BrokerClient) -> list[str]:
     observation = observe(
         cluster, read_metadata(cluster, ["orders"]).partitions, selection=Selection(topics=["orders"])
     )
-    (row,) = diagnose([observation]).findings()
+    (row,) = Diagnosis.of([observation]).findings()
     assert row.verdict == "unknown"
     return [*(row.missing or ())]
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.analysis.logged import explained
 from tests.brokers import NEWEST, OLDER, on_cluster
 from tests.causes import cause_names
 from toolkit import Cluster
-from toolkit.analysis.diagnosis.diagnose import diagnose
-from toolkit.analysis.diagnosis.evidence.explanation import explained_findings
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
 from toolkit.lab import Kafka
@@ -25,9 +25,11 @@ from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, StagedInciden
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import partitions, until
 from toolkit.schema import Row
+from toolkit.sources.gather import gather
 from toolkit.sources.live.client import messages
+from toolkit.sources.live.cluster import ClusterEvidence
 from toolkit.sources.live.logs import excerpt_reader, log_evidence
-from toolkit.sources.live.logs.log_evidence import read_contexts
+from toolkit.sources.source_table import TableArguments
 
 pytestmark = pytest.mark.lab
 
@@ -134,7 +136,7 @@ def test_an_id_that_has_expired_is_found_by_its_tombstone(lab: Kafka) -> None:
 def test_logs_of_healthy_partitions_are_not_read(
     cluster: Cluster, kafka: Kafka, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_evidence, "read_contexts", None)
+    monkeypatch.setattr(log_evidence, "excerpts_around", None)
     with INCIDENTS[name](kafka) as staged:
         rows = cluster.finding_rows(topics=[staged.topic], recheck_after=0.1)
     assert {row["verdict"] for row in rows} <= {"ongoing", "clear"}
@@ -310,11 +312,12 @@ def test_the_number_of_partitions_read_is_limited(
 def test_a_marker_written_before_the_log_is_read_ends_it(cluster: Cluster, kafka: Kafka) -> None:
     """A hanging transaction has ended before the log is read: its finding is `ending`, nothing is to be aborted."""
     with INCIDENTS["late_message"](kafka) as staged:
-        diagnosis = diagnose([cluster.observe(topics=[staged.topic], partitions=[0])] * 2)
-        contexts = partial(read_contexts, cluster.client, diagnosis.to_read())
-        assert [finding.verdict for finding in explained_findings(diagnosis, contexts())] == ["hanging"]
+        diagnosis = Diagnosis.of([cluster.observe(topics=[staged.topic], partitions=[0])] * 2)
+        evidence = ClusterEvidence(cluster, TableArguments.of(topics=[staged.topic]))
+        contexts = partial(gather, evidence, diagnosis.to_read())
+        assert [finding.verdict for finding in explained(diagnosis, contexts())] == ["hanging"]
         abort_marker(cluster, staged)
-        (finding,) = explained_findings(diagnosis, contexts())
+        (finding,) = explained(diagnosis, contexts())
     row = finding.row()
     assert row["verdict"] == "ending"
     assert row["reason"] == f"The ABORT marker at offset {staged.start_offset + 1} has ended it in the meantime."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from tests.sources.log_files import (
 )
 from toolkit import LogDir
 from toolkit.schema import FINDINGS, Row
+from toolkit.sources.logdir import observe_files
 from toolkit.sources.logdir.replica.partition_folder import FolderLog
 from toolkit.sources.logdir.subset import found_in
 from toolkit.sources.offset_queries.offset_spec import milliseconds
@@ -57,11 +59,12 @@ class SkippedMarker:
             EARLIER: [data(0, 7, after(seconds=-2), epoch=4), marker(1, 7, after(seconds=-1), epoch=5)],
         }
         self.replicated = {LEFT: 3, RIGHT: 6, EARLIER: 2, (STATE_TOPIC, K): 21}
+        self.before: list[bytes] = []  # records of the id before its last one
 
     def finding(self) -> Row:
         """The finding on producer 7; only its partition is selected."""
         last = state_record(20, OWNER, 7, self.state, self.written_at, epoch=self.epoch)
-        write_state_topic(self.root, {K: [last]})
+        write_state_topic(self.root, {K: [*self.before, last]})
         for tp, batches in self.logs.items():
             write_log(self.root if tp == LEFT else self.right_root, "-".join(map(str, tp)), batches)
         for root in {self.root, self.right_root}:
@@ -200,6 +203,40 @@ def test_damage_elsewhere_may_hide_a_marker(files: SkippedMarker, damage: bytes)
     row = files.finding()
     assert row["verdict"] == ("unknown" if damage else "hanging")
     assert any("right-0 could not be read" in each for each in row["missing"]) == bool(damage)
+
+
+@pytest.mark.parametrize(
+    ("where", "missing"),
+    [
+        ("read", None),
+        ("absent", "it is not among the files"),
+        ("large", "more than 0 GiB of segments would have to be read"),
+    ],
+)
+def test_what_coordinators_name_and_was_not_read_may_hide_a_marker(
+    files: SkippedMarker, monkeypatch: pytest.MonkeyPatch, where: str, missing: str | None
+) -> None:
+    """Files that lack it, and logs beyond a gigabyte, were left out in silence: the verdict was `hanging`."""
+    ended = partial(state_record, epoch=5, at=after(minutes=-2))
+    files.before = [
+        state_record(17, OWNER, 7, "Empty", epoch=5, at=after(minutes=-3)),
+        ended(18, OWNER, 7, "Ongoing", on=[RIGHT]),
+        ended(19, OWNER, 7, "PrepareCommit", on=[RIGHT]),
+    ]
+    files.state, files.epoch, files.written_at = "CompleteCommit", 5, after(minutes=-2)
+    files.logs[LEFT] = [data(0, 7, after(), epoch=5), data(1, 8, after(minutes=1)), marker(2, 8, after(minutes=1))]
+    files.logs[RIGHT] = [data(0, 8, after(minutes=-3)), marker(1, 8, after(minutes=-2))]
+    files.replicated[RIGHT] = 2
+    del files.logs[EARLIER], files.replicated[EARLIER]
+    if where == "absent":
+        del files.logs[RIGHT], files.replicated[RIGHT]
+    if where == "large":
+        monkeypatch.setattr(observe_files, "MAX_SEARCHED", 1)
+    row = files.finding()
+    assert row["verdict"] == ("unknown" if missing else "hanging"), row["missing"]
+    assert any(f"right-0 could not be read ({missing})" in each for each in row["missing"]) == bool(missing), row[
+        "missing"
+    ]
 
 
 def test_a_coordinator_that_may_still_write_the_marker_comes_first(files: SkippedMarker) -> None:

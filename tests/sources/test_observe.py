@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tests.sources.fake import NOW, STATE_TOPIC, FakeCluster, by_topic, described, listed_offset, producer
-from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.errors import BrokerError, ConnectionFailed
 from toolkit.schema.live import Transaction
@@ -93,7 +93,7 @@ def test_findings_need_no_records_of_partitions_where_nothing_is_open_or_held() 
     assert sorted(each.partition for each in notable.partitions) == [0, 2, 3, 4, 5]
     assert all(each in every.partitions for each in notable.partitions)
     expected, found = (
-        [(each.partition, each.verdict) for each in diagnose([one]).findings()] for one in (every, notable)
+        [(each.partition, each.verdict) for each in Diagnosis.of([one]).findings()] for one in (every, notable)
     )
     assert found == expected
     assert {partition for partition, _ in found} == {0, 2, 3, 4, 5}
@@ -361,7 +361,7 @@ def test_with_unreachable_coordinators_groups_are_unknown() -> None:
 def test_without_an_owner_nothing_hangs_where_the_broker_is_not_apache_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     """Redpanda's partition aborts by itself what its coordinator has lost; an abort marker there is not Kafka's."""
     monkeypatch.setattr(FakeCluster, "cluster_id", "redpanda.2d339cd9-b540-484d-80da-16cd0650e49b")
-    (row,) = diagnose([observation(FakeCluster())]).findings()
+    (row,) = Diagnosis.of([observation(FakeCluster())]).findings()
     assert (row.verdict, row.action) == ("unknown", None)
     (missing,) = row.missing
     assert missing.startswith("a coordinator of Apache Kafka: brokers 1, 2 run Redpanda (its cluster id is redpanda.")

@@ -194,5 +194,5 @@ def test_the_commands_on_a_cluster(kafka: Kafka) -> None:
     rows = [(row["first_offset"], row["last_offset"], row["status"]) for row in json.loads(done.stdout)]
     assert rows == [(1, 1, "marker"), (2, 3, "open")]
     missing = on(kafka, "why", "no-such-topic-0@1")
-    assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
+    assert (missing.returncode, missing.stderr.count("\n")) == (4, 1)
     assert "no-such-topic-0" in missing.stderr

@@ -14,7 +14,7 @@ from toolkit.errors import ConnectionFailed
 from toolkit.schema.table import EPOCH
 from toolkit.sources.recording.recorder import Recorder
 from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import Sample, Sampler
+from toolkit.sources.recording.sampler import Sample, SampleOptions, Sampler
 
 SECOND = dt.timedelta(seconds=1)
 
@@ -62,7 +62,7 @@ def record(
     **more: Any,
 ) -> None:
     with SampleWriter(directory) as writer:
-        sampler = Sampler(connect=connect, interval_ms=1_000)
+        sampler = Sampler(connect=connect, options=SampleOptions(interval_ms=1_000))
         recorder = Recorder(sampler=sampler, writer=writer, listener=evidence)
         recorder.run(stop or threading.Event(), **more)
 

@@ -2,27 +2,28 @@
 
 import datetime as dt
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.causes import cause_names
 from toolkit import Cluster, Recording
 from toolkit.actions.abort import plan_abort
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
-from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import ExcerptStart
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.history import sample_findings
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
 from toolkit.schema import RECORDED, Row
-from toolkit.schema.table import TransactionKey
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs.log_evidence import read_contexts
+from toolkit.sources.live.logs.log_evidence import excerpts_around
 from toolkit.sources.live.state.broker_configs import longest_timeout_ms
 from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import Sample, take_sample
+from toolkit.sources.recording.sampler import Sample, SampleOptions, take_sample
 
 pytestmark = pytest.mark.lab
 
@@ -44,13 +45,12 @@ def sampled(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Sample]]
     due = dt.datetime.now(dt.UTC).replace(microsecond=0)
     with SampleWriter(tmp_path) as writer:
 
-        def take(**options: int) -> Sample:
+        def take(**options: Any) -> Sample:
             sample = take_sample(
                 cluster,
+                SampleOptions(interval_ms=1_000, **options),
                 due=due + len(before) * SECOND,
-                interval_ms=1_000,
                 before=before[-1] if before else None,
-                **options,  # type: ignore[arg-type]
             )
             writer.write(sample)
             before.append(sample)
@@ -114,11 +114,11 @@ def test_a_known_cause_is_not_read_again_for_a_minute(
     read = of(sampled().tables["findings"], staged)
     topics: list[str] = []
 
-    def read_others(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict[TransactionKey, DiagnosisContext]:
-        topics.extend(each.txn.tp[0] for each in to_read)
-        return read_contexts(client, to_read)
+    def read_others(client: BrokerClient, starts: Sequence[ExcerptStart]) -> Mapping[TopicPartition, Excerpt]:
+        topics.extend(each.tp.topic for each in starts)
+        return excerpts_around(client, starts)
 
-    monkeypatch.setattr("toolkit.sources.live.logs.log_evidence.read_contexts", read_others)
+    monkeypatch.setattr("toolkit.sources.live.logs.log_evidence.excerpts_around", read_others)
     evidence = of(sampled().tables["findings"], staged)
     assert staged.topic not in topics
     for name in ("cause", "opened_at", "opened_at_clock", "records_held", "bytes_held", "held_from", "groups_held"):
@@ -171,12 +171,12 @@ def test_late_transactions_name_their_clock(
 
 def test_an_unreachable_cluster_is_a_failed_sample(kafka: Kafka, cluster: Cluster) -> None:
     with Cluster(kafka.bootstrap_servers) as gone:
-        before = take_sample(gone, due=dt.datetime.now(dt.UTC), interval_ms=1_000)
+        before = take_sample(gone, SampleOptions(interval_ms=1_000), due=dt.datetime.now(dt.UTC))
     with pytest.raises(Exception, match="closed"):
         gone.observe()
-    failed = take_sample(gone, due=dt.datetime.now(dt.UTC), interval_ms=1_000, before=before)
+    failed = take_sample(gone, SampleOptions(interval_ms=1_000), due=dt.datetime.now(dt.UTC), before=before)
     assert failed.error is not None
     assert failed.observation is before.observation
     assert [name for name, rows in failed.tables.items() if rows] == ["samples"]
-    after = take_sample(cluster, due=dt.datetime.now(dt.UTC), interval_ms=1_000, before=failed)
+    after = take_sample(cluster, SampleOptions(interval_ms=1_000), due=dt.datetime.now(dt.UTC), before=failed)
     assert after.error is None

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.analysis.build import ago, observation, partition, producer, transaction
+from tests.analysis.logged import sample_diagnosis
 from tests.sources.recorded import NINE, sample
 from toolkit import Cluster
-from toolkit.analysis.history.sample_findings import sample_diagnosis
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
@@ -23,7 +23,7 @@ from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import TransactionKey
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.recording.metrics import LATE, MAX_GROUP_LAGS, Metrics, MetricSeries, measure
-from toolkit.sources.recording.sampler import take_sample
+from toolkit.sources.recording.sampler import SampleOptions, take_sample
 
 pytest.importorskip("prometheus_client", reason="metrics are an extra")
 
@@ -217,8 +217,8 @@ def test_a_group_has_series_while_it_is_blocked(kafka: Kafka) -> None:
         staged = INCIDENTS["never_added"](kafka, records=5)
         with blocked_consumer(kafka, staged.topic, f"billing-{staged.topic}"):
             pass
-        first = take_sample(cluster, due=due, interval_ms=1_000, with_held_groups=True)
-        second = take_sample(cluster, due=due, interval_ms=1_000, before=first, with_held_groups=True)
+        first = take_sample(cluster, SampleOptions(interval_ms=1_000, with_held_groups=True), due=due)
+        second = take_sample(cluster, SampleOptions(interval_ms=1_000, with_held_groups=True), due=due, before=first)
         (lag,) = cluster.group_lag_rows(f"billing-{staged.topic}")
         metrics.on_sample(second, written=True)
         labels = (("group", f"billing-{staged.topic}"), ("partition", "0"), ("topic", staged.topic))

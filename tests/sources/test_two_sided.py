@@ -22,7 +22,7 @@ from toolkit.schema.live import Finding
 from toolkit.schema.table import utc_now
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import take_sample
+from toolkit.sources.recording.sampler import SampleOptions, take_sample
 from toolkit.spark.datasources.log_options import read_options, schema_of
 from toolkit.spark.datasources.log_reader import LogReader
 from toolkit.spark.pipeline.pipeline_source import read_here
@@ -64,7 +64,7 @@ def test_a_broker_that_does_not_answer(staged: SimpleNamespace) -> None:
         assert found[1].missing == ("the log of paid-1: LEADER_NOT_AVAILABLE: the partition has no leader",)
         assert where(cluster.records(Finding, topics=["quiet"], recheck_after=0.5)) == [("quiet", 0, "clear", None)]
         assert where(cluster.records(Finding, partitions=[("paid", 0)], recheck_after=0.5)) == where(found)[:1]
-        sample = take_sample(cluster, due=utc_now(), interval_ms=1000)
+        sample = take_sample(cluster, SampleOptions(interval_ms=1000), due=utc_now())
         assert where(sample.findings) == where(found)
         with SampleWriter(staged.folder / "recording") as writer:
             writer.write(sample)

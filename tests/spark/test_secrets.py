@@ -26,7 +26,7 @@ from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import until
 from toolkit.spark.datasources.data_sources import KafkaBatches
-from toolkit.spark.datasources.live_options import client_config, connecting, hide_secrets
+from toolkit.spark.datasources.live_options import SECRETS, SETTING, client_config, connecting, hide_secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,6 +150,15 @@ def test_registered_connections_are_used_without_connection_options(tmp_path: Pa
     assert with_other_server.bootstrap_servers == ("said:1",)
     with pytest.raises(UsageError, match=r"commandConfig and kafka\.client\.id both configure the client"):
         client_config({"commandConfig": str(path), "kafka.client.id": "you"}, source({}))
+
+
+@pytest.mark.parametrize(("before", "after"), [("", SECRETS), ("(?i)token", f"(?:(?i)token)|{SECRETS}")])
+def test_secrets_are_hidden_beside_what_a_session_hides(before: str, after: str) -> None:
+    settings = {SETTING: before}
+    conf = SimpleNamespace(get=settings.get, set=settings.__setitem__)
+    for _ in range(2):  # the second time changes nothing
+        assert hide_secrets(cast("SparkSession", SimpleNamespace(conf=conf)))
+        assert settings == {SETTING: after}
 
 
 def test_a_session_that_does_not_show_the_setting_is_registered_with() -> None:

@@ -156,7 +156,7 @@ def test_an_invalid_option_fails_in_load(overrides: dict[str, str], message: str
 def test_intervals_have_sparks_syntax(text: str, milliseconds: int) -> None:
     reader: Any = KafkaTransactions({"kafka.bootstrap.servers": "nowhere:1", "interval": text}).streamReader(None)  # type: ignore[arg-type]
     assert reader.latestOffset()["due"] % milliseconds == 0
-    assert reader._options.interval_ms == milliseconds
+    assert reader._options.sample.interval_ms == milliseconds
 
 
 def stream_reader(interval: str = "1h") -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from typing import Annotated, Any
@@ -23,14 +24,14 @@ from toolkit.cli import (
     table_commands,
 )
 from toolkit.cli.common_options import key_values
-from toolkit.cli.output import exit_on_failure, remark, show, width
+from toolkit.cli.output import DEFECT, exit_on_failure, remark, show, width
 from toolkit.cli.source_options import BootstrapServer, CommandConfig, SourceOptions
 from toolkit.version import __version__
 
 EXIT_CODES = (
-    "Exit codes: 0 nothing hangs, 1 something hangs, 2 invalid usage, no connection or no output, 3 evidence "
-    "incomplete, 4 explain does not recognize the text, 5 an action is refused and nothing was sent, 6 an action "
-    "failed after its confirmation."
+    "Exit codes: 0 nothing to do, 1 something to do (it hangs, is overdue or stuck, or an action is offered), 2 "
+    "invalid usage or no output, 3 not known (no connection, evidence incomplete), 4 not found, 5 an action is refused "
+    "and nothing was sent, 6 an action failed after its confirmation, 70 a defect of kafka-txn."
 )
 COLUMNS = 110  # a line that is longer is hard to read
 HELP_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": COLUMNS}
@@ -233,3 +234,7 @@ def run() -> None:
                 sys.stdout.flush()
     except typer.Exit as failed:
         sys.exit(failed.exit_code)
+    except Exception:  # noqa: BLE001 - Python's own code for it is 1, which says that there is something to do
+        traceback.print_exc()
+        remark("kafka-txn: this is a defect of kafka-txn; nothing is known from this run.")
+        sys.exit(DEFECT)

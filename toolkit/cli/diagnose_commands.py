@@ -30,14 +30,13 @@ from toolkit.cli.common_options import (
 from toolkit.cli.output import answer, progress, remark, show, width
 from toolkit.cli.source_options import FILE_OPTIONS, SourceOptions, takes_source
 from toolkit.errors import ConnectionFailed, UsageError
-from toolkit.schema.verdict import Verdict
 
 if TYPE_CHECKING:
     from toolkit.cli.source_options import AnySource
     from toolkit.schema.live import Finding
     from toolkit.views.explained_error import ExplainedError
 
-UNREACHABLE, INCOMPLETE, UNKNOWN_TEXT = 2, 3, 4
+UNREACHABLE, INCOMPLETE, UNKNOWN_TEXT = 3, 3, 4
 STDIN = "-"
 CHUNK = 1 << 20  # bytes; twice of it are kept of whatever is piped in: the start and the end
 
@@ -363,18 +362,18 @@ def answer_findings(
 
 
 def in_doubt(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings that need action: hanging ones, and those that may be."""
-    return [each for each in findings if each.verdict.exit_code]
+    """Findings that need an action, and those of which that is not known."""
+    return [each for each in findings if each.action or each.verdict.exit_code]
 
 
 def verdict_exit_code(findings: Iterable[Finding]) -> int:
-    """Return 1 where something hangs, 3 where that cannot be known, else 0."""
-    worst = min((each.verdict for each in findings), key=lambda verdict: verdict.urgency, default=Verdict.CLEAR)
-    return worst.exit_code
+    """Return 1 where there is something to do, 3 where that is not known, else 0."""
+    codes = {1 if each.action else each.verdict.exit_code for each in findings}
+    return min(codes - {0}, default=0)
 
 
 def explained_exit_code(explained: ExplainedError) -> int:
-    """Return 1 where something hangs, 4 where the text is unknown, 3 where evidence is missing, else 0."""
+    """Return 1 where there is something to do, 4 where the text is unknown, 3 where evidence is missing, else 0."""
     code = verdict_exit_code(explained.checks.findings) if explained.checks else 0
     if code == 1:
         return code

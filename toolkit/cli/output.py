@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from toolkit.cli.common_options import Format
-from toolkit.errors import ActionFailed, ActionRefused, BrokerError, ToolkitError
+from toolkit.errors import ActionFailed, ActionRefused, BrokerError, ConnectionFailed, NotFound, ToolkitError
 from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
     from toolkit.schema import Row, Table
 
-INVALID, INCOMPLETE, REFUSED, FAILED = 2, 3, 5, 6
+INVALID, INCOMPLETE, NOT_FOUND, REFUSED, FAILED, DEFECT = 2, 3, 4, 5, 6, 70
 IMPORTLIB = "<frozen importlib._bootstrap>"
 BROKEN_PIPE, INTERRUPTED = 141, 130  # 128 + SIGPIPE, 128 + SIGINT: what a shell expects of either
 
@@ -93,8 +93,10 @@ def exit_on_failure() -> Iterator[None]:
     """Turn errors into `typer.Exit`; an error of the program itself stays one, with its traceback."""
     try:
         yield
-    except BrokerError as error:  # a broker answered, and did not show what was requested
+    except (BrokerError, ConnectionFailed) as error:  # no broker showed what was requested
         raise _exit(f"kafka-txn: {error}", INCOMPLETE) from error
+    except NotFound as error:
+        raise _exit(f"kafka-txn: {error}", NOT_FOUND) from error
     except ActionRefused as error:
         raise _exit(f"kafka-txn: {error}", REFUSED) from error
     except ActionFailed as error:

@@ -99,9 +99,10 @@ def record(
     if metrics_host != LOOPBACK and metrics_port is None:
         raise UsageError("--metrics-host applies to metrics that are served.", do="Add --metrics-port PORT.")
 
+    from toolkit.analysis.diagnosis.diagnose import DiagnoseOptions
     from toolkit.sources.recording.recorder import Recorder
     from toolkit.sources.recording.sample_writer import SampleWriter
-    from toolkit.sources.recording.sampler import Sampler
+    from toolkit.sources.recording.sampler import SampleOptions, Sampler
 
     metrics = _metrics(metrics_host, metrics_port)
     until = None if duration is None else dt.datetime.now(dt.UTC) + dt.timedelta(seconds=duration)
@@ -109,13 +110,14 @@ def record(
     with closing(metrics) if metrics else nullcontext(), SampleWriter(output) as writer, _until_stopped() as stop:
         sampler = Sampler(
             connect=replace(source_options, timeout=min(source_options.timeout, IN_TIME * interval)).cluster,
-            interval_ms=int(interval * 1000),
-            options={
-                "late_padding_ms": int(late_padding * 1000),
-                "max_transaction_timeout_ms": int(max_transaction_timeout * 1000),
-                "log_evidence": log_evidence,
-                "with_held_groups": metrics is not None,
-            },
+            options=SampleOptions(
+                interval_ms=int(interval * 1000),
+                diagnosis=DiagnoseOptions(
+                    max_transaction_timeout_ms=int(max_transaction_timeout * 1000), log_evidence=log_evidence
+                ),
+                late_padding_ms=int(late_padding * 1000),
+                with_held_groups=metrics is not None,
+            ),
         )
         recorder = Recorder(
             sampler=sampler,

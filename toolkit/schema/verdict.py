@@ -24,7 +24,7 @@ class Verdict(StrEnum):
     colour
         Its colour on a dashboard, as Grafana names it.
     exit_code
-        That of a command whose most urgent finding has it.
+        That of a command with such a finding: 1 if there is something to do, 3 if it is not known, 0 if neither.
     """
 
     sentence: str
@@ -41,6 +41,7 @@ class Verdict(StrEnum):
         "warn",
         "diamond",
         "orange",
+        1,
     )
     OVERDUE = (
         "overdue",
@@ -48,6 +49,7 @@ class Verdict(StrEnum):
         "warn",
         "triangle-up",
         "yellow",
+        1,
     )
     PREPARED = (
         "prepared",

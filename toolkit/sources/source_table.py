@@ -10,10 +10,11 @@ import datetime as dt
 import functools
 import inspect
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
+from toolkit.analysis.diagnosis.diagnose import DEFAULTS, DiagnoseOptions
 from toolkit.errors import UsageError
 from toolkit.schema import Row, Table
 from toolkit.schema.coerce import in_utc
@@ -122,6 +123,16 @@ class TableArguments:
         if self.partitions is not None or self.broker_id is not None:
             return Selection(partitions=selected)
         return EVERYTHING if self.topics is None else Selection(topics=self.topics)
+
+    def diagnosis(self, defaults: DiagnoseOptions = DEFAULTS) -> DiagnoseOptions:
+        """How to diagnose a source; `defaults` where an argument is null, and what none says."""
+        timeout_ms, recheck_after = self.max_transaction_timeout_ms, self.recheck_after
+        return replace(
+            defaults,
+            recheck_after=defaults.recheck_after if recheck_after is None else recheck_after,
+            max_transaction_timeout_ms=defaults.max_transaction_timeout_ms if timeout_ms is None else timeout_ms,
+            log_evidence=self.log_evidence,
+        )
 
     @property
     def partition_numbers(self) -> Sequence[int] | None:

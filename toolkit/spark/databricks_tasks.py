@@ -18,7 +18,7 @@ from toolkit.schema.durations import duration_s
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.recording.recorder import Recorder
 from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import Sample, Sampler
+from toolkit.sources.recording.sampler import Sample, SampleOptions, Sampler
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,7 +113,8 @@ def _config(options: TaskOptions, dbutils: Any) -> ClientConfig:
 
 
 def _record(config: ClientConfig, output: str, duration: dt.timedelta) -> None:
-    sampler = Sampler(connect=lambda: Cluster(config, timeout=0.8 * INTERVAL_S), interval_ms=1000 * INTERVAL_S)
+    options = SampleOptions(interval_ms=1000 * INTERVAL_S)
+    sampler = Sampler(connect=lambda: Cluster(config, timeout=0.8 * INTERVAL_S), options=options)
     with SampleWriter(output) as writer:
         recorder = Recorder(sampler=sampler, writer=writer, listener=_Lines())
         _show(f"{recorder.run(threading.Event(), until=dt.datetime.now(dt.UTC) + duration):,} samples")

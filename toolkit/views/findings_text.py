@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +23,7 @@ from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.docs_links import cause_page, verdict_page
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
-from toolkit.schema.table import STRING
+from toolkit.schema.table import STRING, Error
 from toolkit.schema.verdict import Verdict
 from toolkit.views.row_formats import count, printable
 from toolkit.views.urgency import age, expires_in
@@ -67,7 +68,7 @@ _STYLES = (
     (re.compile(rf"(^  |(?<=^ {{11}}))({_toned('alarm')})\b", re.MULTILINE), "bold red"),
     (re.compile(rf"^  ({_toned('warn')})\b", re.MULTILINE), "bold yellow"),
     (re.compile(rf"\b({_toned('calm', 'muted')})(?=  producer)"), "green"),
-    (re.compile(r"^  (owner|why|outcome|cause|error|missing|remedy|docs|next)\b", re.MULTILINE), "dim"),
+    (re.compile(r"^  (owner|why|outcome|cause|error|where|missing|right|remedy|docs|next)\b", re.MULTILINE), "dim"),
     (_COMMAND, "cyan"),
 )
 
@@ -86,6 +87,12 @@ def finding_lines(findings: Data, *, width: int | None = None) -> list[str]:
     of_coordinators = [each for _, group in partitions for each in group if each.is_coordinators_only]
     if len(of_coordinators) > MAX_UNREAD:
         partitions = [pair for pair in partitions if not any(each.is_coordinators_only for each in pair[1])]
+    unread: dict[tuple[object, ...], list[Finding]] = {}
+    for _, (first, *_) in partitions:
+        if _is_unread(first):
+            unread.setdefault(_said(first), []).append(first)
+    unread = {text: group for text, group in unread.items() if len(group) > MAX_UNREAD}
+    partitions = [pair for pair in partitions if not _is_unread(pair[1][0]) or _said(pair[1][0]) not in unread]
     paragraphs: list[list[str]] = []
     for healthy, group in groupby(
         partitions, key=lambda pair: all(is_healthy(each) or _is_over(each) for each in pair[1])
@@ -95,7 +102,8 @@ def finding_lines(findings: Data, *, width: int | None = None) -> list[str]:
         else:
             paragraphs += [list(_block(name, findings, width=width)) for name, findings in group]
     if len(of_coordinators) > MAX_UNREAD:
-        paragraphs.append(list(_unread_block(of_coordinators, width=width)))
+        paragraphs.append(list(_open_unread_block(of_coordinators, width=width)))
+    paragraphs += [list(_unread_block(group, width=width)) for group in unread.values()]
     return [printable(line) for paragraph in paragraphs for line in [*paragraph, ""]][:-1]
 
 
@@ -105,7 +113,6 @@ def summary(findings: Data, *, scope: str | None = None) -> str:
     `scope`: what was read, which an all-clear names; `Source.scope`.
     """
     records = records_of(findings, Finding)
-    of_coordinators = sum(each.is_coordinators_only for each in records)
     hanging = len({(finding.topic, finding.partition) for finding in records if finding.verdict is Verdict.HANGING})
     undelivered = [finding for finding in records if finding.action == "complete"]  # decided, and the marker is missing
     healthy = sum(map(is_healthy, (finding for finding in records if finding.producer_id is not None)))
@@ -113,13 +120,19 @@ def summary(findings: Data, *, scope: str | None = None) -> str:
     others = Counter(finding.verdict for finding in rest if not is_healthy(finding))
     parts = [count(hanging, "partition hangs", "partitions hang")] if hanging else []
     parts += [_missing_markers(undelivered)] if undelivered else []
-    parts = parts or ["nothing that was read hangs" if of_coordinators else "nothing hangs"]
+    unknown = [each for each in records if each.verdict is Verdict.UNKNOWN]
+    if not parts and (not unknown or all(each.topic is None or each.is_coordinators_only for each in unknown)):
+        parts = ["nothing that was read hangs" if unknown else "nothing hangs"]
+    elif not parts and len(unknown) == len(records):
+        unread = sum(map(_is_unread, unknown))
+        is_all = unread > 1 and all(_is_unread(each) or each.topic is None for each in unknown)
+        parts = [f"not known: none of {unread:,} partitions could be read" if is_all else "not known"]
     parts += [f"{number:,} {verdict}" for verdict, number in sorted(others.items())]
     if healthy:
         parts.append(count(healthy, "open transaction is healthy", "open transactions are healthy"))
     elif not records:
         parts.append("no transaction is open")
-    is_clear = not undelivered and not any(each.verdict.exit_code for each in records)
+    is_clear = not any(each.action or each.verdict.exit_code for each in records)
     return ", ".join(parts) + (f" ({scope})" if scope and is_clear else "")
 
 
@@ -199,14 +212,45 @@ def _block(name: str, findings: Sequence[Finding], *, width: int | None) -> Iter
         yield from wrap(text, before=f"  {title:<{label}}", width=width)
 
 
+def _is_unread(finding: Finding) -> bool:
+    """Whether its partition was not read, and its LSO is not known to be held."""
+    is_partition = finding.tp is not None and finding.producer_id is None
+    return finding.verdict is Verdict.UNKNOWN and is_partition and not finding.offsets_held
+
+
+def _said(finding: Finding) -> tuple[object, ...]:
+    """What a block says of a partition that was not read, but for its name and offsets."""
+    return finding.reason, finding.missing, finding.remedy, finding.error
+
+
+def _topics(findings: Sequence[Finding]) -> dict[str, list[int]]:
+    """The partitions of findings, by topic."""
+    topics: dict[str, set[int]] = {}
+    for each in findings:
+        topics.setdefault(each.topic or "", set()).add(each.partition or 0)
+    return {topic: sorted(numbers) for topic, numbers in sorted(topics.items())}
+
+
+def _by_topic(findings: Sequence[Finding]) -> list[str]:
+    names = [f"{printable(topic)}: {_numbers(numbers)}" for topic, numbers in _topics(findings).items()]
+    return [*names[:MAX_TOPICS], *([f"{len(names) - MAX_TOPICS:,} more topics"] if len(names) > MAX_TOPICS else [])]
+
+
 def _unread_block(findings: Sequence[Finding], *, width: int | None) -> Iterator[str]:
+    """Partitions that were not read for one reason: thousands of blocks would hide what was read and is not healthy."""
+    verdict, *others = _entries(findings[0], topics=list(_topics(findings)))
+    entries = [verdict, *_listed("where", _by_topic(findings)), *others]
+    yield f"{count(len(findings), 'partition')} not read"
+    for title, text in entries:
+        yield from wrap(text, before=f"  {title:<{_LABEL}}", width=width)
+
+
+def _open_unread_block(findings: Sequence[Finding], *, width: int | None) -> Iterator[str]:
     """Transactions on partitions that were not read: those past their timeouts first, then all, by topic.
 
     Most of them are healthy, and thousands of blocks would hide what was read and is not.
     """
-    topics: dict[str, set[int]] = {}
-    for each in findings:
-        topics.setdefault(printable(each.topic or ""), set()).add(each.partition or 0)
+    topics = _topics(findings)
     partitions = sum(map(len, topics.values()))
     due = [(each.expires_at, each) for each in findings if each.expires_at and each.brokers_time]
     overdue = [each for end, each in sorted(due, key=itemgetter(0)) if each.brokers_time and each.brokers_time > end]
@@ -214,9 +258,7 @@ def _unread_block(findings: Sequence[Finding], *, width: int | None) -> Iterator
     if len(overdue) > MAX_UNREAD:
         past.append(f"{len(overdue) - MAX_UNREAD:,} more past their timeouts")
     entries = [*_listed("overdue", map(printable, past))]
-    names = [f"{topic}: {_numbers(sorted(numbers))}" for topic, numbers in sorted(topics.items())]
-    more = [f"{len(names) - MAX_TOPICS:,} more topics"] if len(names) > MAX_TOPICS else []
-    entries += _listed(Verdict.UNKNOWN, [*names[:MAX_TOPICS], *more])
+    entries += _listed(Verdict.UNKNOWN, _by_topic(findings))
     logs = f", and those of {count(partitions - 1, 'more partition')}" if partitions > 1 else ""
     entries += [("missing", f"{printable(findings[0].missing[0])}{logs}"), ("remedy", findings[0].remedy)]
     entries.append(("docs", verdict_page(Verdict.UNKNOWN)))
@@ -258,8 +300,8 @@ def _groups(groups: Sequence[str]) -> str:
     return f"groups {', '.join(names[:-1])} and {names[-1]} cannot move"
 
 
-def _entries(finding: Finding) -> Iterator[tuple[str, str]]:
-    """Label and sentence of each line; without a producer, only the reason."""
+def _entries(finding: Finding, *, topics: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+    """Label and sentence of each line; without a producer, only the reason. `topics`: those that it stands for."""
     who, position = _who(finding), finding.queue_position or 1
     if who:
         turn = f", behind {count(position - 1, 'other', 'others')}" if position > 1 else ""
@@ -275,6 +317,14 @@ def _entries(finding: Finding) -> Iterator[tuple[str, str]]:
             yield label, printable(text)
     missing = [text for text in finding.missing if text != finding.error]
     yield from _listed("missing", map(printable, missing))
+    if any(Error.of(text).code == "TOPIC_AUTHORIZATION_FAILED" for text in finding.missing):
+        names = shlex.join(f"--topic={topic}" for topic in (topics or [finding.topic or ""])[:MAX_TOPICS])
+        yield (
+            "right",
+            printable(
+                f"kafka-acls.sh --bootstrap-server HOST:PORT --add --allow-principal User:NAME --operation READ {names}"
+            ),
+        )
     yield "remedy", printable(finding.remedy)
     if not is_healthy(finding):
         yield "docs", finding_page(finding.verdict, finding.cause)

@@ -62,16 +62,61 @@ def explained_by(finding: Finding, known: Finding) -> Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DiagnoseOptions:
+    """How a source is diagnosed."""
+
+    recheck_after: float = 5.0  # seconds before the confirming second observation; 0 disables it
+    # a live transaction older than this is `long`; the default is the brokers' of transaction.max.timeout.ms
+    max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
+    log_evidence: bool = True  # read the log around held LSOs for outcome, cause, opening time and impact
+    # whether the last observation is a sample: what is in no earlier one waits for the next
+    is_sample: bool = False
+    checkpoints: Sequence[FlinkCheckpoint] = ()  # completed checkpoints of Flink jobs
+
+
+DEFAULTS = DiagnoseOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """The observations of each partition, before the logs are read and anything is decided."""
 
     indexed: Sequence[IndexedObservation]  # the observations by partition, in order of time
     # the evidence of the open transactions of each partition, as far as it does not need the logs
     opened: Mapping[TopicPartition, Sequence[OpenEvidence]]
-    # max_transaction_timeout_ms, is_sample: as for `diagnose`
-    max_transaction_timeout_ms: int
-    is_sample: bool
-    checkpoints: Sequence[FlinkCheckpoint] = ()  # completed checkpoints of Flink jobs
+    options: DiagnoseOptions
+
+    @classmethod
+    def of(
+        cls,
+        observations: Sequence[Observation],
+        options: DiagnoseOptions = DEFAULTS,
+        *,
+        earlier: Sequence[IndexedObservation] = (),
+    ) -> Diagnosis:
+        """Index observations, so that it is known what else has to be read.
+
+        `observations`: in order of time. A later one may cover fewer partitions: those are diagnosed from all
+            observations, the others from the earlier ones.
+        `earlier`: observations before these, indexed already.
+        """
+        indexed = [*earlier, *map(IndexedObservation, observations)]
+        opened: dict[TopicPartition, Sequence[OpenEvidence]] = {}
+        for tp in set().union(*(one.cases for one in indexed)):
+            covering = [one for one in indexed if tp in one.before]
+            opened[tp] = [
+                OpenEvidence(
+                    txn=_with_time_in_state(txn, history),
+                    history=history,
+                    observations=[one.observation for one in covering],
+                    is_single_sample=options.is_sample and len(covering) == 1,
+                    long_after=dt.timedelta(milliseconds=options.max_transaction_timeout_ms),
+                    checkpoints=options.checkpoints,
+                )
+                for txn in covering[-1].cases.get(tp, ())
+                for history in [[one.same(txn) for one in covering]]
+            ]
+        return cls(indexed=indexed, opened=opened, options=options)
 
     @property
     def observations(self) -> list[Observation]:
@@ -80,17 +125,11 @@ class Diagnosis:
 
     def with_next(self, observation: Observation) -> Diagnosis:
         """The diagnosis of one observation more, which came after these."""
-        return diagnose(
-            [observation],
-            earlier=self.indexed,
-            max_transaction_timeout_ms=self.max_transaction_timeout_ms,
-            is_sample=self.is_sample,
-            checkpoints=self.checkpoints,
-        )
+        return Diagnosis.of([observation], self.options, earlier=self.indexed)
 
-    def to_recheck(self, *, after: dt.timedelta = dt.timedelta(0)) -> list[TopicPartition]:
-        """Partitions on which one observation does not decide, if the next one comes so much later."""
-        last = self.indexed[-1]
+    def to_recheck(self) -> list[TopicPartition]:
+        """Partitions on which these observations do not decide, if the next one comes `recheck_after` later."""
+        last, after = self.indexed[-1], dt.timedelta(seconds=self.options.recheck_after)
         return sorted(
             tp
             for tp in set().union(*(one.notable() for one in self.indexed))
@@ -152,48 +191,6 @@ class Diagnosis:
 
     def _covering(self, tp: TopicPartition) -> list[IndexedObservation]:
         return [one for one in self.indexed if tp in one.before]
-
-
-def diagnose(
-    observations: Sequence[Observation],
-    *,
-    max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
-    is_sample: bool = False,
-    checkpoints: Sequence[FlinkCheckpoint] = (),
-    earlier: Sequence[IndexedObservation] = (),
-) -> Diagnosis:
-    """Index observations, so that it is known what else has to be read.
-
-    `observations`: in order of time. A later one may cover fewer partitions: those are diagnosed from all observations,
-        the others from the earlier ones.
-    `max_transaction_timeout_ms`: a live transaction older than this is `long`; the default is the broker's default
-        transaction.max.timeout.ms.
-    `is_sample`: whether the last one is a sample: what is in no earlier one waits for the next.
-    `earlier`: observations before these, indexed already.
-    """
-    indexed = [*earlier, *map(IndexedObservation, observations)]
-    opened: dict[TopicPartition, Sequence[OpenEvidence]] = {}
-    for tp in set().union(*(one.cases for one in indexed)):
-        covering = [one for one in indexed if tp in one.before]
-        opened[tp] = [
-            OpenEvidence(
-                txn=_with_time_in_state(txn, history),
-                history=history,
-                observations=[one.observation for one in covering],
-                is_single_sample=is_sample and len(covering) == 1,
-                long_after=dt.timedelta(milliseconds=max_transaction_timeout_ms),
-                checkpoints=checkpoints,
-            )
-            for txn in covering[-1].cases.get(tp, ())
-            for history in [[one.same(txn) for one in covering]]
-        ]
-    return Diagnosis(
-        indexed=indexed,
-        opened=opened,
-        max_transaction_timeout_ms=max_transaction_timeout_ms,
-        is_sample=is_sample,
-        checkpoints=checkpoints,
-    )
 
 
 def _may_become_overdue(txn: OpenTransaction, after: dt.timedelta) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER
-from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose, transaction_key
+from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import Finding, Partition, Producer
@@ -19,22 +19,15 @@ from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import TransactionKey
 
 
-def sample_diagnosis(
-    observation: Observation,
-    before: Observation | None = None,
-    *,
-    max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
-) -> Diagnosis:
-    """The diagnosis of one sample, together with the one before it.
+def with_earlier(observation: Observation, before: Observation | None) -> list[Observation]:
+    """The observations of a sample: what the one before it shows of the same partitions, and its own.
 
-    A transaction in one observation only is `unknown`, never `hanging`, until the next sample.
-    `observation`: the sample's observation. Only its partitions get findings: a deleted topic holds nothing.
-    `before`: the previous sample's observation, however old; null if there is none.
-    `max_transaction_timeout_ms`: as for `diagnose`.
+    A transaction in one of them only is `unknown`, never `hanging`, until the next sample.
+    `observation`: the sample's. Only its partitions get findings: a deleted topic holds nothing.
+    `before`: that of the previous sample, however old; null if there is none.
     """
     twice = {each.tp for each in (before.partitions if before else ())} & {each.tp for each in observation.partitions}
-    earlier = [before.on(twice)] if before and twice else []
-    return diagnose([*earlier, observation], max_transaction_timeout_ms=max_transaction_timeout_ms, is_sample=True)
+    return [*([before.on(twice)] if before and twice else []), observation]
 
 
 LATE_PADDING_MS = 300_000  # Kafka's own padding

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import gc
 import os
-import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from toolkit.analysis.broker_software import release_of
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
 from toolkit.analysis.diagnosis.clocks import BrokersTime
-from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.diagnose import DiagnoseOptions, Diagnosis
 from toolkit.analysis.diagnosis.evidence_text import scope
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.config import ClientConfig
@@ -27,8 +25,10 @@ from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, Partiti
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition
-from toolkit.sources.live.blocked_groups import client_groups, with_groups
+from toolkit.sources.diagnose import diagnose
+from toolkit.sources.live.blocked_groups import client_groups
 from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.live_evidence import LiveEvidence
 from toolkit.sources.live.observe import observe
 from toolkit.sources.live.pending_offsets import deleted_group, offsets_of_group
 from toolkit.sources.live.state.authorization import GROUPS, TOPICS, visibility_of
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
 
 TopicPartitions = Sequence[int] | Sequence[tuple[str, int]]
-RECHECK_AFTER = 5.0  # seconds
 
 
 @contextlib.contextmanager
@@ -233,21 +232,21 @@ class Cluster(Source, OffsetTables):
             If the partitions cannot be observed.
         """
         from toolkit.analysis.diagnosis.evidence.explanation import log_facts  # imports numpy and Arrow
-        from toolkit.sources.live.logs.log_evidence import read_contexts
+        from toolkit.sources.gather import gather
 
+        evidence = ClusterEvidence(self, TableArguments.of(partitions=sorted(partitions)))
         observation = self.observe(partitions=sorted(partitions))
-        diagnosis = diagnose(
-            [observation] if earlier is None else [earlier, observation],
-            max_transaction_timeout_ms=max_transaction_timeout_ms,
-            checkpoints=self.flink_checkpoints,
+        options = DiagnoseOptions(
+            max_transaction_timeout_ms=max_transaction_timeout_ms, checkpoints=self.flink_checkpoints
         )
+        diagnosis = Diagnosis.of([observation] if earlier is None else [earlier, observation], options)
         opened = [
             each
             for found in diagnosis.opened.values()
             for each in found
             if each.txn.producer_id == producer_id and each.txn.start is not None
         ]
-        contexts = read_contexts(self.client, opened, search_all=True) if opened else {}
+        contexts = gather(evidence, opened, search_all=True) if opened else {}
         found = diagnosis.findings(log={key: log_facts(context) for key, context in contexts.items()})
         return [each for each in found if each.error or each.producer_id == producer_id], observation
 
@@ -308,30 +307,8 @@ class Cluster(Source, OffsetTables):
     @implements(Source.findings, without=["at", "min_held_ms"])
     @_pause_gc()
     def findings(self, arguments: TableArguments) -> Iterable[Finding]:
-        metadata = self._metadata(arguments.topics, arguments.partitions, broker_id=arguments.broker_id)
-        selection = arguments.selection(metadata)
-        whole_cluster = selection == EVERYTHING
-        requested = () if whole_cluster else list(metadata)
-        recheck_after = RECHECK_AFTER if arguments.recheck_after is None else arguments.recheck_after
-        timeout_ms = arguments.max_transaction_timeout_ms
-        max_timeout_ms = MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms
-        first = observe(
-            self.client, metadata, selection=selection, idle_producers=False, clear_partitions=not whole_cluster
-        )
-        self._check_clock(first.brokers_time)
-        self.scope = scope(first, len(metadata), principal=self.config.librdkafka().get("sasl.username"))
-        diagnosis = diagnose([first], max_transaction_timeout_ms=max_timeout_ms, checkpoints=self.flink_checkpoints)
-        if recheck_after > 0 and (to_recheck := diagnosis.to_recheck(after=dt.timedelta(seconds=recheck_after))):
-            threading.Event().wait(recheck_after)
-            diagnosis = diagnosis.with_next(self._recheck(first, to_recheck))
-        if arguments.log_evidence and (to_read := diagnosis.to_read()):
-            from toolkit.analysis.diagnosis.evidence.explanation import explained_findings  # imports numpy and Arrow
-            from toolkit.sources.live.logs.log_evidence import read_contexts
-
-            found = explained_findings(diagnosis, read_contexts(self.client, to_read), requested=requested)
-        else:
-            found = diagnosis.findings(requested=requested)
-        return self._with_owners(with_groups(self.client, found), diagnosis.observations)
+        evidence = ClusterEvidence(self, arguments)
+        return diagnose(evidence, arguments.diagnosis(DiagnoseOptions(checkpoints=self.flink_checkpoints))).findings
 
     @implements(Source.transaction_owners, without=["at"])
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
@@ -412,19 +389,6 @@ class Cluster(Source, OffsetTables):
     def _flink_prefixes(self) -> frozenset[str]:
         return frozenset().union(*(each.prefixes for each in self.flink_checkpoints))
 
-    def _with_owners(self, found: Sequence[Finding], observations: Sequence[Observation]) -> list[Finding]:
-        """Findings with the owners of their transactional ids."""
-        transactions = {txn.transactional_id: txn for each in observations for txn in each.transactions}
-        ids = {each.transactional_id for each in found}
-        groups, _ = client_groups(self.client, ids)
-        owners = owner_clauses(
-            transactions.values(),
-            groups=groups,
-            all_ids=numbered_ids(self.client, ids),
-            flink_prefixes=self._flink_prefixes,
-        )
-        return [replace(each, owner=owners.get(each.transactional_id or "")) for each in found]
-
     def _ranges(self, arguments: TableArguments) -> Iterator[FetchedRange]:
         """The logs of partitions, fetched lazily."""
         from toolkit.sources.live.logs.partition_log import fetch_range
@@ -433,13 +397,6 @@ class Cluster(Source, OffsetTables):
         stop = "high_watermark" if arguments.stop is None else arguments.stop
         for partition in read_partitions(self.client, self._metadata(arguments.topics, arguments.partitions)):
             yield fetch_range(self.client, partition, start, stop, crc=arguments.crc)
-
-    def _recheck(self, first: Observation, topic_partitions: Iterable[TopicPartition]) -> Observation:
-        """A second observation of some partitions, with the topic gaps of the first."""
-        topic_partitions = list(topic_partitions)
-        leaders = read_metadata(self.client, {topic for topic, _ in topic_partitions}).at(topic_partitions)
-        second = observe(self.client, leaders, selection=Selection(partitions=leaders), idle_producers=False)
-        return replace(second, coverage=replace(second.coverage, topic_gaps=first.coverage.topic_gaps))
 
     def _metadata(
         self, topics: Sequence[str] | None, partitions: TopicPartitions | None, *, broker_id: int | None = None
@@ -461,3 +418,43 @@ class Cluster(Source, OffsetTables):
         if broker_id not in self.client.brokers:
             brokers = ", ".join(map(str, sorted(self.client.brokers)))
             raise NotFound(f"Broker {broker_id} is not in the cluster; it has {brokers}.")
+
+
+class ClusterEvidence(LiveEvidence):
+    """What a cluster gives to a diagnosis of the partitions that arguments select."""
+
+    def __init__(self, cluster: Cluster, arguments: TableArguments) -> None:
+        super().__init__(cluster.client)
+        self._cluster = cluster
+        self._leaders = cluster._metadata(arguments.topics, arguments.partitions, broker_id=arguments.broker_id)
+        self._selection = arguments.selection(self._leaders)
+        self.requested = () if self._selection == EVERYTHING else list(self._leaders)
+
+    def observations(self) -> Sequence[Observation]:
+        cluster, selection = self._cluster, self._selection
+        self._first = observe(
+            self.client,
+            self._leaders,
+            selection=selection,
+            idle_producers=False,
+            clear_partitions=selection != EVERYTHING,
+        )
+        cluster._check_clock(self._first.brokers_time)
+        principal = cluster.config.librdkafka().get("sasl.username")
+        cluster.scope = scope(self._first, len(self._leaders), principal=principal)
+        return [self._first]
+
+    def observe_again(self, partitions: Sequence[TopicPartition]) -> Observation:
+        """With the topic gaps of the first."""
+        leaders = read_metadata(self.client, {topic for topic, _ in partitions}).at(partitions)
+        second = observe(self.client, leaders, selection=Selection(partitions=leaders), idle_producers=False)
+        return replace(second, coverage=replace(second.coverage, topic_gaps=self._first.coverage.topic_gaps))
+
+    def owners(self, ids: Collection[str], observations: Sequence[Observation]) -> Mapping[str, str | None]:
+        transactions = {txn.transactional_id: txn for each in observations for txn in each.transactions}
+        return owner_clauses(
+            transactions.values(),
+            groups=client_groups(self.client, ids)[0],
+            all_ids=numbered_ids(self.client, ids),
+            flink_prefixes=self._cluster._flink_prefixes,
+        )

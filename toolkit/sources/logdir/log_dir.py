@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
+from toolkit.analysis.coordinator.transaction_owners import transaction_owners
 from toolkit.analysis.diagnosis.clocks import BrokersTime
-from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
+from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.broker_logs import broker_log_files, time_zone_of
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
@@ -293,26 +293,14 @@ class LogDir(LogDirTables, OffsetTables):
         needs_topic=True,
     )
     def findings(self, arguments: TableArguments) -> Iterable[Finding]:
-        from toolkit.analysis.diagnosis.diagnose import diagnose
-        from toolkit.analysis.diagnosis.evidence.explanation import explained_findings
         from toolkit.analysis.diagnosis.evidence_text import scope
-        from toolkit.sources.logdir.observe_files import read_contexts
+        from toolkit.sources.diagnose import diagnose
 
-        timeout_ms, min_held_ms = arguments.max_transaction_timeout_ms, arguments.min_held_ms
-        limit = ReadLimit.OPEN if min_held_ms is None else ReadLimit.WHOLE
-        observed = self._observe(arguments, limit=limit)
-        requested = () if arguments.is_everything else list(observed.replicas)
+        min_held_ms = arguments.min_held_ms
+        observed = self._observe(arguments, limit=ReadLimit.OPEN if min_held_ms is None else ReadLimit.WHOLE)
         self.scope = scope(observed.observation, len(observed.replicas))
-        diagnosis = diagnose(
-            [observed.observation],
-            max_transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms,
-        )
-        if arguments.log_evidence:
-            found = explained_findings(diagnosis, read_contexts(observed, diagnosis.to_read()), requested=requested)
-        else:
-            found = diagnosis.findings(requested=requested)
-        owners = owner_clauses(observed.observation.transactions, all_ids=observed.state_topic.all_ids)
-        found = [replace(each, owner=owners.get(each.transactional_id or "")) for each in found]
+        observed.requested = () if arguments.is_everything else list(observed.replicas)
+        found = diagnose(observed, replace(arguments.diagnosis(), recheck_after=0)).findings
         if min_held_ms is None:
             return found
         from toolkit.sources.logdir.replica_holds import with_holds

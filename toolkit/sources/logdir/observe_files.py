@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
-from typing import NamedTuple
 
 import numpy as np
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from toolkit.analysis.coordinator.transaction_owners import owner_clauses
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.analysis.diagnosis.clocks import UNKNOWN_TIME, BrokersTime
-from toolkit.analysis.diagnosis.decision.decide import needs_markers
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
-from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
-    BEFORE_OPENING,
     MAX_OFFSETS,
     DiagnosisContext,
-    LogEvidence,
+    ExcerptStart,
     LogSelection,
     cut_search,
     named_topics,
     plan_marker_search,
     search_from,
-    select_logs,
 )
-from toolkit.analysis.diagnosis.evidence.explanation import log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
 from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch, OtherMarker, markers_found
-from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -42,7 +37,8 @@ from toolkit.schema.live import Producer
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.recorded import FirstBatch
-from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition, TransactionKey
+from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition
+from toolkit.sources.evidence_source import EvidenceSource
 from toolkit.sources.logdir.consistency import check_consistency, foreign_id_doubts
 from toolkit.sources.logdir.contents import COMPACTED, Contents, FileScope, topic_ids
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, StateTopic, read_state_topic
@@ -65,13 +61,43 @@ TORN_TAIL = "TORN_TAIL"  # how far the log reaches is a question of `consistency
 FAR_BACK = 100_000  # offsets before the first one to search if `BACK` contains no marker of the producers
 
 
-class FileObservation(NamedTuple):
+class FileObservation(EvidenceSource):
     """An observation, the replicas of each partition (the one with most of the log first), and the coordinators."""
 
-    contents: Contents
-    observation: Observation
-    replicas: Mapping[TopicPartition, Sequence[ReplicaState]]
-    state_topic: StateTopic
+    searches_in_doubt = False
+
+    def __init__(
+        self,
+        contents: Contents,
+        observation: Observation,
+        replicas: Mapping[TopicPartition, Sequence[ReplicaState]],
+        state_topic: StateTopic,
+    ) -> None:
+        self.contents = contents
+        self.observation = observation
+        self.replicas = replicas
+        self.state_topic = state_topic
+
+    def observations(self) -> Sequence[Observation]:
+        return [self.observation]
+
+    def excerpts(self, starts: Sequence[ExcerptStart]) -> Mapping[TopicPartition, Excerpt]:
+        read = [each for each in starts if each.tp in self.replicas]
+        return {each.tp: _excerpt(self.replicas[each.tp][0], each.offset, each.producer_ids) for each in read}
+
+    def coordinator_logs(
+        self, selection: LogSelection, excerpts: Mapping[TopicPartition, Excerpt]
+    ) -> Iterator[CoordinatorLog]:
+        yield _coordinators(self.state_topic, selection)
+
+    def cluster_events(self, since: dt.datetime) -> Sequence[ClusterEvent]:
+        return sorted(self.contents.cluster_events(since=since), key=lambda each: each.timestamp or NEVER)
+
+    def search_markers(self, contexts: Sequence[DiagnosisContext]) -> MarkerSearch:
+        return search_replica_markers(self.contents, self.replicas, self.observation.producers, contexts)
+
+    def owners(self, ids: Collection[str], observations: Sequence[Observation]) -> Mapping[str, str | None]:
+        return owner_clauses(self.observation.transactions, all_ids=self.state_topic.all_ids)
 
 
 def observe_files(
@@ -125,22 +151,27 @@ def observe_files(
         as_of=as_of,
         notes={tp: list(_notes(found)) for tp, found in replicas.items()},
     )
-    observation = replace(observation, absent=_absent(contents, observation))
+    named: dict[TopicPartition, list[dt.datetime | None]] = {tp: [] for tp in observation.unseen}
+    for each in transactions:
+        for tp in each.topic_partitions or () if each.state in OPEN_STATES else ():
+            if tp in named:
+                named[tp].append(each.last_update_time)
+    observation = replace(observation, absent=_absent(contents, named))
     observation = _with_doubts(contents, observation, replicas, state_topic, proof)
     return FileObservation(contents, observation, replicas, state_topic)
 
 
-def _absent(contents: Contents, observation: Observation) -> dict[TopicPartition, str | None]:
-    """`Observation.absent`: a topic is deleted if the metadata log without it is newer than what coordinators wrote."""
-    unseen = observation.unseen
-    end = furthest(contents.metadata_ends) if unseen else None
+def _absent(
+    contents: Contents, named: Mapping[TopicPartition, Sequence[dt.datetime | None]]
+) -> dict[TopicPartition, str | None]:
+    """Why partitions that coordinators name are not among the files; null for one of a deleted topic.
+
+    A topic is deleted if the metadata log without it is newer than what coordinators wrote.
+    `named`: the times of the coordinators' records, by partition.
+    """
+    end = furthest(contents.metadata_ends) if named else None
     of_end = zip(metadata_logs(contents.logs), contents.metadata_ends, strict=True) if end and not end.error else ()
     until = next((end_time(log) for log, each in of_end if each is end), None)
-    named: dict[TopicPartition, list[dt.datetime | None]] = {tp: [] for tp in unseen}
-    for each in observation.transactions:
-        for tp in each.topic_partitions or () if each.state in OPEN_STATES else ():
-            if tp in named:
-                named[tp].append(each.last_update_time)
     found = dict[TopicPartition, str | None]()
     for tp, times in named.items():
         partition = None if end is None or until is None else end.state.partition(*tp)
@@ -186,7 +217,7 @@ def _with_doubts(
             by_log[id(log)] = log.changes(appending=False)
         return by_log[id(log)]
 
-    for tp, opened in diagnose([observation]).opened.items():
+    for tp, opened in Diagnosis.of([observation]).opened.items():
         disowned = [each.txn for each in opened if each.txn.start is not None and is_disowned(each)]
         if not disowned:
             continue
@@ -252,40 +283,6 @@ def _first_batches(states: Mapping[TopicPartition, ReplicaState]) -> Iterator[Fi
                 base_timestamp=utc(int(header["max_timestamp"]) if appended else base),
                 log_append_time=appended,
             )
-
-
-def read_contexts(observed: FileObservation, to_read: Sequence[OpenEvidence]) -> dict[TransactionKey, DiagnosisContext]:
-    """Read the log evidence of open transactions.
-
-    `observed`: the observation and its files. `to_read`: from `Diagnosis.to_read`.
-    """
-    selection = select_logs(to_read)
-    excerpts = {
-        each.tp: _excerpt(observed.replicas[each.tp][0], each.offset, each.producer_ids)
-        for each in selection.excerpts
-        if each.tp in observed.replicas
-    }
-    log = LogEvidence(excerpts=excerpts, coordinators=_coordinators(observed.state_topic, selection))
-    log = replace(log, cluster_events=_cluster_events(observed.contents, to_read, log))
-    contexts = {each.key: DiagnosisContext(each.txn, log) for each in to_read}
-    sought = [each for each in to_read if needs_markers(replace(each, log=log_facts(contexts[each.key])))]
-    if sought:
-        producers, of_sought = observed.observation.producers, [contexts[each.key] for each in sought]
-        search = search_replica_markers(observed.contents, observed.replicas, producers, of_sought)
-        log = replace(log, marker_search=search)
-        contexts |= {each.key: DiagnosisContext(each.txn, log) for each in sought}
-    return contexts
-
-
-def _cluster_events(contents: Contents, to_read: Iterable[OpenEvidence], log: LogEvidence) -> Sequence[ClusterEvent]:
-    """What happened to the cluster since shortly before the first of the open transactions."""
-    times = [DiagnosisContext(each.txn, log).written_at for each in to_read]
-    written = [time for time in times if time is not None]
-    if not written:
-        return ()
-    return sorted(
-        contents.cluster_events(since=min(written) - BEFORE_OPENING), key=lambda each: each.timestamp or NEVER
-    )
 
 
 def _excerpt(state: ReplicaState, offset: int, producer_ids: Collection[int]) -> Excerpt:
@@ -379,10 +376,16 @@ def search_replica_markers(
     complete = contents.complete()
     if gaps := complete.scope(complete.logs).cluster_gaps:
         return MarkerSearch(unread={each.txn.producer_id: gaps[0] for each in contexts})
-    further = dict(complete.by_partition(_further_logs(complete, replicas, contexts)))
+    read, too_large = _further_logs(complete, replicas, contexts)
+    further = dict(complete.by_partition(read))
     states = {tp: found[0] for tp, found in (*further.items(), *replicas.items())}
     elsewhere = [each for tp in further for each in producers_of(states[tp]) if not each.error]
-    plan = plan_marker_search(contexts, [*producers, *elsewhere])
+    named: dict[TopicPartition, list[dt.datetime | None]] = {}
+    for event in (event for each in contexts for event in each.events):
+        for tp in {*(event.topic_partitions or ())} - states.keys() - too_large.keys():
+            named.setdefault(tp, []).append(event.timestamp)
+    absent = {tp: why.partition(": ")[2] for tp, why in _absent(complete, named).items() if why is not None}
+    plan = plan_marker_search(contexts, [*producers, *elsewhere], unread=absent | too_large)
     markers: list[OtherMarker] = []
     unread = dict(plan.unread)
     for tp, found in plan.partitions.items():
@@ -392,20 +395,24 @@ def search_replica_markers(
     return MarkerSearch(markers=markers, unread=unread, ahead=plan.ahead)
 
 
-def _further_logs(contents: Contents, replicas: Replicas, contexts: Sequence[DiagnosisContext]) -> list[FolderLog]:
-    """Logs of partitions that were not read; if they are large, of the topics that records name."""
+def _further_logs(
+    contents: Contents, replicas: Replicas, contexts: Sequence[DiagnosisContext]
+) -> tuple[list[FolderLog], dict[TopicPartition, str]]:
+    """Logs of partitions that were not read, and why others are not; if they are large, of topics that records name."""
     logs = [
         log
         for log in contents.logs
         if isinstance(log, FolderLog)
         and log.where.topic not in {None, STATE_TOPIC, METADATA_TOPIC}
-        and (log.where.topic, log.where.partition) not in replicas
+        and log.where.tp not in replicas
     ]
     if sum(log.newest_size for log in logs) > MAX_SEARCHED:
         named = named_topics(contexts)
         logs = [log for log in logs if log.where.topic in named]
     sizes = accumulate(log.newest_size for log in logs)
-    return [log for log, size in zip(logs, sizes, strict=True) if size <= MAX_SEARCHED]
+    read = [log for log, size in zip(logs, sizes, strict=True) if size <= MAX_SEARCHED]
+    too_large = {each.where.tp for each in logs} - {each.where.tp for each in read}
+    return read, dict.fromkeys(too_large, f"more than {MAX_SEARCHED >> 30} GiB of segments would have to be read")
 
 
 def _replica_markers(tp: TopicPartition, state: ReplicaState, contexts: Sequence[DiagnosisContext]) -> MarkerSearch:

@@ -18,7 +18,7 @@ from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.recording.recorded_samples import find_samples, read_sample
 from toolkit.sources.recording.recording_folder import ONE_HOUR, floor_time, read
 from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import Sample, Sampler
+from toolkit.sources.recording.sampler import Sample, SampleOptions, Sampler
 
 MAX_LOOKBACK = dt.timedelta(days=1)  # transactions open for longer are already recorded as late
 
@@ -54,7 +54,7 @@ class Recorder:
     @property
     def interval(self) -> dt.timedelta:
         """Time between samples, which are due at its multiples."""
-        return dt.timedelta(milliseconds=self.sampler.interval_ms)
+        return dt.timedelta(milliseconds=self.sampler.options.interval_ms)
 
     def run(self, stop: threading.Event, *, samples: int | None = None, until: dt.datetime | None = None) -> int:
         """Record until `stop` is set; the current sample is completed.
@@ -155,7 +155,7 @@ def record_samples(
     `stop`: ends recording when set.
     `samples`: maximum number; null until stopped.
     """
-    sampler = Sampler(connect=connect, interval_ms=interval_ms)
+    sampler = Sampler(connect=connect, options=SampleOptions(interval_ms=interval_ms))
     with SampleWriter(folder) as writer:
         Recorder(sampler=sampler, writer=writer, listener=_SilentListener()).run(
             stop or threading.Event(), samples=samples

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,9 +15,9 @@ from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.evidence_kinds import GapEvidence
 from toolkit.analysis.diagnosis.evidence_text import at as at_time
 from toolkit.analysis.diagnosis.evidence_text import scope
-from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
+from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.history.findings_over_time import observation_times, observed_holds, over_time, without_short
-from toolkit.analysis.history.sample_findings import sample_diagnosis
+from toolkit.analysis.history.sample_findings import with_earlier
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row
 from toolkit.schema.coerce import in_utc
@@ -25,6 +25,8 @@ from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Coordinator, Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.verdict import Verdict
+from toolkit.sources.diagnose import diagnose
+from toolkit.sources.evidence_source import EvidenceSource
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.recording.recorded_samples import (
     FoundSamples,
@@ -219,26 +221,13 @@ class Recording(Source):
     @implements(Source.findings, without=["recheck_after"])
     def findings(self, arguments: TableArguments) -> Iterable[Finding]:
         found = self._find_samples(arguments.at)
-        content = read_sample(self.path, found.sample, idle_producers=False)
-        whole_cluster = content.observation
-        observation = select_partitions(
-            whole_cluster, arguments.topics, arguments.partitions, broker_id=arguments.broker_id
-        )
-        self.scope = scope(observation, len(observation.partitions))
-        everything = arguments.is_everything and arguments.broker_id is None
-        recorded = content.findings if arguments.log_evidence else []
-        timeout_ms = arguments.max_transaction_timeout_ms
-        diagnosis = sample_diagnosis(
-            observation,
-            read_sample(self.path, found.before, idle_producers=False).observation if found.before else None,
-            max_transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms,
-        )
-        requested = () if everything else [each.tp for each in observation.partitions]
-        diagnosed = diagnosis.findings(requested=requested, recorded=recorded)
-        owners = owner_clauses(whole_cluster.transactions)
-        findings = [replace(each, owner=owners.get(each.transactional_id or "")) for each in diagnosed]
+        evidence = RecordedEvidence(self.path, found, arguments)
+        self.scope = scope(evidence.observation, len(evidence.observation.partitions))
+        options = replace(arguments.diagnosis(), recheck_after=0, log_evidence=False, is_sample=True)
+        findings = [*diagnose(evidence, options).findings]
         if arguments.min_held_ms is not None:
-            selected: set[tuple[str | None, int | None]] = {each.tp for each in observation.partitions}
+            selected: set[tuple[str | None, int | None]] = {each.tp for each in evidence.observation.partitions}
+            everything = not evidence.requested
             past = self._over_time(None, None, None, found.sample.sampled_at + AN_INSTANT)
             ended = [
                 each
@@ -280,6 +269,29 @@ class Recording(Source):
 
     def _observe(self, at: dt.datetime | None) -> Observation:
         return read_sample(self.path, self._find_samples(at).sample).observation
+
+
+class RecordedEvidence(EvidenceSource):
+    """What the samples of a recording give to a diagnosis: no logs, but the findings of their time."""
+
+    def __init__(self, path: Path, found: FoundSamples, arguments: TableArguments) -> None:
+        content = read_sample(path, found.sample, idle_producers=False)
+        self._path = path
+        self._before = found.before
+        self._transactions = content.observation.transactions
+        self.observation = select_partitions(
+            content.observation, arguments.topics, arguments.partitions, broker_id=arguments.broker_id
+        )
+        self.recorded = content.findings if arguments.log_evidence else []
+        everything = arguments.is_everything and arguments.broker_id is None
+        self.requested = () if everything else [each.tp for each in self.observation.partitions]
+
+    def observations(self) -> Sequence[Observation]:
+        before = None if self._before is None else read_sample(self._path, self._before, idle_producers=False)
+        return with_earlier(self.observation, None if before is None else before.observation)
+
+    def owners(self, ids: Collection[str], observations: Sequence[Observation]) -> Mapping[str, str | None]:
+        return owner_clauses(self._transactions)
 
 
 def _failed_samples(found: FoundSamples) -> list[Finding]:

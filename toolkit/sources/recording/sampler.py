@@ -4,45 +4,49 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.consumer_lag import group_lag
-from toolkit.analysis.diagnosis.diagnose import Diagnosis, explained_by, transaction_key
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, OpenEvidence
+from toolkit.analysis.diagnosis.diagnose import DEFAULTS, DiagnoseOptions
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
-from toolkit.analysis.history.sample_findings import LATE_PADDING_MS, first_seen, late_transactions, sample_diagnosis
+from toolkit.analysis.history.sample_findings import LATE_PADDING_MS, first_seen, late_transactions, with_earlier
 from toolkit.errors import ToolkitError
 from toolkit.schema import RECORDED, Row
-from toolkit.schema.live import EvidenceEntry, Finding
+from toolkit.schema.live import Finding
 from toolkit.schema.offsets import GroupLag
 from toolkit.schema.recorded import LateTransaction, RecordedSample
 from toolkit.schema.table import TopicPartition, TransactionKey
-from toolkit.sources.live.blocked_groups import with_groups
+from toolkit.sources.diagnose import LogReading, diagnose
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
 from toolkit.sources.live.cluster import Cluster
+from toolkit.sources.live.live_evidence import LiveEvidence
 from toolkit.sources.live.state.broker_configs import longest_timeout_ms
 from toolkit.sources.live.state.group_offsets import offsets_of_groups
 from toolkit.sources.recording.recorded_samples import AFTER, BEFORE, recorded_sample
 
 if TYPE_CHECKING:
-    from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
+    pass
 
-MAX_LOG_AGE = dt.timedelta(seconds=60)  # after which logs are read again
+
+if TYPE_CHECKING:
+    from toolkit.analysis.diagnosis.evidence.diagnosis_context import ExcerptStart
+    from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogReading:
-    """What the logs showed of an open transaction when they were read."""
+class SampleOptions:
+    """How samples are taken."""
 
-    facts: LogFacts  # for the decision
-    finding: Finding  # as it was explained
-    explanation: Sequence[EvidenceEntry]  # the evidence that this added
-    owner: tuple[object, ...]  # what was known of its owner and producer
-    read_at: dt.datetime
+    interval_ms: int  # time between samples; only recorded
+    # older live transactions are ``long``, and whether the log around held LSOs is read: at most once a minute for the
+    # same transaction and verdict
+    diagnosis: DiagnoseOptions = DEFAULTS
+    late_padding_ms: int = LATE_PADDING_MS  # as for `analysis.history.sample_findings.late_transactions`
+    with_held_groups: bool = False  # read the committed offsets of the groups while an LSO is held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +92,7 @@ class Sampler:
     """Takes samples; reconnects after a failed one."""
 
     connect: Callable[[], Cluster]  # returns the cluster, with a timeout of at most the interval
-    interval_ms: int  # time between samples; only recorded
-    options: Mapping[str, Any] = field(default_factory=dict)  # other arguments of `take_sample`
+    options: SampleOptions
     _cluster: Cluster | None = None
     _longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
 
@@ -103,15 +106,8 @@ class Sampler:
             cluster = self.cluster()
         except ToolkitError as error:
             seconds = time.monotonic() - started
-            return failed_sample(error, due=due, interval_ms=self.interval_ms, before=before, seconds=seconds)
-        sample = take_sample(
-            cluster,
-            due=due,
-            interval_ms=self.interval_ms,
-            before=before,
-            longest_timeout_ms=self._longest_timeout_ms,
-            **self.options,
-        )
+            return failed_sample(error, self.options, due=due, before=before, seconds=seconds)
+        sample = take_sample(cluster, self.options, due=due, before=before, longest_timeout_ms=self._longest_timeout_ms)
         if sample.error is not None:
             self.close()  # brokers may have moved
         return sample
@@ -135,148 +131,88 @@ class Sampler:
 
 def take_sample(
     cluster: Cluster,
+    options: SampleOptions,
     *,
     due: dt.datetime,
-    interval_ms: int,
     before: Sample | None = None,
-    max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
-    late_padding_ms: int = LATE_PADDING_MS,
     longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
-    log_evidence: bool = True,
-    with_held_groups: bool = False,
 ) -> Sample:
     """Observe a cluster once and diagnose the observation with the previous one, without waiting for a recheck.
 
     Returns: with an error instead of rows if the cluster cannot be reached.
     `cluster`: its timeout bounds each round of requests; a sample takes several rounds.
     `due`: when the sample is due, with time zone.
-    `interval_ms`: time between samples; only recorded.
     `before`: the previous sample, successful or failed. Without one no verdict is `hanging`.
-    `max_transaction_timeout_ms`: older live transactions are ``long``.
-    `late_padding_ms`, `longest_timeout_ms`: as for `analysis.history.sample_findings.late_transactions`.
-    `log_evidence`: read the log around held LSOs; at most once a minute for the same transaction and verdict.
-    `with_held_groups`: read the committed offsets of the groups while an LSO is held.
+    `longest_timeout_ms`: as for `analysis.history.sample_findings.late_transactions`.
     """
     started = time.monotonic()
     due = due.astimezone(dt.UTC)
+    evidence = SampleEvidence(cluster, before.observation if before else None)
+    diagnosis = replace(options.diagnosis, recheck_after=0, is_sample=True)
     try:
-        observation = cluster.observe()
+        diagnosed = diagnose(evidence, diagnosis, before=before.log_readings if before else {})
     except ToolkitError as error:
-        return failed_sample(error, due=due, interval_ms=interval_ms, before=before, seconds=time.monotonic() - started)
-    earlier = before.observation if before else None
-    diagnosis = sample_diagnosis(observation, earlier, max_transaction_timeout_ms=max_transaction_timeout_ms)
-    findings, log_readings = None, before.log_readings if before else {}
-    if log_evidence:
-        with suppress(ToolkitError):  # the observation is valid without it
-            findings, log_readings = findings_with_logs(cluster.client, diagnosis, log_readings)
-    if findings is None:
-        findings = diagnosis.findings()
-    groups = held_groups(cluster.client, findings) if with_held_groups else None
+        return failed_sample(error, options, due=due, before=before, seconds=time.monotonic() - started)
+    findings, observation = diagnosed.findings, diagnosed.observations[-1]
+    groups = held_groups(cluster.client, findings) if options.with_held_groups else None
     times = first_seen(observation, before.first_seen if before else {})
     late = late_transactions(
         findings,
         observation,
         sampled_at=due,
         first_seen=times,
-        padding_ms=late_padding_ms,
+        padding_ms=options.late_padding_ms,
         longest_timeout_ms=longest_timeout_ms,
     )
     return Sample(
         due=due,
-        row=recorded_sample(observation, due=due, interval_ms=interval_ms, seconds=time.monotonic() - started),
+        row=recorded_sample(observation, due=due, interval_ms=options.interval_ms, seconds=time.monotonic() - started),
         findings=findings,
         late_transactions=list(late),
         observation=observation,
         first_seen=times,
-        log_readings=log_readings,
+        log_readings=diagnosed.log_readings,
         held_groups=groups,
     )
 
 
-def findings_with_logs(
-    client: BrokerClient, diagnosis: Diagnosis, before: Mapping[TransactionKey, LogReading]
-) -> tuple[list[Finding], dict[TransactionKey, LogReading]]:
-    """Decide on a sample with what the logs show of its open transactions.
+class SampleEvidence(LiveEvidence):
+    """What a cluster gives to a sample: all of it is observed, and what fails after that does not fail the sample."""
 
-    Logs are read of a partition with a transaction that is new or decided otherwise, whose owner has changed, that now
-    holds the LSO, or whose logs were read a minute ago.
+    def __init__(self, cluster: Cluster, before: Observation | None) -> None:
+        super().__init__(cluster.client)
+        self._cluster = cluster
+        self._before = before
+        self._read: Container[TopicPartition] = ()
 
-    Returns: the findings, and what the logs showed, for the next sample.
-    `diagnosis`: from `sample_diagnosis`.
-    `before`: what the logs showed up to the previous sample.
-    """
-    now = diagnosis.observations[-1].observed_at
-    to_read = {each.key: each for each in diagnosis.to_read()}
-    known = {
-        key: each
-        for key, each in before.items()
-        if key in to_read and each.owner == _owner(to_read[key]) and now - each.read_at < MAX_LOG_AGE
-    }
-    findings = diagnosis.findings(log={key: each.facts for key, each in known.items()})
-    for finding in findings:
-        earlier = known.get(key := transaction_key(finding))
-        if earlier and _decided(finding) != _decided(earlier.finding):
-            del known[key]
-    partitions = {each.txn.tp for key, each in to_read.items() if key not in known}
-    known = {key: each for key, each in known.items() if to_read[key].txn.tp not in partitions}
-    contexts: Mapping[TransactionKey, DiagnosisContext] = {}
-    explained: Iterator[Finding] = iter(())
-    if partitions:
-        from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts  # imports numpy and Arrow
-        from toolkit.sources.live.logs.log_evidence import read_contexts
+    def observations(self) -> Sequence[Observation]:
+        return with_earlier(self._cluster.observe(), self._before)
 
-        contexts = read_contexts(client, [each for each in to_read.values() if each.txn.tp in partitions])
-        read = {key: log_facts(context) for key, context in contexts.items()}
-        findings = diagnosis.findings(log={key: each.facts for key, each in known.items()} | read)
-        of_partitions = [each for each in findings if each.tp in partitions]
-        explained = iter(with_groups(client, explain(of_partitions, contexts)))
-    result: list[Finding] = []
-    for finding in findings:
-        key = transaction_key(finding)
-        if finding.tp in partitions:
-            result.append(next(explained))
-            context = contexts.get(key)
-            excerpt = None if context is None or context.log is None else context.log.excerpts.get(context.txn.tp)
-            if excerpt is not None and not excerpt.error:  # what was not read is read again
-                known[key] = LogReading(
-                    facts=read[key],
-                    finding=result[-1],
-                    explanation=result[-1].evidence[len(finding.evidence) :],
-                    owner=_owner(to_read[key]),
-                    read_at=now,
-                )
-        elif key in known:
-            evidence = (*finding.evidence, *known[key].explanation)
-            result.append(explained_by(finding, replace(known[key].finding, evidence=evidence)))
-        else:
-            result.append(finding)
-    return result, known
+    def excerpts(self, starts: Sequence[ExcerptStart]) -> Mapping[TopicPartition, Excerpt]:
+        self._read = {each.tp for each in starts}
+        return super().excerpts(starts)
 
-
-def _owner(evidence: OpenEvidence) -> tuple[object, ...]:
-    """What is known of the owner and the producer of a transaction."""
-    txn = evidence.txn
-    return txn.producer.producer_epoch, txn.transactional_id, txn.owner_epoch, txn.state, txn.listed
-
-
-def _decided(finding: Finding) -> tuple[object, ...]:
-    """What decides how much of the logs explains it: what holds the LSO is explained in more detail."""
-    return finding.verdict, finding.queue_position == 1
+    def with_groups(self, findings: Sequence[Finding]) -> Sequence[Finding]:
+        """Of partitions whose logs were read now: those of others are known."""
+        with suppress(ToolkitError):
+            of_read = iter(super().with_groups([each for each in findings if each.tp in self._read]))
+            return [next(of_read) if each.tp in self._read else each for each in findings]
+        return findings
 
 
 def failed_sample(
-    error: ToolkitError, *, due: dt.datetime, interval_ms: int, before: Sample | None = None, seconds: float = 0.0
+    error: ToolkitError, options: SampleOptions, *, due: dt.datetime, before: Sample | None = None, seconds: float = 0.0
 ) -> Sample:
     """A sample with an error instead of rows; it keeps what the previous sample knows for the next one.
 
     `error`: why the cluster cannot be reached.
-    `due`, `interval_ms`, `before`: as for `take_sample`.
+    `options`, `due`, `before`: as for `take_sample`.
     `seconds`: duration until the error.
     """
     row = RecordedSample(
         sampled_at=due.astimezone(dt.UTC),
         observed_at=dt.datetime.now(dt.UTC),
-        interval_ms=interval_ms,
+        interval_ms=options.interval_ms,
         seconds=seconds,
         error=row_text(error),
     )

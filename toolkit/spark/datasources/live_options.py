@@ -23,10 +23,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
+from toolkit.analysis.diagnosis.diagnose import DiagnoseOptions
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.analysis.history.sample_findings import LATE_PADDING_MS
 from toolkit.config import ClientConfig
 from toolkit.config.properties import SECRET_KEY
 from toolkit.errors import UsageError
 from toolkit.schema import RECORDED
+from toolkit.sources.recording.sampler import SampleOptions
 from toolkit.spark.arrow_types import struct_fields, struct_type
 from toolkit.spark.datasources.reader_options import (
     MODES,
@@ -201,27 +205,27 @@ class TransactionsOptions:
     """Options of `KafkaTransactions`."""
 
     table: str  # ``everything``, or a name in ``schema.RECORDED``
-    interval_ms: int  # time between two samples of a stream
     timeout: float  # seconds, for connecting and for each round of requests
-    recheck_after: float  # seconds before the confirming second check of a batch; 0 disables it
-    judging: dict[str, Any]  # other arguments of `toolkit.sources.recording.sampler.take_sample`
+    sample: SampleOptions  # how samples are taken; a batch waits `recheck_after` for a second one, a stream never does
 
 
 def transactions_options(options: Options) -> TransactionsOptions:
     """Parse and check the options. Raises UsageError for an unknown option, or an invalid value."""
     refuse_unknown(options, {*OF_SAMPLES, *CONNECTION}, source="kafka_txn_samples", prefix=PREFIX)
     interval = seconds(options, "interval", default=10.0, lowest=0.1)
-    durations = {
-        "late_padding_ms": milliseconds(options, "latePadding"),
-        "max_transaction_timeout_ms": milliseconds(options, "maxTransactionTimeout"),
-    }
+    diagnosis = DiagnoseOptions(
+        recheck_after=seconds(options, "recheckAfter", default=5.0),
+        max_transaction_timeout_ms=milliseconds(options, "maxTransactionTimeout", MAX_TRANSACTION_TIMEOUT_MS),
+        log_evidence=flag(options, "logEvidence", default=True),
+    )
     return TransactionsOptions(
         table=choice(options, "table", RECORDED_TABLES, default=EVERYTHING),
-        interval_ms=round(interval * 1000),
         timeout=seconds(options, "timeout", default=min(30.0, max(1.0, interval / 3)), lowest=0.1),
-        recheck_after=seconds(options, "recheckAfter", default=5.0),
-        judging={name: number for name, number in durations.items() if number is not None}
-        | {"log_evidence": flag(options, "logEvidence", default=True)},
+        sample=SampleOptions(
+            interval_ms=round(interval * 1000),
+            diagnosis=diagnosis,
+            late_padding_ms=milliseconds(options, "latePadding", LATE_PADDING_MS),
+        ),
     )
 
 

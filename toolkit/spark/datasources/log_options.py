@@ -171,8 +171,8 @@ def read_options(options: Options) -> LogOptions:
             transactional_ids=_list(options, "transactionalIds"),
             groups=_list(options, "groups"),
             crc=flag(options, "crc"),
-            max_transaction_timeout_ms=milliseconds(options, "maxTransactionTimeout"),
-            min_held_ms=milliseconds(options, "minHeld"),
+            max_transaction_timeout_ms=milliseconds(options, "maxTransactionTimeout", None),
+            min_held_ms=milliseconds(options, "minHeld", None),
             **_of_producer(table, producer_id),
         ),
         assertions=FileAssertions(

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql.types import StructType
 
@@ -23,6 +23,7 @@ from toolkit.schema.table import EPOCH, TopicPartition
 from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec
 from toolkit.spark.arrow_types import struct_type
 
+D = TypeVar("D")
 Options = Mapping[str, str]  # Spark's own mapping is case-insensitive
 
 PARTIAL_TRANSACTIONS = "partial_transactions"  # a table of two sources, which only the pipeline reads
@@ -102,9 +103,9 @@ def seconds(options: Options, name: str, *, default: float, lowest: float = 0.0)
     return total
 
 
-def milliseconds(options: Options, name: str) -> int | None:
-    """A duration as in `seconds`, but in milliseconds; null if not set."""
-    return None if options.get(name) is None else round(seconds(options, name, default=0) * 1000)
+def milliseconds(options: Options, name: str, default: D) -> int | D:
+    """A duration as in `seconds`, but in milliseconds."""
+    return default if options.get(name) is None else round(seconds(options, name, default=0) * 1000)
 
 
 def table_schema(table: str) -> StructType:

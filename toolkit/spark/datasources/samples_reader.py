@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.config import ClientConfig
 from toolkit.errors import UsageError
 from toolkit.schema import RECORDED, Row
@@ -43,11 +43,7 @@ BYTES_AT_ONCE = 1 << 20  # of uncompressed rows per task
 
 
 def _sampler(options: TransactionsOptions, config: ClientConfig) -> Sampler:
-    return Sampler(
-        connect=lambda: Cluster(config, timeout=options.timeout),
-        interval_ms=options.interval_ms,
-        options=options.judging,
-    )
+    return Sampler(connect=lambda: Cluster(config, timeout=options.timeout), options=options.sample)
 
 
 class _PlannedRows:
@@ -87,9 +83,9 @@ class BatchSampleReader(_PlannedRows, DataSourceReader):
         try:
             sampler.cluster()  # raises if it cannot connect, instead of an error row in samples
             sample = sampler.take(_now(), None)
-            observation = sample.observation
-            if self._options.recheck_after and observation and diagnose([observation]).to_recheck():
-                threading.Event().wait(self._options.recheck_after)
+            observation, options = sample.observation, self._options.sample.diagnosis
+            if options.recheck_after and observation and Diagnosis.of([observation], options).to_recheck():
+                threading.Event().wait(options.recheck_after)
                 sample = sampler.take(_now(), sample)
         finally:
             sampler.close()
@@ -123,7 +119,7 @@ class StreamSampleReader(_PlannedRows, DataSourceStreamReader, SupportsTriggerAv
             return {"due": max(self._last_due, self._only_due)}
         due = self._newest_due()
         if due <= self._last_due:
-            until_next = (due + self._options.interval_ms) / 1000 - time.time()
+            until_next = (due + self._options.sample.interval_ms) / 1000 - time.time()
             threading.Event().wait(min(PAUSE, max(0.01, until_next)))
             due = self._newest_due()
         return {"due": max(self._last_due, due)}
@@ -148,7 +144,7 @@ class StreamSampleReader(_PlannedRows, DataSourceStreamReader, SupportsTriggerAv
             self._sampler.close()
 
     def _newest_due(self) -> int:
-        return time.time_ns() // 1_000_000 // self._options.interval_ms * self._options.interval_ms
+        return time.time_ns() // 1_000_000 // self._options.sample.interval_ms * self._options.sample.interval_ms
 
 
 def _due(offset: Mapping[str, object]) -> int:

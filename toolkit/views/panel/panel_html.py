@@ -93,7 +93,7 @@ def choice(finding: Finding) -> str:
     verdict = finding.verdict.upper() if finding.verdict is Verdict.HANGING else finding.verdict
     offset = "" if finding.start_offset is None else f" at offset {finding.start_offset}"
     parts = [verdict, f"{partition_name(finding)}{offset}"]
-    if finding.outcome == "commit" and finding.action == "complete":
+    if finding.action == "complete":
         parts.append("committed, its marker is missing")
     if finding.records_held:
         parts.append(f"{count(finding.records_held, 'record', 'records')} held")

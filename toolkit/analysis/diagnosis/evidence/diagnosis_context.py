@@ -298,6 +298,7 @@ def _excerpt_start(tp: TopicPartition, opened: Sequence[OpenTransaction]) -> Exc
 
 MAX_OFFSETS = 20_000  # to read of each partition, from the time of the open records on
 MAX_PARTITIONS = 1_000
+NONE: Mapping[TopicPartition, str] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,14 +313,17 @@ class MarkerSearchPlan:
     ahead: Mapping[int, Producer]
 
 
-def plan_marker_search(contexts: Iterable[DiagnosisContext], producers: Iterable[Producer]) -> MarkerSearchPlan:
+def plan_marker_search(
+    contexts: Iterable[DiagnosisContext], producers: Iterable[Producer], *, unread: Mapping[TopicPartition, str] = NONE
+) -> MarkerSearchPlan:
     """Plan which partitions are read for markers of open transactions: where their producers have written since.
 
     `contexts`: open transactions that no coordinator will end.
     `producers`: where the producers have written; error rows count if the coordinators' records name the partition.
+    `unread`: partitions that were not read, and why; likewise.
     """
-    unread: dict[int, str] = {}
-    failed: dict[TopicPartition, str] = {}
+    of_producer: dict[int, str] = {}
+    failed = {tp: f"{tp.topic}-{tp.partition} could not be read ({why})" for tp, why in unread.items()}
     written: defaultdict[int, list[tuple[int, TopicPartition]]] = defaultdict(list)
     highest: dict[int, Producer] = {}
     for each in producers:
@@ -344,10 +348,10 @@ def plan_marker_search(contexts: Iterable[DiagnosisContext], producers: Iterable
             if tp in known or len(known) < MAX_PARTITIONS:
                 known[tp].append(context)
             else:
-                unread[producer_id] = f"more than {MAX_PARTITIONS:,} partitions would have to be read"
+                of_producer[producer_id] = f"more than {MAX_PARTITIONS:,} partitions would have to be read"
         for tp in sorted(context.listed & failed.keys()):
-            unread[producer_id] = failed[tp]
-    return MarkerSearchPlan(partitions=known, unread=unread, ahead=ahead)
+            of_producer[producer_id] = failed[tp]
+    return MarkerSearchPlan(partitions=known, unread=of_producer, ahead=ahead)
 
 
 def cut_search(

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from toolkit.analysis.diagnosis.diagnose import Diagnosis, transaction_key
+from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches
@@ -66,17 +66,6 @@ def log_facts(context: DiagnosisContext) -> LogFacts:
         marker_contradicts=bool(marker["base_offset"] < high_watermark),
         marker_entry=batches.entry("marker_after", batches.markers_after),
     )
-
-
-def explained_findings(
-    diagnosis: Diagnosis,
-    contexts: Mapping[TransactionKey, DiagnosisContext],
-    *,
-    requested: Iterable[TopicPartition] = (),
-) -> list[Finding]:
-    """Decide on a diagnosis with what the logs show of its open transactions, and explain."""
-    facts = {key: log_facts(context) for key, context in contexts.items()}
-    return explain(diagnosis.findings(requested=requested, log=facts), contexts)
 
 
 def explain(findings: Sequence[Finding], contexts: Mapping[TransactionKey, DiagnosisContext]) -> list[Finding]:

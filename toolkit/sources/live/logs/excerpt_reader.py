@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,6 +34,7 @@ from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
 from toolkit.sources.live.logs.partition_log import fetch_range
+from toolkit.sources.live.state.authorization import TOPICS, visibility_of
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.leaders import read_metadata, read_partitions
 from toolkit.sources.live.state.producer_states import read_producers
@@ -162,7 +163,8 @@ def search_markers(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -
         metadata = read_metadata(client, None)
         if len(metadata.partitions) > MAX_SEARCHED:
             metadata = read_metadata(client, named_topics(contexts))
-        plan = plan_marker_search(contexts, read_producers(client, metadata.partitions))
+        hidden = _hidden(client, metadata.partitions, contexts)
+        plan = plan_marker_search(contexts, read_producers(client, metadata.partitions), unread=hidden)
         topics = {tp.topic for tp in plan.partitions}
         markers: list[OtherMarker] = []
         unread = dict(plan.unread)
@@ -175,6 +177,15 @@ def search_markers(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -
     except ToolkitError as error:
         return MarkerSearch(unread={each.txn.producer_id: error.what.rstrip(".") for each in contexts})
     return MarkerSearch(markers=markers, unread=unread, ahead=ahead)
+
+
+def _hidden(
+    client: BrokerClient, visible: Container[TopicPartition], contexts: Sequence[DiagnosisContext]
+) -> Mapping[TopicPartition, str]:
+    """Partitions that coordinators' records name and the metadata does not show, if it may hide them; and why."""
+    named = {tp for each in contexts for tp in each.listed if tp not in visible}
+    gaps = visibility_of(TOPICS, client, sorted(client.brokers)).gaps if named else ()
+    return dict.fromkeys(named, f"its topic is deleted or hidden; missing: {'; '.join(gaps)}") if gaps else {}
 
 
 def _still_ahead(

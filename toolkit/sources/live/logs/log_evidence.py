@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, names_any
-from toolkit.analysis.diagnosis.decision.decide import needs_markers
-from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     DiagnosisContext,
     ExcerptStart,
     LogEvidence,
     LogSelection,
-    select_logs,
 )
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
-from toolkit.analysis.diagnosis.verdicts import UNKNOWN
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Partition
 from toolkit.schema.log import TransactionLogRecord
-from toolkit.schema.table import Error, TopicPartition, TransactionKey
+from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
-from toolkit.sources.live.logs.excerpt_reader import read_excerpts, search_markers
+from toolkit.sources.live.logs.excerpt_reader import read_excerpts
 from toolkit.sources.live.logs.fetch import offset_of
 from toolkit.sources.live.state.broker_configs import compacted_topics
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
@@ -47,33 +42,7 @@ MAX_RECORDS_OF_EACH = 20_000  # of every partition, if no id has the producer id
 TOO_LONG = f"{STATE_TOPIC}-{{}} has more than {MAX_RECORDS:,} records since then, which were not read"
 
 
-def read_contexts(
-    client: BrokerClient, to_read: Sequence[OpenEvidence], *, search_all: bool = False
-) -> dict[TransactionKey, DiagnosisContext]:
-    """Read the log evidence of open transactions.
-
-    Returns: the context of each. `to_read`: from `Diagnosis.to_read`; the logs are read after the last observation.
-    `search_all`: look for markers on other partitions for those that a coordinator owns, too.
-    """
-    selection = select_logs(to_read)
-    excerpts = _excerpts(client, selection.excerpts)
-    reader = _CoordinatorReader(client, selection, excerpts)
-    log = LogEvidence(excerpts=excerpts, coordinators=reader.read())
-    contexts = _with_log(to_read, log)
-    if _unproven(contexts, to_read) and (further := reader.read_further()) is not None:
-        log = replace(log, coordinators=further)
-        contexts = _with_log(to_read, log)
-    # In doubt, too, unlike `needs_markers`: as for the outcome.
-    sought = [contexts[each.key] for each in to_read if search_all or is_disowned(each) or needs_markers(each)]
-    if sought:
-        log = replace(log, marker_search=search_markers(client, sought))
-        contexts = _with_log(to_read, log)
-    decided = [each for each in contexts.values() if each.outcome.is_decided]
-    # Read after the decision was seen: a marker that came before it is no missing one.
-    return _with_log(to_read, replace(log, ended=_ended(client, decided))) if decided else contexts
-
-
-def _ended(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -> frozenset[tuple[TopicPartition, int, int]]:
+def ended(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -> frozenset[tuple[TopicPartition, int, int]]:
     """Those of the transactions that their leaders do not show open any more."""
     keys = {(each.txn.tp, each.txn.producer_id, each.txn.start) for each in contexts if each.txn.start is not None}
     partitions = {tp for tp, _, _ in keys}
@@ -84,19 +53,7 @@ def _ended(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -> frozen
     return frozenset(key for key in keys if key not in still_open and key[0] not in unread)
 
 
-def _unproven(
-    contexts: Mapping[TransactionKey, DiagnosisContext], to_read: Sequence[OpenEvidence]
-) -> list[DiagnosisContext]:
-    """Transactions that no coordinator will end, whose outcome is not proven."""
-    # In doubt, too, unlike `needs_markers`: a recorder keeps the outcome for later samples, a fence needs nothing else.
-    return [contexts[each.key] for each in to_read if is_disowned(each) and contexts[each.key].outcome.name == UNKNOWN]
-
-
-def _with_log(to_read: Sequence[OpenEvidence], log: LogEvidence) -> dict[TransactionKey, DiagnosisContext]:
-    return {each.key: DiagnosisContext(each.txn, log) for each in to_read}
-
-
-def _excerpts(client: BrokerClient, starts: Iterable[ExcerptStart]) -> dict[TopicPartition, Excerpt]:
+def excerpts_around(client: BrokerClient, starts: Iterable[ExcerptStart]) -> dict[TopicPartition, Excerpt]:
     """Excerpts around the lowest open transactions: large ones of the first partitions, small ones of the others."""
     starts = [each for each in starts if each.leader.leader is not None and each.leader.high_watermark is not None]
     compacted = compacted_topics(client, {each.tp.topic for each in starts})
@@ -113,6 +70,16 @@ def _excerpts(client: BrokerClient, starts: Iterable[ExcerptStart]) -> dict[Topi
             batch = others[start : start + SMALL_AT_ONCE]
             excerpts |= read_excerpts(client, batch, compacted=compacted, deadline=deadline, max_bytes=SMALL_EXCERPT)
     return excerpts
+
+
+def coordinator_logs(
+    client: BrokerClient, selection: LogSelection, excerpts: Mapping[TopicPartition, Excerpt]
+) -> Iterator[CoordinatorLog]:
+    """From the time of the open records on; then from the beginning of the log on, if that is more."""
+    reader = _CoordinatorReader(client, selection, excerpts)
+    yield reader.read()
+    if (further := reader.read_further()) is not None:
+        yield further
 
 
 class _CoordinatorReader:

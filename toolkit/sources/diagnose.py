@@ -1,0 +1,136 @@
+"""`diagnose`: the findings of any source: observe, observe again what is in doubt, read the logs, decide, explain."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from toolkit.analysis.diagnosis.diagnose import DEFAULTS, DiagnoseOptions, Diagnosis, explained_by, transaction_key
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, OpenEvidence
+from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.errors import ToolkitError
+from toolkit.schema.live import EvidenceEntry, Finding
+from toolkit.schema.table import TransactionKey
+from toolkit.sources.evidence_source import EvidenceSource
+
+if TYPE_CHECKING:
+    from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
+
+MAX_LOG_AGE = dt.timedelta(seconds=60)  # after which the logs of a sample are read again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogReading:
+    """What the logs showed of an open transaction when they were read."""
+
+    facts: LogFacts  # for the decision
+    finding: Finding  # as it was explained
+    explanation: Sequence[EvidenceEntry]  # the evidence that this added
+    owner: tuple[object, ...]  # what was known of its owner and producer
+    read_at: dt.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosed:
+    """The findings of a source, and what they were made from."""
+
+    findings: Sequence[Finding]
+    observations: Sequence[Observation]
+    log_readings: Mapping[TransactionKey, LogReading] = field(default_factory=dict)  # for the next sample
+
+
+def diagnose(
+    source: EvidenceSource,
+    options: DiagnoseOptions = DEFAULTS,
+    *,
+    before: Mapping[TransactionKey, LogReading] | None = None,
+) -> Diagnosed:
+    """Diagnose a source.
+
+    Of a sample, logs are read of a partition with a transaction that is new or decided otherwise, whose owner has
+    changed, that now holds the LSO, or whose logs were read a minute ago.
+
+    `before`: for a sample, what the logs showed up to the previous one.
+    """
+    diagnosis = Diagnosis.of(source.observations(), options)
+    if options.recheck_after and (to_recheck := diagnosis.to_recheck()):
+        threading.Event().wait(options.recheck_after)
+        diagnosis = diagnosis.with_next(source.observe_again(to_recheck))
+    to_read = {each.key: each for each in diagnosis.to_read()} if options.log_evidence else {}
+    known = _still_known(source, diagnosis, to_read, before or {})
+    unread = [each for each in to_read.values() if each.key not in known]
+    contexts: Mapping[TransactionKey, DiagnosisContext] = {}
+    facts, readings = {key: each.facts for key, each in known.items()}, {**known}
+    if unread:
+        from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts  # imports numpy and Arrow
+        from toolkit.sources.gather import gather
+
+        try:
+            contexts = gather(source, unread)
+        except ToolkitError:
+            if before is None:
+                raise  # the observation of a sample is valid without its logs
+        facts |= {key: log_facts(context) for key, context in contexts.items()}
+    decided = diagnosis.findings(requested=source.requested, log=facts, recorded=source.recorded)
+    explained = explain(decided, contexts) if contexts else decided
+    owners = source.owners({each.transactional_id for each in decided if each.transactional_id}, diagnosis.observations)
+    findings = [replace(each, owner=owners.get(each.transactional_id or "")) for each in source.with_groups(explained)]
+    if before is None:
+        return Diagnosed(findings=findings, observations=diagnosis.observations)
+    for number, (unexplained, finding) in enumerate(zip(decided, findings, strict=True)):
+        key = transaction_key(finding)
+        if (reading := known.get(key)) is not None:
+            evidence = (*unexplained.evidence, *reading.explanation)
+            findings[number] = explained_by(unexplained, replace(reading.finding, evidence=evidence))
+        elif (context := contexts.get(key)) is not None and _was_read(context):
+            readings[key] = LogReading(
+                facts=facts[key],
+                finding=finding,
+                explanation=finding.evidence[len(unexplained.evidence) :],
+                owner=_owner(to_read[key]),
+                read_at=diagnosis.observations[-1].observed_at,
+            )
+    return Diagnosed(findings=findings, observations=diagnosis.observations, log_readings=readings)
+
+
+def _still_known(
+    source: EvidenceSource,
+    diagnosis: Diagnosis,
+    to_read: Mapping[TransactionKey, OpenEvidence],
+    before: Mapping[TransactionKey, LogReading],
+) -> dict[TransactionKey, LogReading]:
+    """What an earlier sample's logs still show, of partitions where they show it of every transaction."""
+    now = diagnosis.observations[-1].observed_at
+    known = {
+        key: each
+        for key, each in before.items()
+        if key in to_read and each.owner == _owner(to_read[key]) and now - each.read_at < MAX_LOG_AGE
+    }
+    if not known:
+        return known
+    for finding in diagnosis.findings(log={key: each.facts for key, each in known.items()}, recorded=source.recorded):
+        earlier = known.get(key := transaction_key(finding))
+        if earlier and _decided(finding) != _decided(earlier.finding):
+            del known[key]
+    unread = {each.txn.tp for key, each in to_read.items() if key not in known}
+    return {key: each for key, each in known.items() if to_read[key].txn.tp not in unread}
+
+
+def _was_read(context: DiagnosisContext) -> bool:
+    """Whether the log around it was read: if not, the next sample reads it."""
+    excerpt = None if context.log is None else context.log.excerpts.get(context.txn.tp)
+    return excerpt is not None and not excerpt.error
+
+
+def _owner(evidence: OpenEvidence) -> tuple[object, ...]:
+    """What is known of the owner and the producer of a transaction."""
+    txn = evidence.txn
+    return txn.producer.producer_epoch, txn.transactional_id, txn.owner_epoch, txn.state, txn.listed
+
+
+def _decided(finding: Finding) -> tuple[object, ...]:
+    """What decides how much of the logs explains it: what holds the LSO is explained in more detail."""
+    return finding.verdict, finding.queue_position == 1
