@@ -94,10 +94,11 @@ ANSWERS: Mapping[str, Any] = {
     "explain()": replace(explain("text"), checks=ResourceChecks()),
     "plan_abort_list().execute().error": None,
     "plan_abort().impact.size": None,
+    **{f"plan_{each}().refusal": None for each in ("abort", "complete", "commit", "fence")},
     "Redaction.applied()": lambda value: value,
     "groups_in_files()": ["one"],
     "groups_with_offsets()": (["one"], []),
-    "transaction_step()": found(),
+    "transaction_at()": found(partition=3),
 }
 
 

@@ -22,14 +22,15 @@ from tests.actions.rows import (
     unproven,
     with_txn,
 )
+from tests.analysis.build import NOW
 from toolkit.actions import plan as plan_module
 from toolkit.actions import requests
-from toolkit.actions.abort import plan_abort_list
+from toolkit.actions.abort import Abort, plan_abort_list
 from toolkit.actions.audit import Audit, is_on
-from toolkit.actions.plan import ASSERTED, PlanList
-from toolkit.actions.transaction import transaction_at
+from toolkit.actions.plan import ASSERTED, PlanList, Result
+from toolkit.actions.transaction import PartitionResult, transaction_at
 from toolkit.analysis.diagnosis.verdicts import PROVEN
-from toolkit.errors import ActionRefused, BrokerError, NotFound
+from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
@@ -227,3 +228,20 @@ def test_claims_that_are_not_in_a_finding_are_not_proven() -> None:
         abort_plan(cluster).execute(confirm="orders-0@100", recheck_after=0)
     assert cluster.sent == []
     assert found().evidence[0].value == f"no live transaction owns offset 100 of orders-0: {PROVEN}"
+
+
+def test_an_lso_that_stands_where_it_was_stops_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    stands = PartitionResult(
+        topic="orders",
+        partition=0,
+        last_stable_offset_before=100,
+        last_stable_offset_after=100,
+        high_watermark=150,
+        next_start_offset=100,
+        observed_at=NOW,
+    )
+    monkeypatch.setattr(Abort, "verify", lambda *_: Result(partitions=[stands]))
+    cluster = list_cluster()
+    done = plan_of(cluster).execute(confirm="3 transactions", recheck_after=0)
+    assert isinstance(done.error, ActionFailed)
+    assert (done.stopped_at, done.error.effect, len(cluster.sent)) == (*targets(0), "written", 1)
