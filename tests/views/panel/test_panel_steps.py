@@ -131,7 +131,7 @@ def test_a_checkpoint_of_flink_is_committed(kafka: Kafka, trail: Audit, tmp_path
         assert isinstance(panel.error, ActionRefused)
         panel.execute(staged.first)
         assert is_done(panel)
-        assert "The transaction is CompleteCommit" in panel_text(panel)
+        assert "is CompleteCommit" in panel_text(panel)
         assert "A read_committed consumer received 3 records of 3." in panel_text(panel)
         assert {each.transactional_id for each in panel.findings} == {staged.next}, "both partitions were read again"
         panel.select(panel.findings[0])
