@@ -4,6 +4,7 @@ import base64
 import datetime as dt
 import gzip
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -14,10 +15,13 @@ from tests.views.plots.drawn import traces
 from toolkit.errors import UsageError
 from toolkit.lab.samples import load
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, Row
+from toolkit.schema.coerce import records_of
 from toolkit.schema.docs_links import DOCS_URL
+from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.views import show
 from toolkit.views.plots import plot_overview
+from toolkit.views.urgency import age, by_urgency
 
 NOW = dt.datetime(2026, 12, 1, tzinfo=dt.UTC)
 
@@ -112,7 +116,7 @@ def test_a_terminal_gets_text(rows: list[Row]) -> None:
     assert "hang" in repr(show(rows, now=NOW)).splitlines()[-1]
     selection = repr(show(rows, columns=["verdict", "start_offset"])).splitlines()
     assert selection[0].split() == ["start"]
-    assert selection[2].split() == ["hanging", "15"]
+    assert selection[2].split() == ["hanging", "13"], "that of the older sample holds on"
     assert repr(show(LOG_TRANSACTIONS.frame(), LOG_TRANSACTIONS)) == "no log transactions"
 
 
@@ -145,6 +149,21 @@ def test_a_few_columns_are_shown_by_any_table_that_has_them(columns: list[str], 
     frame = FINDINGS.frame(rows)
     bodies = page(frame[[name for name in columns if name in frame]]).bodies
     assert len(bodies) == len(rows)
+
+
+def test_what_holds_ages_as_what_is_open_behind_it() -> None:
+    """The panel's next one was a younger transaction: a hold stood still between two observations."""
+    then = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+    observed = {"brokers_time": then, "observed_at": then}
+    (holder,) = records_of([finding(held_ms=60_000, held_to=None, **observed)], Finding)
+    opened_at = then - dt.timedelta(seconds=50)
+    (behind,) = records_of(
+        [finding(partition=1, held_ms=None, held_from=None, opened_at=opened_at, **observed)], Finding
+    )
+    later = then + dt.timedelta(seconds=30)
+    assert [age(each, later) for each in (holder, behind)] == [dt.timedelta(seconds=90), dt.timedelta(seconds=80)]
+    assert by_urgency([behind, holder], later) == [holder, behind]
+    assert age(replace(holder, held_to=then), later) == dt.timedelta(seconds=60)
 
 
 def test_plot_and_table_have_the_same_order_and_ages() -> None:

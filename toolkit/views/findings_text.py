@@ -175,8 +175,9 @@ def paint(lines: Iterable[str]) -> Text:
 
 
 def is_healthy(finding: Finding) -> bool:
-    """Whether its verdict is a healthy one, and no cause is known that says otherwise."""
-    return finding.verdict.is_healthy and not finding.cause
+    """Whether its verdict is a healthy one, no cause says otherwise, and nothing waits for a long time behind it."""
+    waits = finding.verdict is Verdict.LONG and bool(finding.offsets_held) and finding.queue_position == 1
+    return finding.verdict.is_healthy and not finding.cause and not waits
 
 
 def _is_over(finding: Finding) -> bool:

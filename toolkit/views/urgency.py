@@ -6,6 +6,8 @@ import datetime as dt
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from toolkit.schema.verdict import Verdict
+
 if TYPE_CHECKING:
     from toolkit.schema.live import Finding
 
@@ -28,7 +30,9 @@ def age(finding: Finding, now: dt.datetime | None = None) -> dt.timedelta | None
         broker's time was read.
     """
     if finding.held_ms is not None:
-        return dt.timedelta(milliseconds=finding.held_ms)
+        is_over = finding.held_to is not None or finding.verdict is Verdict.ENDED or finding.brokers_time is None
+        later = dt.timedelta(0) if is_over or now is None else now - (finding.brokers_time or now)
+        return dt.timedelta(milliseconds=finding.held_ms) + max(later, dt.timedelta(0))
     since, until = finding.held_from or finding.opened_at, finding.brokers_time and (now or finding.brokers_time)
     if since is None or until is None or since > until + TICK:
         return None

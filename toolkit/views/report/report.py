@@ -221,7 +221,6 @@ def report(
         Now, if null.
     """
     records = records_of(findings, Finding)
-    main_findings = complete(records)
     tables_by_name = {
         "log_transactions": log_transactions,
         "lso_timeline": lso_timeline,
@@ -248,29 +247,35 @@ def report(
         absent=[name for name, table in tables_by_name.items() if table is None],
         problems=problems,
     )
-    incidents = incident_facts(main_findings, tables)
+    incidents = incident_facts(_answers(records), tables)
+    with_section = incidents[:MAX_FINDINGS]
     return Report(
-        title=printable(title) if title else _title(main_findings or records),
+        title=printable(title) if title else _title([each.finding for each in incidents] or records),
         summary=tuple(
             summary_sentences(
                 records,
                 incidents,
-                left=sum(map(is_answer, records)) - len(main_findings),
+                left=len(incidents) - len(with_section),
                 generated_at=generated_at or dt.datetime.now(dt.UTC),
             )
         ),
-        sections=tuple(_sections(records, incidents, tables, has_figure=figure is not None)),
+        sections=tuple(_sections(records, with_section, tables, has_figure=figure is not None)),
         figure=figure,
     )
 
 
 def complete(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings with a section, the most urgent first: at most `MAX_FINDINGS`.
+    """The findings with a section, the most urgent first: at most `MAX_FINDINGS`."""
+    return _answers(findings)[:MAX_FINDINGS]
+
+
+def _answers(findings: Iterable[Finding]) -> list[Finding]:
+    """The incidents, the most urgent first.
 
     Those on partitions that were not read, most of which are healthy, come after what was read.
     """
     answers = [finding for finding in by_urgency(findings) if is_answer(finding)]
-    return sorted(answers, key=lambda finding: finding.is_coordinators_only)[:MAX_FINDINGS]
+    return sorted(answers, key=lambda finding: finding.is_coordinators_only)
 
 
 def _samples(partitions: Data) -> tuple[list[Partition], list[dt.datetime | None]]:
@@ -296,7 +301,7 @@ def _about(actions: Iterable[ActionStep], findings: Sequence[Finding]) -> list[A
 
 def _title(findings: Iterable[Finding]) -> str:
     names = list(dict.fromkeys(map(partition_name, findings)))
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
     return f"Postmortem: {', '.join(names[:3])}{more}" if names else "Postmortem: nothing is open"
 
 

@@ -27,7 +27,7 @@ def summary_sentences(
 ) -> Iterator[str]:
     """The paragraphs under the heading.
 
-    `incidents`: those with a section. `left`: how many have no section. `generated_at`: when the report was made.
+    `incidents`: all, those with a section first. `left`: how many have none. `generated_at`: when the report was made.
     """
     holds = [each for each in incidents if each.holds]
     if len(holds) == 1:
@@ -38,7 +38,7 @@ def summary_sentences(
     if behind:
         yield f"Open behind it, and next to hold the LSO: {_numbers(behind)}."
     if left:
-        yield f"{count(left, 'incident')} more: only in the appendix, and in no figure above it."
+        yield f"{count(left, 'of them has', 'of them have')} no section: see the appendix."
     if len(findings) != 1 or not all(each.is_over for each in holds):
         yield f"In short: {summary(findings)}."
     times = [finding.observed_at for finding in findings]
@@ -215,5 +215,7 @@ def _few(names: Sequence[str], one: str, many: str) -> str:
 
 
 def _numbers(incidents: Sequence[IncidentFacts]) -> str:
-    shown = ", ".join(str(each.number) for each in incidents[: MAX_NAMES * 4])
-    return f"{'number' if len(incidents) == 1 else 'numbers'} {shown}"
+    most = MAX_NAMES * 4
+    shown = ", ".join(str(each.number) for each in incidents[:most])
+    more = f" and {len(incidents) - most:,} more" if len(incidents) > most else ""
+    return f"{'number' if len(incidents) == 1 else 'numbers'} {shown}{more}"

@@ -36,6 +36,11 @@ def is_disowned(evidence: OpenEvidence) -> bool:
     return first_owned_rule(evidence) is None
 
 
+RESTART = (
+    "If its process is gone, start it again with the same transactional.id: its InitProducerId ends the transaction."
+)
+
+
 def _owner(e: OpenEvidence) -> Transaction:
     assert e.txn.owner is not None
     return e.txn.owner
@@ -118,6 +123,11 @@ def _past_timeout(e: OpenEvidence) -> str:
     else:
         seen = f"it was {'' if txn.now.is_current else 'at least '}{at(txn.now.time)} by {txn.now.source}"
     return f"{since} with a timeout of {duration(_timeout(txn))}, and {seen}: it should have been aborted"
+
+
+def _last_write(txn: OpenTransaction) -> str:
+    last = txn.producer.last_timestamp
+    return "" if last is None or txn.start is None else f" Its last batch here has the time {at(last)}."
 
 
 def _wait(e: OpenEvidence) -> str:
@@ -360,8 +370,8 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         applies=lambda e: _is_live(e) and _age_verdict(e) is Verdict.LONG,
         verdict=Verdict.LONG,
         outcome=UNDECIDED,
-        why=_within_timeout,
-        remedy=_wait,
+        why=lambda e: f"{_within_timeout(e)}{_last_write(e.txn)}",
+        remedy=lambda e: f"{RESTART} Otherwise w{_wait(e)[1:]}",
         is_explained=True,
     ),
     OpenRule(
