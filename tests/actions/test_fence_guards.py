@@ -208,6 +208,7 @@ def test_an_id_that_has_ended_in_the_meantime_is_no_dry_run_that_passes() -> Non
         {"pid": 8, **OVERDUE},
         {"epoch": 1, **OVERDUE},
         {"state": "PrepareAbort", **OVERDUE},
+        {"on": (("orders", 0), ("orders", 1)), **OVERDUE},
         {"start_time": ago(minutes=4)},
     ],
 )
