@@ -174,6 +174,7 @@ class _Clock:
 
 _clock = _Clock()
 PACKAGES = (
+    "toolkit.sources.diagnose",
     "toolkit.sources.live",
     "toolkit.actions",
     "toolkit.analysis.diagnosis",
