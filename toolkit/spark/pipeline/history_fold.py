@@ -178,7 +178,7 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         log=log,
         topic=STATE_TOPIC,
         partition=first.txn_state_partition,
-        broker_id=first.broker_id,
+        broker_id=next((each.record.broker_id for each in records if each.record.broker_id is not None), None),
         log_end_offset=max(ends, default=None),
         leader_epoch=max(epochs, default=-1),
         is_damaged=any(each.record.error is not None for each in kept),
