@@ -215,9 +215,9 @@ class _PipelineRun:
         plans = logs.plans(states.before) if logs else {}
         counted = states.before.get(COUNTS)
         counts = {} if counted is None else counts_from_json(counted.listing or "{}")
-        newest = newest_runs(store, [name for name in FROM_OFFSET if with_batches or name != BATCHES.name])
-        older = [name for name, each in counts.items() if name in FROM_OFFSET and newest.get(name, 0) < each.newest_run]
-        older = [name for name in older if with_batches or name != BATCHES.name]
+        checked = [name for name in FROM_OFFSET if with_batches or name != BATCHES.name]
+        newest = newest_runs(store, checked)
+        older = [name for name in checked if name in counts and newest.get(name, 0) < counts[name].newest_run]
         repairs = [OLDER.format(name) for name in older]
         if older:
             plans |= {log: read_again(row) for log, row in listings.items() if log in states.before}
