@@ -32,7 +32,6 @@ NOT_PASSED = {  # caller and callee: why an optional argument of the same name i
     ("list_files", "replica_logs"): "topics come with the partitions",
     ("lso_timeline_table", "LogFold"): "the log end is known once it is read",
     ("own_findings", "sample_row"): "the newest sample, as at is null",
-    ("partial_transaction_batches", "LogFold"): "the log end is known once it is read",
     ("read", "until"): "each poll has its own time",
     ("read_parts", "scan_file"): "it ends after the batch at stop",
     ("register", "register"): "of Spark",
@@ -50,7 +49,7 @@ NAMED_OTHERWISE = {  # arguments that are named like another parameter of their 
     *("Outcome(reason=missing)", "TableCell(key=verdict)", "Transaction(coordinator_id=broker_id)"),
     *("_read_headers(end=at)", "answer_findings(of=findings)", "body_html(below=headings)", "decompress(codec=data)"),
     *("class_archive_options(new=archive)", "is_contiguous(stop=start)"),
-    *("lso_steps(log_end_offset=stop)", "of_topic(name=topic)", "stage_rows(rows=table)"),
+    *("lso_steps(log_end_offset=stop)", "of_topic(name=topic)"),
     "ticks_of(settings=axis)",
 }
 

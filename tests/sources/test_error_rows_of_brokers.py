@@ -25,7 +25,7 @@ from toolkit.analysis.exposure_rules import UNREAD as UNREAD_EXPOSURE
 from toolkit.analysis.symptoms.recognition import NamedResources
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError
-from toolkit.schema import Row
+from toolkit.schema import BATCHES, Row
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live import exposure
@@ -37,9 +37,9 @@ from toolkit.sources.live.state.leaders import read_metadata
 from toolkit.sources.offset_queries.group_lag import NO_LEVEL, SharePartition, lag_of_share_group
 from toolkit.sources.resource_checks import check_resources
 from toolkit.sources.source_table import SOURCE_TABLES, STREAMED, TableArguments
+from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.batches_reader import BatchesReader
 from toolkit.spark.datasources.live_options import batches_options
-from toolkit.spark.datasources.reader_options import table_schema
 
 FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, API_VERSIONS, WRITE_TXN_MARKERS = 1, 2, 3, 10, 18, 27
 DESCRIBE_ACLS, DESCRIBE_QUORUM, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 29, 55, 61, 65, 66
@@ -366,20 +366,10 @@ def test_offsets_that_a_leader_does_not_return_are_an_error_row(
     assert [given(row) for table in tables for row in table.to_pylist()] == [unread]
 
 
-@pytest.mark.parametrize(
-    ("table", "more"),
-    [
-        ("batches", {}),
-        (
-            "partial_transactions",
-            {"log": f"live:{TOPIC}-0", "range_order": 0, "part": 0, "kind": "stop", "cleaned": -1},
-        ),
-    ],
-)
-def test_a_task_of_spark_that_cannot_read_its_range_returns_an_error_row(table: str, more: Given) -> None:
+def test_a_task_of_spark_that_cannot_read_its_range_returns_an_error_row() -> None:
     config = ClientConfig(load().facts["config"])
-    options = batches_options({"subscribe": TOPIC, "table": table, "timeout": "3"})
-    reader, at = BatchesReader(options, config, table_schema(table)), load().moments["table-batches"]
+    options = batches_options({"subscribe": TOPIC, "timeout": "3"})
+    reader, at = BatchesReader(options, config, struct_type(BATCHES)), load().moments["table-batches"]
 
     def read(task: Any) -> list[Given]:
         return [given(row) for batch in reader.read(task) for row in batch.to_pylist() if row["error"]]
@@ -388,10 +378,10 @@ def test_a_task_of_spark_that_cannot_read_its_range_returns_an_error_row(table: 
     with replaying(load(), at=at):
         [task] = reader.partitions()
     with replaying(changed(load(), METADATA, silence), at=at):
-        assert read(task) == [place | more | {"error": f"{NOT_FOUND.format('Metadata')}; {UNREAD}"}]
+        assert read(task) == [place | {"error": f"{NOT_FOUND.format('Metadata')}; {UNREAD}"}]
     with replaying(changed(load(), LIST_OFFSETS, failing(TOPIC_DENIED)), at=at):
         [task, _] = reader.partitions()
-        assert read(task) == [AT_TOPIC | more | {"error": DENIED}]
+        assert read(task) == [AT_TOPIC | {"error": DENIED}]
 
 
 def test_a_list_of_aborts_stops_at_the_one_that_a_broker_refuses() -> None:

@@ -66,7 +66,7 @@ def test_each_batch_is_there_once(
         assert offsets(*paths) == list(range(10))
     tasks = rows(broker.parent, table="batches", maxPartitionBytes=100)
     assert sorted(row["base_offset"] for row in tasks) == list(range(10))
-    folded = read_and_fold(broker.parent, maxPartitionBytes=100)
+    folded = read_and_fold(broker.parent)
     assert_same_rows(folded, LogDir(broker.parent).log_transactions(), "log_transactions")
     [row] = LogDir(broker, remote).partition_rows(topics=["orders"])
     assert (row["log_start_offset"], row["local_log_start_offset"], row["log_end_offset"]) == (0, 5, 10)

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.process import run
+from tests.spark.read_log import read
 from toolkit import Cluster, LogDir, Recording
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.lab import Kafka
@@ -25,7 +26,6 @@ from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.sources.recording.sampler import SampleOptions, take_sample
 from toolkit.spark.datasources.log_options import read_options, schema_of
 from toolkit.spark.datasources.log_reader import LogReader
-from toolkit.spark.pipeline.pipeline_source import read_here
 
 AWAY = 2  # the broker that will not answer
 
@@ -116,4 +116,4 @@ def in_tasks(path: Path) -> list[Finding]:
     """The findings of ``kafka_log_dir``, of which each task has few logs, and one those that nobody has."""
     options = {"table": "findings", "paths": json.dumps([str(path)]), "maxPartitionBytes": "1"}
     reader = LogReader(read_options(options), schema_of("findings"))
-    return Finding.table.in_order(Finding.of_table(read_here(reader)))
+    return Finding.table.in_order(Finding.of_table(read(reader, reader.partitions())))

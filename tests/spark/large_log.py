@@ -17,8 +17,8 @@ import pyarrow.parquet
 from pyspark.errors import PySparkException
 
 from tests.inverse import headers_of, log_transactions_of
+from toolkit.analysis.history.resume_state import LogState
 from toolkit.analysis.log.log_transactions import (
-    EMPTY,
     LogTransactions,
     begin,
     finish,
@@ -31,9 +31,8 @@ from toolkit.formats.log.headers import COMMIT, HEADER, NO_MARKER, Headers, Scan
 from toolkit.schema import LOG_TRANSACTIONS
 from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.spark.arrow_types import spark_table, struct_type
-from toolkit.spark.datasources.partial_transactions import PARTIAL_TRANSACTIONS_SCHEMA, partial_transaction_batches
-from toolkit.spark.pipeline.log_fold import fold
-from toolkit.spark.pipeline.tables.staging_table import rows_of
+from toolkit.spark.pipeline.log_fold import LogRead, fold_log
+from toolkit.spark.pipeline.log_plan import LogPlan
 from toolkit.spark.spark_session import local_session
 
 SEGMENTS, BATCHES_PER_SEGMENT = 8, 1 << 18
@@ -81,15 +80,19 @@ def fold_in_one_group(batches: pa.Table) -> pa.Table:
     return spark_table(log_transaction_table(transactions, topic="large", partition=0))
 
 
-def partials_of_segments(segments: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of the tasks that read these segments."""
-    for segment in (number for batch in segments for number in batch["id"].to_pylist()):
-        headers = large_log(segment * BATCHES_PER_SEGMENT, (segment + 1) * BATCHES_PER_SEGMENT)
-        chunk = ScanChunk(ScanResult(headers=headers, end=0), file_of(segment))
-        before = begin() if segment == 0 else EMPTY
-        yield from partial_transaction_batches(
-            [chunk], LOG_ID, log="1:/kafka/large-0/", range_order=segment, before=before
-        )
+def transactions_of_log(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What the pipeline folds from the log, in one task."""
+
+    def chunks() -> Iterator[ScanChunk]:
+        for segment in range(SEGMENTS):
+            headers = large_log(segment * BATCHES_PER_SEGMENT, (segment + 1) * BATCHES_PER_SEGMENT)
+            yield ScanChunk(ScanResult(headers=headers, end=0), file_of(segment))
+
+    for _ in batches:
+        read = LogRead(where=LOG_ID, chunks=chunks(), before=begin())
+        for table, rows, _ in fold_log("large-0", read, LogPlan(), LogState(**LOG_ID.columns)):
+            if table == LOG_TRANSACTIONS.name:
+                yield from spark_table(rows).to_batches()
 
 
 def main(folder: str, megabytes: str) -> None:
@@ -99,14 +102,12 @@ def main(folder: str, megabytes: str) -> None:
     spark = local_session(master="local[2]", config={**settings, "spark.executor.pyspark.memory": f"{megabytes}m"})
     headers = large_log()
     write(headers, Path(folder))
-    staged = fold(spark.range(SEGMENTS).mapInArrow(partials_of_segments, PARTIAL_TRANSACTIONS_SCHEMA), min_held_ms=0)
-    actual = sort_by_offset(
-        log_transactions_of(rows_of(staged, "log_transactions").select(*LOG_TRANSACTIONS.names).toArrow())
-    )
+    found = spark.range(1).coalesce(1).mapInArrow(transactions_of_log, struct_type(LOG_TRANSACTIONS)).toArrow()
+    actual = sort_by_offset(log_transactions_of(found))
     expected = sort_by_offset(finish(begin() + partial_transactions(headers)))
     actual["file"] = expected["file"] = 0
     assert actual.tolist() == expected.tolist()
-    print("in ranges: all", len(actual))
+    print("in order: all", len(actual))
     batches = spark.read.parquet(folder)
     try:
         grouped = batches.groupBy("topic", "partition").applyInArrow(fold_in_one_group, struct_type(LOG_TRANSACTIONS))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -13,9 +12,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from toolkit.schema import TABLES, Row
 from toolkit.spark.datasources.data_sources import KafkaLog
-from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS
-from toolkit.spark.pipeline.log_fold import ORDER, _folded
-from toolkit.spark.pipeline.tables.staging_table import STAGE_SCHEMA
+from toolkit.spark.datasources.log_options import LogListing
+from toolkit.spark.pipeline.log_plan import LogPlan
+from toolkit.spark.pipeline.log_work import LogWork, WorkOptions, fold_work
 
 
 def plan_read(path: Path | str | None, **options: object) -> tuple[DataSourceReader, Sequence[InputPartition]]:
@@ -40,19 +39,12 @@ def rows(path: Path | str | None, **options: object) -> list[Row]:
     return result
 
 
-def fold_rows(partials: pa.Table, random: Random, *, min_held_ms: int = 0) -> list[Row]:
-    """Fold partial transactions as a Spark task does: ranges in order, the rows of each in any order and batches."""
-    partials = partials.take(pa.array(random.sample(range(len(partials)), len(partials)), pa.int64()))
-    partials = partials.sort_by([(name, "ascending") for name in ORDER])
-    batches = partials.to_batches(max_chunksize=random.randint(1, 20))
-    result: list[Row] = pa.Table.from_batches(_folded(batches, min_held_ms=min_held_ms), STAGE_SCHEMA).to_pylist()
-    return result
-
-
-def read_and_fold(path: Path, table: str = "log_transactions", **options: object) -> list[Row]:
-    """Rows of a table, folded from the partial transactions of all tasks."""
-    partials = read(*plan_read(path, table=PARTIAL_TRANSACTIONS, **options))
-    return [row[table] for row in fold_rows(partials, Random(1)) if row["table"] == table]
+def read_and_fold(path: Path, table: str = "log_transactions") -> list[Row]:
+    """Rows of a table, folded from all that the logs have."""
+    listed = map(LogListing.of, rows(path, table="listing"))
+    works = (LogWork(log=row.log, listing=row, plan=LogPlan(), state=None) for row in listed)
+    found = (each for work in works for each in fold_work(work, WorkOptions(min_held_ms=0)) if each.table == table)
+    return [row for each in found for row in each.rows.to_pylist()]
 
 
 def assert_same_rows(actual: Sequence[Mapping[str, Any]], frame: Any, table: str) -> None:

@@ -24,6 +24,8 @@ from toolkit.lab.incidents import INCIDENTS
 from toolkit.lab.queries import until
 from toolkit.spark import packaging, probe, register
 from toolkit.spark.pipeline import from_cluster
+from toolkit.spark.pipeline.log_work import LogWork, folded
+from toolkit.spark.pipeline.tables.table_store import open_store
 from toolkit.spark.required_spark import require_data_sources
 from toolkit.spark.spark_session import _java_home
 
@@ -94,20 +96,24 @@ def test_the_probe_lists_what_driver_and_executors_can_use(spark: SparkSession, 
 
 @pytest.mark.lab
 def test_the_driver_reads_the_same_rows_as_executors(
-    spark: SparkSession, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with INCIDENTS["late_message"](kafka) as staged, Cluster(kafka.bootstrap_servers) as cluster:
         register(spark, config=cluster.config)
         listed = from_cluster.list_partitions(spark, cluster, topics=[staged.topic])
         plans = listed.plans({})
+        listings = listed.listings
+        works = [LogWork(log=log, listing=listings[log], plan=plan, state=None) for log, plan in plans.items()]
+        options = listed.options(min_held_ms=0, with_batches=True)
         read = []
         for reach in (True, False):
             monkeypatch.setattr(from_cluster, "executors_reach", lambda *_, reach=reach: reach)
-            for rows in (listed.partial_transactions(plans), listed.batches(plans)):
-                assert rows is not None
-                read.append((rows.schema, sorted(map(repr, rows.toArrow().to_pylist()))))
-    assert len(read[0][1]) > 0
-    assert read[:2] == read[2:]
+            store = open_store(spark, f"{tmp_path}/tables")
+            frames, _ = folded(store, works, options, here=listed.reads_here)
+            read.append({name: sorted(map(repr, rows.toArrow().to_pylist())) for name, rows in frames.items()})
+    assert read[0]["batches"]
+    assert read[0]["log_transactions"]
+    assert read[0] == read[1]
 
 
 @contextmanager

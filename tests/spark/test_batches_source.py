@@ -25,8 +25,8 @@ from toolkit.sources.live.client import messages
 from toolkit.spark import register
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.data_sources import KafkaBatches
-from toolkit.spark.pipeline.log_fold import fold
-from toolkit.spark.pipeline.tables.staging_table import rows_of as staged_rows
+from toolkit.spark.pipeline.from_cluster import list_partitions
+from toolkit.spark.pipeline.log_work import LogWork, fold_work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,15 +149,21 @@ def test_every_offset_spec_selects_the_rows_of_cluster(
     )
 
 
-def test_partial_transactions_fold_to_those_of_cluster(
-    spark: SparkSession, two_brokers: Kafka, cluster: Cluster
-) -> None:
-    partials = read(spark, two_brokers, subscribe=TOPICS, table="partial_transactions", maxRecordsPerPartition=100)
-    frames = [cluster.log_transactions(partitions=[tp]) for tp in TOPIC_PARTITIONS]
-    transactions = staged_rows(fold(partials, min_held_ms=0), "log_transactions").select(*LOG_TRANSACTIONS.names)
-    assert rows_of(transactions, LOG_TRANSACTIONS) == sort_rows(
-        [row for each in frames for row in LOG_TRANSACTIONS.rows(each)], LOG_TRANSACTIONS
+def test_the_pipeline_folds_the_transactions_of_cluster(spark: SparkSession, cluster: Cluster) -> None:
+    listed = list_partitions(spark, cluster, topics=TOPICS.split(","))
+    works = (
+        LogWork(log=log, listing=listed.listings[log], plan=plan, state=None) for log, plan in listed.plans({}).items()
     )
+    options = listed.options(min_held_ms=0, with_batches=False)
+    found = [
+        row
+        for work in works
+        for table, rows, _ in fold_work(work, options)
+        for row in (rows.to_pylist() if table == "log_transactions" else ())
+    ]
+    frames = [cluster.log_transactions(partitions=[tp]) for tp in TOPIC_PARTITIONS]
+    expected = [row for each in frames for row in LOG_TRANSACTIONS.rows(each)]
+    assert sort_rows(found, LOG_TRANSACTIONS) == sort_rows(expected, LOG_TRANSACTIONS)
 
 
 def test_deleted_offsets_are_one_row_handled_by_each_mode(
@@ -193,10 +199,6 @@ INVALID_OPTIONS = [
     ({"subscribe": "a", "minPartitions": "0"}, r"not a whole number of at least 1"),
     ({"subscribe": "a", "mode": "CAREFUL"}, r"Use one of PERMISSIVE, DROPMALFORMED, FAILFAST"),
     ({"subscribe": "a", "timeout": "soon"}, r"timeout is not a duration"),
-    (
-        {"subscribe": "a", "table": "partial_transactions", "producerId": "1"},
-        r"The table partial_transactions does not support producerId",
-    ),
 ]
 
 

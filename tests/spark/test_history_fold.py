@@ -2,51 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial, reduce
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 
 from tests.analysis.test_transaction_history import record, transaction
-from tests.spark.frames import arrow, assert_rows, damaged_copy, shuffled
-from tests.spark.read_log import rows
+from tests.spark.frames import damaged_copy
+from tests.spark.test_incomplete_copies import Tables
 from tests.tiers import fuzzed, seed
 from toolkit import LogDir
 from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
 from toolkit.schema.log import TransactionLogRecord
-from toolkit.spark.arrow_types import mapped, spark_table, struct_type
-from toolkit.spark.datasources.log_identity import LogIdentity, Origin
-from toolkit.spark.pipeline.history_fold import (
-    CURRENT,
-    NEW,
-    RECORDS,
-    RECORDS_SCHEMA,
-    _folded,
-    current_transaction_history,
-    fold_transaction_history,
-    remembered_records,
-)
-from toolkit.spark.pipeline.tables.staging_table import LOG, STAGE_SCHEMA, STATE, rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
+from toolkit.sources.log_tables import LogId
+from toolkit.spark.arrow_types import spark_table
+from toolkit.spark.datasources.log_identity import LogIdentity
+from toolkit.spark.pipeline.history_fold import current_transaction_history, fold_records
+from toolkit.spark.pipeline.log_plan import TRUNCATED, LogPlan
+from toolkit.spark.pipeline.tables.staging_table import STATE, StoredState
 
 PARTITION = {"txn_state_partition": 3, "broker_id": 1}
+FROM_BEGINNING = LogPlan()
 EMPTY_ROW: Row = dict.fromkeys(TRANSACTION_LOG.names)
 STATES = ["Ongoing"] * 3 + ["PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Empty", None]
 
@@ -59,29 +42,26 @@ class Stored:
     final: list[Row] = field(default_factory=list)
     states: dict[int, Row] = field(default_factory=dict)
 
-    def run(self, events: Iterable[Row]) -> None:
-        """Fold new records as Spark tasks do: those of each id in order, after its stored state."""
-        rows = [{**event, "role": NEW, LOG: str(event["txn_state_partition"])} for event in events]
-        partitions = {row["txn_state_partition"] for row in rows}
-        packed = [state["remembered"] for partition, state in self.states.items() if partition in partitions]
-        rows += remembered_records(
-            pa.table({"log": ["log"] * len(packed), "remembered": pa.array(packed, pa.binary())})
-        ).to_pylist()
-        self.random.shuffle(rows)
-        rows.sort(key=lambda row: row["txn_state_partition"])
-        record_batches = pa.Table.from_pylist(rows, schema=RECORDS_SCHEMA).to_batches(
-            max_chunksize=self.random.randint(1, 20)
-        )
-        for row in pa.Table.from_batches(_folded(record_batches), STAGE_SCHEMA).to_pylist():
-            if row["table"] == STATE.name:
-                self.states[row["state"]["partition"]] = row["state"]
-            else:
-                assert row["is_final"]
-                self.final.append(row["transaction_history"])
+    def run(self, events: Iterable[Row], plan: LogPlan = FROM_BEGINNING) -> None:
+        """Fold new records, by partition, onto its stored state."""
+        by_partition: dict[int, list[TransactionLogRecord]] = {}
+        for event in events:
+            by_partition.setdefault(event["txn_state_partition"], []).append(TransactionLogRecord.of(event))
+        for partition, records in by_partition.items():
+            state = self.states.get(partition)
+            where = LogId(topic=STATE_TOPIC, partition=partition, broker_id=records[0].broker_id)
+            known = None if state is None else StoredState.of(state)
+            for table, rows, is_final in fold_records(str(partition), where, records, plan, known):
+                (*others, row) = spark_table(rows).to_pylist()
+                if table == STATE.name:
+                    self.states[partition] = row
+                else:
+                    assert is_final
+                    self.final += [*others, row]
 
     def rows(self) -> list[str]:
         latest = max((state["latest"] for state in self.states.values() if state["latest"]), default=None)
-        states = pa.table({name: [state[name] for state in self.states.values()] for name in ("log", "remembered")})
+        states = STATE.arrow(self.states.values())
         by_origin = {LogIdentity.of(state["log"]).origin: latest for state in self.states.values()}
         current = current_transaction_history(states, latest=by_origin).to_pylist()
         return sorted(repr({name: row[name] for name in TRANSACTION_HISTORY.names}) for row in (*self.final, *current))
@@ -148,38 +128,18 @@ def test_an_unopened_file_is_marked_unread_until_it_is_read() -> None:
     assert not stored.states[3]["is_unread"]
 
 
+def test_an_id_without_new_records_keeps_what_compaction_has_deleted() -> None:
+    """The log is read again from offset 10 on, and before it only the last record of each id is left."""
+    one = [each.row() for each in transaction("Commit", decide=100)]
+    two = [{**row, "transactional_id": "other", "offset": row["offset"] + 10} for row in one]
+    stored = Stored(Random(1))
+    stored.run([*one, *two])
+    before = stored.rows()
+    stored.run([one[-1], *two], LogPlan(remembered=TRUNCATED, offset=10))
+    assert stored.rows() == before
+
+
 # Records of real coordinators.
-
-
-@pytest.fixture
-def other_time_zone(spark: SparkSession) -> Iterator[None]:
-    previous = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
-    yield
-    spark.conf.set("spark.sql.session.timeZone", str(previous))
-
-
-@pytest.mark.lab
-@pytest.mark.usefixtures("other_time_zone")
-def test_spark_folds_the_history_of_real_ids_in_two_runs(spark: SparkSession, history: Path) -> None:
-    files = LogDir(history)
-    events = shuffled(spark, arrow(files.transaction_log(), TRANSACTION_LOG)).withColumn(
-        LOG, sf.col("txn_state_partition").cast("string")
-    )
-    (middle,) = events.agg(sf.median("offset").cast("long")).toArrow()[0].to_pylist()
-    states = spark.createDataFrame([], struct_type(STATE))
-    parts = []
-    for new_events in (events.where(sf.col("offset") < middle), events.where(sf.col("offset") >= middle)):
-        staged = fold_transaction_history(new_events, mapped(states, remembered_records, RECORDS)).persist()
-        parts.append(rows_of(staged, "transaction_history"))
-        states = rows_of(staged, STATE.name)
-    (latest,) = states.agg(sf.max("latest")).toArrow()[0].to_pylist()
-    parts.append(mapped(states, partial(current_transaction_history, latest={Origin(None, None): latest}), CURRENT))
-    assert_rows(
-        reduce(DataFrame.union, parts).select(*TRANSACTION_HISTORY.names),
-        arrow(files.transaction_history(), TRANSACTION_HISTORY),
-        TRANSACTION_HISTORY,
-    )
 
 
 @pytest.mark.lab
@@ -220,9 +180,8 @@ def test_the_longest_of_several_replicas_is_read(history: Path, tmp_path: Path) 
             segment.write_bytes(segment.read_bytes()[: segment.stat().st_size // number // 2])
             for snapshot in folder.glob("*.snapshot"):
                 snapshot.unlink()
-    best = {row["log"]: None for row in rows(tmp_path, table="listing") if row["is_best"]}
-    stored = Stored(Random(1))
-    stored.run(rows(tmp_path, table="transaction_log", starts=json.dumps(best)))
+    tables = Tables(tmp_path)
+    tables.run()
     expected = TRANSACTION_HISTORY.rows(LogDir(tmp_path).transaction_history())
     assert {row["broker_id"] for row in expected} == {1, 2}
-    assert stored.rows() == sorted_rows(expected)
+    assert tables.rows()[TRANSACTION_HISTORY.name] == sorted_rows(expected)

@@ -6,13 +6,13 @@ The runs are those of the pipeline in one process, without Spark: plan, read, fo
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,13 +36,12 @@ from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, 
 from toolkit.sources.logdir.file_assertions import FileAssertions
 from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.datasources.log_options import LogListing
-from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, REMEMBERED_COLUMNS, TRUNCATED
 from toolkit.spark.pipeline import from_files
 from toolkit.spark.pipeline.fold_states import FoldStates
-from toolkit.spark.pipeline.history_fold import current_transaction_history, fold_history_table, remembered_records
-from toolkit.spark.pipeline.log_fold import fold_table
+from toolkit.spark.pipeline.history_fold import current_transaction_history
+from toolkit.spark.pipeline.log_plan import TRUNCATED, LogPlan
 from toolkit.spark.pipeline.log_renames import renames
-from toolkit.spark.pipeline.pipeline_source import LogPlan, remembered_partials
+from toolkit.spark.pipeline.log_work import LogWork, WorkOptions, fold_work
 from toolkit.spark.pipeline.tables.staging_table import IDS, STATE, StoredState
 
 HISTORY = TRANSACTION_HISTORY.name
@@ -69,34 +68,35 @@ class Tables:
         )
         self.rename(renames(files.listings, self.states))
         plans = files.plans(self.states)
-        found = files.tables(plans)
-        assert found is not None
-        partials, events = found
-        partials = pa.concat_tables([partials, remembered_partials(self.remembered(plans, ids=False), plans)])
-        records = remembered_records(self.remembered(plans, ids=True))
-        staged = pa.concat_tables([fold_table(partials, min_held_ms=0), fold_history_table(events, records)])
-        states = FoldStates(store=None, run_id=1, before=self.states)  # type: ignore[arg-type]
-        continued = [log for log, plan in plans.items() if plan.remembered in (REMEMBERED, LOST)]
-        states.add(staged, files.listings, continued=continued)
+        folded = []
+        for log, plan in plans.items():
+            work = LogWork(log=log, listing=files.listings[log], plan=plan, state=self.states.get(log))
+            work = pickle.loads(pickle.dumps(work))
+            found = fold_work(work, WorkOptions(min_held_ms=0))
+            folded += [(log, each.table, each.is_final, row) for each in found for row in each.rows.to_pylist()]
+        states = FoldStates(store=None, last_run=0, run_id=1, before=self.states)  # type: ignore[arg-type]
+        states.add([StoredState.of(row) for _, table, _, row in folded if table == STATE.name], files.listings, plans)
         self.states |= states.new
         self.bytes_read = sum(state.bytes_read or 0 for state in states.new.values())
         is_kept = [row["is_final"] or row["log"] not in plans for row in self.stored]
         kept_rows = [row for row, is_kept in zip(self.stored, is_kept, strict=True) if is_kept]
         self.stored = [row for row in kept_rows if not is_obsolete(row, plans)]
-        self.stored += [row for row in staged.to_pylist() if row["table"] != STATE.name]
+        self.stored += [
+            {"log": log, "table": table, "is_final": is_final, table: row}
+            for log, table, is_final, row in folded
+            if table != STATE.name
+        ]
 
     def rename(self, names: dict[str, str]) -> None:
         """As `toolkit.spark.pipeline.fold_states.FoldStates.rename`."""
         for old, new in names.items():
-            self.states[new] = replace(self.states.pop(old), log=new)
-        self.stored = [{**row, "log": names.get(row["log"], row["log"])} for row in self.stored]
-
-    def remembered(self, plans: dict[str, LogPlan], *, ids: bool) -> pa.Table:
-        """The states that a run continues."""
-        kinds = {None, TRUNCATED} if ids else {None}
-        logs = [log for log, plan in plans.items() if plan.remembered not in kinds and log.endswith(IDS) is ids]
-        schema = pa.schema([STATE.arrow_schema.field(name) for name in REMEMBERED_COLUMNS])
-        return pa.Table.from_pylist([self.states[log].row() for log in logs], schema=schema)
+            state, broker = self.states.pop(old), LogIdentity.of(new).broker_id
+            self.states[new] = replace(state, log=new, broker_id=state.broker_id if broker is None else broker)
+            for number, row in enumerate(self.stored):
+                if row["log"] == old:
+                    values = row[row["table"]]
+                    values = {**values, "broker_id": values["broker_id"] if broker is None else broker}
+                    self.stored[number] = {**row, "log": new, row["table"]: values}
 
     def rows(self) -> dict[str, list[str]]:
         """The sorted rows of each table."""
@@ -117,7 +117,7 @@ class Tables:
 
 
 def is_obsolete(row: Row, plans: dict[str, LogPlan]) -> bool:
-    """As `toolkit.spark.pipeline.pipeline_source.obsolete_rows`."""
+    """As `toolkit.spark.pipeline.tables.table_store.TableStore.write`."""
     table = row["table"]
     plan = plans.get(row["log"])
     if plan is None or plan.remembered != TRUNCATED or row["log"].endswith(IDS) is not (table == HISTORY):
@@ -129,11 +129,6 @@ def is_obsolete(row: Row, plans: dict[str, LogPlan]) -> bool:
         return bool(values["last_offset"] is not None and values["last_offset"] >= plan.offset)
     offsets = [each for each in (values["first_offset"], values["marker_offset"]) if each is not None]
     return not offsets or max(offsets) >= plan.offset
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(from_files.LogFiles, "is_small", True)
 
 
 def copy_partly(source: Path, target: Path, random: Random) -> None:

@@ -14,19 +14,18 @@ from toolkit.schema.live import Partition
 from toolkit.schema.table import EPOCH
 from toolkit.sources.logdir.file_assertions import NO_ASSERTIONS
 from toolkit.spark.datasources.log_options import LogListing
-from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, TRUNCATED
 from toolkit.spark.pipeline.from_files import LogFiles
-from toolkit.spark.pipeline.pipeline_source import LogPlan, plan_live, plan_logs
-from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState
+from toolkit.spark.pipeline.log_plan import LOST, REMEMBERED, TRUNCATED, LogPlan, plan_live, plan_logs
+from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState, records_name
 
 LOG = "1:/data/orders-0/"
-FROM_BEGINNING = LogPlan()
+FROM_BEGINNING = LogPlan(offset=0)
 CONTINUED = LogPlan(start=80, remembered=REMEMBERED)
 CHANGED_LISTING: Any = {"listing": "other"}
 
 
 def plan(
-    state: Row | None = None, *, epochs: Mapping[int, int] | None = None, **listing_changes: Any
+    state: Row | None = None, *, name: str = LOG, epochs: Mapping[int, int] | None = None, **listing_changes: Any
 ) -> LogPlan | None:
     """The plan of a log that was read up to offset 80 in epoch 3, with changes of its listing."""
     row: dict[str, Any] = {
@@ -46,8 +45,8 @@ def plan(
         "topic_id": "a",
         "is_unread": False,
     }
-    states = {} if state is None else {LOG: StoredState.of({"log": LOG, **stored, **state})}
-    return plan_logs([LogListing(**row)], states).get(LOG)
+    states = {} if state is None else {name: StoredState.of({"log": name, **stored, **state})}
+    return plan_logs({name: LogListing(**row)}, states).get(name)
 
 
 def partition(begin: int | None, end: int | None) -> Partition:
@@ -140,6 +139,34 @@ def test_a_state_without_sizes_of_segments_is_continued_unless_it_is_damaged(
     assert plan({"is_damaged": is_damaged}, **CHANGED_LISTING) == expected
 
 
+@pytest.mark.parametrize(
+    ("state", "changes", "expected"),
+    [
+        pytest.param({}, {}, CONTINUED, id="grown, or compacted"),
+        pytest.param({}, {"log": "2:/data/orders-0/"}, CONTINUED, id="another replica"),
+        pytest.param({}, {"epochs": {}}, CONTINUED, id="no leader epochs"),
+        pytest.param({}, {"epochs": {3: 0, 4: 60}}, LogPlan(remembered=TRUNCATED, offset=60), id="truncated"),
+        pytest.param(
+            {**READ, "is_damaged": True},
+            {"segment_sizes": json.dumps([[0, 100, 1], [20, 100, 2], [60, 50, 1]])},
+            LogPlan(remembered=TRUNCATED, offset=20),
+            id="a damaged segment changed",
+        ),
+        pytest.param(
+            {**READ, "is_damaged": True},
+            {"log": "2:/data/orders-0/"},
+            LogPlan(remembered=TRUNCATED, offset=20),
+            id="a replica that may not be damaged",
+        ),
+    ],
+)
+def test_records_of_coordinators_are_read_again_only_from_what_is_false_or_was_not_read(
+    state: Row, changes: dict[str, Any], expected: LogPlan
+) -> None:
+    """Compaction has deleted what was read before, so that a read from the start would know less."""
+    assert plan({"replica": LOG, **state}, name=LOG + IDS, **{**CHANGED_LISTING, **changes}) == expected
+
+
 def test_an_empty_log_continues_without_leader_epochs() -> None:
     for end in (0, 50):
         actual = plan({"log_end_offset": end, "leader_epoch": -1}, **CHANGED_LISTING, begin=end)
@@ -157,9 +184,9 @@ def test_a_log_that_was_never_read_is_read_from_its_start() -> None:
 
 def test_offsets_deleted_before_they_were_read_are_lost() -> None:
     error = "OFFSETS_LOST: Offsets 80 to 1,299 were deleted from the log before they were read."
-    assert plan({}, **CHANGED_LISTING, begin=1300) == LogPlan(remembered=LOST, error=error)
+    assert plan({}, **CHANGED_LISTING, begin=1300) == LogPlan(remembered=LOST, offset=1300, error=error)
     assert plan({}, **CHANGED_LISTING, begin=81, epochs={4: 81}) == LogPlan(
-        remembered=LOST, error=error.replace("1,299", "80")
+        remembered=LOST, offset=81, error=error.replace("1,299", "80")
     )
 
 
@@ -209,7 +236,7 @@ def test_a_live_partition_after_a_gap_is_read_with_its_state() -> None:
 def test_nothing_is_planned_for_an_empty_transaction_state_partition() -> None:
     """It would have no stored state, and every run would plan it again."""
     empty = LogListing(log=LOG, begin=0, bytes=0, listing="first", topic_id="a", leader_epochs="{}", is_best=True)
-    ids_log = LOG + IDS
+    ids_log = records_name(empty)
 
     def planned(states: Mapping[str, StoredState], **columns: Any) -> set[str]:
         options: Any = {"paths": [], "topics": None, "assertions": NO_ASSERTIONS}

@@ -1,18 +1,17 @@
-"""Folding ranges of logs into transactions, LSO and holds matches a single read, for any tasks and runs."""
+"""Folding logs into transactions, LSO and holds in any runs matches a single read."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +22,8 @@ from hypothesis import strategies as st
 from tests.analysis.random_logs import KINDS, LEADER_CHANGE, Step, batches
 from tests.analysis.test_resume_state import expected_holds
 from tests.spark.frames import damaged_copy
-from tests.spark.read_log import assert_same_rows, fold_rows, plan_read, read, rows
+from tests.spark.test_incomplete_copies import Tables, assert_like_log_dir
 from tests.tiers import fuzzed, seed
-from toolkit import LogDir
 from toolkit.analysis.history.resume_state import LogState
 from toolkit.analysis.log.log_transactions import EMPTY, END_NOT_READ, PartialTransactions, begin, log_transaction_table
 from toolkit.formats.log.batches import DELETE_HORIZON, LOG_APPEND_TIME
@@ -34,36 +32,22 @@ from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, Row
 from toolkit.sources.log_tables import (
     LogFold,
     LogId,
+    ReadError,
     ScanChunk,
     at_missing_offsets,
     log_transaction_tables,
     lso_timeline_table,
 )
-from toolkit.spark import register
 from toolkit.spark.arrow_types import spark_table
-from toolkit.spark.datasources.log_options import LogListing
-from toolkit.spark.datasources.partial_transactions import (
-    LOST,
-    PARTIAL_TRANSACTIONS_ARROW,
-    REMEMBERED,
-    STOP,
-    TRUNCATED,
-    PartialRecord,
-    partial_transaction_batches,
-    record_batch,
-)
-from toolkit.spark.pipeline.log_fold import fold
-from toolkit.spark.pipeline.pipeline_source import plan_logs
-from toolkit.spark.pipeline.tables.staging_table import STATE, StoredState
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from toolkit.spark.pipeline.log_fold import LogRead, StoppedRead, fold_log
+from toolkit.spark.pipeline.log_plan import LOST, REMEMBERED, TRUNCATED, LogPlan
+from toolkit.spark.pipeline.tables.staging_table import STATE
 
 T = TypeVar("T")
 
 LOG_ID = LogId(topic="orders", partition=3, broker_id=1)
 LOG = "1:/kafka/orders-3/"
-LOG_COLUMNS = {**LOG_ID.columns, "log": LOG}
+FROM_BEGINNING = LogPlan()
 BASE = 50
 NO_HEADERS = np.zeros(0, HEADER)
 CORRUPT, TORN = "CORRUPT_BATCH: no.", "TORN_TAIL: half."
@@ -147,31 +131,6 @@ def scan_chunks(units: Sequence[Unit], random: Random) -> list[ScanChunk]:
     return chunks
 
 
-def rows_of_task(
-    units: Sequence[Unit],
-    random: Random,
-    *,
-    range_order: int = 0,
-    before: PartialTransactions = EMPTY,
-    last_base_offset: int | None = None,
-    start: int = 0,
-    cleaned: int = -1,
-) -> list[pa.RecordBatch]:
-    """The rows of a task."""
-    return [
-        *partial_transaction_batches(
-            scan_chunks(units, random),
-            LOG_ID,
-            log=LOG,
-            range_order=range_order,
-            before=before,
-            log_end_offset=last_base_offset,
-            cleaned=cleaned,
-            is_within_file=bool(units) and not (units[0].begins_file and units[0].base_offset >= start),
-        )
-    ]
-
-
 @dataclass(slots=True)
 class Stored:
     """Results of several runs over one log."""
@@ -183,22 +142,36 @@ class Stored:
     state: Row | None = None
     bytes_read: int = 0
 
-    def run(self, rows: Iterable[pa.RecordBatch], *, plan: str = REMEMBERED, **columns: object) -> None:
-        """Fold the rows of tasks, after the stored state."""
-        rows = list(rows)
+    def run(
+        self,
+        units: Sequence[Unit],
+        plan: LogPlan = FROM_BEGINNING,
+        *,
+        before: PartialTransactions = EMPTY,
+        end: int | None = None,
+        cleaned: int = -1,
+        failure: str | None = None,
+    ) -> None:
+        """Fold what is read onto the stored state."""
+
+        def chunks() -> Iterator[ScanChunk]:
+            yield from scan_chunks(units, self.random)
+            if failure is not None:
+                raise StoppedRead(ReadError(None, None, failure))
+
+        state = LogState(**LOG_ID.columns, min_held_ms=self.min_held_ms)
         if self.state is not None:
-            remembered = {**LOG_COLUMNS, "range_order": -1, "kind": plan, "packed": self.state["remembered"], **columns}
-            rows.append(record_batch(PartialRecord(**remembered)))
-        table = pa.Table.from_batches(rows, PARTIAL_TRANSACTIONS_ARROW)
-        staged_rows = fold_rows(table, self.random, min_held_ms=self.min_held_ms)
-        if rows:
-            (row,) = (row for row in staged_rows if row["table"] == STATE.name)
-            self.state = row["state"]
-            self.bytes_read += row["state"]["bytes_read"]
-        else:
-            assert not staged_rows
-        self.final += [row for row in staged_rows if row["is_final"]]
-        self.provisional = [row for row in staged_rows if not row["is_final"]]
+            columns = LOG_ID.columns
+            state = LogState.from_bytes(self.state["remembered"], **columns, min_held_ms=self.min_held_ms)
+        read = LogRead(where=LOG_ID, chunks=chunks(), before=before, end=end, cleaned=cleaned)
+        self.provisional = []
+        for table, rows, is_final in fold_log(LOG, read, plan, state):
+            found = [{"table": table, table: row} for row in spark_table(rows).to_pylist()]
+            if table == STATE.name:
+                self.state = found[0][table]
+                self.bytes_read += self.state["bytes_read"]
+            else:
+                (self.final if is_final else self.provisional).extend(found)
 
     def rows(self, table: str = LOG_TRANSACTIONS.name) -> list[Row]:
         return sorted((row[table] for row in (*self.final, *self.provisional) if row["table"] == table), key=repr)
@@ -259,7 +232,7 @@ BEFORE = [EMPTY, begin(), begin(opened_before={1000: (BASE - 9, 1), 9000: (3, 0)
 @fuzzed(40)
 @given(st.randoms(use_true_random=True))
 @example(Random(6363))  # a task ends in a segment of which it has damage and no batch, after offsets that were cleaned
-def test_any_tasks_in_any_runs_match_a_single_read(random: Random) -> None:
+def test_any_runs_match_a_single_read(random: Random) -> None:
     units, before, cleaned = random_units(random), random.choice(BEFORE), random.choice([-1, BASE + 20])
     stored, start = Stored(random, min_held_ms=random.choice([0, 3])), 0
     for _ in range(random.randint(0, 3)):
@@ -267,7 +240,7 @@ def test_any_tasks_in_any_runs_match_a_single_read(random: Random) -> None:
     if random.random() < 0.3:
         units.append(units[-1]._replace(headers=NO_HEADERS, damage=(DamagedRange(999, 1, TORN),)))
     last_base_offset = units[-1].base_offset
-    read_tasks(stored, split(units[start:], random), before, random, last_base_offset=last_base_offset, cleaned=cleaned)
+    read_on(stored, units[start:], before, end=last_base_offset, cleaned=cleaned)
     assert_single_read(stored, units, before, last_base_offset=last_base_offset, cleaned=cleaned)
 
 
@@ -276,19 +249,16 @@ def read_partially(
 ) -> int:
     """Run without reading to the end; return where the next run starts."""
     end = random.randint(min(start + 1, len(units)), len(units))
-    tasks = split(units[start:end], random)
     last, next_unit = units[end - 1], units[min(end, len(units) - 1)]
     is_live = random.random() < 0.2 and len({unit.file for unit in units}) == 1
-    if is_live:  # the batches after some task cannot be read in this run
-        stop = random.randrange(len(tasks))
-        end = start + sum(map(len, tasks[:stop]))
-        read_tasks(stored, tasks, before, random, stop=stop, cleaned=cleaned)
+    if is_live:  # the batches after some offset cannot be read in this run
+        end = random.randint(start, end)
+        read_on(stored, units[start:end], before, failure="NOT_LEADER: it moved.", cleaned=cleaned)
     elif len(next_unit.headers) and random.random() < 0.3:  # the next batch is half written
         torn_unit = next_unit._replace(headers=NO_HEADERS, damage=(DamagedRange(999, 1, TORN),))
-        tasks = [*tasks, [torn_unit]]
-        read_tasks(stored, tasks, before, random, last_base_offset=next_unit.base_offset, cleaned=cleaned)
+        read_on(stored, [*units[start:end], torn_unit], before, end=next_unit.base_offset, cleaned=cleaned)
     else:
-        read_tasks(stored, tasks, before, random, last_base_offset=last.base_offset, cleaned=cleaned)
+        read_on(stored, units[start:end], before, end=last.base_offset, cleaned=cleaned)
     known_end = stored.log_end_offset
     if known_end is None:
         return 0
@@ -300,41 +270,18 @@ def read_partially(
     return max([start, *segments, *(number + 1 for number, unit in read_units if len(unit.headers))])
 
 
-def read_tasks(
-    stored: Stored,
-    tasks: Sequence[Sequence[Unit]],
-    before: PartialTransactions,
-    random: Random,
-    *,
-    last_base_offset: int | None = None,
-    stop: int | None = None,
-    cleaned: int = -1,
-) -> None:
-    """Run some tasks."""
-    is_new, start = stored.log_end_offset is None, stored.log_end_offset or 0
-    all_units = [unit for units in tasks for unit in units]
-    empty_units = [unit._replace(headers=NO_HEADERS, damage=()) for unit in all_units[:1]]
-    rows = []
-    for number, units in enumerate(tasks):
-        is_last = number == len(tasks) - 1
-        rows += rows_of_task(
-            units or ([] if number else empty_units),
-            random,
-            range_order=number,
-            before=before if is_new and number == 0 else EMPTY,
-            last_base_offset=last_base_offset if is_last else None,
-            start=start,
-            cleaned=cleaned,
-        )
-        if number == stop:
-            failure = PartialRecord(
-                **LOG_ID.columns, log=LOG, range_order=number, kind=STOP, error="NOT_LEADER: it moved."
-            )
-            rows.append(record_batch(failure))
-    columns = {"plan": TRUNCATED, "log_end_offset": BASE} if is_new else {}
-    stored.run(rows, **columns)  # type: ignore[arg-type]
+def read_on(stored: Stored, units: Sequence[Unit], before: PartialTransactions, **options: Any) -> None:
+    """Read from the end of the last run on."""
+    start = stored.log_end_offset
+    if stored.state is None:
+        plan = FROM_BEGINNING
+    elif start is None:
+        plan = LogPlan(remembered=TRUNCATED, offset=BASE)
+    else:
+        plan, before = LogPlan(start=start, remembered=REMEMBERED), EMPTY
+    stored.run(units, plan, before=before, **options)
     stop_errors = [row for row in stored.rows() if "it moved" in (row["error"] or "")]
-    assert len(stop_errors) == (stop is not None)
+    assert len(stop_errors) == ("failure" in options)
 
 
 @fuzzed(15)
@@ -345,9 +292,9 @@ def test_transactions_open_before_lost_offsets_have_no_outcome(random: Random) -
     lost = "OFFSETS_LOST: Offsets 9 to 4,999 were deleted."
     stored, first_only, second_only = (Stored(random) for _ in range(3))
     for each in (stored, first_only):
-        each.run(rows_of_task(first, random, before=begin(), last_base_offset=0))
-    stored.run(rows_of_task(second, random, before=before, last_base_offset=5000), plan=LOST, error=lost)
-    second_only.run(rows_of_task(second, random, before=before, last_base_offset=5000))
+        each.run(first, before=begin(), end=0)
+    stored.run(second, LogPlan(remembered=LOST, offset=5000, error=lost), before=before, end=5000)
+    second_only.run(second, before=before, end=5000)
     still_open = [row for row in first_only.rows() if row["outcome"] == "open"]
     first_only.provisional = []
     unknown_end = {"outcome": None, "error": END_NOT_READ}
@@ -367,57 +314,27 @@ def test_transactions_open_before_lost_offsets_have_no_outcome(random: Random) -
 def test_a_truncated_log_matches_a_new_read(random: Random) -> None:
     first, second, before = random_units(random), random_units(random), random.choice(BEFORE)
     stored = Stored(random)
-    stored.run(rows_of_task(first, random, before=before, last_base_offset=BASE))
+    stored.run(first, before=before, end=BASE)
     is_before = [row["table"] == LSO_TIMELINE.name and row["lso_timeline"]["offset"] <= BASE for row in stored.final]
     stored.final = [
         row for row, is_kept in zip(stored.final, is_before, strict=True) if is_kept
     ]  # as the pipeline does
     stored.bytes_read = 0
-    stored.run(rows_of_task(second, random, before=before, last_base_offset=BASE), plan=TRUNCATED, log_end_offset=BASE)
+    stored.run(second, LogPlan(remembered=TRUNCATED, offset=BASE), before=before, end=BASE)
     assert_single_read(stored, second, before, last_base_offset=BASE)
-
-
-def test_responses_of_several_brokers_are_folded_into_one_log() -> None:
-    headers = batches([Step("data", 1), Step("data", 2), Step("commit", 1), Step("abort", 2)])
-    rows: list[pa.RecordBatch] = []
-    for broker_id, broker_headers in ((1, headers[:2]), (2, headers[2:])):
-        log_id = LogId(topic="orders", partition=3, broker_id=broker_id)
-        chunk = ScanChunk(ScanResult(headers=broker_headers, end=0))
-        rows += partial_transaction_batches(
-            [chunk], log_id, log=LOG, range_order=broker_id, before=begin() if broker_id == 1 else EMPTY
-        )
-    failure = PartialRecord(topic="orders", partition=3, log=LOG, range_order=3, kind=STOP, error="DOWN: it is.")
-    stored = Stored(Random(1))
-    stored.run([record_batch(failure), *rows])
-    offsets_and_errors = [(row["first_offset"], row["marker_offset"], row["error"]) for row in stored.rows()]
-    assert sorted(offsets_and_errors, key=repr) == [(0, 2, None), (1, 3, None), (None, None, "DOWN: it is.")]
-    assert stored.log_end_offset == 4
 
 
 def test_an_unopened_file_is_marked_in_the_state() -> None:
     unreadable = Unit(file_of(0), 0, NO_HEADERS, (DamagedRange(0, 0, "UNREADABLE: no permission."),))
     stored = Stored(Random(1))
-    stored.run(rows_of_task([unreadable], Random(1), before=begin(), last_base_offset=0))
+    stored.run([unreadable], before=begin(), end=0)
     assert stored.state is not None
     assert (stored.state["is_unread"], stored.state["is_damaged"]) == (True, True)
-    stored.run([], plan=TRUNCATED, log_end_offset=0)
+    stored.run([], LogPlan(remembered=TRUNCATED, offset=0))
     assert (stored.state["is_unread"], stored.state["is_damaged"], stored.rows()) == (False, False, [])
 
 
 # Logs of real clients.
-
-
-@pytest.mark.lab
-def test_spark_folds_real_logs(spark: SparkSession, history: Path) -> None:
-    register(spark)
-    reader = (
-        spark.read.format("kafka_log_dir").option("table", "partial_transactions").option("maxPartitionBytes", "64k")
-    )
-    staged = fold(reader.load(str(history)), min_held_ms=0).toArrow()
-    files = LogDir(history)
-    for table, frame in ((LOG_TRANSACTIONS, files.log_transactions()), (LSO_TIMELINE, files.lso_timeline())):
-        folded = staged.filter(pa.compute.equal(staged["table"], table.name))[table.name]
-        assert_same_rows(folded.to_pylist(), frame, table.name)
 
 
 @pytest.fixture(scope="module")
@@ -440,16 +357,12 @@ def replicas(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.lab
 def test_damaged_logs_and_logs_without_a_beginning_are_folded(replicas: Path) -> None:
-    files, partials = (
-        LogDir(replicas),
-        read(*plan_read(replicas, table="partial_transactions", maxPartitionBytes=20_000)),
-    )
-    log_transactions = files.log_transactions()
-    folded = fold_rows(partials, Random(1))
-    for table, frame in ((LOG_TRANSACTIONS, log_transactions), (LSO_TIMELINE, files.lso_timeline())):
-        assert_same_rows([row[table.name] for row in folded if row["table"] == table.name], frame, table.name)
-    assert "CORRUPT_BATCH" in str(log_transactions["error"].unique())
-    assert log_transactions["truncated"].isna().any()
+    tables = Tables(replicas)
+    tables.run()
+    assert_like_log_dir(tables)
+    errors = {row["error"] for row in tables.log_transactions}
+    assert "CORRUPT_BATCH" in str(errors)
+    assert any(row["truncated"] is None for row in tables.log_transactions if row["producer_id"] is not None)
 
 
 @pytest.mark.lab
@@ -463,32 +376,10 @@ def test_growing_real_logs_are_read_incrementally(history: Path, tmp_path: Path)
         os.truncate(last, random.randint(0, last.stat().st_size))
         for segment in segments[segments.index(last) + 1 :]:
             segment.unlink()
-    final: list[Row] = []
-    states: dict[str, Row] = {}
-    provisional: list[Row] = []
+    tables = Tables(logs)
     for _ in range(2):
-        listing = rows(logs, table="listing")
-        plans = plan_logs(map(LogListing.of, listing), {log: StoredState.of(state) for log, state in states.items()})
-        starts = json.dumps({log: plan.start for log, plan in plans.items()})
-        partials = [read(*plan_read(logs, table="partial_transactions", starts=starts, maxPartitionBytes=20_000))]
-        for log in set(plans) & set(states):
-            assert plans[log].remembered == REMEMBERED
-            log_columns = {name: states[log][name] for name in ("topic", "partition", "broker_id", "log")}
-            remembered = {**log_columns, "range_order": -1, "kind": REMEMBERED, "packed": states[log]["remembered"]}
-            partials.append(pa.Table.from_batches([record_batch(PartialRecord(**remembered))]))
-        folded = fold_rows(pa.concat_tables(partials), random)
-        final += [row for row in folded if row["is_final"]]
-        provisional = [row for row in provisional if row["log"] not in plans] + [
-            row for row in folded if not row["is_final"]
-        ]
-        listings = {row["log"]: {"listing": row["listing"], "topic_id": row["topic_id"]} for row in listing}
-        states |= {row["log"]: row["state"] | listings[row["log"]] for row in folded if row["table"] == STATE.name}
-        assert set(states) == set(listings)
-        files = LogDir(logs)
-        for table, frame in ((LOG_TRANSACTIONS, files.log_transactions()), (LSO_TIMELINE, files.lso_timeline())):
-            assert_same_rows(
-                [row[table.name] for row in (*final, *provisional) if row["table"] == table.name], frame, table.name
-            )
+        tables.run()
+        assert_like_log_dir(tables)
         shutil.rmtree(logs)
         shutil.copytree(history, logs)
 
@@ -498,4 +389,4 @@ def test_a_partition_larger_than_a_workers_memory_is_folded(tmp_path: Path) -> N
     command = [sys.executable, "-m", "tests.spark.large_log", str(tmp_path), "600"]
     process = subprocess.run(command, capture_output=True, text=True, timeout=1100)
     assert process.returncode == 0, process.stderr
-    assert process.stdout.splitlines()[-2:] == ["in ranges: all 104900", "in one group: out of memory"], process.stdout
+    assert process.stdout.splitlines()[-2:] == ["in order: all 104900", "in one group: out of memory"], process.stdout

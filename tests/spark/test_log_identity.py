@@ -14,16 +14,10 @@ from tests.spark.read_log import rows
 from tests.spark.test_incomplete_copies import Tables
 from toolkit.errors import UsageError
 from toolkit.spark.datasources.log_options import LogListing
-from toolkit.spark.pipeline import from_files
 from toolkit.spark.pipeline.log_renames import assumptions, renames
 from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState
 
 IDS_OF_TOPICS = {"old": "AAAAAAAAAAAAAAAAAAAAAQ", "new": "AAAAAAAAAAAAAAAAAAAAAg"}
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(from_files.LogFiles, "is_small", True)
 
 
 def write_logs(

@@ -28,7 +28,6 @@ from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.schema import Row
 from toolkit.spark.datasources.data_sources import KafkaLog
 from toolkit.spark.datasources.log_options import TAKES
-from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +68,7 @@ def test_damage_is_an_error_row_of_its_split(root: Path) -> None:
         assert_same_rows(actual, getattr(LogDir(root), table)(), table)
         assert errors(actual).count("CORRUPT_BATCH") == 2
         assert set(errors(actual)) <= {"CORRUPT_BATCH", "OFFSETS_LOST"}, "the transactions that may have ended there"
-    assert_same_rows(read_and_fold(root, maxPartitionBytes=4000), LogDir(root).log_transactions(), "log_transactions")
+    assert_same_rows(read_and_fold(root), LogDir(root).log_transactions(), "log_transactions")
 
 
 def test_the_modes_behave_as_in_spark(root: Path) -> None:
@@ -109,13 +108,12 @@ def test_files_deleted_after_planning_do_not_fail_the_job(root: Path, table: str
     shutil.rmtree(root / "payments-0")
     (root / "orders-0" / SECOND_SEGMENT).unlink()
     actual = read(reader, tasks).to_pylist()
-    if table in {"batches", "log_transactions", "aborted", "snapshots", "segments", PARTIAL_TRANSACTIONS}:
+    if table in {"batches", "log_transactions", "aborted", "snapshots", "segments"}:
         unreadable = {Path(row["file"]).name for row in actual if (row["error"] or "").startswith("UNREADABLE")}
         assert (
             unreadable
             == {
                 "batches": {FIRST_SEGMENT, SECOND_SEGMENT},
-                PARTIAL_TRANSACTIONS: {FIRST_SEGMENT, SECOND_SEGMENT},
                 "log_transactions": {"payments-0"},
                 "aborted": {"payments-0"},
                 "snapshots": {"payments-0"},
@@ -139,13 +137,12 @@ def test_many_small_folders_share_tasks_in_log_order(tmp_path: Path) -> None:
     for number in range(200):
         for base_offset in (0, 2):
             write_log(root, f"orders-{number}", [data(base_offset, 7, after(), records=2)], base_offset=base_offset)
-    for table in ("batches", "log_transactions", "segments", PARTIAL_TRANSACTIONS):
+    for table in ("batches", "log_transactions", "segments"):
         reader, tasks = plan_read(root, table=table, maxPartitionBytes="8m")
         assert len(tasks) == (2 if table == "segments" else 4) or table == "log_transactions"
         assert 1 < len(tasks) < 8
         actual = read(reader, tasks).to_pylist()
-        if table != PARTIAL_TRANSACTIONS:
-            assert_same_rows(actual, getattr(LogDir(root), table)(), table)
+        assert_same_rows(actual, getattr(LogDir(root), table)(), table)
         if table == "batches":
             assert [(row["partition"], row["base_offset"]) for row in actual if row["partition"] == 17] == [
                 (17, 0),

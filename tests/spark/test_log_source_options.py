@@ -12,7 +12,7 @@ from toolkit.errors import UsageError
 from toolkit.schema import TABLES
 from toolkit.spark.datasources.data_sources import KafkaLog
 from toolkit.spark.datasources.log_options import INTERNAL, TAKES, LogOptions, read_options
-from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS, local_path
+from toolkit.spark.datasources.reader_options import local_path
 
 
 def parse(**options: str) -> LogOptions:
@@ -84,10 +84,7 @@ def test_start_and_stop_are_offsets_names_or_times(text: str, bound: Any) -> Non
         ({"table": "log_transactions", "crc": "true"}, "The table log_transactions has no option crc."),
         ({"table": "transaction_history", "subscribe": "a"}, "The table transaction_history has no option subscribe."),
         ({"table": "lso_timeline", "mode": "FAILFAST"}, "The mode FAILFAST does not apply to the table lso_timeline"),
-        (
-            {"table": PARTIAL_TRANSACTIONS, "mode": "DROPMALFORMED"},
-            "DROPMALFORMED does not apply to the table partial_transactions",
-        ),
+        ({"table": "listing", "mode": "DROPMALFORMED"}, "DROPMALFORMED does not apply to the table listing"),
         ({"maxPartitionBytes": "much"}, "The option maxPartitionBytes is not a size: 'much'"),
         ({"maxPartitionBytes": "0"}, "The option maxPartitionBytes is not a size"),
         ({"table": "findings", "txnStatePartitions": "0"}, "not a whole number of at least 1"),

@@ -39,6 +39,8 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
 def test_tasks_read_objects(uri: tuple[Path, str], table: str) -> None:
     folder, store = uri
     expected, found = (rows(path, table=table, maxPartitionBytes=100_000) for path in uri)
+    for row in (*expected, *found):
+        row.pop("replica", None)  # a replica at a path, pickled
     assert sorted(repr(row).replace(store, str(folder)) for row in found) == sorted(map(repr, expected))
 
 

@@ -26,7 +26,7 @@ from toolkit.spark.datasources.reader_options import OFFSETS, SELECTION
 
 VALUES = (
     *("other", "7", "7m", "orders-7", "true", "false", '{"orders": [7]}', '{"orders": {"7": 8}}'),
-    *("2001-02-03T04:05:06Z", "FAILFAST", "partial_transactions", "samples", "producers"),
+    *("2001-02-03T04:05:06Z", "FAILFAST", "samples", "producers"),
 )
 SOURCES: Mapping[str, tuple[Callable[[Mapping[str, str]], Any], Mapping[str, str], Sequence[str]]] = {
     **{

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import uuid
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +14,17 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
+from tests.spark.test_stored_tables import write_logs
 from tests.tools.large.disks import Disk, can_mount
 from toolkit.errors import NotFound, SetupError, UsageError
 from toolkit.schema import Column, Table
 from toolkit.schema.table import INT64, STRING
 from toolkit.spark.arrow_types import from_arrow
+from toolkit.spark.pipeline.pipeline_run import run
 from toolkit.spark.pipeline.tables.staging_table import IS_FINAL, LOG
 from toolkit.spark.pipeline.tables.stored_tables import RUN_ID
 from toolkit.spark.pipeline.tables.table_store import TableStore, open_store
-from toolkit.spark.spark_errors import translate_spark_errors
+from toolkit.spark.spark_errors import translate_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,9 +32,11 @@ if TYPE_CHECKING:
 SMALL = Table("small", "a row's story", (Column("topic", STRING, "Topic."), Column("n", INT64, "Number.")), (), ())
 
 
-def write_rows(store: TableStore, *rows: tuple[Any, ...], run_id: int, changed: str = "", **options: Any) -> None:
+def write_rows(
+    store: TableStore, *rows: tuple[Any, ...], run_id: int, read: str = "", changed: Collection[str] = ()
+) -> None:
     new = store.spark.createDataFrame(list(rows), "topic string, n long, log string, is_final boolean")
-    store.write("small", SMALL, new, run_id=run_id, changed=changed.split(), **options)
+    store.write("small", SMALL, new, run_id=run_id, read=dict.fromkeys(read.split(), 0), changed=changed)
 
 
 def rows(store: TableStore) -> list[tuple[Any, ...]]:
@@ -43,14 +48,14 @@ def test_a_run_replaces_provisional_rows_of_changed_logs(spark: SparkSession, tm
     store = open_store(spark, f"{tmp_path}/tables")
     assert store.load("small", SMALL).collect() == []
     write_rows(store, ("a", 1, "x", True), ("a", 2, "x", False), ("a", 3, "y", False), run_id=1)
-    write_rows(store, ("a", 4, "x", True), run_id=2, changed="x")
+    write_rows(store, ("a", 4, "x", True), run_id=2, read="x")
     assert rows(store) == [("a", 1, 1, "x", True), ("a", 3, 1, "y", False), ("a", 4, 2, "x", True)]
     # The run was killed and is repeated: its own rows are replaced, and those of earlier runs are kept.
-    write_rows(store, ("a", 5, "x", True), ("a", 6, "x", False), run_id=2, changed="x")
+    write_rows(store, ("a", 5, "x", True), ("a", 6, "x", False), run_id=2, read="x")
     expected = [("a", 1, 1, "x", True), ("a", 3, 1, "y", False), ("a", 5, 2, "x", True), ("a", 6, 2, "x", False)]
     assert rows(store) == expected
-    write_rows(store, ("b", 7, "z", True), run_id=3, changed="x z", obsolete=["log = 'x' AND n >= 5"])
-    assert rows(store) == [("a", 1, 1, "x", True), ("a", 3, 1, "y", False), ("b", 7, 3, "z", True)]
+    write_rows(store, ("b", 7, "z", True), run_id=3, read="x z", changed="x")
+    assert rows(store) == [("a", 3, 1, "y", False), ("b", 7, 3, "z", True)]
 
 
 def test_rows_after_an_empty_chunk_are_stored(spark: SparkSession) -> None:
@@ -101,12 +106,49 @@ def test_a_full_disk_is_named(spark: SparkSession) -> None:
         pytest.skip("needs the right to mount")
     with Disk(64 << 10) as disk:
         disk.leave(0)
-        with pytest.raises(SetupError, match="No space left on device Each"), translate_spark_errors():
+        with pytest.raises(SetupError, match=r"cannot be written: No space left on device\. Each"), translate_errors():
             write_rows(open_store(spark, f"{disk.path}/tables"), ("a", 1, "x", True), run_id=1)
         disk.clear()
         store = open_store(spark, f"{disk.path}/tables")
         write_rows(store, ("a", 1, "x", True), run_id=1)
         assert rows(store) == [("a", 1, 1, "x", True)]
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        ("data", r"^A stored table cannot be read: file:\S+\.parquet is missing or cut\. Restore that file, or remove"),
+        ("commit", r"^A stored table cannot be read: file:\S+_delta_log/0+2\.json is missing or cut\. Restore"),
+        ("no commit", r"^A stored table cannot be read: Versions \(0, 2\) are not contiguous\. Restore that file"),
+    ],
+)
+def test_a_damaged_table_is_one_sentence(spark: SparkSession, tmp_path: Path, damage: str, sentence: str) -> None:
+    """It was the first line of Spark's own error with the last cause in Java behind it, from the library a trace."""
+    write_rows(open_store(spark, f"{tmp_path}/t"), ("a", 1, "x", True), run_id=1)
+    write_rows(open_store(spark, f"{tmp_path}/t"), ("a", 2, "y", True), run_id=2, read="y")
+    table = tmp_path / "t" / "small"
+    commits = sorted((table / "_delta_log").glob("*.json"))
+    for checksum in (table / "_delta_log").glob(".*.crc"):
+        checksum.unlink()
+    if damage == "data":
+        for file in table.glob("*.parquet"):
+            file.unlink()
+    elif damage == "commit":
+        commits[-1].write_bytes(commits[-1].read_bytes()[:-40])
+    else:
+        commits[1].unlink()
+    with pytest.raises(SetupError, match=sentence), translate_errors():
+        rows(open_store(spark.newSession(), f"{tmp_path}/t"))
+
+
+def test_a_read_only_target_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    if not can_mount():
+        pytest.skip("needs the right to mount")
+    with Disk(1 << 20) as disk:
+        write_logs(tmp_path / "logs")
+        subprocess.run(["mount", "-o", "remount,ro", str(disk.path)], check=True)
+        with pytest.raises(SetupError, match=r"^The tables cannot be written: file:\S+ cannot be created\. Each"):
+            run(spark, str(tmp_path / "logs"), f"{disk.path}/tables", consistent_copy=True)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +161,7 @@ def test_a_full_disk_is_named(spark: SparkSession) -> None:
 )
 def test_advice_on_memory_is_for_a_spark_that_ran_out_of_it(text: str, sentence: str, names_memory: bool) -> None:
     """A server without the package was advised to have more memory of the driver."""
-    with pytest.raises(SetupError, match=re.escape(sentence)) as raised, translate_spark_errors():
+    with pytest.raises(SetupError, match=re.escape(sentence)) as raised, translate_errors():
         raise PySparkException(text)
     assert ("spark.driver.memory" in str(raised.value)) is names_memory
 

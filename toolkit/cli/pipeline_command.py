@@ -110,10 +110,10 @@ def pipeline(
 
         from toolkit.spark.packaging import ship_if_missing
         from toolkit.spark.pipeline.pipeline_run import run
-        from toolkit.spark.spark_errors import translate_spark_errors
+        from toolkit.spark.spark_errors import translate_errors
         from toolkit.views.findings_text import wrap
 
-        with translate_spark_errors():
+        with translate_errors():
             if remote is not None:
                 ship_if_missing(spark)
             summary = run(
@@ -129,7 +129,7 @@ def pipeline(
                 with_batches=with_batches,
                 progress=report,
             )
-    for sentence in (summary.proof, *summary.assumptions):
+    for sentence in (summary.proof, *summary.assumptions, *summary.repairs):
         if sentence is not None:
             show([*wrap(sentence, before="", width=width()), ""])
     show([*_lines(summary), ""])

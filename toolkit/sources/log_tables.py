@@ -113,20 +113,27 @@ def clip(chunks: Iterable[ScanChunk], *, start: int | None = None, stop: int | N
 
 
 def at_missing_offsets(
-    chunks: Iterable[ScanChunk], *, is_within_file: bool = False, end: int | None = None, cleaned: int = -1
+    chunks: Iterable[ScanChunk],
+    *,
+    is_within_file: bool = False,
+    expected: int | None = None,
+    end: int | None = None,
+    cleaned: int = -1,
 ) -> Iterator[ScanChunk]:
     """The chunks of a log, divided where offsets are missing.
 
     `chunks`: consecutive chunks of one log, in order.
     `is_within_file`: whether the first one does not begin its segment.
+    `expected`: end of an earlier read that the chunks continue; null for none.
     `end`: base offset of the newest segment, which may be empty, if the chunks end there.
     `cleaned`: offset up to which the log was cleaned, as in `missing_between`.
     """
-    expected: int | None = None
-    files: set[str | None] = set()
+    start, files = expected, set[str | None]()
     is_damaged = False
     for chunk in chunks:
         base_offset = segment_base_offset(chunk.file)
+        if not files and start is not None:
+            is_within_file = base_offset is None or base_offset < start
         if chunk.file not in files and base_offset is not None and (files or not is_within_file):
             if expected is not None:
                 missing = missing_between(expected, base_offset, cleaned=cleaned, is_damaged=is_damaged)
@@ -135,6 +142,8 @@ def at_missing_offsets(
             expected, is_damaged = base_offset, False
         files.add(chunk.file)
         if len(chunk.scanned.headers):
+            if expected == start and is_within_file and chunk.scanned.headers["base_offset"][0] < (start or 0):
+                expected = None  # the first batch begins before the end of the earlier read
             chunk = _with_base_offsets(chunk, expected)
             expected = _expected(chunk.scanned.headers, expected, base_offset)
             chunk = _in_order(chunk, expected)

@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None, *, spark: SparkSession | None =
     with ExitStack() as stack:
         source = options.input or stack.enter_context(Cluster(_config(options, dbutils)))
         summary = run(session, source, options.output)
-    for sentence in (summary.proof, *summary.assumptions):
+    for sentence in (summary.proof, *summary.assumptions, *summary.repairs):
         if sentence is not None:
             _show(sentence)
     for name, counts in summary.tables.items():

@@ -17,6 +17,15 @@ RAISED = re.compile(r"^toolkit\.errors\.(\w+): (.+)$", re.MULTILINE)
 JAVA_CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)+([\w$]+)(?:: (.+))?$", re.MULTILINE)
 NO_MODULE = re.compile(r"^\s*ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
 OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|Java heap space|GC overhead limit|Answer from Java side is empty")
+UNWRITABLE = re.compile(
+    r"No space left on device|Read-only file system|Permission denied|Access ?Denied"
+    r"|(?<=DELTA_CANNOT_CREATE_LOG_PATH\] Cannot create )\S+"
+)
+UNREADABLE = re.compile(
+    r"FAILED_READ_FILE[.\w]*\] Encountered error while reading file (\S+?)\.? "
+    r"|DELTA_VERSIONS_NOT_CONTIGUOUS\] (Versions \(\d+, \d+\) are not contiguous)"
+)
+COMPLETE = "Each stored table is complete: as it was before this run, or with the rows of this run."
 NO_DELTA = "Failed to find the data source: delta."
 PLAIN = ("UsageError", "NotFound", "ConnectionFailed", "AuthenticationFailed", "SetupError")
 Arguments = ParamSpec("Arguments")
@@ -51,44 +60,49 @@ def each_without_traceback(function: Callable[Arguments, Iterator[Result]]) -> C
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raise this package's error instead of the Spark error that contains it, or means it; other errors pass."""
-    try:
-        yield
-    except Exception as error:  # of PySpark, or of Py4J, which a client of Spark Connect lacks
-        if NO_DELTA in str(error):
-            raise SetupError(
-                "This Spark session has no Delta Lake.",
-                do="Start it with local_session(config=delta_settings()), or add these settings to your own.",
-            ) from error
-        found = RAISED.search(str(error)) if isinstance(error, PySparkException) else None
-        if found is None:
-            raise
-        kind: type[ToolkitError] = getattr(errors, found[1]) if found[1] in PLAIN else ToolkitError
-        raise kind(found[2]) from error
+    """Raise an error of this package instead of one of Spark: the one that it contains, or what it means.
 
-
-@contextmanager
-def translate_spark_errors() -> Iterator[None]:
-    """Raise any error of Spark as a `SetupError`, for a command.
-
-    Raises SetupError with the first line of Spark's error, and its first cause.
+    Raises SetupError for other errors of Spark, with the first line and the first cause.
     """
     try:
         yield
     except Exception as error:
+        # By name, as a client of Spark Connect may lack Py4J.
         if not isinstance(error, PySparkException) and not type(error).__module__.startswith("py4j."):
-            raise  # by name, as a client of Spark Connect may lack Py4J
-        if missing := NO_MODULE.search(str(error)):
-            raise SetupError(
-                f"The executors of this Spark lack the package {missing[1]}.",
-                do="Install it there; toolkit.spark.probe(spark) lists what executors have.",
-            ) from error
-        more = OUT_OF_MEMORY.search(str(error)) and " Give Spark more memory: --conf spark.driver.memory=4g."
-        raise SetupError(
-            f"Spark failed: {_reason(error)}",
-            means="Each stored table is complete: as it was before this run, or with the rows of this run.",
-            do=f"Run it again (--format parquet: into an empty folder).{more or ''}",
-        ) from error
+            raise
+        raise _translated(error) from error
+
+
+def _translated(error: Exception) -> ToolkitError:
+    text = str(error)
+    if found := RAISED.search(text):
+        kind: type[ToolkitError] = getattr(errors, found[1]) if found[1] in PLAIN else ToolkitError
+        return kind(found[2])
+    if NO_DELTA in text:
+        return SetupError(
+            "This Spark session has no Delta Lake.",
+            do="Start it with local_session(config=delta_settings()), or add these settings to your own.",
+        )
+    if missing := NO_MODULE.search(text):
+        return SetupError(
+            f"The executors of this Spark lack the package {missing[1]}.",
+            do="Install it there; toolkit.spark.probe(spark) lists what executors have.",
+        )
+    if reason := UNWRITABLE.search(text):
+        reason_text = f"{reason[0]} cannot be created" if reason[0].startswith(("/", "file:")) else reason[0]
+        return SetupError(f"The tables cannot be written: {reason_text}.", means=COMPLETE, do="Run it again.")
+    if file := UNREADABLE.search(text):
+        what = f"{file[1]} is missing or cut" if file[1] else file[2]
+        return SetupError(
+            f"A stored table cannot be read: {what}.",
+            do="Restore that file, or remove the table: the next run reads again what the logs still have.",
+        )
+    more = OUT_OF_MEMORY.search(text) and " Give Spark more memory: --conf spark.driver.memory=4g."
+    return SetupError(
+        f"Spark failed: {_reason(error)}",
+        means=COMPLETE,
+        do=f"Run it again (--format parquet: into an empty folder).{more or ''}",
+    )
 
 
 def _reason(error: Exception) -> str:

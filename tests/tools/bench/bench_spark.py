@@ -52,11 +52,14 @@ def findings_read(spark: SparkSession, logs: str) -> DataFrame:
 
 
 def folded(spark: SparkSession, logs: str) -> DataFrame:
-    """Transactions, steps and holds of the LSO from ranges that merge, where one log is read by many tasks."""
-    from toolkit.spark.pipeline.log_fold import fold
+    """Transactions, steps and holds of the LSO, as the pipeline folds them: each log in one task."""
+    from toolkit.spark.pipeline.from_files import list_files
+    from toolkit.spark.pipeline.log_work import LogWork, WorkOptions, folded_by_tasks
 
-    read = spark.read.format("kafka_log_dir").options(table="partial_transactions", maxPartitionBytes="128m")
-    return fold(read.load(logs), min_held_ms=60_000)
+    files = list_files(spark, [logs])
+    plans = files.plans({})
+    works = [LogWork(log=log, listing=files.listings[log], plan=plan, state=None) for log, plan in plans.items()]
+    return folded_by_tasks(spark, works, WorkOptions(min_held_ms=60_000))
 
 
 CASES: dict[str, Callable[[SparkSession, str], DataFrame]] = {"read": findings_read, "fold": folded}

@@ -317,13 +317,13 @@ def pipeline(sitting: Sitting, spark: SparkSession, number: int) -> None:
     """Runs with little room, then one with enough: the tables are those of a single run."""
     from toolkit.spark.pipeline import run as run_pipeline
     from toolkit.spark.pipeline.tables.stored_tables import KEPT
-    from toolkit.spark.spark_errors import translate_spark_errors
+    from toolkit.spark.spark_errors import translate_errors
 
     chance: random.Random = sitting.chance
     source = load(chance.choice(["late-message", "several-open", "long-history"])).path / "log-dir"
 
     def attempt(target: Path) -> None:
-        with translate_spark_errors():
+        with translate_errors():
             run_pipeline(spark, source, str(target), min_held_ms=0, consistent_copy=True)
 
     with Disk(64 << 20) as disk, tempfile.TemporaryDirectory() as scratch:

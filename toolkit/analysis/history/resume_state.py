@@ -30,7 +30,7 @@ from toolkit.analysis.log.stable_sort import take_rows
 from toolkit.errors import UsageError
 from toolkit.formats.columns import from_ipc, integers, to_ipc
 from toolkit.formats.log.headers import Array
-from toolkit.schema import Row
+from toolkit.schema import LOG_TRANSACTIONS, Row
 from toolkit.schema.derived import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
 
 COUNTED = np.dtype([("offset", "i8"), ("records", "i8"), ("bytes", "i8")])
@@ -38,6 +38,7 @@ COUNTED = np.dtype([("offset", "i8"), ("records", "i8"), ("bytes", "i8")])
 
 NEVER = np.iinfo(np.int64).max
 NO_HOLDS: pa.Table = LSO_HOLDS.arrow_schema.empty_table()
+NO_TRANSACTIONS: pa.Table = LOG_TRANSACTIONS.arrow_schema.empty_table()
 NUMBERS = ("log_end_offset", "end_time", "leader_epoch", "is_damaged", "_steps_from", "_records", "_bytes")
 """Attributes of a `LogState` that are stored as they are."""
 
@@ -224,10 +225,14 @@ class LogState:
         return log_transactions
 
     def _table(self, log_transactions: LogTransactions) -> pa.Table:
+        if not len(log_transactions):
+            return NO_TRANSACTIONS
         log_columns = {"topic": self.topic, "partition": self.partition, "broker_id": self.broker_id}
         return log_transaction_table(log_transactions, **log_columns, files=tuple(self._files) or (None,))
 
     def _settled(self) -> pa.Table:
+        if not self._open_holds and all(each["first_offset"].null_count == len(each) for each in self._holds):
+            return NO_HOLDS  # of most logs; by far cheaper
         now = {(row["producer_id"], row["first_offset"]): row for row in self._of_held(self._table(self._open))}
         held = [{**row, **now.get(key, {})} for key, row in self._open_holds.items()]
         held = pa.Table.from_pylist(held, schema=LSO_HOLDS.arrow_schema)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from toolkit.analysis.log.log_transactions import EMPTY, begin
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, ConnectionFailed, ToolkitError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
@@ -22,18 +20,12 @@ from toolkit.schema.live import Partition
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
-from toolkit.sources.live.logs.partition_log import FetchedRange, LogRange, read_range, resolve_range, split
-from toolkit.sources.live.logs.partition_tables import batch_tables_of, scan_chunks
+from toolkit.sources.live.logs.partition_log import LogRange, read_range, resolve_range, split
+from toolkit.sources.live.logs.partition_tables import batch_tables_of
 from toolkit.sources.live.state.leaders import ClusterMetadata, read_metadata, read_partitions, resolve_partitions
-from toolkit.sources.log_tables import LogId
+from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.live_options import BatchesOptions
-from toolkit.spark.datasources.partial_transactions import (
-    STOP,
-    PartialRecord,
-    partial_transaction_batches,
-    record_batch,
-)
-from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS, PartitionSelection, table_schema
+from toolkit.spark.datasources.reader_options import PartitionSelection
 from toolkit.spark.datasources.row_batches import record_batches, selected, without_damage
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
 
@@ -53,7 +45,7 @@ class BatchesReader(DataSourceReader):
     def __init__(self, options: BatchesOptions, config: ClientConfig, schema: StructType) -> None:
         self._options = options
         self._config = config
-        self.columns = selected(schema, options.table, table_schema(options.table))
+        self.columns = selected(schema, "batches", struct_type(BATCHES))
 
     @without_traceback
     def partitions(self) -> list[InputPartition]:
@@ -86,22 +78,16 @@ class BatchesReader(DataSourceReader):
         yield from record_batches(tables, self.columns)
 
     def _tables(self, item: LogRange | _UnreadPartition) -> Iterator[pa.Table]:
-        error_table: Any = _stop_table if self._options.table == PARTIAL_TRANSACTIONS else BATCHES.arrow
         if isinstance(item, _UnreadPartition):
-            yield error_table([item.row])
+            yield BATCHES.arrow([item.row])
             return
         try:
             with BrokerClient(self._config, timeout=self._options.timeout) as client:
                 fetched = read_range(client, item, crc=self._options.crc)
-                if self._options.table == PARTIAL_TRANSACTIONS:
-                    yield from _partial_tables(fetched, item)
-                else:
-                    yield from batch_tables_of(fetched, producer_id=self._options.producer_id)
+                yield from batch_tables_of(fetched, producer_id=self._options.producer_id)
         except ToolkitError as error:
-            range_order = {"range_order": item.start} if self._options.table == PARTIAL_TRANSACTIONS else {}
             text = f"{row_text(error).rstrip('.')}; offsets {item.start} to {item.stop - 1} were not read"
-            row = {"topic": item.tp.topic, "partition": item.tp.partition, "error": text}
-            yield error_table([row | range_order])
+            yield BATCHES.arrow([{"topic": item.tp.topic, "partition": item.tp.partition, "error": text}])
 
 
 def _selected(client: BrokerClient, selection: PartitionSelection) -> tuple[ClusterMetadata, list[TopicPartition]]:
@@ -133,32 +119,3 @@ def _resolve(
         columns = {"topic": tp.topic, "partition": tp.partition, "broker_id": partition.leader}
         return _UnreadPartition({**columns, "error": partition.error or row_text(error)})
     return tp, start, stop, partition.log_start_offset or 0
-
-
-def live_log(topic: str | None, partition: int | None) -> str:
-    """The name of a partition's log on a live cluster; it does not depend on the leader."""
-    return f"live:{topic}-{partition}"
-
-
-def _partial_tables(fetched: FetchedRange, log_range: LogRange) -> Iterator[pa.Table]:
-    failures: list[Row] = []
-    chunks = scan_chunks(fetched, failures)
-    topic, partition = fetched.tp
-    batches = partial_transaction_batches(
-        chunks,
-        LogId(topic=topic, partition=partition, broker_id=fetched.broker_id),
-        log=live_log(topic, partition),
-        range_order=log_range.start,
-        before=begin() if fetched.start == 0 else EMPTY,
-        log_end_offset=max(log_range.start, log_range.stop),
-    )
-    for rows in batches:
-        yield pa.Table.from_batches([rows])
-    if failures:
-        yield _stop_table([{**row, "range_order": log_range.start} for row in failures])
-
-
-def _stop_table(rows: Sequence[Row]) -> pa.Table:
-    """Rows for the unread rest of partitions, which the next run reads."""
-    stops = [PartialRecord(**row, log=live_log(row["topic"], row["partition"]), kind=STOP) for row in rows]
-    return pa.Table.from_batches([record_batch(*stops)])

@@ -12,6 +12,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from toolkit.config import ClientConfig
+from toolkit.schema import BATCHES
+from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.live_options import (
     ConnectingSource,
     batches_options,
@@ -21,7 +23,6 @@ from toolkit.spark.datasources.live_options import (
     recorded_schema,
     transactions_options,
 )
-from toolkit.spark.datasources.reader_options import table_schema
 from toolkit.spark.spark_errors import without_traceback
 
 if TYPE_CHECKING:
@@ -138,8 +139,6 @@ class KafkaBatches(ConnectingSource, DataSource):
       batch, the complete batch is read. A time after the last record resolves to the high watermark.
     - ``maxRecordsPerPartition``: maximum number of offsets per task (default 1,000,000); ``minPartitions``: divide
       further, into about so many tasks.
-    - ``table``: ``batches`` (default), or ``partial_transactions``, whose rows `toolkit.spark.pipeline.log_fold.fold`
-      merges.
     - ``producerId``: only batches of this producer. ``crc``: verify every batch's checksum (default false).
     - ``mode``: PERMISSIVE (default) keeps rows with `error`, DROPMALFORMED drops them, FAILFAST fails.
     """
@@ -153,7 +152,8 @@ class KafkaBatches(ConnectingSource, DataSource):
     def schema(self) -> StructType:
         """The declared schema of the table. Raises UsageError for an unknown option, or an invalid value."""
         client_config(self.options, self)
-        return table_schema(batches_options(self.options).table)
+        batches_options(self.options)
+        return struct_type(BATCHES)
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -35,7 +35,6 @@ from toolkit.spark.arrow_types import struct_fields, struct_type
 from toolkit.spark.datasources.reader_options import (
     MODES,
     OFFSETS,
-    PARTIAL_TRANSACTIONS,
     SELECTION,
     OffsetBounds,
     Options,
@@ -150,7 +149,7 @@ def client_config(options: Options, source: ConnectingSource) -> ClientConfig:
     return ClientConfig(keys)
 
 
-OF_BATCHES = ("crc", "maxRecordsPerPartition", "minPartitions", "mode", "producerId", "table")
+OF_BATCHES = ("crc", "maxRecordsPerPartition", "minPartitions", "mode", "producerId")
 MAX_OFFSETS = 1_000_000  # per task: from 70 MB, if every batch has one record, to some gigabytes
 
 
@@ -164,7 +163,6 @@ class BatchesOptions:
     stop: OffsetBounds
     max_offsets: int  # maximum number of offsets per task
     tasks: int  # approximate minimum number of tasks
-    table: str  # ``batches`` or ``partial_transactions``
     producer_id: int | None  # only batches of this producer
     crc: bool  # whether to verify every checksum
     mode: str  # what to do with rows with `error`, one of `reader_options.MODES`
@@ -174,17 +172,10 @@ class BatchesOptions:
 def batches_options(options: Options) -> BatchesOptions:
     """Parse and check the options. Raises UsageError for an unknown option, or an invalid value."""
     refuse_unknown(options, {*OF_BATCHES, *CONNECTION, *SELECTION, *OFFSETS}, source="kafka_log_live", prefix=PREFIX)
-    table = choice(options, "table", ("batches", PARTIAL_TRANSACTIONS), default="batches")
-    if table == PARTIAL_TRANSACTIONS and options.get("producerId") is not None:
-        raise UsageError(
-            "The table partial_transactions does not support producerId.",
-            do="Remove producerId, and filter the transactions.",
-        )
     return BatchesOptions(
         selection=selection(options),
         start=starting(options),
         stop=ending(options),
-        table=table,
         max_offsets=whole_number(options, "maxRecordsPerPartition", lowest=1) or MAX_OFFSETS,
         tasks=whole_number(options, "minPartitions", lowest=1) or 1,
         producer_id=whole_number(options, "producerId"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from toolkit.sources.logdir.replica.replica_log import ReplicaLog
 
 LEADER = "leader"
-"""In place of a broker, in a live cluster: the leader may change."""
+"""In place of a broker, where a log is that of the partition, whichever broker has it."""
 LEADER_EPOCHS, METADATA = "leader-epoch-checkpoint", "partition.metadata"
 COMPACTED = {STATE_TOPIC, OFFSETS_TOPIC}
 
@@ -65,6 +65,11 @@ class LogIdentity(NamedTuple):
     def origin(self) -> Origin:
         """Cluster and topic id."""
         return Origin(self.cluster_id, self.topic_id)
+
+    @property
+    def broker_id(self) -> int | None:
+        """Number of the broker; null if it is unknown, or any."""
+        return int(self.broker) if self.broker is not None and self.broker != LEADER else None
 
     @property
     def is_by_path(self) -> bool:

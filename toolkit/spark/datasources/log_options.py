@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins  # `bytes` is a column
 import datetime as dt
 import json
 import re
@@ -25,7 +26,6 @@ from toolkit.sources.source_table import FILES, TableArguments, requested_partit
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.reader_options import (
     MODES,
-    PARTIAL_TRANSACTIONS,
     WORDS,
     Options,
     choice,
@@ -33,14 +33,13 @@ from toolkit.spark.datasources.reader_options import (
     local_path,
     milliseconds,
     refuse_unknown,
-    table_schema,
     whole_number,
 )
 
 SOURCE = "kafka_log_dir"
 LISTING = "listing"
 PROOF = "proof"
-INTERNAL = {PARTIAL_TRANSACTIONS, LISTING, PROOF}
+INTERNAL = {LISTING, PROOF}
 """Tables that only the pipeline reads."""
 FOR_ALL = ("path", "paths", "table", "mode", "maxPartitionBytes")
 OPTION_NAMES: Mapping[str, str] = {
@@ -64,19 +63,16 @@ OF_LOG_DIR: Mapping[str, Sequence[str]] = {
     "coordinators": ("txnStatePartitions",),
 }
 """The tables that depend on arguments of `LogDir`."""
-STARTS = "starts"  # set by the pipeline only: JSON with the start offset of each log
-WITH_STARTS = {"batches", "transaction_log", PARTIAL_TRANSACTIONS}
 
 
 def _options_of(table: str) -> Sequence[str]:
-    starts = (STARTS,) if table in WITH_STARTS else ()
     if table == PROOF:
         return OF_LOG_DIR["findings"]
     if table in INTERNAL:
-        return "subscribe", "partitions", *starts
+        return "subscribe", "partitions"
     takes = LogDir.functions[table].takes
     named = (option for argument, option in OPTION_NAMES.items() if argument in takes)
-    return *named, *OF_LOG_DIR.get(table, ()), *starts
+    return *named, *OF_LOG_DIR.get(table, ())
 
 
 TABLE_NAMES = ("batches", *sorted({*tables_of(FILES), *INTERNAL} - {"batches"}))
@@ -91,6 +87,7 @@ class LogListing(TableRow):
 
     log: Annotated[str, "Name of the log."]
     folder: Annotated[str | None, "Folder or text."] = None
+    replica: Annotated[builtins.bytes | None, "Its `Replica`, pickled; null for a text, and of a live cluster."] = None
     topic: Annotated[str | None, "Topic."] = None
     partition: Annotated[Int32 | None, "Partition."] = None
     broker_id: Annotated[Int32 | None, "Broker of the log; of a live partition, its leader."] = None
@@ -131,9 +128,6 @@ class LogOptions:
     max_partition_bytes: int  # approximate maximum of log bytes per task
     arguments: TableArguments  # of the table
     assertions: FileAssertions = NO_ASSERTIONS
-    # the logs to read by name (`log_identity`), and the start offset of each, null for its beginning; if null, all logs
-    # from their beginning
-    starts: Mapping[str, int | None] | None = None
 
 
 def read_options(options: Options) -> LogOptions:
@@ -149,7 +143,7 @@ def read_options(options: Options) -> LogOptions:
     known = {name.lower() for name in (*FOR_ALL, *TAKES[table])}
     for name in options:
         if name.lower() not in known:
-            takes = ", ".join(sorted({*TAKES[table]} - {STARTS}))
+            takes = ", ".join(sorted(TAKES[table]))
             raise UsageError(f"The table {table} has no option {name}.", do=f"It has {takes}.")
     topics, partitions = _list(options, "subscribe"), _partitions(options)
     if partitions is not None:
@@ -180,7 +174,6 @@ def read_options(options: Options) -> LogOptions:
             as_of=_time(options, "asOf"),
             txn_state_partitions=whole_number(options, "txnStatePartitions", lowest=1),
         ),
-        starts=json.loads(options[STARTS]) if STARTS in options else None,
     )
 
 
@@ -295,4 +288,4 @@ def _bytes(options: Options, name: str, *, default: str) -> int:
 
 def schema_of(table: str) -> StructType:
     """Spark's schema of a table, declared or internal."""
-    return {LISTING: LISTING_TYPE, PROOF: PROOF_TYPE}.get(table) or table_schema(table)
+    return {LISTING: LISTING_TYPE, PROOF: PROOF_TYPE}.get(table) or struct_type(TABLES[table])

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, groupby
 from typing import Any, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
-from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.formats.log_paths import log_path
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.contents import Contents, FileScope
-from toolkit.sources.logdir.replica.log_dir_layout import LogDirLayout, Replica
+from toolkit.sources.logdir.replica.log_dir_layout import LogDirLayout
 from toolkit.sources.logdir.replica.partition_folder import FolderLog
 from toolkit.sources.logdir.replica.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica.segment_splits import SegmentSplit, read_split, splits
 from toolkit.sources.logdir.subset import found_in
 from toolkit.sources.source_table import RowsOf
-from toolkit.spark.datasources.log_identity import LogNames
 from toolkit.spark.datasources.log_options import LISTING, PROOF, LogOptions
-from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS
 
-BY_SEGMENT = {"batches", PARTIAL_TRANSACTIONS}
 OF_THE_END = {"partitions", "producers", "findings"}  # they read little more than the newest segment of a log
 OF_SMALL_FILES = {"aborted", "checkpoints", "snapshots", "segments", LISTING}
 TO_OPEN = 1 << 16  # bytes that can be read in the time of opening a file
@@ -42,26 +39,12 @@ class SegmentRun:
     """Consecutive splits of one log."""
 
     where: LogId  # topic, partition and broker
-    log: str  # name of the log (`log_identity`)
-    replica: Replica  # the folder of the log
-    start: int | None  # first offset to read; null for the beginning of the log
     splits: Sequence[SegmentSplit]  # the splits, in the order of the log
-    range_order: int  # index of the first one among all splits of the log
-    is_last: bool  # whether the last one ends the log
-    log_end_offset: int  # base offset of the newest segment, which may be empty
-    cleaned: int  # offset up to which the log was cleaned; -1 for never or unknown
 
-    @property
-    def is_within_file(self) -> bool:
-        """Whether the first batch is not the first one of its segment."""
-        first = self.splits[0]
-        base_offset = segment_base_offset(first.path) or 0
-        return first.start > 0 or (self.start is not None and base_offset < self.start)
-
-    def parts(self, *, stop: int | None, crc: bool = False) -> Iterator[ScanChunk]:
-        """The batches before `stop`; with `crc` the checksums are verified."""
+    def parts(self, *, start: int | None, stop: int | None, crc: bool = False) -> Iterator[ScanChunk]:
+        """The batches between two offsets; with `crc` the checksums are verified."""
         chunks = chain.from_iterable(read_split(split, crc=crc) for split in self.splits)
-        return clip(chunks, start=self.start, stop=stop)
+        return clip(chunks, start=start, stop=stop)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,19 +72,14 @@ def plan(options: LogOptions) -> list[InputPartition]:
         return [WholeLogs(layout=nothing, topic_partitions=())]
     contents = found_in(options.paths)
     logs = _selected_logs(contents, options)
-    names = LogNames(contents)
-    if options.starts is not None or options.table == PARTIAL_TRANSACTIONS:
-        by_name = names.by_name(logs)
-        logs = [log for name, log in by_name.items() if options.starts is None or name in options.starts]
     bounds = options.arguments.start, options.arguments.stop
     by_state = any(isinstance(bound, str | dt.datetime) for bound in bounds)  # the log must be read to resolve them
-    if options.table not in BY_SEGMENT or by_state:
+    if options.table != "batches" or by_state:
         return list(_of_logs(contents, logs, options))
     in_folders = [log for log in logs if isinstance(log, FolderLog) and not log.error]
-    cut = _cut(names, in_folders, options)
-    # The table partial_transactions needs logs without splits, too: a snapshot may have open transactions.
-    complete = [log for log in logs if log not in cut or (options.table == PARTIAL_TRANSACTIONS and not cut[log])]
-    return [*_of_segments(contents, names, cut, options), *_of_logs(contents, complete, options)]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        cut = dict(zip(in_folders, pool.map(partial(_cut, options=options), in_folders), strict=True))
+    return [*_of_segments(cut, options), *_of_logs(contents, [log for log in logs if log not in cut], options)]
 
 
 def _selected_logs(contents: Contents, options: LogOptions) -> Sequence[ReplicaLog]:
@@ -114,63 +92,19 @@ def _selected_logs(contents: Contents, options: LogOptions) -> Sequence[ReplicaL
     return select(arguments.topics, arguments.partitions)
 
 
-def _cut(names: LogNames, logs: Sequence[FolderLog], options: LogOptions) -> dict[ReplicaLog, list[SegmentSplit]]:
+def _cut(log: FolderLog, options: LogOptions) -> list[SegmentSplit]:
+    start: Any = options.arguments.start
     stop: Any = options.arguments.stop
-
-    def cut(log: FolderLog) -> list[SegmentSplit]:
-        return splits(log.listing, start=_start(names, log, options), stop=stop, max_bytes=options.max_partition_bytes)
-
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(logs, pool.map(cut, logs), strict=True))
+    return splits(log.listing, start=start, stop=stop, max_bytes=options.max_partition_bytes)
 
 
-def _start(names: LogNames, log: ReplicaLog, options: LogOptions) -> int | None:
-    start: Any = options.arguments.start if options.starts is None else options.starts[names.name(log)]
-    return start  # type: ignore[no-any-return]
-
-
-def _of_segments(
-    contents: Contents, names: LogNames, cut: dict[ReplicaLog, list[SegmentSplit]], options: LogOptions
-) -> Iterator[SegmentRanges]:
+def _of_segments(cut: Mapping[FolderLog, list[SegmentSplit]], options: LogOptions) -> Iterator[SegmentRanges]:
     pairs = [(log, split) for log, splits in cut.items() for split in splits]
     for bundle in _bundled(pairs, lambda pair: pair[1].size + TO_OPEN, options.max_partition_bytes):
-        runs = groupby(bundle, key=lambda pair: pair[0])
+        by_log = groupby(bundle, key=lambda pair: pair[0])
         yield SegmentRanges(
-            [
-                _run(
-                    contents,
-                    log,
-                    names.name(log),
-                    [split for _, split in splits],
-                    of_log=cut[log],
-                    start=_start(names, log, options),
-                )
-                for log, splits in runs
-            ]
+            [SegmentRun(where=log.where, splits=[split for _, split in of_log]) for log, of_log in by_log]
         )
-
-
-def _run(
-    contents: Contents,
-    log: ReplicaLog,
-    name: str,
-    splits: Sequence[SegmentSplit],
-    *,
-    of_log: Sequence[SegmentSplit],
-    start: int | None,
-) -> SegmentRun:
-    assert isinstance(log, FolderLog)
-    return SegmentRun(
-        where=log.where,
-        log=name,
-        replica=log.replica,
-        start=start,
-        splits=splits,
-        range_order=of_log.index(splits[0]),
-        is_last=splits[-1] == of_log[-1],
-        log_end_offset=log.base_offsets[-1],
-        cleaned=contents.cleaned(log),
-    )
 
 
 def _of_logs(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions) -> Iterator[WholeLogs]:

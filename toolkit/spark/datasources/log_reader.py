@@ -1,13 +1,13 @@
-"""The reader of ``kafka_log_dir``: the rows of `LogDir` from some of the logs in each task; partials and listings."""
+"""The reader of ``kafka_log_dir``: the rows of `LogDir` from some of the logs in each task, and listings."""
 
 from __future__ import annotations
 
 import gc
 import hashlib
 import json
+import pickle
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
@@ -17,32 +17,21 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from toolkit.analysis.log.log_transactions import EMPTY
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.copy_manifest import MANIFEST
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES
 from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.schema import TABLES
-from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources import log_tables
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.files_proof import files_proof
-from toolkit.sources.logdir.log_dir_tables import only, transaction_log_records
 from toolkit.sources.logdir.replica.log_dir_layout import CLEAN_SHUTDOWN, LogDirRoot
-from toolkit.sources.logdir.replica.log_window import known_before
 from toolkit.sources.logdir.replica.partition_folder import FolderLog
 from toolkit.sources.logdir.replica.replica_log import ReplicaLog
 from toolkit.sources.logdir.subset import Subset, found_in
 from toolkit.spark.datasources.log_identity import LogNames
 from toolkit.spark.datasources.log_options import LISTING, LISTING_TYPE, PROOF, LogListing, LogOptions, schema_of
 from toolkit.spark.datasources.log_plan import SegmentRanges, SegmentRun, WholeLogs, plan
-from toolkit.spark.datasources.partial_transactions import (
-    TAIL,
-    PartialRecord,
-    partial_transaction_batches,
-    record_batch,
-)
-from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS
 from toolkit.spark.datasources.row_batches import record_batches, selected, without_damage
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
 
@@ -103,8 +92,7 @@ def freeze_modules() -> None:
 def read_task(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[pa.Table]:
     """The rows of one task."""
     if isinstance(work, SegmentRanges):
-        read_run = partials_of_run if options.table == PARTIAL_TRANSACTIONS else _batches_of_run
-        return chain.from_iterable(read_run(run, options) for run in work.runs)
+        return chain.from_iterable(_batches_of_run(run, options) for run in work.runs)
     if options.table == PROOF:
         contents = found_in(options.paths, assertions=options.assertions)
         return iter([pa.table({"line": [files_proof(contents).line]})])
@@ -116,13 +104,9 @@ def read_task(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[
         scope=work.scope,
         assertions=options.assertions,
     )
-    if options.table == PARTIAL_TRANSACTIONS:
-        return partials_of_logs(subset.contents(), options)
     if options.table == LISTING:
         contents = subset.contents()
         return listing_rows(contents, contents.replica_logs())
-    if options.starts is not None:
-        return _in_tables(_events(subset.contents(), options), options.table)
     return _in_tables(subset.read(options.table, options.arguments), options.table)
 
 
@@ -136,69 +120,12 @@ def _in_tables(found: Iterable[Any], name: str) -> Iterator[pa.Table]:
         yield TABLES[name].arrow([*some, *islice(found, ROWS_AT_ONCE - 1)])
 
 
-def _events(contents: Contents, options: LogOptions) -> Iterator[TransactionLogRecord]:
-    """Records of ``__transaction_state`` from the start offset of each log."""
-    arguments, names = options.arguments, LogNames(contents)
-    for log in contents.replica_logs():
-        start = (options.starts or {})[names.name(log)]
-        records = transaction_log_records(contents, log, replace(arguments, start=start))
-        yield from only(
-            records,
-            producer_id=arguments.producer_id,
-            ids=arguments.transactional_ids,
-            id_of=lambda record: record.transactional_id,
-        )
-
-
 def _batches_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
-    arguments, stop = options.arguments, options.arguments.stop
-    assert stop is None or isinstance(stop, int)  # others are planned by log
-    chunks = run.parts(stop=stop, crc=arguments.crc)
+    arguments = options.arguments
+    start: Any = arguments.start  # a number, or null: others are planned by log
+    stop: Any = arguments.stop
+    chunks = run.parts(start=start, stop=stop, crc=arguments.crc)
     return log_tables.batch_tables(chunks, run.where, producer_id=arguments.producer_id)
-
-
-def partials_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
-    """The partial transactions of one range of a log; the first range includes those open before the log."""
-    begins = run.range_order == 0 and run.start is None
-    return _tables(
-        partial_transaction_batches(
-            run.parts(stop=None),
-            run.where,
-            log=run.log,
-            range_order=run.range_order,
-            before=known_before(FolderLog(run.replica), None) if begins else EMPTY,
-            log_end_offset=run.log_end_offset if run.is_last else None,
-            cleaned=run.cleaned,
-            is_within_file=run.is_within_file,
-        )
-    )
-
-
-def partials_of_logs(contents: Contents, options: LogOptions) -> Iterator[pa.Table]:
-    """The partial transactions of complete logs: texts, and folders without segments to read."""
-    names = LogNames(contents)
-    for log in contents.replica_logs():
-        name = names.name(log)
-        start = None if options.starts is None else options.starts[name]
-        if log.error:
-            failure = PartialRecord(**log.where.columns, log=name, kind=TAIL, file=log.name, error=log.error)
-            yield pa.Table.from_batches([record_batch(failure)])
-            continue
-        yield from _tables(
-            partial_transaction_batches(
-                log.parts(start=start),
-                log.where,
-                log=name,
-                before=known_before(log, None) if start is None else EMPTY,
-                log_end_offset=log.base_offsets[-1] if log.base_offsets else None,
-                cleaned=contents.cleaned(log),
-                is_within_file=start is not None,
-            )
-        )
-
-
-def _tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    return (pa.Table.from_batches([batch]) for batch in batches)
 
 
 def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.Table]:
@@ -238,6 +165,7 @@ def _row(
     return LogListing(
         log=log_name,
         folder=log.name,
+        replica=pickle.dumps(log.replica) if isinstance(log, FolderLog) else None,
         **log.where.columns,
         begin=begin,
         has_snapshot=bool(snapshot),

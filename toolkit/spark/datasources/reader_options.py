@@ -12,21 +12,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pyspark.sql.types import StructType
-
 from toolkit.errors import UsageError
 from toolkit.formats.log_paths import log_path
 from toolkit.formats.object_store import ObjectPath
-from toolkit.schema import TABLES
 from toolkit.schema.durations import duration_s
 from toolkit.schema.table import EPOCH, TopicPartition
 from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec
-from toolkit.spark.arrow_types import struct_type
 
 D = TypeVar("D")
 Options = Mapping[str, str]  # Spark's own mapping is case-insensitive
 
-PARTIAL_TRANSACTIONS = "partial_transactions"  # a table of two sources, which only the pipeline reads
 MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 """Spark's modes: keep rows with `error`, drop them, or fail the query."""
 SELECTION = ("assign", "subscribe", "subscribePattern")
@@ -106,15 +101,6 @@ def seconds(options: Options, name: str, *, default: float, lowest: float = 0.0)
 def milliseconds(options: Options, name: str, default: D) -> int | D:
     """A duration as in `seconds`, but in milliseconds."""
     return default if options.get(name) is None else round(seconds(options, name, default=0) * 1000)
-
-
-def table_schema(table: str) -> StructType:
-    """Spark's schema of a declared table, or of ``partial_transactions``."""
-    if table == PARTIAL_TRANSACTIONS:
-        from toolkit.spark.datasources.partial_transactions import PARTIAL_TRANSACTIONS_SCHEMA  # imports numpy
-
-        return PARTIAL_TRANSACTIONS_SCHEMA
-    return struct_type(TABLES[table])
 
 
 def local_path(path: str) -> str:

@@ -83,9 +83,9 @@ class BatchSampleReader(_PlannedRows, DataSourceReader):
         try:
             sampler.cluster()  # raises if it cannot connect, instead of an error row in samples
             sample = sampler.take(_now(), None)
-            observation, options = sample.observation, self._options.sample.diagnosis
-            if options.recheck_after and observation and Diagnosis.of([observation], options).to_recheck():
-                threading.Event().wait(options.recheck_after)
+            observation, diagnosis = sample.observation, self._options.sample.diagnosis
+            if diagnosis.recheck_after and observation and Diagnosis.of([observation], diagnosis).to_recheck():
+                threading.Event().wait(diagnosis.recheck_after)
                 sample = sampler.take(_now(), sample)
         finally:
             sampler.close()

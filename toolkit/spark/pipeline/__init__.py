@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 from toolkit.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from toolkit.spark.pipeline.log_fold import fold
     from toolkit.spark.pipeline.pipeline_run import run
     from toolkit.spark.pipeline.stored_findings import findings_over_time
-    from toolkit.spark.pipeline.tables.staging_table import rows_of
     from toolkit.spark.pipeline.tables.table_store import read
     from toolkit.spark.pipeline.tables.table_views import VIEWS, create_views
 
-__all__ = ["VIEWS", "create_views", "findings_over_time", "fold", "read", "rows_of", "run"]
+__all__ = ["VIEWS", "create_views", "findings_over_time", "read", "run"]
 
 __getattr__ = lazy_exports(
     __name__,
@@ -22,9 +20,7 @@ __getattr__ = lazy_exports(
         "VIEWS": "toolkit.spark.pipeline.tables.table_views",
         "create_views": "toolkit.spark.pipeline.tables.table_views",
         "findings_over_time": "toolkit.spark.pipeline.stored_findings",
-        "fold": "toolkit.spark.pipeline.log_fold",
         "read": "toolkit.spark.pipeline.tables.table_store",
-        "rows_of": "toolkit.spark.pipeline.tables.staging_table",
         "run": "toolkit.spark.pipeline.pipeline_run",
     },
 )

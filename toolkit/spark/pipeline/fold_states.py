@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 
-import pyarrow as pa
-from pyspark.sql import functions as sf
-from pyspark.sql.dataframe import DataFrame
-
-from toolkit.spark.arrow_types import from_arrow, spark_table, struct_type
+from toolkit.spark.arrow_types import from_arrow, spark_table
 from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.datasources.log_options import LogListing
-from toolkit.spark.datasources.partial_transactions import REMEMBERED_COLUMNS
-from toolkit.spark.pipeline.tables.staging_table import STATE, StoredState, rows_of, staged_rows
+from toolkit.spark.pipeline.log_plan import LOST, REMEMBERED, LogPlan
+from toolkit.spark.pipeline.tables.staging_table import STATE, StoredState
 from toolkit.spark.pipeline.tables.stored_tables import RUN_ID
 from toolkit.spark.pipeline.tables.table_store import TableStore
-
-SMALL = [name for name in STATE.names if name != "remembered"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,20 +20,18 @@ class FoldStates:
     """States by log."""
 
     store: TableStore  # the store of the states
+    last_run: int  # number of the last run that was complete
     run_id: int  # number of this run
-    before: dict[str, StoredState]  # states of earlier runs, without ``remembered``, which may be large
-    # states of this run, with ``remembered`` if this process made it
-    new: dict[str, StoredState] = field(default_factory=dict)
-    obsolete_logs: Collection[str] = ()  # logs that no longer exist or are no longer read
-    # rows of `staging_table.STAGE` with ``remembered`` of `new`, if Spark's tasks made them
-    staged: DataFrame | None = None
+    before: dict[str, StoredState]  # states of earlier runs
+    new: dict[str, StoredState] = field(default_factory=dict)  # states of this run
 
     @staticmethod
     def load(store: TableStore) -> FoldStates:
         """Load the states of earlier runs."""
-        rows = store.internal.rows(STATE.name, STATE, *SMALL, RUN_ID)
-        run_id = max((row[RUN_ID] for row in rows), default=0) + 1
-        return FoldStates(store=store, run_id=run_id, before={each.log: each for each in map(StoredState.of, rows)})
+        rows = store.internal.rows(STATE.name, STATE, *STATE.names, RUN_ID)
+        last_run = max((row[RUN_ID] for row in rows), default=0)
+        before = {each.log: each for each in map(StoredState.of, rows)}
+        return FoldStates(store=store, last_run=last_run, run_id=last_run + 1, before=before)
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Give logs other names, in the stored tables, too.
@@ -49,43 +40,35 @@ class FoldStates:
         """
         if not names:
             return
-        self.store.rename_logs(names, {new: LogIdentity.of(new).origin for new in names.values()})
+        self.store.rename_logs({old: LogIdentity.of(new) for old, new in names.items()})
         for old, new in names.items():
-            self.before[new] = replace(self.before.pop(old), log=new)
-        stored = self.store.internal.load(STATE.name, STATE).select(*STATE.names)
-        frame = stored.sparkSession.createDataFrame(list(names.items()), "log string, new_name string")
-        rows = stored.join(sf.broadcast(frame), "log", "left").withColumn("log", sf.coalesce("new_name", "log"))
-        self.store.internal.overwrite(STATE.name, STATE, rows.select(*STATE.names), run_id=self.run_id - 1)
+            self.before[new] = _renamed(self.before.pop(old), new)
+        self._write(self.before.values(), run_id=self.last_run)
 
     @property
     def all(self) -> dict[str, StoredState]:
-        """The newest state of each log, without `obsolete_logs`."""
-        return {**{log: state for log, state in self.before.items() if log not in self.obsolete_logs}, **self.new}
+        """The newest state of each log."""
+        return {**self.before, **self.new}
 
     def add(
-        self, staged: DataFrame | pa.Table, listed: Mapping[str, LogListing], *, continued: Collection[str] = ()
+        self, states: Iterable[StoredState], listed: Mapping[str, LogListing], plans: Mapping[str, LogPlan]
     ) -> None:
         """Add the states of the logs that this run has read.
 
-        `staged`: rows of `toolkit.spark.pipeline.tables.staging_table.STAGE`.
-        `listed`: the listing of each log.
-        `continued`: logs of which only new data was read: segments that were damaged before still are.
+        `states`: the new states.
+        `listed`, `plans`: the listing of each log, and how it was read.
         """
-        if isinstance(staged, DataFrame):
-            self.staged = staged
-            rows = rows_of(staged, STATE.name).drop("remembered").toArrow()
-        else:
-            rows = staged_rows(staged, STATE.name)
-        for state in StoredState.of_table(rows):
-            listing = listed[state.log]
+        for state in states:
+            listing, plan = listed[state.log], plans[state.log]
             damaged = state.damaged_bases
-            if state.log in continued:
+            if plan.remembered in (REMEMBERED, LOST):  # what was damaged before, and was not read again, still is
                 damaged += self.before[state.log].damaged_bases
             self.put(
                 replace(
                     state,
                     listing=listing.listing,
                     topic_id=listing.topic_id,
+                    replica=listing.log,
                     segment_sizes=listing.segment_sizes,
                     first_batch=listing.first_batch,
                     damaged_segments=json.dumps(sorted(set(damaged))),
@@ -96,39 +79,16 @@ class FoldStates:
         """Add a state."""
         self.new[state.log] = state
 
-    def remembered(self, logs: Collection[str]) -> DataFrame:
-        """`REMEMBERED_COLUMNS` of the newest states of some logs."""
-        spark = self.store.spark
-        new = [log for log in logs if log in self.new]
-        old = [log for log in logs if log in self.before and log not in self.new]
-        frames = [_select(self.store.internal.load(STATE.name, STATE), old)] if old else []
-        if new and self.staged is not None:
-            frames.append(_select(rows_of(self.staged, STATE.name), new))
-        if not frames:
-            return spark.createDataFrame([], struct_type(STATE)).select(*REMEMBERED_COLUMNS)
-        return reduce(DataFrame.unionByName, [frame.select(*REMEMBERED_COLUMNS) for frame in frames])
-
-    def remembered_table(self, logs: Collection[str]) -> pa.Table:
-        """`remembered`, as an Arrow table in this process."""
-        remembered = [log for log in logs if log in self.new and self.new[log].remembered is not None]
-        schema = pa.schema([STATE.arrow_schema.field(name) for name in REMEMBERED_COLUMNS])
-        rows = pa.Table.from_pylist([self.new[log].row() for log in remembered], schema=schema)
-        others = set(logs).difference(remembered)
-        return pa.concat_tables([rows, self.remembered(others).toArrow().cast(schema)]) if others else rows
-
     def save(self) -> None:
         """Store the states, which completes the run."""
-        rows = from_arrow(self.store.spark, spark_table(STATE.arrow(self.new.values())))
-        if self.staged is not None:
-            of_tasks = rows_of(self.staged, STATE.name).select("log", sf.col("remembered").alias("of_tasks"))
-            joined = rows.join(of_tasks, "log", "left")
-            rows = joined.withColumn("remembered", sf.coalesce("remembered", "of_tasks")).select(*STATE.names)
-        if self.before:
-            before = self.store.internal.load(STATE.name, STATE).select(*STATE.names)
-            rows = rows.unionByName(_select(before, [*self.new, *self.obsolete_logs], how="left_anti"))
-        self.store.internal.overwrite(STATE.name, STATE, rows, run_id=self.run_id)
+        self._write(self.all.values(), run_id=self.run_id)
+
+    def _write(self, states: Iterable[StoredState], *, run_id: int) -> None:
+        rows = from_arrow(self.store.spark, spark_table(STATE.arrow(states)))
+        self.store.internal.overwrite(STATE.name, STATE, rows, run_id=run_id)
 
 
-def _select(states: DataFrame, logs: Iterable[str], *, how: str = "left_semi") -> DataFrame:
-    names = states.sparkSession.createDataFrame([(log,) for log in logs], "log string")
-    return states.join(sf.broadcast(names), "log", how)
+def _renamed(state: StoredState, name: str) -> StoredState:
+    """A state with another name of its log, which has a broker if it is known now."""
+    broker = LogIdentity.of(name).broker_id
+    return replace(state, log=name, broker_id=state.broker_id if broker is None else broker)

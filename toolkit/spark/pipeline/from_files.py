@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import functions as sf
 from pyspark.sql.session import SparkSession as ClassicSession
 
 from toolkit.errors import NotFound
@@ -21,9 +22,10 @@ from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_options import PROOF, LogListing, read_options, schema_of
 from toolkit.spark.datasources.log_reader import LogReader, listing_rows
 from toolkit.spark.datasources.reader_options import local_path
+from toolkit.spark.pipeline.log_plan import LogPlan, plan_logs
 from toolkit.spark.pipeline.log_renames import assumptions
-from toolkit.spark.pipeline.pipeline_source import LogPlan, plan_logs, read_here
-from toolkit.spark.pipeline.tables.staging_table import IDS, LOG, StoredState
+from toolkit.spark.pipeline.log_work import AT_ONCE, WorkOptions
+from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState, records_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,11 +33,11 @@ if TYPE_CHECKING:
 SMALL = 64 << 20
 """Maximum bytes of logs that the driver reads itself, in less time than Spark's jobs take to start."""
 
+MANY = 1000
+"""Logs that tasks read sooner, however small: of each, most of the time is that of Python, which uses one core here."""
+
 ON_ONE_MACHINE = 128
 """Factor of `SMALL` for a local master: there the driver has as many cores as Spark's tasks."""
-
-MAX_PARTIALS_BYTES = 256 << 20
-"""Of the table partial_transactions in the driver; beyond it, tasks read the logs again, in bounded memory."""
 
 
 def assertion_options(assertions: FileAssertions) -> dict[str, str]:
@@ -85,7 +87,7 @@ class LogFiles:
     @property
     def listings(self) -> Mapping[str, LogListing]:
         """Each log, as listed."""
-        return {row.log + ending: row for row in self.logs for ending in ("", IDS)}
+        return {row.log: row for row in self.logs} | {records_name(row): row for row in self.logs if row.is_best}
 
     @property
     def assumptions(self) -> Sequence[str]:
@@ -94,64 +96,32 @@ class LogFiles:
 
     def plans(self, states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
         """How to read the new data of each changed log."""
-        best = [replace(row, log=row.log + IDS) for row in self.logs if row.is_best]
-        # Most partitions are empty and need no state. A log without begin cannot be read now.
-        id_logs = [row for row in best if row.bytes or row.begin is None or row.log in states]
-        return plan_logs([*self.logs, *id_logs], states)
+        # Most partitions of __transaction_state are empty and need no state. A log without begin cannot be read now.
+        listed = {
+            name: row
+            for name, row in self.listings.items()
+            if not name.endswith(IDS) or row.bytes or row.begin is None or name in states
+        }
+        return plan_logs(listed, states)
 
-    def partial_transactions(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
-        """Partial transactions of the new ranges."""
-        starts, _ = _starts(plans)
-        return self._load("partial_transactions", starts=json.dumps(starts)) if starts else None
-
-    def events(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
-        """New records of ``__transaction_state``."""
-        _, starts = _starts(plans)
-        if not starts:
-            return None
-        rows = self._load("transaction_log", starts=json.dumps(starts))
-        best_frame = self.spark.createDataFrame(list(self._best.items()), f"txn_state_partition int, {LOG} string")
-        return rows.join(sf.broadcast(best_frame), "txn_state_partition")
-
-    def batches(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
-        """Headers of the new batches."""
-        starts, _ = _starts(plans)
-        if not starts:
-            return None
-        return _with_log(self._load("batches", starts=json.dumps(starts)), self.logs)
+    def options(self, *, min_held_ms: int, with_batches: bool) -> WorkOptions:
+        """How to read and fold them."""
+        return WorkOptions(min_held_ms=min_held_ms, with_batches=with_batches)
 
     @property
-    def is_small(self) -> bool:
-        """Whether this process reads all logs sooner than Spark's jobs would."""
-        if not isinstance(self.spark, ClassicSession):
+    def reads_here(self) -> bool:
+        """Whether this process reads the logs: sooner than Spark's jobs would."""
+        if not isinstance(self.spark, ClassicSession) or len(self.logs) > MANY:
             return False
         is_local = str(self.spark.sparkContext.master).startswith("local")
         return self.bytes_listed <= SMALL * (ON_ONE_MACHINE if is_local else 1)
-
-    def tables(self, plans: Mapping[str, LogPlan]) -> tuple[pa.Table, pa.Table] | None:
-        """The rows of `partial_transactions` and `events`, read by this process; null if there is too much to read."""
-        if not self.is_small:
-            return None
-        log_starts, id_starts = _starts(plans)
-        partials = self._read("partial_transactions", starts=json.dumps(log_starts))
-        if partials.nbytes > MAX_PARTIALS_BYTES:
-            return None
-        events = self._read("transaction_log", starts=json.dumps(id_starts))
-        best = self._best
-        logs = [best[partition] for partition in events["txn_state_partition"].to_pylist()]
-        return partials, events.append_column(LOG, pa.array(logs, pa.string()))
-
-    @property
-    def _best(self) -> dict[int, str]:
-        """The best replica of each partition of ``__transaction_state``: the log whose records are read."""
-        return {row.partition: row.log + IDS for row in self.logs if row.is_best and row.partition is not None}
 
     def current_findings(self) -> pa.Table:
         """The findings at the time that the files prove."""
         options = assertion_options(self.assertions)
         if self.topics is not None:
             options["subscribe"] = json.dumps(list(self.topics))
-        found = self._read("findings", **options) if self.is_small else self._load("findings", **options).toArrow()
+        found = self._read("findings", **options) if self.reads_here else self._load("findings", **options).toArrow()
         return found.cast(FINDINGS.arrow_schema)
 
     def proof(self) -> str:
@@ -164,16 +134,12 @@ class LogFiles:
         """Read a table in this process, with the data source's reader but without Spark."""
         paths = json.dumps([local_path(path) for path in self.paths])
         reader = LogReader(read_options({"table": table, "paths": paths, **options}), schema_of(table))
-        return read_here(reader)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            batches = pool.map(lambda work: list(reader.read(work)), reader.partitions())
+            return pa.Table.from_batches(chain.from_iterable(batches), reader.columns)
 
     def _load(self, table: str, **options: str) -> DataFrame:
         return load(self.spark, table, self.paths, **options)
-
-
-def _starts(plans: Mapping[str, LogPlan]) -> tuple[dict[str, int | None], dict[str, int | None]]:
-    """The start offsets of logs, and those of the records of ``__transaction_state``."""
-    log_starts = {log: plan.start for log, plan in plans.items() if not log.endswith(IDS)}
-    return log_starts, {log.removesuffix(IDS): plan.start for log, plan in plans.items() if log.endswith(IDS)}
 
 
 def list_files(
@@ -202,23 +168,3 @@ def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) 
     register(spark)
     reader = spark.read.format("kafka_log_dir").option("table", table).options(**options)
     return reader.option("paths", json.dumps(list(paths))).load()
-
-
-def _with_log(rows: DataFrame, logs: Sequence[LogListing]) -> DataFrame:
-    """Rows of batches with the name of their log, by the folder of a segment, or by the text and the partition."""
-    spark = rows.sparkSession
-    places: dict[str | None, str] = {
-        **{row.folder: row.log for row in logs},
-        **{f"{row.folder}#{row.topic}-{row.partition}": row.log for row in logs},
-    }
-    topic_partition = (sf.coalesce(sf.col(name).cast("string"), sf.lit("None")) for name in ("topic", "partition"))
-    found = rows.withColumns(
-        {
-            "_folder": sf.regexp_replace("file", r"[/\\][^/\\]*$", ""),
-            "_text": sf.concat("file", sf.lit("#"), sf.concat_ws("-", *topic_partition)),
-        }
-    )
-    for column in ("_folder", "_text"):
-        names = spark.createDataFrame(list(places.items()), f"{column} string, {column}_log string")
-        found = found.join(sf.broadcast(names), column, "left")
-    return found.select(*rows.columns, sf.coalesce("_folder_log", "_text_log").alias(LOG))

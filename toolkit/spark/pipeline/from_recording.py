@@ -73,12 +73,14 @@ def store_samples(
     states: Mapping[str, StoredState],
     *,
     run_id: int,
+    last_run: int,
 ) -> None:
     """Add the new rows of a table of ``schema.RECORDED``; stored rows stay when the recorder deletes samples."""
 
     def write() -> None:
         frames = [each.rows(name, each.after(states)).withColumn(LOG, sf.lit(each.log)) for each in recordings]
-        store.write(RECORDED_AS[name], RECORDED[name], reduce(DataFrame.unionByName, frames), run_id=run_id)
+        rows = reduce(DataFrame.unionByName, frames)
+        store.write(RECORDED_AS[name], RECORDED[name], rows, run_id=run_id, last_run=last_run)
 
     _retried(write)
 

@@ -1,44 +1,31 @@
 """The history of transactional ids, from new records of ``__transaction_state`` and the stored state of each id.
 
-One task gets the records of an id in order, after the state from the last run. The meaning of its last records depends
-on later records and on the newest time of all ids: every run computes those rows again (`current_transaction_history`).
+The meaning of an id's last records depends on later records and on the newest time of all ids: every run computes those
+rows again (`current_transaction_history`).
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from toolkit.analysis.coordinator.transaction_history import HistoryState, advance, current
 from toolkit.formats.columns import from_ipc, to_ipc
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
-from toolkit.sources.log_tables import ReadError
+from toolkit.sources.log_tables import LogId, ReadError
 from toolkit.spark.arrow_types import spark_schema, spark_table, struct_type
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
-from toolkit.spark.datasources.partial_transactions import whole_runs
-from toolkit.spark.pipeline.tables.staging_table import (
-    IS_FINAL,
-    LOG,
-    STAGE,
-    STAGE_SCHEMA,
-    STATE,
-    StoredState,
-    damaged_segments,
-    stage_rows,
-)
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from toolkit.spark.pipeline.log_fold import FoldedRows
+from toolkit.spark.pipeline.log_plan import TRUNCATED, LogPlan
+from toolkit.spark.pipeline.tables.staging_table import IS_FINAL, LOG, STATE, StoredState, damaged_segments
 
 NEW, BEFORE, LAST, UNREAD, NEWEST = "new", "before", "last", "unread", "newest"
 """Roles of records: new, or from the state: the one before the last ones of an id, the last ones, an unread one, and
@@ -50,58 +37,86 @@ RECORDS_SCHEMA = pa.schema(
         ("role", pa.string()),
         ("known_producer_id", pa.int64()),
         ("is_version_2", pa.bool_()),
-        (LOG, pa.string()),
     ]
 )
-RECORDS: StructType = from_arrow_schema(RECORDS_SCHEMA)
-"""Spark's schema of records, new and from the state."""
-PARTITION = "txn_state_partition"
 CURRENT = StructType(
     [*struct_type(TRANSACTION_HISTORY), StructField(LOG, StringType()), StructField(IS_FINAL, BooleanType())]
 )
 
 
 class FoldRecord(NamedTuple):
-    """A row of `RECORDS`."""
+    """A record, and what it is to the fold: a row of `RECORDS_SCHEMA`."""
 
     record: TransactionLogRecord
-    role: str
-    known_producer_id: int | None  # of the last records of an id, as is_version_2: from `HistoryState`
-    is_version_2: bool | None
-    log: str
+    role: str = NEW
+    known_producer_id: int | None = None  # of the last records of an id, as is_version_2: from `HistoryState`
+    is_version_2: bool | None = None
 
 
-def fold_transaction_history(events: DataFrame, remembered: DataFrame) -> DataFrame:
-    """The final rows of the history of transactional ids, which no later record changes.
+def fold_records(
+    name: str, where: LogId, records: Iterable[TransactionLogRecord], plan: LogPlan, before: StoredState | None
+) -> Iterator[FoldedRows]:
+    """Fold new records onto the state of a partition of ``__transaction_state``: final rows, and last its new state.
 
-    `events`: rows of ``schema.TRANSACTION_LOG``, of one replica of each partition, with `LOG`.
-    `remembered`: records of `remembered_records`.
-    Returns: rows of `toolkit.spark.pipeline.tables.staging_table.STAGE`: ``transaction_history``, and one of ``state``
-    per partition.
+    `name`: name of the log of the records.
+    `where`: the replica that was read.
+    `records`: its records from the start of the plan on.
+    `plan`, `before`: why it is read, and the stored state.
     """
-    types = {field.name: field.dataType for field in RECORDS}
-    unknown = {name: sf.lit(None).cast(types[name]) for name in ("known_producer_id", "is_version_2")}
-    new = events.withColumns({"role": sf.lit(NEW), **unknown}).select(*RECORDS.names)
-    records = new.unionByName(remembered).repartition(PARTITION).sortWithinPartitions(PARTITION)
-    return records.mapInArrow(_folded, STAGE)
-
-
-def fold_history_table(events: pa.Table, remembered: pa.Table) -> pa.Table:
-    """`fold_transaction_history` in this process."""
-    new = events.append_column("role", pa.repeat(NEW, len(events)))
-    records = pa.concat_tables([new, remembered], promote_options="default").select(RECORDS_SCHEMA.names)
-    in_order = records.cast(RECORDS_SCHEMA).sort_by(PARTITION)
-    return pa.Table.from_batches(_folded(in_order.to_batches()), STAGE_SCHEMA)
-
-
-def remembered_records(states: pa.Table) -> pa.Table:
-    """The states of ids as records, from rows of `toolkit.spark.pipeline.tables.staging_table.STATE`."""
-    found = [RECORDS_SCHEMA.empty_table()]
-    for state in StoredState.of_table(states):
-        records = from_ipc(state.remembered or b"")
-        name = pa.repeat(state.log, len(records))  # the log may have been renamed since
-        found.append(records.set_column(records.column_names.index(LOG), RECORDS_SCHEMA.field(LOG), name))
-    return pa.concat_tables(found)
+    known = [] if before is None else _records_in(from_ipc(before.remembered or b""))
+    new = list(map(FoldRecord, records))
+    obsolete_from = (plan.offset or 0) if plan.remembered == TRUNCATED else None
+    if obsolete_from is not None:  # of an id that has nothing from there on, the state knows more than what is left
+        by_id: defaultdict[str | None, list[FoldRecord]] = defaultdict(list)
+        for each in known:
+            by_id[each.record.transactional_id].append(each)
+        by_id.pop(None, None)
+        valid = {
+            transactional_id: of_id
+            for transactional_id, of_id in by_id.items()
+            if all(each.record.offset is not None and each.record.offset < obsolete_from for each in of_id)
+        }
+        known = [each for of_id in valid.values() for each in of_id]
+        new = [
+            each
+            for each in new
+            if each.record.transactional_id not in valid or (each.record.offset or 0) >= obsolete_from
+        ]
+    ordered = sorted(_without_duplicates([*known, *new]), key=_order)
+    kept: list[FoldRecord] = []
+    found: list[PastTransaction] = []
+    for transactional_id, group in groupby(ordered, key=lambda each: each.record.transactional_id):
+        of_id = list(group)
+        if transactional_id is None:
+            unread = (  # new, or not read again by the next run
+                each.record
+                for each in of_id
+                if each.role == NEW or (each.role == UNREAD and not _is_read_again(each.record))
+            )
+            kept += [FoldRecord(each, UNREAD) for each in _last(unread)]
+            continue
+        final, id_state = advance(_state_of(of_id), [each.record for each in of_id if each.role == NEW])
+        found += [each for each in final if obsolete_from is None or (each.last_offset or 0) >= obsolete_from]
+        kept += _records_of(id_state)
+    if found:
+        yield FoldedRows(TRANSACTION_HISTORY.name, TRANSACTION_HISTORY.arrow(found), is_final=True)
+    latest = max((each.record.timestamp for each in ordered if each.record.timestamp is not None), default=None)
+    newest = TransactionLogRecord(timestamp=latest, txn_state_partition=where.partition)
+    ends = [each.record.offset + 1 for each in kept if each.record.offset is not None]
+    epochs = [each.record.leader_epoch for each in kept if each.record.leader_epoch is not None]
+    errors = [_read_error(each.record) for each in new if each.record.error is not None]
+    stored = StoredState(
+        log=name,
+        **where.columns,
+        log_end_offset=max(ends, default=None),
+        leader_epoch=max(epochs, default=-1),
+        is_damaged=any(each.record.error is not None for each in kept),
+        damaged_segments=json.dumps(sorted(damaged_segments(errors))),
+        is_unread=any(each.damage.is_unreadable for each in errors),
+        latest=latest,
+        remembered=to_ipc(_record_table([FoldRecord(newest, NEWEST), *kept])),
+    )
+    yield FoldedRows(STATE.name, STATE.arrow([stored]), is_final=False)
 
 
 def current_transaction_history(states: pa.Table, *, latest: Mapping[Origin, dt.datetime | None]) -> pa.Table:
@@ -131,7 +146,7 @@ def _current(state: StoredState, latest: dt.datetime | None) -> pa.Table:
 
 
 def _records_in(rows: pa.Table) -> list[FoldRecord]:
-    others = (rows[name].to_pylist() for name in ("role", "known_producer_id", "is_version_2", LOG))
+    others = (rows[name].to_pylist() for name in ("role", "known_producer_id", "is_version_2"))
     return list(map(FoldRecord, TransactionLogRecord.of_table(rows), *others))
 
 
@@ -141,61 +156,10 @@ def _record_table(records: Sequence[FoldRecord]) -> pa.Table:
     return pa.Table.from_arrays([pa.array(values, type_) for values, type_ in columns], schema=RECORDS_SCHEMA)
 
 
-def _folded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for rows in whole_runs(batches, (PARTITION,)):
-        yield from _of_partition(rows)
-
-
-def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Fold one partition of ``__transaction_state``, id by id."""
-    records = sorted(_without_duplicates(_records_in(rows)), key=_order)
-    first, log = records[0].record, records[0].log
-    kept: list[FoldRecord] = []
-    found: list[PastTransaction] = []
-    latest: dt.datetime | None = None
-    for transactional_id, group in groupby(records, key=lambda each: each.record.transactional_id):
-        of_id = list(group)
-        times = [each.record.timestamp for each in of_id if each.record.timestamp is not None]
-        latest = max([*times, *([] if latest is None else [latest])], default=None)
-        if transactional_id is None:
-            unread = (  # new, or not read again by the next run
-                each.record
-                for each in of_id
-                if each.role == NEW or (each.role == UNREAD and not _is_read_again(each.record))
-            )
-            kept += [FoldRecord(each, UNREAD, None, None, log) for each in _last(unread)]
-            continue
-        final, state = advance(_state_of(of_id), [each.record for each in of_id if each.role == NEW])
-        found += final
-        kept += _records_of(state, log)
-    if found:
-        yield stage_rows(TRANSACTION_HISTORY.name, TRANSACTION_HISTORY.arrow(found), log=log, is_final=True)
-    ends = [each.record.offset + 1 for each in kept if each.record.offset is not None]
-    epochs = [each.record.leader_epoch for each in kept if each.record.leader_epoch is not None]
-    errors = [_read_error(each.record) for each in records if each.role == NEW and each.record.error is not None]
-    newest = TransactionLogRecord(timestamp=latest, txn_state_partition=first.txn_state_partition)
-    stored = StoredState(
-        log=log,
-        topic=STATE_TOPIC,
-        partition=first.txn_state_partition,
-        broker_id=first.broker_id,
-        log_end_offset=max(ends, default=None),
-        leader_epoch=max(epochs, default=-1),
-        is_damaged=any(each.record.error is not None for each in kept),
-        damaged_segments=json.dumps(sorted(damaged_segments(errors))),
-        is_unread=any(each.damage.is_unreadable for each in errors),
-        latest=latest,
-        remembered=to_ipc(_record_table([FoldRecord(newest, NEWEST, None, None, log), *kept])),
-    )
-    yield stage_rows(STATE.name, STATE.arrow([stored]), log=log, is_final=False)
-
-
-def _order(each: FoldRecord) -> tuple[Any, ...]:
-    """Sort key: by id, none first; then the state before new records; then by file, position and offset."""
-    record = each.record
-    file, position = (record.file is None, record.file or ""), (record.position is None, record.position or 0)
-    order = file, position, (record.offset is None, record.offset or 0)
-    return record.transactional_id is not None, record.transactional_id or "", each.role == NEW, *order
+def _order(each: FoldRecord) -> tuple[bool, str, bool]:
+    """Sort key: by id, none first; then the state before new records, each in the order of the log."""
+    transactional_id = each.record.transactional_id
+    return transactional_id is not None, transactional_id or "", each.role == NEW
 
 
 def _without_duplicates(records: list[FoldRecord]) -> list[FoldRecord]:
@@ -239,11 +203,11 @@ def _state_of(records: list[FoldRecord]) -> HistoryState:
     )
 
 
-def _records_of(state: HistoryState, log: str) -> Iterator[FoldRecord]:
+def _records_of(state: HistoryState) -> Iterator[FoldRecord]:
     if state.before is not None:
-        yield FoldRecord(state.before, BEFORE, None, None, log)
+        yield FoldRecord(state.before, BEFORE)
     for event in state.events:
-        yield FoldRecord(event, LAST, state.producer_id, state.is_version_2, log)
+        yield FoldRecord(event, LAST, state.producer_id, state.is_version_2)
 
 
 def _unread_after(state: HistoryState, unread: Iterable[TransactionLogRecord]) -> str | None:

@@ -1,159 +1,192 @@
-"""The fold of the ranges of logs into transactions, steps and holds of the LSO, and the new states of the logs.
+"""The fold of what is new in a log onto its state: final rows once, rows of open transactions by every run.
 
-One task merges the ranges of a log in order, after the log's state from the last run. So final rows are returned once,
-and rows of open transactions by every run.
+A log is read in its order, in bounded memory, by one task or by this process: by the same function.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from toolkit.analysis.history.resume_state import LogState, RangeSummary
-from toolkit.analysis.log.lost_offsets import LostOffsets, missing_between, missing_within
+from toolkit.analysis.history.resume_state import COUNTED, LogState, RangeSummary
+from toolkit.analysis.log.log_transactions import EMPTY, PartialTransactions
+from toolkit.analysis.log.lost_offsets import LostOffsets
 from toolkit.analysis.log.lso_timeline import lso_table
+from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.formats.log_dir_files import segment_base_offset
-from toolkit.schema import LOG_TRANSACTIONS, utc
-from toolkit.sources.log_tables import LogId, ReadError, error_table
-from toolkit.spark.datasources.partial_transactions import (
-    BEGIN,
-    DAMAGE,
-    END,
-    LOST,
-    MISSING,
-    PACKED,
-    REACH,
-    REMEMBERED,
-    START,
-    STOP,
-    TAIL,
-    TRUNCATED,
-    UNREAD_START,
-    PartialRecord,
-    range_summary,
-    whole_runs,
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, utc
+from toolkit.schema.log import Batch
+from toolkit.sources.log_tables import (
+    LogFold,
+    LogId,
+    ReadError,
+    ScanChunk,
+    at_missing_offsets,
+    batch_tables,
+    error_table,
 )
-from toolkit.spark.pipeline.tables.staging_table import (
-    STAGE,
-    STAGE_SCHEMA,
-    STATE,
-    StoredState,
-    damaged_segments,
-    stage_rows,
-)
+from toolkit.spark.pipeline.log_plan import LOST, REMEMBERED, TRUNCATED, LogPlan
+from toolkit.spark.pipeline.tables.staging_table import STATE, StoredState, damaged_segments
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-KEY = ("topic", "partition", "log")
-ORDER = (*KEY, "range_order", "part")
-STATES = (REMEMBERED, LOST, TRUNCATED)
+ROWS_AT_ONCE = 1 << 16
 
 
-def fold(partials: DataFrame, *, min_held_ms: int) -> DataFrame:
-    """Merge the ranges of logs, each log in one task, in bounded memory.
+class FoldedRows(NamedTuple):
+    """Rows of a declared table."""
 
-    `partials`: rows of `partial_transactions.PartialRecord`, in any order, including the states of their logs.
-    `min_held_ms`: shorter holds of the LSO are dropped when they end.
-    Returns: rows of `staging_table.STAGE`: ``log_transactions``, ``lso_timeline``, and one of ``state`` for each log.
+    table: str  # its name
+    rows: pa.Table
+    is_final: bool  # whether later runs keep them
+
+
+class StoppedRead(Exception):
+    """Why a log could not be read on: the next run continues there."""
+
+    def __init__(self, *errors: ReadError) -> None:
+        super().__init__(errors)
+        self.errors = errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRead:
+    """What is read of a log."""
+
+    where: LogId  # topic, partition, and the broker that has it
+    chunks: Iterable[ScanChunk]  # its batches from the start of the plan on; may raise `StoppedRead`
+    before: PartialTransactions = EMPTY  # what is known to be open before the first one
+    end: int | None = None  # where it ends without batches: base offset of the newest segment, end offset of a fetch
+    cleaned: int = -1  # offset up to which it was cleaned, as in `toolkit.analysis.log.lost_offsets.missing_between`
+
+
+def fold_log(
+    name: str, read: LogRead, plan: LogPlan, state: LogState, *, with_batches: bool = False
+) -> Iterator[FoldedRows]:
+    """Fold new batches onto the state of a log: rows of the tables, and last its new state.
+
+    `name`: name of the log.
+    `read`, `plan`: what is read of it, and why.
+    `state`: its state; it is changed.
+    `with_batches`: whether to return the headers of the batches, too.
     """
-    sorted_partials = partials.repartition(*KEY).sortWithinPartitions(*ORDER)
-    return sorted_partials.mapInArrow(partial(_folded, min_held_ms=min_held_ms), STAGE)
+    log = _Log(name=name, where=read.where, state=state)
+    expected = state.log_end_offset if plan.remembered == REMEMBERED else None
+    is_new = plan.remembered is None or (plan.remembered == TRUNCATED and plan.offset == 0)
+    if plan.remembered == TRUNCATED:
+        state.truncate(plan.offset or 0)
+    elif plan.remembered == LOST:
+        yield from log.lose(LostOffsets(0, 0, plan.error), is_deleted=True)
+    log.fold = LogFold(partial=read.before, totals=RunningTotals())
+    try:
+        chunks = _with_rows(read, log) if with_batches else read.chunks
+        for chunk in at_missing_offsets(chunks, expected=expected, end=read.end, cleaned=read.cleaned):
+            base_offset = segment_base_offset(chunk.file)
+            if expected is None and base_offset is not None:  # the first segment
+                if is_new and not read.before.settled:
+                    log.damaged_segments.add(~base_offset)
+                expected = base_offset
+            if chunk.missing is not None:
+                log.fold.files.setdefault(chunk.file, 0)  # of transactions of which no batch was read
+                yield from log.flush()
+                yield from log.lose(chunk.missing)
+            log.fold.add(chunk._replace(missing=None))
+            if log.fold.closed_rows >= ROWS_AT_ONCE:
+                yield from log.flush()
+            yield from log.take_batches()
+        yield from log.flush()
+        if read.end is not None and read.end >= (state.log_end_offset or 0):
+            yield from log.reach(read.end)
+    except StoppedRead as stopped:
+        yield from log.flush()
+        log.fold.damage += stopped.errors
+        if with_batches:
+            errors = [Batch(**read.where.columns, file=each.file, error=each.error) for each in stopped.errors]
+            yield FoldedRows(BATCHES.name, BATCHES.arrow(errors), is_final=False)
+    yield from log.finish()
 
 
-def fold_table(partials: pa.Table, *, min_held_ms: int) -> pa.Table:
-    """`fold` in this process."""
-    in_order = partials.sort_by([(name, "ascending") for name in ORDER])
-    return pa.Table.from_batches(_folded(in_order.to_batches(), min_held_ms=min_held_ms), STAGE_SCHEMA)
+def _with_rows(read: LogRead, log: _Log) -> Iterator[ScanChunk]:
+    for chunk in read.chunks:
+        log.batches += batch_tables([chunk], read.where)
+        yield chunk
 
 
-def _folded(batches: Iterable[pa.RecordBatch], *, min_held_ms: int) -> Iterator[pa.RecordBatch]:
-    log: _FoldedLog | None = None
-    for rows in whole_runs(batches, ORDER):
-        if log is None or log.key != tuple(rows[name][0].as_py() for name in KEY):
-            if log is not None:
-                yield from log.finish()
-            (first,) = PartialRecord.of_table(rows.slice(0, 1))
-            topic, partition, broker_id = first.topic, first.partition, first.broker_id
-            state = LogState(topic=topic, partition=partition, broker_id=broker_id, min_held_ms=min_held_ms)
-            log = _FoldedLog(first.log, state)
-        yield from log.add(rows)
-    if log is not None:
-        yield from log.finish()
-
-
-@dataclass(slots=True, eq=False)
-class _FoldedLog:
-    """The fold of one log, to which the ranges are added in order."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Log:
+    """The fold of one log."""
 
     name: str
+    where: LogId
     state: LogState
-    tail: list[ReadError] = field(default_factory=list)  # damage with no later batch so far
-    is_new: bool = True  # whether nothing of it is known from earlier runs
+    fold: LogFold = field(default_factory=LogFold)  # since the last flush; its damage may be from before
+    batches: list[pa.Table] = field(default_factory=list)  # rows of ``schema.BATCHES`` that were not returned
     is_damaged: bool = False
     is_unread: bool = False
-    is_stopped: bool = False
     bytes_read: int = 0
-    expected: int | None = None  # offset after the data added so far
     damaged_segments: set[int] = field(default_factory=set)  # as in `StoredState`
 
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return self.state.topic, self.state.partition, self.name
+    def flush(self) -> Iterator[FoldedRows]:
+        """The rows that later batches do not change; the fold begins again."""
+        fold = self.fold
+        final, tail = fold.damage[: fold.damage_inside], fold.damage[fold.damage_inside :]
+        self.fold = LogFold(totals=RunningTotals(), damage=tail)
+        assert fold.totals is not None
+        if fold.log_end_offset or fold.partial.settled or len(fold.partial.edges):
+            records, size = fold.totals.total
+            self.bytes_read += size
+            counts = np.ascontiguousarray(fold.totals.samples).view(COUNTED).reshape(-1)
+            closed = fold.take_closed()
+            found = self.state.add(
+                RangeSummary(
+                    closed=closed,
+                    edges=fold.partial.edges,
+                    is_settled=fold.partial.settled,
+                    files=fold.file_names,
+                    counts=np.sort(counts, order="offset"),
+                    records=records,
+                    bytes=size,
+                    log_end_offset=fold.log_end_offset or None,
+                    end_time=fold.end_time,
+                    leader_epoch=fold.highest_epoch,
+                )
+            )
+            yield from self._log_transactions(found.log_transactions, is_final=True)
+            yield from self._steps(found.steps, is_final=True)
+        yield from self._damage(final, is_final=True)
 
-    def add(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        others = PartialRecord.of_table(rows.filter(pc.invert(pc.is_in(rows["kind"], pa.array(PACKED)))))
-        by_kind: defaultdict[str, list[PartialRecord]] = defaultdict(list)
-        for row in others:
-            by_kind[row.kind].append(row)
-        for kind in STATES:
-            for row in by_kind[kind]:
-                yield from self._remember(row)
-        if by_kind[STOP]:
-            self.tail += [row.read_error for row in by_kind[STOP]]
-            self.is_stopped = True
-        if self.is_stopped:
-            return
-        if self.state.broker_id is None:  # as to an earlier run without meta.properties
-            self.state.broker_id = rows["broker_id"][-1].as_py()
-        for row in by_kind[START]:
-            yield from self._start(row.first_offset or 0, cleaned=row.cleaned, is_begun=bool(by_kind[BEGIN]))
-        for row in by_kind[MISSING]:
-            yield from self._lose(row.error, found=row.first_offset)
-            self.expected = max(row.first_offset or 0, self.expected or 0)
-        if by_kind[BEGIN] or by_kind[END] or len(others) < rows.num_rows:
-            end = next(iter(by_kind[END]), None)
-            yield from self._add_range(range_summary(rows, end=end, is_settled=bool(by_kind[BEGIN])), end)
-        yield from self._damage([row.read_error for row in by_kind[DAMAGE]], is_final=True)
-        yield from self._end_range(by_kind)
+    def lose(self, missing: LostOffsets, *, is_deleted: bool = False) -> Iterator[FoldedRows]:
+        """Close the transactions open before missing offsets, and report these, unless damage already does."""
+        final, self.fold.damage = self.fold.damage, []
+        yield from self._damage(final, is_final=True)
+        yield from self._log_transactions(self.state.lose(is_deleted=is_deleted), is_final=True)
+        if missing.error is not None:
+            if missing.expected < missing.found:
+                self.damaged_segments.add(~missing.found)
+            yield from self._damage([ReadError(None, None, missing.error)], is_final=True)
 
-    def _end_range(self, by_kind: Mapping[str, Sequence[PartialRecord]]) -> Iterator[pa.RecordBatch]:
-        """What follows the last batch of a range."""
-        self.tail += [row.read_error for row in by_kind[TAIL]]
-        for row in by_kind[UNREAD_START]:
-            yield from self._start(row.first_offset or 0, cleaned=row.cleaned)
-        for row in by_kind[REACH]:
-            yield from self._reach(row.log_end_offset or 0, cleaned=row.cleaned)
+    def reach(self, end: int) -> Iterator[FoldedRows]:
+        """End the log at an offset; if its newest segment begins there, the next run reads no earlier segment."""
+        again = [each for each in self.fold.damage if _is_read_again(each.file, end)]
+        yield from self._damage([each for each in self.fold.damage if each not in again], is_final=True)
+        self.fold.damage = again
+        self.state.log_end_offset = end
 
-    def finish(self) -> Iterator[pa.RecordBatch]:
+    def finish(self) -> Iterator[FoldedRows]:
         """The rows of open transactions, and the new state."""
-        yield from self._damage(self.tail, is_final=False)
+        yield from self._damage(self.fold.damage, is_final=False)
+        yield from self.take_batches()
         log_transactions, steps = self.state.open_rows()
         yield from self._log_transactions(log_transactions, is_final=False)
         yield from self._steps(steps, is_final=False)
         state = self.state
         stored = StoredState(
             log=self.name,
-            topic=state.topic,
-            partition=state.partition,
-            broker_id=state.broker_id,
+            **self.where.columns,
             log_end_offset=state.log_end_offset,
             leader_epoch=state.leader_epoch,
             is_damaged=self.is_damaged or state.is_damaged,
@@ -164,88 +197,33 @@ class _FoldedLog:
             latest=utc(state.end_time),
             remembered=state.to_bytes(),
         )
-        yield stage_rows(STATE.name, STATE.arrow([stored]), log=self.name, is_final=False)
+        yield FoldedRows(STATE.name, STATE.arrow([stored]), is_final=False)
 
-    def _remember(self, row: PartialRecord) -> Iterator[pa.RecordBatch]:
-        self.state = LogState.from_bytes(
-            row.packed or b"",
-            topic=row.topic,
-            partition=row.partition,
-            broker_id=row.broker_id,
-            min_held_ms=self.state.min_held_ms,
-        )
-        self.expected = self.state.log_end_offset if row.kind == REMEMBERED else None
-        self.is_new = row.kind == TRUNCATED and row.log_end_offset == 0
-        if row.kind == TRUNCATED:
-            self.state.truncate(row.log_end_offset or 0)
-        elif row.kind == LOST:
-            yield from self._lose(row.error, found=None, is_deleted=True)
+    def take_batches(self) -> Iterator[FoldedRows]:
+        """The rows of batches since the last call; a torn end is read again."""
+        for rows in self.batches:
+            is_torn = pc.fill_null(pc.starts_with(rows["error"], "TORN_TAIL"), False)
+            for is_final, of_kind in ((True, pc.invert(is_torn)), (False, is_torn)):
+                if (found := rows.filter(of_kind)).num_rows:
+                    yield FoldedRows(BATCHES.name, found, is_final)
+        self.batches = []
 
-    def _lose(self, error: str | None, *, found: int | None, is_deleted: bool = False) -> Iterator[pa.RecordBatch]:
-        """Close the transactions open before missing offsets, and report these, unless damage already does."""
-        yield from self._log_transactions(self.state.lose(is_deleted=is_deleted), is_final=True)
-        if error is not None:
-            if found is not None and self.expected is not None and self.expected < found:
-                self.damaged_segments.add(~found)
-            yield from self._damage([ReadError(None, None, error)], is_final=True)
-
-    def _follow(self, missing: LostOffsets | None) -> Iterator[pa.RecordBatch]:
-        if missing is not None:
-            yield from self._lose(missing.error, found=missing.found)
-
-    def _add_range(self, summary: RangeSummary, end: PartialRecord | None) -> Iterator[pa.RecordBatch]:
-        if end is not None:
-            tail, self.tail, first = self.tail, [], end.first_offset
-            if first is not None and self.expected is not None:
-                is_damaged = bool(tail) or bool(end.is_after_damage)
-                yield from self._follow(missing_within(self.expected, first, is_damaged=is_damaged))
-            yield from self._damage(tail, is_final=True)
-            self.expected = max(end.log_end_offset or 0, self.expected or 0)
-        found = self.state.add(summary)
-        self.bytes_read += summary.bytes
-        yield from self._log_transactions(found.log_transactions, is_final=True)
-        yield from self._steps(found.steps, is_final=True)
-
-    def _start(self, base_offset: int, *, cleaned: int, is_begun: bool = False) -> Iterator[pa.RecordBatch]:
-        """Begin a segment; `is_begun`: whether it is the first one, and the transactions open before it are known."""
-        if self.expected is not None:
-            is_damaged = not all(_is_read_again(each.file, base_offset) for each in self.tail)
-            yield from self._follow(missing_between(self.expected, base_offset, cleaned=cleaned, is_damaged=is_damaged))
-        elif self.is_new and not is_begun:
-            self.damaged_segments.add(~base_offset)
-        self.expected = base_offset
-
-    def _reach(self, offset: int, *, cleaned: int) -> Iterator[pa.RecordBatch]:
-        """End the log at an offset; if its newest segment begins there, the next run reads no earlier segment."""
-        if offset >= (self.state.log_end_offset or 0):
-            before = [each for each in self.tail if not _is_read_again(each.file, offset)]
-            self.tail = [each for each in self.tail if _is_read_again(each.file, offset)]
-            if self.expected is not None and offset > self.expected:
-                is_damaged = bool(before)
-                yield from self._follow(missing_between(self.expected, offset, cleaned=cleaned, is_damaged=is_damaged))
-            yield from self._damage(before, is_final=True)
-            self.state.log_end_offset = self.expected = offset
-
-    def _damage(self, errors: Sequence[ReadError], *, is_final: bool) -> Iterator[pa.RecordBatch]:
+    def _damage(self, errors: Sequence[ReadError], *, is_final: bool) -> Iterator[FoldedRows]:
         if not errors:
             return
-        state = self.state
         self.is_damaged |= any(not each.damage.is_torn for each in errors)
-        state.is_damaged |= is_final and self.is_damaged
+        self.state.is_damaged |= is_final and self.is_damaged
         self.is_unread |= any(each.damage.is_unreadable for each in errors)
         self.damaged_segments |= damaged_segments(errors)
-        log_id = LogId(topic=state.topic, partition=state.partition, broker_id=state.broker_id)
-        yield from self._log_transactions(error_table(errors, log_id), is_final=is_final)
+        yield from self._log_transactions(error_table(errors, self.where), is_final=is_final)
 
-    def _log_transactions(self, log_transactions: pa.Table, *, is_final: bool) -> Iterator[pa.RecordBatch]:
+    def _log_transactions(self, log_transactions: pa.Table, *, is_final: bool) -> Iterator[FoldedRows]:
         if log_transactions.num_rows:
-            yield stage_rows(LOG_TRANSACTIONS.name, log_transactions, log=self.name, is_final=is_final)
+            yield FoldedRows(LOG_TRANSACTIONS.name, log_transactions, is_final)
 
-    def _steps(self, steps: Any, *, is_final: bool) -> Iterator[pa.RecordBatch]:
+    def _steps(self, steps: Any, *, is_final: bool) -> Iterator[FoldedRows]:
         if len(steps):
-            state = self.state
-            table = lso_table(steps, topic=state.topic, partition=state.partition, broker_id=state.broker_id)
-            yield stage_rows("lso_timeline", table, log=self.name, is_final=is_final)
+            yield FoldedRows(LSO_TIMELINE.name, lso_table(steps, **self.where.columns), is_final)
 
 
 def _is_read_again(file: str | None, offset: int) -> bool:

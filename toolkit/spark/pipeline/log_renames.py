@@ -75,7 +75,7 @@ def _names_by_path(listings: Mapping[str, LogListing], states: Mapping[str, Stor
         identity = LogIdentity.of(name)
         if name in states or identity.is_by_path or row.folder is None:
             continue
-        place = row.folder + (IDS if name.endswith(IDS) else "")
+        place = identity.place if name.endswith(IDS) else row.folder
         for broker in (None, identity.broker):
             if (by_path := str(LogIdentity(None, broker, identity.topic_id, place))) in states:
                 found[name] = by_path

@@ -10,12 +10,11 @@ from __future__ import annotations
 import datetime as dt
 import os
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 from pyspark.sql.dataframe import DataFrame
@@ -24,26 +23,19 @@ from toolkit.errors import UsageError
 from toolkit.formats.columns import to_ipc
 from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Table
 from toolkit.sources.logdir.file_assertions import NO_ASSERTIONS, FileAssertions
-from toolkit.spark.arrow_types import from_arrow, mapped
+from toolkit.spark.arrow_types import from_arrow, mapped, spark_table
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
 from toolkit.spark.datasources.log_options import LogListing
-from toolkit.spark.datasources.partial_transactions import LOST, PARTIAL_TRANSACTIONS_SCHEMA, REMEMBERED, TRUNCATED
+from toolkit.spark.pipeline import from_files
 from toolkit.spark.pipeline.fold_states import FoldStates
 from toolkit.spark.pipeline.from_files import LogFiles, list_files
 from toolkit.spark.pipeline.from_recording import RecordedSamples, is_recording, list_samples, store_samples
-from toolkit.spark.pipeline.history_fold import (
-    CURRENT,
-    RECORDS,
-    current_transaction_history,
-    fold_history_table,
-    fold_transaction_history,
-    remembered_records,
-)
+from toolkit.spark.pipeline.history_fold import CURRENT, current_transaction_history
 from toolkit.spark.pipeline.jobs import Job, Progress, run_jobs
-from toolkit.spark.pipeline.log_fold import fold, fold_table
+from toolkit.spark.pipeline.log_plan import LOST, NEVER, TRUNCATED, LogPlan, read_again
 from toolkit.spark.pipeline.log_renames import renames
-from toolkit.spark.pipeline.pipeline_source import LogPlan, PipelineSource, obsolete_rows, remembered_partials
+from toolkit.spark.pipeline.log_work import LogWork, folded
 from toolkit.spark.pipeline.run_summary import (
     ReadCounts,
     RunSummary,
@@ -51,10 +43,11 @@ from toolkit.spark.pipeline.run_summary import (
     count_rows,
     counts_from_json,
     counts_to_json,
+    newest_runs,
     summarised,
 )
-from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState, rows_of, staged_rows
-from toolkit.spark.pipeline.tables.stored_tables import CLUSTER_ID, IS_CURRENT, KEPT, RECORDED_AS, TOPIC_ID
+from toolkit.spark.pipeline.tables.staging_table import IDS, STATE, StoredState
+from toolkit.spark.pipeline.tables.stored_tables import CLUSTER_ID, FROM_OFFSET, IS_CURRENT, KEPT, RECORDED_AS, TOPIC_ID
 from toolkit.spark.pipeline.tables.table_store import TableStore, open_store
 from toolkit.spark.pipeline.tables.table_views import make_views
 from toolkit.spark.pipeline.topic_findings import CURRENT_FINDINGS, StoredFinding, StoredRecord, TopicFindings, log_rows
@@ -64,10 +57,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from toolkit.sources.live.cluster import Cluster
+    from toolkit.spark.pipeline.from_cluster import LivePartitions
 
 PathLike = str | os.PathLike[str]
 PROOF, COUNTS = "files_proof", "table_counts"
-STAGE_NAME = "stage"
+OLDER = (
+    "The table {} was older than the last run, as after its restore or the loss of a commit: all that the logs still "
+    "have was read again, and what they had deleted before is missing from it."
+)
+NEWER = (
+    "Tables had rows of a later run than the last complete one, as after a killed run or the restore of the table "
+    "state: rows of what the logs still have were replaced, and all others kept."
+)
 
 
 def run(
@@ -123,6 +124,8 @@ def run(
         If the source or the target is invalid or does not exist, or the target already has Parquet tables.
     ConnectionFailed, BrokerError
         If a live cluster does not respond.
+    SetupError
+        If Spark fails: the target is full or read-only, a stored table is damaged, executors lack the package.
     """
     started = time.monotonic()
     with translate_errors():
@@ -137,25 +140,19 @@ def run(
             consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions
         )
         states = FoldStates.load(store)
-        sources = _sources(spark, source, topics=topics, assertions=assertions)
-        this = _PipelineRun.begin(store, sources, states, min_held_ms=min_held_ms)
-        done = run_jobs(this.jobs(with_batches=with_batches), progress=progress)
+        logs, recordings = _sources(spark, source, topics=topics, assertions=assertions)
+        this = _PipelineRun.begin(
+            store, states, logs=logs, recordings=recordings, min_held_ms=min_held_ms, with_batches=with_batches
+        )
+        done = run_jobs(this.jobs(), progress=progress)
         if this.has_news:
             findings = done["findings"]
         else:
             columns = (*FINDINGS.names, CLUSTER_ID, TOPIC_ID, IS_CURRENT)
             findings = list(map(StoredFinding.of, store.rows("findings", FINDINGS, *columns)))
         summary = summarised(store, this.read(), this.counts, findings=findings, started=started)
-        assumed = this.sources.logs.assumptions if this.sources.logs else ()
-        return replace(summary, proof=this.proof(), assumptions=assumed)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PipelineSources:
-    """Logs, recordings, or both."""
-
-    logs: PipelineSource | None = None
-    recordings: Sequence[RecordedSamples] = ()
+        assumed = this.logs.assumptions if this.logs else ()
+        return replace(summary, proof=this.proof(), assumptions=assumed, repairs=this.repairs)
 
 
 def _sources(
@@ -164,21 +161,22 @@ def _sources(
     *,
     topics: Sequence[str] | None,
     assertions: FileAssertions,
-) -> _PipelineSources:
+) -> tuple[LogFiles | LivePartitions | None, Sequence[RecordedSamples]]:
+    """The logs and the recordings of a source."""
     if not isinstance(source, str | os.PathLike | Sequence):
         from toolkit.spark.pipeline.from_cluster import list_partitions  # imports kafka-python
 
         if assertions != NO_ASSERTIONS:
             raise UsageError("consistent_copy, as_of and txn_state_partitions apply to files.", do="Remove them.")
         register(spark, config=source.config)
-        return _PipelineSources(logs=list_partitions(spark, source, topics=topics))
+        return list_partitions(spark, source, topics=topics), ()
     paths = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
     recorded = [path for path in paths if is_recording(spark, path)]
     others = [path for path in paths if path not in recorded]
     logs = None
     if others:
         logs = list_files(spark, others, topics=topics, assertions=assertions)
-    return _PipelineSources(logs=logs, recordings=[list_samples(spark, path) for path in recorded])
+    return logs, [list_samples(spark, path) for path in recorded]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -186,45 +184,72 @@ class _PipelineRun:
     """One run."""
 
     store: TableStore  # the stored tables
-    sources: _PipelineSources  # the sources
+    # logs, recordings: the sources
+    logs: LogFiles | LivePartitions | None
+    recordings: Sequence[RecordedSamples]
     # states, plans, listings: state, plan and listing of each log
     states: FoldStates
     plans: Mapping[str, LogPlan]
     listings: Mapping[str, LogListing]
     min_held_ms: int  # shortest hold of the LSO to keep
-    # new rows of `staging_table.STAGE`; Arrow data if this process made them
-    staged: DataFrame | pa.Table | None = None
+    with_batches: bool  # whether to keep the header of every batch
+    reads_here: bool = False  # whether this process reads the logs, and not tasks
+    new: Mapping[str, DataFrame] = field(default_factory=dict)  # the new rows of each table of logs
+    repairs: Sequence[str] = ()  # which tables are not of one run, as sentences
     # row counts of the tables; those of the last run until this one has counted
     counts: dict[str, TableCounts] = field(default_factory=dict)
 
     @staticmethod
-    def begin(store: TableStore, sources: _PipelineSources, states: FoldStates, *, min_held_ms: int) -> _PipelineRun:
+    def begin(
+        store: TableStore,
+        states: FoldStates,
+        *,
+        logs: LogFiles | LivePartitions | None,
+        recordings: Sequence[RecordedSamples],
+        min_held_ms: int,
+        with_batches: bool,
+    ) -> _PipelineRun:
         """Plan what to read."""
-        listings = sources.logs.listings if sources.logs else {}
+        listings = logs.listings if logs else {}
         states.rename(renames(listings, states.all))
-        plans = sources.logs.plans(states.before) if sources.logs else {}
-        states.obsolete_logs = _replaced(plans, listings, states.before)
+        plans = logs.plans(states.before) if logs else {}
         counted = states.before.get(COUNTS)
+        counts = {} if counted is None else counts_from_json(counted.listing or "{}")
+        checked = [name for name in FROM_OFFSET if with_batches or name != BATCHES.name]
+        newest = newest_runs(store, checked)
+        older = [name for name in checked if name in counts and newest.get(name, 0) < counts[name].newest_run]
+        repairs = [OLDER.format(name) for name in older]
+        if older:
+            plans |= {log: read_again(row) for log, row in listings.items() if log in states.before}
+        states.run_id = max(states.last_run, *newest.values()) + 1 if newest else states.run_id
+        if states.run_id > states.last_run + 1:
+            repairs.append(NEWER)
+            for log, plan in plans.items():
+                if plan.remembered == LOST:  # by the runs of which nothing is known, it may have been read
+                    plans[log] = plan._replace(remembered=TRUNCATED, offset=plan.obsolete_from, error=None)
         return _PipelineRun(
             store=store,
-            sources=sources,
+            logs=logs,
+            recordings=recordings,
             states=states,
             plans=plans,
             listings=listings,
             min_held_ms=min_held_ms,
-            counts={} if counted is None else counts_from_json(counted.listing or "{}"),
+            with_batches=with_batches,
+            counts=counts,
+            repairs=repairs,
         )
 
     @property
     def needs_diagnosis(self) -> bool:
         """Whether the files or the cluster must be diagnosed again."""
-        logs, before = self.sources.logs, self.states.before.get(CURRENT_FINDINGS)
+        logs, before = self.logs, self.states.before.get(CURRENT_FINDINGS)
         return logs is not None and (bool(self.plans) or before is None or before.listing != self._signature(logs))
 
     @property
     def new_samples(self) -> list[RecordedSamples]:
         """The recordings with new samples."""
-        return [each for each in self.sources.recordings if each.has_new(self.states.before)]
+        return [each for each in self.recordings if each.has_new(self.states.before)]
 
     @property
     def has_news(self) -> bool:
@@ -234,12 +259,12 @@ class _PipelineRun:
     def proof(self) -> str | None:
         """What the files prove and what they do not; null without files."""
         state = self.states.all.get(PROOF)
-        return None if state is None or self.sources.logs is None else state.listing
+        return None if state is None or self.logs is None else state.listing
 
     def read(self) -> Sequence[ReadCounts]:
         """Counts of the listed and read items."""
         found = []
-        if logs := self.sources.logs:
+        if logs := self.logs:
             found.append(
                 ReadCounts(
                     what=logs.what,
@@ -249,28 +274,26 @@ class _PipelineRun:
                     bytes_read=sum(state.bytes_read or 0 for state in self.states.new.values()),
                 )
             )
-        for each in self.sources.recordings:
+        for each in self.recordings:
             new = each.count_new(self.states.before) if each.has_new(self.states.before) else 0
             found.append(ReadCounts(what="samples", listed=each.listed, new=new))
         return found
 
-    def jobs(self, *, with_batches: bool) -> dict[str, Job]:
+    def jobs(self) -> dict[str, Job]:
         """The jobs of the run; none without new data if the last run stored its counts."""
         jobs: dict[str, Job] = {}
-        logs = self.sources.logs
+        logs = self.logs
         if logs is not None and self.needs_diagnosis:
             jobs[CURRENT_FINDINGS] = Job(partial(self._diagnose, logs))
         if logs is not None and self.plans:
             jobs["logs"] = Job(partial(self._read_logs, logs))
-            for table in (LOG_TRANSACTIONS, LSO_TIMELINE):
-                jobs[table.name] = Job(partial(self._add_staged, table), after=["logs"])
+            for table in (LOG_TRANSACTIONS, LSO_TIMELINE, *([BATCHES] if self.with_batches else [])):
+                jobs[table.name] = Job(partial(self._add_rows, table), after=["logs"])
             jobs["transaction_history"] = Job(self._add_transaction_history, after=["logs"])
-            if with_batches:
-                jobs["batches"] = Job(partial(self._add_batches, logs))
         if new := self.new_samples:
-            states, run_id = self.states.before, self.states.run_id
+            runs = {"run_id": self.states.run_id, "last_run": self.states.last_run}
             for name in RECORDED:
-                jobs[RECORDED_AS[name]] = Job(partial(store_samples, self.store, name, new, states, run_id=run_id))
+                jobs[RECORDED_AS[name]] = Job(partial(store_samples, self.store, name, new, self.states.before, **runs))
         if self.has_news or not self.counts:
             jobs["counts"] = Job(self._count, after=list(jobs))
         if self.has_news:
@@ -279,12 +302,12 @@ class _PipelineRun:
             jobs["state"] = Job(self._save, after=list(jobs))
         return jobs
 
-    def _signature(self, logs: PipelineSource) -> str:
+    def _signature(self, logs: LogFiles | LivePartitions) -> str:
         return f"{logs.signature} {self.min_held_ms}"
 
     # Logs.
 
-    def _diagnose(self, logs: PipelineSource) -> None:
+    def _diagnose(self, logs: LogFiles | LivePartitions) -> None:
         """Diagnose the current state."""
         rows = logs.current_findings()
         latest = pc.min(rows["observed_at"]).as_py()
@@ -293,44 +316,20 @@ class _PipelineRun:
         if isinstance(logs, LogFiles):
             self.states.put(StoredState(log=PROOF, listing=logs.proof()))
 
-    def _read_logs(self, logs: PipelineSource) -> None:
-        """Read the new ranges of logs, and fold them."""
-        self.staged = staged = self._stage(logs)
-        continued = [log for log, plan in self.plans.items() if plan.remembered in (REMEMBERED, LOST)]
-        self.states.add(staged, self.listings, continued=continued)
-
-    def _stage(self, logs: PipelineSource) -> DataFrame | pa.Table:
-        """New rows of all tables: made by this process if there is little to read, else by Spark, and stored once."""
-        plans, states = self.plans, self.states
-        logs_with_state = [log for log, plan in plans.items() if plan.remembered and not log.endswith(IDS)]
-        id_logs_with_state = [
-            log for log, plan in plans.items() if plan.remembered not in (None, TRUNCATED) and log.endswith(IDS)
+    def _read_logs(self, logs: LogFiles | LivePartitions) -> None:
+        """Read what is new in logs, and fold it onto their states."""
+        works = [
+            LogWork(log=log, listing=self.listings[log], plan=plan, state=self.states.before.get(log))
+            for log, plan in self.plans.items()
         ]
-        remember = partial(remembered_partials, plans={log: plans[log] for log in logs_with_state})
-        tables = logs.tables(plans)
-        if tables is not None:
-            partials, events = tables
-            partials = pa.concat_tables([partials, remember(states.remembered_table(logs_with_state))])
-            records = remembered_records(states.remembered_table(id_logs_with_state))
-            folded = fold_table(partials, min_held_ms=self.min_held_ms), fold_history_table(events, records)
-            return pa.concat_tables(folded)
-        frames = []
-        if (read := logs.partial_transactions(plans)) is not None:
-            remembered = mapped(states.remembered(logs_with_state), remember, PARTIAL_TRANSACTIONS_SCHEMA)
-            frames.append(fold(read.unionByName(remembered), min_held_ms=self.min_held_ms))
-        if (records := logs.events(plans)) is not None:
-            remembered = mapped(states.remembered(id_logs_with_state), remembered_records, RECORDS)
-            frames.append(fold_transaction_history(records, remembered))
-        return self.store.internal.overwrite_plain(STAGE_NAME, reduce(DataFrame.unionByName, frames))
+        options = logs.options(min_held_ms=self.min_held_ms, with_batches=self.with_batches)
+        fits = not self.with_batches or (logs.bytes_listed or 0) <= from_files.SMALL  # the rows of batches in memory
+        self.reads_here = logs.reads_here and fits
+        self.new, states = folded(self.store, works, options, here=self.reads_here)
+        self.states.add(states, self.listings, self.plans)
 
-    def _staged_rows(self, name: str) -> DataFrame:
-        """The new rows of a table."""
-        if isinstance(self.staged, DataFrame):
-            return rows_of(self.staged, name)
-        return from_arrow(self.store.spark, staged_rows(self.staged, name))
-
-    def _add_staged(self, table: Table) -> None:
-        self._add(table.name, table, self._staged_rows(table.name), changed=self.plans)
+    def _add_rows(self, table: Table) -> None:
+        self._add(table, self.new[table.name])
 
     def _add_transaction_history(self) -> None:
         """Add final rows, and the last row of each id, which depends on the newest time of all ids."""
@@ -341,23 +340,37 @@ class _PipelineRun:
                 origin = LogIdentity.of(log).origin
                 latest[origin] = max(state.latest, latest.get(origin, state.latest))
         make = partial(current_transaction_history, latest=latest)
-        if isinstance(self.staged, DataFrame):
-            current = mapped(self.states.remembered(states), make, CURRENT)
+        spark, table = self.store.spark, spark_table(STATE.arrow(states.values()))
+        if self.reads_here:
+            current = from_arrow(spark, make(table), CURRENT)
         else:
-            current = from_arrow(self.store.spark, make(self.states.remembered_table(states)), CURRENT)
-        self._add(
-            "transaction_history", TRANSACTION_HISTORY, self._staged_rows("transaction_history").unionByName(current)
+            current = mapped(from_arrow(spark, table), make, CURRENT)
+        rows = self.new["transaction_history"]
+        if self.repairs:  # compaction may have deleted what is stored, so that it stays, and only what follows is added
+            stored = self.store.load("transaction_history", TRANSACTION_HISTORY).where("is_final")
+            known = stored.groupBy("log", "transactional_id").agg(sf.max("last_offset").alias("known"))
+            rows = rows.join(known, ["log", "transactional_id"], "left")
+            rows = rows.where("coalesce(last_offset > known, true)").select(*self.new["transaction_history"].columns)
+        rows = rows.unionByName(current)
+        self._add(TRANSACTION_HISTORY, rows, keeps_provisional=False)
+
+    def _add(self, table: Table, rows: DataFrame, *, keeps_provisional: bool = True) -> None:
+        keeps_all = bool(self.repairs) and table.name == TRANSACTION_HISTORY.name
+        of_table = {
+            log: plan
+            for log, plan in self.plans.items()
+            if log.endswith(IDS) is (table.name == TRANSACTION_HISTORY.name)
+        }
+        self.store.write(
+            table.name,
+            table,
+            rows,
+            run_id=self.states.run_id,
+            last_run=self.states.last_run,
+            read={log: NEVER if keeps_all else plan.obsolete_from for log, plan in of_table.items()},
+            changed=[log for log, plan in of_table.items() if plan.remembered == TRUNCATED],
+            keeps_provisional=keeps_provisional,
         )
-
-    def _add_batches(self, logs: PipelineSource) -> None:
-        rows = logs.batches(self.plans)
-        if rows is not None:
-            is_final = ~sf.coalesce(sf.col("error").startswith("TORN_TAIL"), sf.lit(False))
-            self._add("batches", BATCHES, rows.withColumn("is_final", is_final), changed=self.plans)
-
-    def _add(self, name: str, table: Table, rows: DataFrame, *, changed: Collection[str] | None = None) -> None:
-        obsolete = obsolete_rows(name, self.plans, self.states.obsolete_logs)
-        self.store.write(name, table, rows, run_id=self.states.run_id, changed=changed, obsolete=obsolete)
 
     def _count(self) -> None:
         """Count the rows of the tables that are not merged."""
@@ -372,7 +385,7 @@ class _PipelineRun:
             store=self.store,
             states=self.states,
             listings=self.listings,
-            is_consistent=self.sources.logs is not None and self.sources.logs.is_consistent,
+            is_consistent=self.logs is not None and self.logs.is_consistent,
             min_held_ms=self.min_held_ms,
         )
         holds, findings = made.stored(with_samples=self._has_samples)
@@ -387,7 +400,7 @@ class _PipelineRun:
 
     @property
     def _has_samples(self) -> bool:
-        return bool(self.sources.recordings) or any(log.startswith("recording:") for log in self.states.before)
+        return bool(self.recordings) or any(log.startswith("recording:") for log in self.states.before)
 
     # State.
 
@@ -399,13 +412,3 @@ class _PipelineRun:
             self.states.put(StoredState(log=each.log, latest=each.newest))
         self.states.put(StoredState(log=COUNTS, listing=counts_to_json(self.counts)))
         self.states.save()
-
-
-def _replaced(plans: Iterable[str], listings: Mapping[str, LogListing], before: Mapping[str, StoredState]) -> list[str]:
-    """Replicas of ``__transaction_state`` that another replica replaces as the best one, in the same cluster."""
-    read = {(LogIdentity.of(log).origin, listings[log].partition): log for log in plans if log.endswith(IDS)}
-    return [
-        log
-        for log, state in before.items()
-        if log.endswith(IDS) and read.get((LogIdentity.of(log).origin, state.partition), log) != log
-    ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -29,6 +29,7 @@ class TableCounts:
     rows: int = 0
     errors: int = 0
     new: int = 0  # rows that this run wrote
+    newest_run: int = 0  # number of the last run that wrote some of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class RunSummary:
     verdicts: Mapping[str, int]  # number of findings by verdict; all past ones count as ``ended``
     proof: str | None = None  # what the files prove and what they do not, in one line; null without files
     assumptions: Sequence[str] = ()  # sentences: what is assumed because ids are missing
+    repairs: Sequence[str] = ()  # sentences: which tables were not of one run, and what this run did about it
     seconds: float  # duration of the run
 
     @property
@@ -80,14 +82,28 @@ def count_rows(store: TableStore, *, run_id: int, without: Collection[str]) -> d
             sf.count(sf.lit(1)).alias("rows"),
             sf.count_if("is_error").alias("errors"),
             sf.count_if("is_new").alias("new"),
+            sf.max(RUN_ID).alias("newest_run"),
         )
     )
-    return {name: TableCounts(rows=rows, errors=errors, new=new) for name, rows, errors, new in sums.collect()}
+    return {
+        name: TableCounts(rows=rows, errors=errors, new=new, newest_run=run or 0)
+        for name, rows, errors, new, run in sums.collect()
+    }
+
+
+def newest_runs(store: TableStore, names: Iterable[str]) -> dict[str, int]:
+    """The number of the last run that wrote rows of each table; 0 for a table without any."""
+    frames = {name: frame for name in names if (frame := store.find(name)) is not None}
+    found = [frame.select(sf.lit(name).alias("name"), RUN_ID) for name, frame in frames.items()]
+    if not found:
+        return {}
+    newest = reduce(DataFrame.unionByName, found).groupBy("name").agg(sf.max(RUN_ID).alias("run"))
+    return {row.name: row.run or 0 for row in newest.collect()}
 
 
 def counts_to_json(counts: Mapping[str, TableCounts]) -> str:
     """Row and error counts as JSON, for a run that finds nothing new."""
-    return json.dumps({name: {"rows": each.rows, "errors": each.errors} for name, each in counts.items()})
+    return json.dumps({name: asdict(replace(each, new=0)) for name, each in counts.items()})
 
 
 def counts_from_json(text: str) -> dict[str, TableCounts]:
@@ -128,4 +144,4 @@ def summarised(
 def _marked(rows: DataFrame, name: str, run_id: int) -> DataFrame:
     failed = sf.col("error").isNotNull() if "error" in rows.columns else sf.lit(False)
     is_new = (sf.col(RUN_ID) == run_id).alias("is_new")
-    return rows.select(sf.lit(name).alias("name"), failed.alias("is_error"), is_new)
+    return rows.select(sf.lit(name).alias("name"), failed.alias("is_error"), is_new, RUN_ID)

@@ -130,14 +130,14 @@ class TopicFindings:
     def _of_logs(self) -> dict[Origin, _TopicResults]:
         """Holds of the LSO in logs, and findings: `ended` if the log shows the end."""
         states = self.states.all
-        (state,) = StoredState.of_table(self.states.remembered_table([CURRENT_FINDINGS]))
+        state = states[CURRENT_FINDINGS]
         current: defaultdict[Origin, list[Finding]] = defaultdict(list)
         for finding in Finding.of_table(from_ipc(state.remembered or b"")):
             current[self._origin(finding)].append(finding)
-        held = [each.log for each in best_logs(states.values()) if each.is_held]
         logs: defaultdict[Origin, list[StoredState]] = defaultdict(list)
-        for log in StoredState.of_table(self.states.remembered_table(held)):
-            logs[LogIdentity.of(log.log).origin].append(log)
+        for log in best_logs(states.values()):
+            if log.is_held:
+                logs[LogIdentity.of(log.log).origin].append(log)
         holds = {origin: holds_of(of_topic, min_held_ms=self.min_held_ms) for origin, of_topic in logs.items()}
         histories = self._histories(holds)
         return {

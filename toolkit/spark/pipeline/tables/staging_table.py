@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from toolkit.formats.log_dir_files import segment_base_offset
-from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY
 from toolkit.schema.record import Int32, Int64, TableRow, Unit, declares
 from toolkit.sources.log_tables import ReadError
 from toolkit.spark.arrow_types import arrow_fields, struct_arrays, struct_fields
+from toolkit.spark.datasources.log_identity import LEADER, LogIdentity
+from toolkit.spark.datasources.log_options import LogListing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,7 +28,7 @@ LOG, IS_FINAL = "log", "is_final"
 
 
 IDS = "#ids"
-"""Suffix of a log name of ``__transaction_state``, for the state of its records."""
+"""Suffix of the name of the records of a partition of ``__transaction_state``, whichever replica has them."""
 
 
 @declares("state", row="the state of a log for the next run of the pipeline", key=("log",), sort=("log",))
@@ -57,6 +58,7 @@ class StoredState(TableRow):
         "JSON: base offsets of segments with bytes that could not be read; -1 - base offset of a segment before which "
         "offsets are missing, or of the first one that was read, if transactions may be open before it.",
     ] = None
+    replica: Annotated[str | None, "Name of the log that was read."] = None
     topic_id: Annotated[str | None, "Id of the topic."] = None
     first_batch: Annotated[
         str | None, "Base offset and checksum of the first batch of a log without a topic id; null if they may change."
@@ -72,6 +74,12 @@ class StoredState(TableRow):
 
 
 STATE = StoredState.table
+
+
+def records_name(row: LogListing) -> str:
+    """The name of the records of a partition of ``__transaction_state``. `row`: a replica of it."""
+    identity = LogIdentity.of(row.log)
+    return f"{LogIdentity(identity.cluster_id, LEADER, identity.topic_id, f'{row.topic}-{row.partition}')}{IDS}"
 
 
 @declares(
@@ -97,7 +105,7 @@ class StoredLog(TableRow):
 
 LOGS = StoredLog.table
 
-STAGED = [(each.name, each) for each in (LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, STATE)]
+STAGED = [(each.name, each) for each in (BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, STATE)]
 
 STAGE = StructType(
     [
@@ -118,17 +126,8 @@ def stage_rows(table: str, rows: pa.Table, *, log: str, is_final: bool) -> pa.Re
     return pa.RecordBatch.from_arrays([*leading, *struct_arrays(STAGED, table, rows)], schema=STAGE_SCHEMA)
 
 
-def staged_rows(staged: pa.Table, table: str) -> pa.Table:
-    """`rows_of` for Arrow data."""
-    selected = staged.filter(pc.equal(staged["table"], table)).combine_chunks()
-    fields = STAGE_SCHEMA.field(table).type
-    structs = selected[table].chunk(0) if selected.num_rows else pa.nulls(0, fields)
-    columns = dict(zip([field.name for field in fields], structs.flatten(), strict=True))
-    return pa.table(columns if table == STATE.name else {**columns, LOG: selected[LOG], IS_FINAL: selected[IS_FINAL]})
-
-
 def rows_of(staged: DataFrame, table: str) -> DataFrame:
-    """The rows of one table, with `LOG` and `IS_FINAL`."""
+    """The rows of one table, with `LOG` and `IS_FINAL`; states without."""
     common = () if table == STATE.name else (LOG, IS_FINAL)
     return staged.where(sf.col("table") == table).select(f"{table}.*", *common)
 

@@ -67,6 +67,15 @@ KEYS: Mapping[str, Sequence[str]] = {
 """The unique keys of the stored tables; nulls are equal. The broker counts in findings without a transaction only."""
 
 
+FROM_OFFSET = {
+    "log_transactions": "coalesce(greatest(marker_offset, first_offset) >= {offset}, true)",
+    "lso_timeline": "log_end_offset > {offset}",
+    "transaction_history": "last_offset >= {offset}",
+    "batches": "coalesce(base_offset >= {offset}, true)",
+}
+"""SQL conditions for the rows of a table at or after an offset."""
+
+
 OF_OBSERVATION = {RUN_ID, "observed_at", "as_of", "log_end_offset"}
 """Columns that change with every diagnosis, also of what is over."""
 

@@ -18,9 +18,11 @@ from pyspark.sql.types import StructField, StructType
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row, Table
 from toolkit.spark.arrow_types import from_arrow, spark_table, struct_type
+from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.pipeline.tables.staging_table import IS_FINAL, LOG
 from toolkit.spark.pipeline.tables.stored_tables import (
     CLUSTER_ID,
+    FROM_OFFSET,
     KEPT,
     KEYS,
     RUN_ID,
@@ -47,6 +49,7 @@ LEFT_OVER = {"TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_
 """Errors where a run that was killed before its first commit has left files."""
 NAMES = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 IS_DELETED = "is_deleted"  # of rows to merge
+MAX_NAMED = 100  # logs in a condition; beyond that, the rows of all logs are written anew
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,18 +119,23 @@ class TableStore:
         rows: DataFrame,
         *,
         run_id: int,
-        changed: Collection[str] | None = None,
-        obsolete: Iterable[str] = (),
+        last_run: int | None = None,
+        read: Mapping[str, int] | None = None,
+        changed: Collection[str] = (),
+        keeps_provisional: bool = True,
     ) -> None:
-        """Add the rows of a run and delete obsolete ones, in one transaction.
+        """Add the rows of a run and delete those that they replace, in one transaction.
 
-        Obsolete are rows of earlier runs that are not final, and rows of a killed run with the same number.
+        Of a log that was read, these are rows that are not final, and at or after the offset from which it was read
+        rows of a killed run. All other rows stay: another run cannot read what was deleted since.
 
         `name`, `table`: name and declaration of the table.
         `rows`: rows with the declared columns; rows of logs also with `LOG` and `IS_FINAL`.
         `run_id`: number of the run.
-        `changed`: the logs of `rows`: rows of other logs stay, even if not final; null for all logs.
-        `obsolete`: SQL conditions for further obsolete rows.
+        `last_run`: number of the last run that was complete; by default the one before.
+        `read`: from which offset each log was read that `rows` are from; null for all logs and offsets.
+        `changed`: those of them of which rows of earlier runs are replaced, too.
+        `keeps_provisional`: whether rows of other logs stay that are not final.
         """
         new = self._with_run(name, table, rows, run_id)
         if self.format == "parquet":
@@ -138,13 +146,23 @@ class TableStore:
             self.create(name, table)
             self._save(name, new, mode="append")
             return
-        if changed is not None:
-            provisional = stored.where(~sf.col(IS_FINAL) & (sf.col(RUN_ID) < run_id))
-            logs = self.spark.createDataFrame([(log,) for log in changed], f"{LOG} string")
-            others = provisional.join(sf.broadcast(logs), LOG, "left_anti")
-            new = new.unionByName(others, allowMissingColumns=True)  # with a user's own columns
-        conditions = [f"NOT {IS_FINAL}", f"{RUN_ID} >= {run_id}", *(f"({each})" for each in obsolete)]
-        self._save(name, new, mode="overwrite", replaceWhere=" OR ".join(conditions))
+        last_run = run_id - 1 if last_run is None else last_run
+        conditions = [f"NOT {IS_FINAL}", f"{RUN_ID} > {last_run}"]
+        if len(changed) > MAX_NAMED:
+            conditions = ["true"]
+        elif changed:
+            conditions.append(f"{LOG} IN ({', '.join(map(_text, changed))})")
+        replaced = " OR ".join(conditions)
+        if read is not None:
+            logs = self.spark.createDataFrame(list(read.items()), f"{LOG} string, read_from long")
+            is_read = FROM_OFFSET.get(name, "true").format(offset="read_from")
+            of_others = "true" if keeps_provisional else IS_FINAL
+            kept = (
+                f"CASE WHEN read_from IS NULL THEN {of_others} ELSE {IS_FINAL} AND NOT coalesce({is_read}, false) END"
+            )
+            others = stored.where(replaced).join(sf.broadcast(logs), LOG, "left").where(kept)
+            new = new.unionByName(others.drop("read_from"), allowMissingColumns=True)  # with a user's own columns
+        self._save(name, new, mode="overwrite", replaceWhere=replaced)
 
     def overwrite(self, name: str, table: Table, rows: DataFrame, *, run_id: int) -> None:
         """Replace one of the pipeline's own tables."""
@@ -191,20 +209,20 @@ class TableStore:
             self._merge(name, frame.withColumn(IS_DELETED, sf.lit(False)).unionByName(gone))
         return len(written)
 
-    def rename_logs(self, names: Mapping[str, str], ids: Mapping[str, tuple[str | None, str | None]]) -> None:
-        """Give stored logs other names; a repeated call changes nothing.
+    def rename_logs(self, names: Mapping[str, LogIdentity]) -> None:
+        """Give stored logs other names, and their cluster, broker and topic id; a repeated call changes nothing.
 
-        `names`: new names by old names.
-        `ids`: cluster id and topic id by new name.
+        `names`: what identifies them now, by their old names.
         """
-        rows = [(old, new, *ids[new]) for old, new in names.items()]
-        names_frame = self.spark.createDataFrame(rows, "old string, new string, cluster_id string, topic_id string")
-        view = self.view(names_frame)
+        rows = [(old, str(new), new.cluster_id, new.topic_id, new.broker_id) for old, new in names.items()]
+        types = "old string, new string, cluster_id string, topic_id string, broker_id int"
+        view = self.view(self.spark.createDataFrame(rows, types))
         for name in ("batches", "log_transactions", "lso_timeline", "transaction_history", "logs"):
             if self.find(name) is not None:
                 self.spark.sql(
                     f"MERGE INTO {self.identifier(name)} AS stored USING {view} AS new ON stored.{LOG} = new.old WHEN "
-                    f"MATCHED THEN UPDATE SET {LOG} = new.new, {CLUSTER_ID} = new.cluster_id, {TOPIC_ID} = new.topic_id"
+                    f"MATCHED THEN UPDATE SET {LOG} = new.new, {CLUSTER_ID} = new.cluster_id, {TOPIC_ID} = "
+                    "new.topic_id, broker_id = coalesce(new.broker_id, stored.broker_id)"
                 ).collect()
 
     def create(self, name: str, table: Table) -> None:
