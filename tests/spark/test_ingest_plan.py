@@ -12,7 +12,7 @@ import pytest
 from toolkit.schema import Row
 from toolkit.schema.live import Partition
 from toolkit.schema.table import EPOCH
-from toolkit.sources.logdir.file_assertions import NO_ASSERTIONS
+from toolkit.sources.logdir.contents import NO_ASSERTIONS
 from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, TRUNCATED
 from toolkit.spark.pipeline.from_files import LogFiles

@@ -19,9 +19,8 @@ from toolkit.schema.live import Coordinator, Producer, Transaction
 from toolkit.schema.log import LogTransaction, OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.replica.log_window import ReadLimit
 from toolkit.sources.logdir.replica.metadata_log import furthest, partition_count
-from toolkit.sources.logdir.replica.replica_state import ReplicaState
+from toolkit.sources.logdir.replica.replica_state import ReadLimit, ReplicaState
 from toolkit.sources.offset_queries.group_lag import DELETED, NO_TRANSACTION, CommittedOffset
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from toolkit.formats.copy_manifest import MANIFEST, CopiedFile, CopyManifest, re
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, parse_file_name, parse_folder_name
 from toolkit.formats.log_paths import LogPath, log_path, scandir
 from toolkit.schema.table import utc_now
-from toolkit.sources.logdir.replica.broker_lock import LOCK, is_locked
-from toolkit.sources.logdir.replica.log_dir_layout import CLEAN_SHUTDOWN, METADATA_TOPIC
+from toolkit.sources.logdir.replica.log_dir_layout import CLEAN_SHUTDOWN, LOCK, METADATA_TOPIC, is_locked
 from toolkit.sources.recording.durable_files import writing
 
 CHUNK = 1 << 22

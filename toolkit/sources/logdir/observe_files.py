@@ -39,12 +39,10 @@ from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.recorded import FirstBatch
 from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition
 from toolkit.sources.evidence_source import EvidenceSource
-from toolkit.sources.logdir.consistency import check_consistency, foreign_id_doubts
+from toolkit.sources.logdir.consistency import CopyProof, check_consistency, end_time, foreign_id_doubts
 from toolkit.sources.logdir.contents import COMPACTED, Contents, FileScope, topic_ids
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, StateTopic, read_state_topic
-from toolkit.sources.logdir.copy_proof import CopyProof, end_time
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
-from toolkit.sources.logdir.replica.log_window import BACK, FORWARD, ReadLimit
 from toolkit.sources.logdir.replica.metadata_log import (
     first_free_producer_id,
     furthest,
@@ -53,7 +51,14 @@ from toolkit.sources.logdir.replica.metadata_log import (
 )
 from toolkit.sources.logdir.replica.partition_folder import FolderLog
 from toolkit.sources.logdir.replica.replica_log import ReplicaLog
-from toolkit.sources.logdir.replica.replica_state import ReplicaState, partition_of, producers_of
+from toolkit.sources.logdir.replica.replica_state import (
+    BACK,
+    FORWARD,
+    ReadLimit,
+    ReplicaState,
+    partition_of,
+    producers_of,
+)
 from toolkit.sources.offset_queries.offset_spec import milliseconds
 
 NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)

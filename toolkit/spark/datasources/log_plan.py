@@ -16,12 +16,11 @@ from toolkit.formats.log_paths import log_path
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir import LogDir
-from toolkit.sources.logdir.contents import Contents, FileScope
+from toolkit.sources.logdir.contents import Contents, FileScope, found_in
 from toolkit.sources.logdir.replica.log_dir_layout import LogDirLayout, Replica
 from toolkit.sources.logdir.replica.partition_folder import FolderLog
 from toolkit.sources.logdir.replica.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica.segment_splits import SegmentSplit, read_split, splits
-from toolkit.sources.logdir.subset import found_in
 from toolkit.sources.source_table import RowsOf
 from toolkit.spark.datasources.log_identity import LogNames
 from toolkit.spark.datasources.log_options import LISTING, PROOF, LogOptions

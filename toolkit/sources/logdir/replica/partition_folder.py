@@ -15,7 +15,6 @@ from toolkit.schema import utc
 from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
 from toolkit.sources.log_tables import LogFold, LogId, ScanChunk, at_missing_offsets, clip
 from toolkit.sources.logdir.replica.log_dir_layout import IN_PARTITIONS, Replica, checkpoint_rows_in
-from toolkit.sources.logdir.replica.log_window import known_before
 from toolkit.sources.logdir.replica.replica_files import (
     ReplicaFiles,
     bytes_at,
@@ -27,6 +26,7 @@ from toolkit.sources.logdir.replica.replica_files import (
     read_parts,
 )
 from toolkit.sources.logdir.replica.replica_log import ProducerSnapshot, R, RecordIndex, index_entries
+from toolkit.sources.logdir.replica.replica_state import known_before
 
 NO_INDEX = (
     "NO_INDEX: the transaction index of this segment in remote storage is missing, so Kafka returns the records of "
