@@ -34,7 +34,7 @@ NOT_PASSED = {  # caller and callee: why an optional argument of the same name i
     ("own_findings", "sample_row"): "the newest sample, as at is null",
     ("partial_transaction_batches", "LogFold"): "the log end is known once it is read",
     ("read", "until"): "each poll has its own time",
-    ("read_parts", "scan_file"): "it ends after the batch at stop",
+    ("_scan", "scan_file"): "it ends after the batch at stop",
     ("register", "register"): "of Spark",
     ("transaction_history", "HistoryState"): "it collects the events",
 }

@@ -22,8 +22,8 @@ from toolkit.formats.log.batches import write_batch
 from toolkit.lab import Kafka
 from toolkit.schema import Row
 from toolkit.sources.logdir.replica.log_dir_layout import discover
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
-from toolkit.sources.logdir.replica.replica_log import RecordIndex
+from toolkit.sources.logdir.replica.record_index import RecordIndex
+from toolkit.sources.logdir.replica.replica_log import FolderLog
 
 LONG = "x" * 300  # a key whose length takes two bytes to write
 

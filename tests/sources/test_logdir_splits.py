@@ -19,7 +19,7 @@ from toolkit.formats.log.batches import write_batch
 from toolkit.formats.log.headers import HEADER
 from toolkit.sources.log_tables import ScanChunk, clip
 from toolkit.sources.logdir.replica.log_dir_layout import discover
-from toolkit.sources.logdir.replica.replica_files import ReplicaFiles, list_files, read_parts
+from toolkit.sources.logdir.replica.replica_log import FolderLog
 from toolkit.sources.logdir.replica.segment_splits import SegmentSplit, read_split, splits
 
 BATCHES = 240
@@ -60,9 +60,9 @@ def folder(tmp_path: Path) -> Path:
     return write_log(root, "orders-0", [], base_offset=1440)
 
 
-def listing(folder: Path) -> ReplicaFiles:
+def log_of(folder: Path) -> FolderLog:
     [replica] = discover([folder]).replicas
-    return list_files(replica)
+    return FolderLog(replica)
 
 
 def found(parts: Iterable[ScanChunk]) -> tuple[Any, list[Any]]:
@@ -73,19 +73,19 @@ def found(parts: Iterable[ScanChunk]) -> tuple[Any, list[Any]]:
 
 
 def split_up(folder: Path, max_bytes: int, *, start: int | None = None, stop: int | None = None) -> Iterator[ScanChunk]:
-    for split in splits(listing(folder), start=start, stop=stop, max_bytes=max_bytes):
+    for split in splits(log_of(folder), start=start, stop=stop, max_bytes=max_bytes):
         yield from read_split(split)
 
 
 def assert_the_same(folder: Path, max_bytes: int, *, start: int | None = None, stop: int | None = None) -> None:
-    whole = read_parts(listing(folder), start=start, stop=stop)
+    whole = log_of(folder).parts(start=start, stop=stop)
     together = split_up(folder, max_bytes, start=start, stop=stop)
     expected = found(clip(whole, start=start, stop=stop))
     assert found(clip(together, start=start, stop=stop)) == expected, (max_bytes, start, stop)
 
 
 def test_segments_are_split_at_batches(folder: Path) -> None:
-    found = splits(listing(folder), max_bytes=4000)
+    found = splits(log_of(folder), max_bytes=4000)
     assert len(found) > 12
     assert all(split.size < 4800 for split in found)
     by_path: dict[str, list[SegmentSplit]] = {}
@@ -107,7 +107,7 @@ def test_the_splits_together_give_the_log(folder: Path, max_bytes: int) -> None:
 
 def test_a_segment_without_index_stays_whole(folder: Path) -> None:
     (folder / f"{480:020}.index").unlink()
-    assert [split.start for split in splits(listing(folder), max_bytes=700) if f"{480:020}" in split.path] == [0]
+    assert [split.start for split in splits(log_of(folder), max_bytes=700) if f"{480:020}" in split.path] == [0]
 
 
 def test_an_index_that_points_into_a_record_is_not_trusted(folder: Path) -> None:
@@ -117,14 +117,14 @@ def test_an_index_that_points_into_a_record_is_not_trusted(folder: Path) -> None
     for before, at in ((200, 400), (150, 199)):
         entries = struct.pack(">iiii", before, inside - 60, at, inside)
         (folder / f"{0:020}.index").write_bytes(entries)
-        cut = splits(listing(folder), max_bytes=700)
+        cut = splits(log_of(folder), max_bytes=700)
         assert [split.start for split in cut if split.path.endswith(f"{0:020}.log")] == [0]
         assert_the_same(folder, 700)
 
 
 def test_damage_at_a_split_is_reported_as_in_the_complete_log(folder: Path) -> None:
     log = folder / f"{0:020}.log"
-    second = next(split for split in splits(listing(folder), max_bytes=4000) if split.start)
+    second = next(split for split in splits(log_of(folder), max_bytes=4000) if split.start)
     content = bytearray(log.read_bytes())
     content[second.start - 40 : second.start] = b"\xff" * 40
     log.write_bytes(content)
@@ -161,7 +161,7 @@ def test_damage_is_never_lost_or_reported_twice(folder: Path) -> None:
         log.write_bytes(content[: chance.choice([None, None, chance.randrange(len(content))])])
         (folder / f"{480:020}.index").write_bytes(entries)
         bounds = {name: chance.choice([None, chance.randrange(400, 1000)]) for name in ("start", "stop")}
-        offsets = [offset for header in found(read_parts(listing(folder)))[0] for offset in header[2:4]]
+        offsets = [offset for header in found(log_of(folder).parts())[0] for offset in header[2:4]]
         if offsets != sorted(offsets):  # without checksums, the owner of such a batch is unknown
             bounds = {}
         try:
@@ -171,7 +171,7 @@ def test_damage_is_never_lost_or_reported_twice(folder: Path) -> None:
 
 
 def test_a_file_removed_or_truncated_meanwhile_is_reported(folder: Path) -> None:
-    planned = splits(listing(folder), max_bytes=4000)
+    planned = splits(log_of(folder), max_bytes=4000)
     first, second = (folder / f"{offset:020}.log" for offset in (0, 480))
     first.unlink()
     os.truncate(second, 5000)
@@ -183,7 +183,7 @@ def test_a_file_removed_or_truncated_meanwhile_is_reported(folder: Path) -> None
 
 def test_a_file_that_grew_meanwhile_is_read_to_the_new_end(folder: Path) -> None:
     (folder / f"{1440:020}.log").unlink()
-    planned = splits(listing(folder), max_bytes=4000)
+    planned = splits(log_of(folder), max_bytes=4000)
     with (folder / f"{960:020}.log").open("ab") as log:
         log.write(data(1440, 1, after()))
     headers, damage = found(part for split in planned for part in read_split(split))

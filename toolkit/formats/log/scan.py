@@ -5,10 +5,11 @@ Sources: ``DefaultRecordBatch``, ``AbstractLegacyRecordBatch`` and ``ByteBufferL
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,10 @@ from toolkit.formats.log.resync import LogBytes, Resync, ResyncResult, check
 from toolkit.formats.log_paths import LogPath, log_path, other_kind
 
 SEGMENT, DUMP = "segment", "dump"
+
+SegmentBytes = Sequence[tuple[int, bytes]]
+"""Positions in a file, and the bytes from there on."""
+
 HEAD_BYTES = 1 << 16  # a dump may begin with warnings of the JVM and of Kafka's logger
 SIGNATURES = (
     (b"\x1f\x8b", "gzip", "Unpack it first."),
@@ -160,6 +165,33 @@ def scan_file_bytes(
                 del pieces[:-1]  # the last piece may have batches of the next chunk
     except OSError as exc:
         yield _unreadable(start, 0, f"{exc.strerror or exc}."), []
+
+
+def in_pieces(headers: Headers, pieces: SegmentBytes, file: str) -> Iterator[tuple[Headers, int, bytes]]:
+    """Batches in order, grouped by the chunk of bytes that contains them, with its position and the bytes.
+
+    A batch in none of the chunks is read from the file.
+
+    Raises OSError if it cannot be read.
+    """
+    while len(headers):
+        first = int(headers["position"][0])
+        begin, buf = next((each for each in reversed(pieces) if each[0] <= first), (first, b""))
+        count = int(np.count_nonzero(headers["position"] + headers["size"] <= begin + len(buf)))
+        if not count:
+            count, begin, buf = 1, first, bytes_at(file, first, int(headers["size"][0]))
+        yield headers[:count], begin, buf
+        headers = headers[count:]
+
+
+def bytes_at(file: str, position: int, size: int) -> bytes:
+    """`size` bytes of a file from `position` on. Raises OSError if there are fewer, as after the cleaner's swap."""
+    with log_path(file).open("rb") as segment:
+        segment.seek(position)
+        found: bytes = segment.read(size)
+    if len(found) < size:
+        raise OSError(errno.EIO, "It has become shorter while it was read", file)
+    return found
 
 
 def _chunks(walk: LogWalk, piece_bytes: int) -> Iterator[ScanResult]:

@@ -50,8 +50,7 @@ from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, StateTopic, TransactionLogPartition, read_state_topic
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC, LogDirRoot, is_locked
 from toolkit.sources.logdir.replica.metadata_log import NEWEST, furthest, metadata_logs, metadata_records
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
-from toolkit.sources.logdir.replica.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog
 from toolkit.sources.logdir.replica.replica_state import ReplicaState
 
 CONSISTENT_COPY = "your assertion that the brokers were stopped during the copy (consistent_copy)"
@@ -310,7 +309,7 @@ class CopyProof:
         if first is None or not isinstance(log, FolderLog) or self._contents.copies.doubt(log):
             return True
         number = bisect_right(log.base_offsets, int(first["base_offset"][0])) - 1
-        segment = self._contents.copies.files(log).get(log.listing.segments[number].path.name)
+        segment = self._contents.copies.files(log).get(log.segments[number].path.name)
         # What is in remote storage only was there before the broker's files were copied.
         return segment is None or int(first["position"][0] + first["size"][0]) <= segment.first_size
 

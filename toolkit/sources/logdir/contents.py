@@ -38,8 +38,7 @@ from toolkit.sources.logdir.replica.metadata_log import (
     metadata_logs,
     metadata_records,
 )
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
-from toolkit.sources.logdir.replica.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog
 from toolkit.sources.logdir.replica.replica_state import MarkerNeighbourhood, ReadLimit, ReplicaState, read_state
 from toolkit.sources.source_table import requested_partitions
 
@@ -179,7 +178,7 @@ class Copies:
         if folder in manifest.incomplete:
             return f"{folder} changed faster than it was copied"
         copied = {name: file.size for name, file in self.files(log).items()}
-        present = {name: stamp.size for name, stamp in log.listing.stamps.items() if not is_remote_file(name)}
+        present = {name: stamp.size for name, stamp in log.stamps.items() if not is_remote_file(name)}
         different = sorted(name for name in copied.keys() | present.keys() if copied.get(name) != present.get(name))
         return f"{folder}/{different[0]} is not the file that was copied" if different else None
 

@@ -61,8 +61,9 @@ from toolkit.sources.logdir.replica.log_dir_layout import (
     discover,
 )
 from toolkit.sources.logdir.replica.metadata_log import MetadataEnd, furthest, metadata_logs, metadata_records
-from toolkit.sources.logdir.replica.replica_log import ReplicaLog, between
-from toolkit.sources.logdir.replica.replica_state import ReadLimit, known_before, offset_of, partition_of, producers_of
+from toolkit.sources.logdir.replica.record_index import between
+from toolkit.sources.logdir.replica.replica_log import ReplicaLog, known_before
+from toolkit.sources.logdir.replica.replica_state import ReadLimit, offset_of, partition_of, producers_of
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.offset_queries.offset_tables import OffsetTables
 from toolkit.sources.progress_bar import progress

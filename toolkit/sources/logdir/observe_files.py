@@ -49,8 +49,7 @@ from toolkit.sources.logdir.replica.metadata_log import (
     metadata_logs,
     stale_replica_doubts,
 )
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
-from toolkit.sources.logdir.replica.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog
 from toolkit.sources.logdir.replica.replica_state import (
     BACK,
     FORWARD,

@@ -9,10 +9,10 @@ from functools import cached_property
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice
 from toolkit.errors import DecodeError
 from toolkit.formats.log.batch_records import partial_batches, record_offsets
+from toolkit.formats.log.scan import bytes_at
 from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.contents import COMPACTED, Contents
 from toolkit.sources.logdir.coordinator_state import read_state_topic, transactions_of
-from toolkit.sources.logdir.replica.replica_files import bytes_at
 from toolkit.sources.logdir.replica.replica_state import ReplicaState, offset_of, partition_of
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, named_offset
 

@@ -18,8 +18,7 @@ from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.contents import Contents, FileScope, found_in
 from toolkit.sources.logdir.replica.log_dir_layout import LogDirLayout, Replica
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
-from toolkit.sources.logdir.replica.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog
 from toolkit.sources.logdir.replica.segment_splits import SegmentSplit, read_split, splits
 from toolkit.sources.source_table import RowsOf
 from toolkit.spark.datasources.log_identity import LogNames
@@ -117,7 +116,7 @@ def _cut(names: LogNames, logs: Sequence[FolderLog], options: LogOptions) -> dic
     stop: Any = options.arguments.stop
 
     def cut(log: FolderLog) -> list[SegmentSplit]:
-        return splits(log.listing, start=_start(names, log, options), stop=stop, max_bytes=options.max_partition_bytes)
+        return splits(log, start=_start(names, log, options), stop=stop, max_bytes=options.max_partition_bytes)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return dict(zip(logs, pool.map(cut, logs), strict=True))

@@ -29,9 +29,7 @@ from toolkit.sources.logdir.consistency import files_proof
 from toolkit.sources.logdir.contents import Contents, Share, found_in, logs_in_texts
 from toolkit.sources.logdir.log_dir import LogDir, only, transaction_log_records
 from toolkit.sources.logdir.replica.log_dir_layout import CLEAN_SHUTDOWN, LogDirRoot
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
-from toolkit.sources.logdir.replica.replica_log import ReplicaLog
-from toolkit.sources.logdir.replica.replica_state import known_before
+from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog, known_before
 from toolkit.spark.datasources.log_identity import LogNames
 from toolkit.spark.datasources.log_options import LISTING, LISTING_TYPE, PROOF, LogListing, LogOptions, schema_of
 from toolkit.spark.datasources.log_plan import SegmentRanges, SegmentRun, WholeLogs, plan
@@ -222,8 +220,8 @@ def _row(
     others: list[tuple[str, int, int]] = []
     sizes: list[tuple[int, int, int]] = []
     if isinstance(log, FolderLog):
-        base_offsets = {segment.path.name: segment.offset for segment in log.listing.segments}
-        for name, stamp in sorted(log.listing.stamps.items()):
+        base_offsets = {segment.path.name: segment.offset for segment in log.segments}
+        for name, stamp in sorted(log.stamps.items()):
             (segments if name in base_offsets else others).append((name, stamp.size, stamp.modified_ns))
         sizes = sorted((base_offsets[name], size, modified) for name, size, modified in segments)
     epochs, topic_id = names.metadata(log)

@@ -13,7 +13,8 @@ from toolkit.formats.log_paths import LogPath
 from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir.replica.log_dir_layout import LogDirRoot, SkippedFile
-from toolkit.sources.logdir.replica.replica_log import ProducerSnapshot, RecordIndex, between, index_entries
+from toolkit.sources.logdir.replica.record_index import RecordIndex, between
+from toolkit.sources.logdir.replica.replica_log import ProducerSnapshot, index_entries
 
 
 class TextLog:

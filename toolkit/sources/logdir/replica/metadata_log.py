@@ -13,14 +13,12 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from toolkit.formats.log.metadata_records import MetadataState, metadata_log
-from toolkit.formats.log.scan import scan_file_bytes
+from toolkit.formats.log.scan import in_pieces, scan_file_bytes
 from toolkit.formats.log_paths import LogPath, scandir
 from toolkit.schema.metadata import MetadataLogRecord
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
-from toolkit.sources.logdir.replica.replica_files import in_pieces
-from toolkit.sources.logdir.replica.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog
 
 SNAPSHOT_NAME = re.compile(r"[0-9]{20}-.*\.checkpoint")
 NEWEST = dt.datetime.max.replace(tzinfo=dt.UTC)
@@ -116,7 +114,7 @@ def metadata_records(
     for snapshot, begin in needed:
         for record in _in_file(log, snapshot):
             yield state.add(replace(record, offset=begin - 1))
-    for segment, following in zip_longest(log.listing.segments, log.base_offsets[1:]):
+    for segment, following in zip_longest(log.segments, log.base_offsets[1:]):
         if following is None or following > begin:
             for record in _in_file(log, segment.path):
                 if record.error or record.offset is None or record.offset >= begin:

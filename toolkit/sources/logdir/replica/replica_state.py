@@ -18,15 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from toolkit.analysis.log.log_transactions import (
-    EMPTY,
-    OPEN,
-    PartialTransactions,
-    begin,
-    finish,
-    merge,
-    partial_transactions,
-)
+from toolkit.analysis.log.log_transactions import EMPTY, begin
 from toolkit.analysis.log.lost_offsets import LostOffsets
 from toolkit.analysis.log.producer_state import (
     NOTHING,
@@ -47,7 +39,8 @@ from toolkit.schema.live import Partition, Producer
 from toolkit.schema.table import EPOCH
 from toolkit.sources.log_tables import FoldedRange, LogFold, ScanChunk, at_missing_offsets, from_offset
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC, PartitionCheckpoints
-from toolkit.sources.logdir.replica.replica_log import ProducerSnapshot, RecordIndex, ReplicaLog
+from toolkit.sources.logdir.replica.record_index import RecordIndex
+from toolkit.sources.logdir.replica.replica_log import ProducerSnapshot, ReplicaLog, known_before, opened_before
 from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec, milliseconds
 
 Array = npt.NDArray[np.int64]
@@ -336,44 +329,6 @@ def _from_offset(log: ReplicaLog, offset: int) -> Iterator[ScanChunk]:
 def _only(part: ScanChunk, rows: npt.NDArray[np.bool_]) -> ScanChunk:
     scanned = part.scanned
     return part if rows.all() else part._replace(scanned=replace(scanned, headers=scanned.headers[rows]))
-
-
-def opened_before(snapshot: ProducerSnapshot) -> dict[int, tuple[int, int]]:
-    """Start offset and epoch of the transactions that are open in a snapshot, by producer id."""
-    return {
-        entry.producer_id: (entry.current_txn_first_offset, entry.producer_epoch)
-        for entry in snapshot.producers
-        if entry.current_txn_first_offset is not None
-    }
-
-
-def known_before(log: ReplicaLog, start: int | None) -> PartialTransactions:
-    """The open transactions of a log at an offset, from a snapshot and the batches after it.
-
-    `start`: the offset; null for the base offset of the first segment.
-    """
-    first = log.base_offsets[0] if log.base_offsets else 0
-    at = first if start is None else max(start, first)
-    known = next((each for each in log.snapshots() if not each.error and first <= each.offset <= at), None)
-    if known is None and first > 0:
-        return EMPTY
-    before = begin(opened_before=opened_before(known) if known else None)
-    for part in log.parts(start=known.offset if known else None, stop=at):
-        headers = part.scanned.headers
-        after = known.offset if known else 0
-        inside = (headers["base_offset"] >= after) & (headers["last_offset"] < at)
-        before = merge(before, partial_transactions(headers[inside])).take_closed()[1]
-    log_transactions = finish(before)
-    still_open = log_transactions[(log_transactions["outcome"] == OPEN) & (log_transactions["first_offset"] >= 0)]
-    return begin(
-        opened_before={
-            int(log_transaction["producer_id"]): (
-                int(log_transaction["first_offset"]),
-                int(log_transaction["first_epoch"]),
-            )
-            for log_transaction in still_open
-        }
-    )
 
 
 NO_HIGH_WATERMARK = (

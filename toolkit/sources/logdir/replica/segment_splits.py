@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -18,7 +17,7 @@ from toolkit.formats.log.scan import scan_file
 from toolkit.formats.log_paths import LogPath
 from toolkit.formats.segment_files import read_offset_index
 from toolkit.sources.log_tables import ScanChunk
-from toolkit.sources.logdir.replica.replica_files import LogFile, ReplicaFiles, position_before, segment_part
+from toolkit.sources.logdir.replica.replica_log import FolderLog, LogFile, segment_part
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +39,7 @@ class _Boundary(NamedTuple):
     base_offset: int
 
 
-def splits(
-    listing: ReplicaFiles, *, start: int | None = None, stop: int | None = None, max_bytes: int
-) -> list[SegmentSplit]:
+def splits(log: FolderLog, *, start: int | None = None, stop: int | None = None, max_bytes: int) -> list[SegmentSplit]:
     """The splits of a log with an offset in ``start <= offset < stop``, in log order.
 
     Segments are divided at intact batches that the offset index lists; a segment without index is one split.
@@ -50,20 +47,15 @@ def splits(
     `start`, `stop`: offsets; null for the ends of the log. Some batches before and after them are included.
     `max_bytes`: target size; a split can be larger by a batch, or for lack of an index.
     """
-    segments = listing.segments
-    first = 0 if start is None else max(bisect_right([segment.offset for segment in segments], start) - 1, 0)
     found: list[SegmentSplit] = []
-    for number, segment in enumerate(segments[first:], start=first):
-        if stop is not None and segment.offset >= stop:
-            break
-        begin = position_before(listing, segment, start) if start is not None and number == first else 0
-        size = listing.stamps[segment.path.name].size
-        inside = _boundaries(listing, segment, begin, size, max_bytes)
+    for segment, begin, is_newest in log.segments_of(start, stop):
+        size = log.stamps[segment.path.name].size
+        inside = _boundaries(log, segment, begin, size, max_bytes)
         cuts = [begin, *(each.position for each in inside if stop is None or each.base_offset < stop)]
         beyond = next((each.position for each in inside if stop is not None and each.base_offset >= stop), None)
         if start is not None:
             cuts = cuts[sum(each.base_offset <= start for each in inside[: len(cuts) - 1]) :]
-        path, ends = str(segment.path), (number == len(segments) - 1, segment.stop)
+        path, ends = str(segment.path), (is_newest, segment.stop)
         found += [SegmentSplit(path, low, high, high - low, *ends) for low, high in pairwise(cuts)]
         found.append(SegmentSplit(path, cuts[-1], beyond, max((beyond or size) - cuts[-1], 0), *ends))
     return found
@@ -112,10 +104,10 @@ def _up_to(position: int, scanned: ScanResult) -> ScanResult:
     return replace(scanned, headers=headers[headers["position"] < position], damage=damage)
 
 
-def _boundaries(listing: ReplicaFiles, segment: LogFile, begin: int, size: int, max_bytes: int) -> Sequence[_Boundary]:
+def _boundaries(log: FolderLog, segment: LogFile, begin: int, size: int, max_bytes: int) -> Sequence[_Boundary]:
     """Boundaries that divide a segment into splits of similar size."""
     count = -(-(size - begin) // max_bytes)
-    path = listing.offset_indexes.get(segment.offset)
+    path = log.offset_indexes.get(segment.offset)
     if count < 2 or path is None:
         return []
     try:
