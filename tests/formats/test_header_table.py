@@ -14,19 +14,10 @@ from tests.formats.written import Segment
 from tests.inverse import headers_of
 from toolkit.formats.columns import header_table
 from toolkit.formats.log.batches import CONTROL
-from toolkit.formats.log.headers import (
-    ABORT,
-    COMMIT,
-    HEADER,
-    NO_MARKER,
-    UNREAD_MARKER,
-    DamagedRange,
-    Headers,
-    ScanResult,
-)
+from toolkit.formats.log.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER, DamagedRange, Headers, LogChunk
 from toolkit.formats.log.scan import scan
 from toolkit.schema import BATCHES
-from toolkit.sources.log_tables import LogId, ScanChunk, batch_tables
+from toolkit.sources.log_tables import LogId, batch_tables
 
 PLACE = {"topic": "orders", "partition": 3, "broker_id": 7, "file": "/logs/orders-3/0.log"}
 
@@ -120,7 +111,7 @@ def test_an_unknown_time_is_null() -> None:
 
 def test_damage_is_a_row_with_only_an_error() -> None:
     damage = (DamagedRange(10, 5, "TORN_TAIL: the bytes end."),)
-    chunk = ScanChunk(ScanResult(headers=np.empty(0, HEADER), damage=damage, end=15), str(PLACE["file"]))
+    chunk = LogChunk(damage=damage, end=15, file=str(PLACE["file"]))
     (table,) = batch_tables([chunk], LogId(topic="orders", partition=3, broker_id=7))
     (row,) = table.to_pylist()
     values = {name: value for name, value in row.items() if value is not None}

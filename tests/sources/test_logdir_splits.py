@@ -15,9 +15,9 @@ import pytest
 
 from tests.sources.log_files import after, data, marker, write_log, write_root
 from tests.tiers import amount
+from toolkit.analysis.log.lost_offsets import clip
 from toolkit.formats.log.batches import write_batch
-from toolkit.formats.log.headers import HEADER
-from toolkit.sources.log_tables import ScanChunk, clip
+from toolkit.formats.log.headers import HEADER, LogChunk
 from toolkit.sources.logdir.replica.log_dir_layout import discover
 from toolkit.sources.logdir.replica.replica_log import FolderLog
 from toolkit.sources.logdir.replica.segment_splits import SegmentSplit, read_split, splits
@@ -65,14 +65,14 @@ def log_of(folder: Path) -> FolderLog:
     return FolderLog(replica)
 
 
-def found(parts: Iterable[ScanChunk]) -> tuple[Any, list[Any]]:
+def found(parts: Iterable[LogChunk]) -> tuple[Any, list[Any]]:
     """Headers and damage, each with its file."""
     parts = list(parts)
-    headers = np.concatenate([np.empty(0, HEADER), *(part.scanned.headers for part in parts)])
-    return headers.tolist(), [(part.file, *each) for part in parts for each in part.scanned.damage]
+    headers = np.concatenate([np.empty(0, HEADER), *(part.headers for part in parts)])
+    return headers.tolist(), [(part.file, *each) for part in parts for each in part.damage]
 
 
-def split_up(folder: Path, max_bytes: int, *, start: int | None = None, stop: int | None = None) -> Iterator[ScanChunk]:
+def split_up(folder: Path, max_bytes: int, *, start: int | None = None, stop: int | None = None) -> Iterator[LogChunk]:
     for split in splits(log_of(folder), start=start, stop=stop, max_bytes=max_bytes):
         yield from read_split(split)
 
@@ -130,9 +130,7 @@ def test_damage_at_a_split_is_reported_as_in_the_complete_log(folder: Path) -> N
     log.write_bytes(content)
     assert_the_same(folder, 4000)
     parts = list(split_up(folder, 4000))
-    assert any(
-        f"the next intact batch starts at {second.start}" in each.reason for p in parts for each in p.scanned.damage
-    )
+    assert any(f"the next intact batch starts at {second.start}" in each.reason for p in parts for each in p.damage)
 
 
 def test_a_range_that_ends_before_it_begins_has_no_damage(folder: Path) -> None:
@@ -141,7 +139,7 @@ def test_a_range_that_ends_before_it_begins_has_no_damage(folder: Path) -> None:
     content = bytearray(log.read_bytes())
     content[182:1053] = bytes(871)
     log.write_bytes(content)
-    assert [each for part in split_up(folder, 300) for each in part.scanned.damage]
+    assert [each for part in split_up(folder, 300) for each in part.damage]
     assert not list(clip(split_up(folder, 300), start=859, stop=497))
 
 
@@ -175,7 +173,7 @@ def test_a_file_removed_or_truncated_meanwhile_is_reported(folder: Path) -> None
     first, second = (folder / f"{offset:020}.log" for offset in (0, 480))
     first.unlink()
     os.truncate(second, 5000)
-    damage = [each for split in planned for part in read_split(split) for each in part.scanned.damage]
+    damage = [each for split in planned for part in read_split(split) for each in part.damage]
     gone = [split for split in planned if split.path == str(first)]
     assert sum(each.reason.startswith("UNREADABLE: No such file") for each in damage) == len(gone)
     assert sum(each.reason.startswith("CORRUPT_BATCH: The segment ends within a batch") for each in damage) == 1

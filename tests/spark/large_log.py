@@ -27,9 +27,9 @@ from toolkit.analysis.log.log_transactions import (
 )
 from toolkit.formats.columns import header_table
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.headers import COMMIT, HEADER, NO_MARKER, Headers, ScanResult
+from toolkit.formats.log.headers import COMMIT, HEADER, NO_MARKER, Headers, LogChunk
 from toolkit.schema import LOG_TRANSACTIONS
-from toolkit.sources.log_tables import LogId, ScanChunk
+from toolkit.sources.log_tables import LogId
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.datasources.partial_transactions import PARTIAL_TRANSACTIONS_SCHEMA, partial_transaction_batches
 from toolkit.spark.pipeline.log_fold import fold
@@ -85,7 +85,7 @@ def partials_of_segments(segments: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
     """The rows of the tasks that read these segments."""
     for segment in (number for batch in segments for number in batch["id"].to_pylist()):
         headers = large_log(segment * BATCHES_PER_SEGMENT, (segment + 1) * BATCHES_PER_SEGMENT)
-        chunk = ScanChunk(ScanResult(headers=headers, end=0), file_of(segment))
+        chunk = LogChunk(headers=headers, file=file_of(segment))
         before = begin() if segment == 0 else EMPTY
         yield from partial_transaction_batches(
             [chunk], LOG_ID, log="1:/kafka/large-0/", range_order=segment, before=before

@@ -28,17 +28,11 @@ from tests.tiers import fuzzed, seed
 from toolkit import LogDir
 from toolkit.analysis.history.resume_state import LogState
 from toolkit.analysis.log.log_transactions import EMPTY, END_NOT_READ, PartialTransactions, begin, log_transaction_table
+from toolkit.analysis.log.lost_offsets import at_missing_offsets
 from toolkit.formats.log.batches import DELETE_HORIZON, LOG_APPEND_TIME
-from toolkit.formats.log.headers import HEADER, DamagedRange, Headers, ScanResult
+from toolkit.formats.log.headers import HEADER, DamagedRange, Headers, LogChunk
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, Row
-from toolkit.sources.log_tables import (
-    LogFold,
-    LogId,
-    ScanChunk,
-    at_missing_offsets,
-    log_transaction_tables,
-    lso_timeline_table,
-)
+from toolkit.sources.log_tables import LogFold, LogId, log_transaction_tables, lso_timeline_table
 from toolkit.spark import register
 from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.datasources.log_options import LogListing
@@ -137,13 +131,13 @@ def split(items: Sequence[T], random: Random) -> list[Sequence[T]]:
     return [items[start:stop] for start, stop in pairwise([0, *points, len(items)])]
 
 
-def scan_chunks(units: Sequence[Unit], random: Random) -> list[ScanChunk]:
+def scan_chunks(units: Sequence[Unit], random: Random) -> list[LogChunk]:
     chunks = []
     for file, group in groupby(units, key=lambda unit: unit.file):
         for chunk_units in split(list(group), random):
             headers = np.concatenate([NO_HEADERS, *(unit.headers for unit in chunk_units)])
             damage = tuple(each for unit in chunk_units for each in unit.damage)
-            chunks.append(ScanChunk(ScanResult(headers=headers, damage=damage, end=0), file))
+            chunks.append(LogChunk(headers=headers, damage=damage, file=file))
     return chunks
 
 
@@ -382,7 +376,7 @@ def test_responses_of_several_brokers_are_folded_into_one_log() -> None:
     rows: list[pa.RecordBatch] = []
     for broker_id, broker_headers in ((1, headers[:2]), (2, headers[2:])):
         log_id = LogId(topic="orders", partition=3, broker_id=broker_id)
-        chunk = ScanChunk(ScanResult(headers=broker_headers, end=0))
+        chunk = LogChunk(headers=broker_headers)
         rows += partial_transaction_batches(
             [chunk], log_id, log=LOG, range_order=broker_id, before=begin() if broker_id == 1 else EMPTY
         )

@@ -18,12 +18,11 @@ import numpy.typing as npt
 from toolkit.formats.log.batch_positions import FEW, MANY, are_many, find_batches, readable_size, usual_size
 from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, LENGTH_END, MAGIC_AT
 from toolkit.formats.log.headers import (
-    HEADER,
     RAW_BYTES,
     DamagedRange,
     Header,
     Headers,
-    ScanResult,
+    LogChunk,
     concatenate,
     read_raw_headers,
 )
@@ -95,19 +94,19 @@ def header_error(head: bytes) -> str:
 
 
 CHUNK_BYTES = 1 << 21
-PIECE_ROWS, PIECE_BYTES = 1 << 16, 1 << 26  # of a file, per `ScanResult`
+PIECE_ROWS, PIECE_BYTES = 1 << 16, 1 << 26  # of a file, per `LogChunk`
 SMALLEST_WINDOW = 128
 PENDING_ROWS = 1 << 14  # each read of a field releases the GIL: few calls, or threads wait for each other
 WRONG_MARKER = "CORRUPT_BATCH: the checksum of this control batch is wrong; no intact batch follows."
 LOOKAHEAD_BYTES = 1 << 20  # in a file that begins like another kind of file
 
 
-def scan(buf: bytes | bytearray | memoryview, *, position: int = 0, crc: bool = False, last: bool = True) -> ScanResult:
+def scan(buf: bytes | bytearray | memoryview, *, position: int = 0, crc: bool = False, last: bool = True) -> LogChunk:
     """The batches in bytes: a Fetch response, a small file.
 
     `position`: where in them to start; positions in the result count from the start of ``buf``.
     `last`: whether the log ends where the bytes do. Otherwise a batch that cannot be read without more bytes is left
-        out, and `ScanResult.end` is where it starts.
+        out, and `LogChunk.end` is where it starts.
     """
     walk = LogWalk(LogBytes(io.BytesIO(buf), len(buf)), position, crc=crc, last=last, chunk_bytes=CHUNK_BYTES)
     while walk.advance():
@@ -123,7 +122,7 @@ def scan_file(
     crc: bool = False,
     chunk_bytes: int = CHUNK_BYTES,
     piece_bytes: int = PIECE_BYTES,
-) -> Iterator[ScanResult]:
+) -> Iterator[LogChunk]:
     """The batches of a segment, in chunks and in order; positions are those of the file.
 
     Takes about 30 MB of memory, however large the file or a batch is. The file may grow or shrink meanwhile: it is
@@ -151,7 +150,7 @@ def scan_file(
 
 def scan_file_bytes(
     path: str | os.PathLike[str] | LogPath, *, start: int = 0
-) -> Iterator[tuple[ScanResult, list[tuple[int, bytes]]]]:
+) -> Iterator[tuple[LogChunk, list[tuple[int, bytes]]]]:
     """As `scan_file`, with every checksum checked, and the bytes of the batches: pieces with their positions.
 
     A batch that is larger than a piece is in none of them.
@@ -194,7 +193,7 @@ def bytes_at(file: str, position: int, size: int) -> bytes:
     return found
 
 
-def _chunks(walk: LogWalk, piece_bytes: int) -> Iterator[ScanResult]:
+def _chunks(walk: LogWalk, piece_bytes: int) -> Iterator[LogChunk]:
     try:
         while walk.advance():
             if walk.rows >= PIECE_ROWS or walk.position - walk.taken >= piece_bytes:
@@ -208,9 +207,9 @@ def _chunks(walk: LogWalk, piece_bytes: int) -> Iterator[ScanResult]:
         yield walk.take()
 
 
-def _unreadable(position: int, size: int, why: str) -> ScanResult:
+def _unreadable(position: int, size: int, why: str) -> LogChunk:
     damage = DamagedRange(position, size, f"UNREADABLE: {why}")
-    return ScanResult(headers=np.empty(0, HEADER), damage=(damage,), end=position + size)
+    return LogChunk(damage=(damage,), end=position + size)
 
 
 class LogWalk:
@@ -266,12 +265,12 @@ class LogWalk:
             return self._step()
         return True
 
-    def take(self) -> ScanResult:
+    def take(self) -> LogChunk:
         """Batches and damage found since the last call."""
         self._read_pending()
         headers, damage = concatenate(self._headers), tuple(self._damage)
         self._headers, self._damage, self.rows, self.taken = [], [], 0, self.position
-        return ScanResult(headers=headers, damage=damage, end=self.position)
+        return LogChunk(headers=headers, damage=damage, end=self.position)
 
     def _load(self) -> None:
         self._base, self._filled = self.position, 0

@@ -355,7 +355,7 @@ def end_time(log: FolderLog) -> dt.datetime | None:
     for number in range(len(log.base_offsets), 0, -1):
         start = END if number == len(log.base_offsets) else log.base_offsets[number] - 1
         for part in log.parts_near(start):
-            last = int(part.scanned.headers["max_timestamp"][-1]) if len(part.scanned.headers) else last
+            last = int(part.headers["max_timestamp"][-1]) if len(part.headers) else last
         if last is not None:
             break
     return utc(last)

@@ -17,11 +17,13 @@ from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.coordinator.transaction_owners import transaction_owners
 from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.analysis.log.lost_offsets import at_missing_offsets
 from toolkit.analysis.log.transaction_statistics import Statistics, statistics_row
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.broker_logs import broker_log_files, time_zone_of
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.log.headers import LogChunk
 from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.schema import BATCHES, CLUSTER_EVENTS, LOG_TRANSACTIONS, utc
 from toolkit.schema.derived import LsoHold
@@ -42,7 +44,7 @@ from toolkit.schema.metadata import ClusterEvent, MetadataLogRecord
 from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import TopicPartition
 from toolkit.sources import log_tables
-from toolkit.sources.log_tables import LogId, ScanChunk, at_missing_offsets
+from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir.contents import BrokerLogs, Contents, FileAssertions
 from toolkit.sources.logdir.coordinator_state import (
     committed_in_files,
@@ -653,7 +655,7 @@ def only(
             yield record
 
 
-def _parts(contents: Contents, log: ReplicaLog, start: int | None, stop: int | None) -> Iterator[ScanChunk]:
+def _parts(contents: Contents, log: ReplicaLog, start: int | None, stop: int | None) -> Iterator[LogChunk]:
     """The batches of a range of a log, divided at missing offsets."""
     return at_missing_offsets(
         log.parts(start=start, stop=stop),
@@ -663,9 +665,9 @@ def _parts(contents: Contents, log: ReplicaLog, start: int | None, stop: int | N
     )
 
 
-def _counted(parts: Iterable[ScanChunk], advance: Callable[[int], object]) -> Iterator[ScanChunk]:
+def _counted(parts: Iterable[LogChunk], advance: Callable[[int], object]) -> Iterator[LogChunk]:
     for part in parts:
-        advance(int(part.scanned.headers["size"].sum()) + sum(damage.size for damage in part.scanned.damage))
+        advance(int(part.headers["size"].sum()) + sum(damage.size for damage in part.damage))
         yield part
 
 

@@ -330,9 +330,9 @@ def _headers(state: ReplicaState, start: int, stop: int, *, most: int | None = N
         return batches, [each.reason for each in window.damage if each.reaches(start) and not each.is_torn]
     parts, errors, count = [], [], 0
     for part in state.log.parts(start=start, stop=stop):
-        parts.append(part.scanned.headers)
-        errors += [damage.reason for damage in part.scanned.damage if not damage.is_torn]
-        count += len(part.scanned.headers)
+        parts.append(part.headers)
+        errors += [damage.reason for damage in part.damage if not damage.is_torn]
+        count += len(part.headers)
         if most is not None and count >= most:
             break
     return concatenate(parts)[:most], errors
@@ -429,10 +429,10 @@ def _replica_markers(tp: TopicPartition, state: ReplicaState, contexts: Sequence
     start = max(begin, end - MAX_OFFSETS if since is None else log.offset_before(milliseconds(since)))
     stop = min(end, start + MAX_OFFSETS)
     cut = cut_search(tp, contexts, start=start if start > begin else None, is_cut=stop < end)
-    scanned = [part.scanned for part in log.parts(start=start, stop=stop, crc=True)]
-    headers = concatenate([each.headers for each in scanned])
+    parts = list(log.parts(start=start, stop=stop, crc=True))
+    headers = concatenate([part.headers for part in parts])
     is_wrong = headers["crc_ok"] == 0
-    errors = [damage.reason for each in scanned for damage in each.damage if not damage.is_torn]
+    errors = [damage.reason for part in parts for damage in part.damage if not damage.is_torn]
     errors += ["CORRUPT_BATCH: a checksum is wrong"] if is_wrong.any() else []
     errors += [state.error] if state.error else []
     excerpt = Excerpt(

@@ -11,10 +11,12 @@ from typing import Any, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
+from toolkit.analysis.log.lost_offsets import clip
+from toolkit.formats.log.headers import LogChunk
 from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.formats.log_paths import log_path
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.log_tables import LogId, ScanChunk, clip
+from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.contents import Contents, FileScope, found_in
 from toolkit.sources.logdir.replica.log_dir_layout import LogDirLayout, Replica
@@ -56,7 +58,7 @@ class SegmentRun:
         base_offset = segment_base_offset(first.path) or 0
         return first.start > 0 or (self.start is not None and base_offset < self.start)
 
-    def parts(self, *, stop: int | None, crc: bool = False) -> Iterator[ScanChunk]:
+    def parts(self, *, stop: int | None, crc: bool = False) -> Iterator[LogChunk]:
         """The batches before `stop`; with `crc` the checksums are verified."""
         chunks = chain.from_iterable(read_split(split, crc=crc) for split in self.splits)
         return clip(chunks, start=self.start, stop=stop)

@@ -23,13 +23,14 @@ from pyspark.sql.types import StructField, StructType
 
 from toolkit.analysis.history.resume_state import COUNTED, RangeSummary
 from toolkit.analysis.log.log_transactions import EMPTY, LOG_TRANSACTION, LogTransactions, PartialTransactions
+from toolkit.analysis.log.lost_offsets import at_missing_offsets
 from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.analysis.log.stable_sort import run_starts, take_rows
 from toolkit.formats.columns import labels
-from toolkit.formats.log.headers import Array
+from toolkit.formats.log.headers import Array, LogChunk
 from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema.record import Int32, Int64, TableRow, Unit, declares
-from toolkit.sources.log_tables import LogFold, LogId, ReadError, ScanChunk, at_missing_offsets
+from toolkit.sources.log_tables import LogFold, LogId, ReadError
 from toolkit.spark.arrow_types import struct_type
 
 ROWS_PER_PACK = 64
@@ -154,7 +155,7 @@ LOG_TRANSACTIONS_AT_ONCE = 1 << 16
 
 
 def partial_transaction_batches(
-    parts: Iterable[ScanChunk],
+    parts: Iterable[LogChunk],
     where: LogId,
     *,
     log: str,
@@ -194,12 +195,12 @@ def partial_transaction_batches(
             found, error = chunk.missing.found, chunk.missing.error
             yield record_batch(replace(of_part, kind=MISSING, first_offset=found, error=error))
             unread_start = None
-        if len(chunk.scanned.headers):
+        if len(chunk.headers):
             unread_start = None
         elif fold.files and chunk.file not in fold.files:
             unread_start = segment_base_offset(chunk.file)
         first.add(chunk)
-        fold.add(chunk._replace(missing=None))
+        fold.add(replace(chunk, missing=None))
         if fold.closed_rows >= LOG_TRANSACTIONS_AT_ONCE:
             yield _log_transaction_rows(fold.take_closed(), replace(of_part, kind=CLOSED), files=fold.file_names)
     yield from _part_rows(fold, of_part, first)
@@ -222,8 +223,8 @@ class _FirstBatch:
         """Whether nothing of that file was read: a run that continues at its end reads no more of it."""
         return self.is_within_file and self.first_offset is None and not self.is_after_damage
 
-    def add(self, chunk: ScanChunk) -> None:
-        headers, damage = chunk.scanned.headers, chunk.scanned.damage
+    def add(self, chunk: LogChunk) -> None:
+        headers, damage = chunk.headers, chunk.damage
         if not self.is_within_file or self.first_offset is not None:
             return
         if len(headers):

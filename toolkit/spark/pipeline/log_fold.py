@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from toolkit.analysis.history.resume_state import LogState, RangeSummary
-from toolkit.analysis.log.lost_offsets import LostOffsets, missing_between, missing_within
+from toolkit.analysis.log.lost_offsets import missing_between, missing_within
 from toolkit.analysis.log.lso_timeline import lso_table
+from toolkit.formats.log.headers import LostOffsets
 from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import LOG_TRANSACTIONS, utc
 from toolkit.sources.log_tables import LogId, ReadError, error_table

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from toolkit.errors import BrokerError, ToolkitError
-from toolkit.formats.log.headers import ScanResult
+from toolkit.formats.log.headers import LogChunk
 from toolkit.formats.log.scan import scan
 from toolkit.schema.live import Partition
 from toolkit.schema.table import Error, TopicPartition
@@ -26,7 +26,6 @@ from toolkit.sources.progress_bar import progress
 
 FETCH_BYTES = 8 << 20
 PAUSE = 0.2  # seconds before a retry after an error
-NOTHING = scan(b"")
 OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 NOT_RETURNED = (
     "REMOTE_STORAGE: the leader returns nothing at offset {}, which is in remote storage: that is slow, or fails there"
@@ -35,11 +34,11 @@ UNREPLICATED = "OFFSET_NOT_AVAILABLE: the high watermark stays at {}, so later o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FetchedChunk:
+class FetchedChunk(LogChunk):
     """A chunk of a partition's log, or the error that prevented reading it."""
 
-    scanned: ScanResult  # the batches of the chunk; positions are relative to `records`
-    # the bytes that the broker sent. The last batch may be truncated, and batches after the requested range may follow
+    # the bytes that the broker sent, to which positions are relative. The last batch may be truncated, and batches
+    # after the requested range may follow
     records: bytes = b""
     broker_id: int | None = None  # the broker that sent it, or failed to
     error: str | None = None  # ``"NAME: text"`` if offsets are missing; the chunk is then empty
@@ -133,16 +132,20 @@ def _chunk(
     """The chunk fetched at an offset, and the next offset to fetch; null at the end."""
     if found.error:
         why, next_at = leader.explain(found.error, at, stop)
-        return FetchedChunk(scanned=NOTHING, broker_id=leader.broker_id, error=why), next_at
+        return FetchedChunk(broker_id=leader.broker_id, error=why), next_at
     scanned = scan(found.records, crc=crc, last=False)
     if not len(scanned.headers):
         damaged = next((each.reason for each in scanned.damage), omitted_text("Fetch", "a whole batch"))
         error = _unread(f"{damaged.rstrip('.')} (at offset {at})", at, stop) if found.records else None
-        return FetchedChunk(scanned=NOTHING, records=found.records, broker_id=leader.broker_id, error=error), None
+        return FetchedChunk(records=found.records, broker_id=leader.broker_id, error=error), None
     last = int(scanned.headers["last_offset"][-1])
-    if last >= stop:
-        scanned = replace(scanned, headers=scanned.headers[scanned.headers["base_offset"] < stop])
-    chunk = FetchedChunk(scanned=scanned, records=found.records, broker_id=leader.broker_id, aborted=found.aborted)
+    chunk = FetchedChunk(
+        headers=scanned.headers[scanned.headers["base_offset"] < stop] if last >= stop else scanned.headers,
+        damage=scanned.damage,
+        records=found.records,
+        broker_id=leader.broker_id,
+        aborted=found.aborted,
+    )
     return chunk, last + 1
 
 
@@ -267,6 +270,6 @@ def read_range(client: BrokerClient, log_range: LogRange, *, crc: bool = False) 
 def _from_base_offset(chunks: Iterable[FetchedChunk], start: int) -> Generator[FetchedChunk, None, None]:
     """Drop the batch that begins before the range: it belongs to the range before."""
     for chunk in chunks:
-        headers = chunk.scanned.headers
+        headers = chunk.headers
         headers = headers[headers["base_offset"] >= start]
-        yield replace(chunk, scanned=replace(chunk.scanned, headers=headers))
+        yield replace(chunk, headers=headers)

@@ -17,10 +17,11 @@ from toolkit.analysis.log.log_transactions import (
     merge,
     partial_transactions,
 )
+from toolkit.analysis.log.lost_offsets import at_missing_offsets, clip
 from toolkit.errors import DecodeError
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
 from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, read_header
-from toolkit.formats.log.headers import ABORT, DamagedRange, Headers, ScanResult
+from toolkit.formats.log.headers import ABORT, Headers, LogChunk
 from toolkit.formats.log.scan import PIECE_BYTES, SegmentBytes, bytes_at, in_pieces, scan_file, scan_file_bytes
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, is_remote_file, parse_file_name
 from toolkit.formats.log_paths import LogPath, scandir
@@ -34,7 +35,7 @@ from toolkit.formats.segment_files import (
 )
 from toolkit.schema import utc
 from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
-from toolkit.sources.log_tables import LogFold, LogId, ScanChunk, at_missing_offsets, clip
+from toolkit.sources.log_tables import LogFold, LogId
 from toolkit.sources.logdir.replica.log_dir_layout import IN_PARTITIONS, Replica, SkippedFile, checkpoint_rows_in
 from toolkit.sources.logdir.replica.record_index import R, RecordIndex
 
@@ -209,18 +210,18 @@ class FolderLog:
             found.append("a segment was added while it was read")
         return found
 
-    def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[ScanChunk]:
+    def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[LogChunk]:
         """The batches with an offset in ``start <= offset < stop`` in chunks, in log order and in bounded memory.
 
         A file that has disappeared since it was listed is damage (``UNREADABLE``).
         """
         return clip(self._scan(start, stop, crc=crc), start=start, stop=stop)
 
-    def parts_near(self, start: int, *, crc: bool = False) -> Iterator[ScanChunk]:
+    def parts_near(self, start: int, *, crc: bool = False) -> Iterator[LogChunk]:
         """The batches from one at or before an offset on, depending on the offset index."""
         return self._scan(start, None, crc=crc)
 
-    def _scan(self, start: int | None, stop: int | None, *, crc: bool) -> Iterator[ScanChunk]:
+    def _scan(self, start: int | None, stop: int | None, *, crc: bool) -> Iterator[LogChunk]:
         """The batches of a range, and some before and after it."""
         for segment, position, is_newest in self.segments_of(start, stop):
             is_last = stop is not None and all(not segment.offset < each < stop for each in self.base_offsets)
@@ -230,9 +231,7 @@ class FolderLog:
                 if _is_behind(part, stop):
                     return
 
-    def _scan_bytes(
-        self, start: int | None = None, stop: int | None = None
-    ) -> Iterator[tuple[ScanChunk, SegmentBytes]]:
+    def _scan_bytes(self, start: int | None = None, stop: int | None = None) -> Iterator[tuple[LogChunk, SegmentBytes]]:
         """As `_scan`, with all checksums checked, and with the bytes (`toolkit.formats.log.scan.scan_file_bytes`)."""
         for segment, position, is_newest in self.segments_of(start, stop):
             for scanned, pieces in scan_file_bytes(segment.path, start=position):
@@ -289,18 +288,18 @@ class FolderLog:
         """Records of ``__transaction_state``, and read errors."""
         return self._records(transaction_log, self._of_transactions, start, stop)
 
-    def indexed(self) -> tuple[RecordIndex, Iterator[ScanChunk]]:
+    def indexed(self) -> tuple[RecordIndex, Iterator[LogChunk]]:
         """All batches of a partition of ``__transaction_state``, and an index that is filled as they are consumed."""
         index = RecordIndex(self._of_transactions)
         return index, self._indexing(index)
 
-    def _indexing(self, index: RecordIndex) -> Iterator[ScanChunk]:
+    def _indexing(self, index: RecordIndex) -> Iterator[LogChunk]:
         for part, pieces in self._scan_bytes():
             where = replace(self._of_transactions, file=part.file)
-            for each in part.scanned.damage:
+            for each in part.damage:
                 index.add_record(replace(where, position=each.position, error=each.reason))
             try:
-                index.add(part.scanned.headers, pieces, part.file or "")
+                index.add(part.headers, pieces, part.file or "")
             except OSError as exc:
                 index.add_record(replace(where, error=_unreadable(exc)))
             yield part
@@ -371,7 +370,7 @@ class FolderLog:
         for part in at_missing_offsets(self.parts(stop=[*stops.values()][-1])):
             fold.add(part)
             if part.file in stops:
-                headers = part.scanned.headers
+                headers = part.headers
                 markers = headers["base_offset"][headers["attributes"] & CONTROL != 0]
                 file_of |= dict.fromkeys(markers.tolist(), part.file)
         for folded in fold.finish():
@@ -399,11 +398,11 @@ class FolderLog:
         if self.error:
             yield replace(of_partition, file=self.name, error=self.error)
             return
-        for (scanned, file, _), pieces in self._scan_bytes(start, stop):
-            where = replace(of_partition, file=file)
-            clipped = next(clip([ScanChunk(scanned, file)], start=start, stop=stop)).scanned
+        for part, pieces in self._scan_bytes(start, stop):
+            where = replace(of_partition, file=part.file)
+            clipped = next(clip([part], start=start, stop=stop))
             try:
-                for headers, begin, buf in in_pieces(clipped.headers, pieces, file or ""):
+                for headers, begin, buf in in_pieces(clipped.headers, pieces, part.file or ""):
                     for position in headers["position"].tolist():
                         yield from decode(buf, position - begin, where=where, begin=begin)
             except OSError as exc:
@@ -501,7 +500,7 @@ def known_before(log: ReplicaLog, start: int | None) -> PartialTransactions:
         return EMPTY
     before = begin(opened_before=opened_before(known) if known else None)
     for part in log.parts(start=known.offset if known else None, stop=at):
-        headers = part.scanned.headers
+        headers = part.headers
         after = known.offset if known else 0
         inside = (headers["base_offset"] >= after) & (headers["last_offset"] < at)
         before = merge(before, partial_transactions(headers[inside])).take_closed()[1]
@@ -518,27 +517,18 @@ def known_before(log: ReplicaLog, start: int | None) -> PartialTransactions:
     )
 
 
-def segment_part(scanned: ScanResult, path: LogPath | str, stop: int | None, *, is_newest: bool) -> ScanChunk:
+def segment_part(part: LogChunk, path: LogPath | str, stop: int | None, *, is_newest: bool) -> LogChunk:
     """What was read of a segment, up to where the next one begins; a torn end is a loss unless it ends the log."""
-    part = ScanChunk(scanned if is_newest else _followed(scanned), str(path))
+    damage = part.damage
+    if not is_newest:  # no broker is still writing to it
+        damage = tuple(each._replace(reason=TORN_BETWEEN) if each.is_torn else each for each in damage)
+    part = replace(part, file=str(path), damage=damage)
     return part if stop is None else next(clip([part], stop=stop))
 
 
-def _is_behind(part: ScanChunk, stop: int | None) -> bool:
-    headers = part.scanned.headers
+def _is_behind(part: LogChunk, stop: int | None) -> bool:
+    headers = part.headers
     return stop is not None and len(headers) > 0 and bool(headers["base_offset"][-1] >= stop)
-
-
-def _followed(scanned: ScanResult) -> ScanResult:
-    """Report a torn end as a loss, for a segment that is not the last: no broker is still writing to it."""
-    if not any(damage.is_torn for damage in scanned.damage):
-        return scanned
-    return replace(
-        scanned,
-        damage=tuple(
-            DamagedRange(item.position, item.size, TORN_BETWEEN) if item.is_torn else item for item in scanned.damage
-        ),
-    )
 
 
 def _unreadable(exc: OSError) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from toolkit.analysis.log.log_transactions import EMPTY, begin
-from toolkit.analysis.log.lost_offsets import LostOffsets
+from toolkit.analysis.log.lost_offsets import at_missing_offsets
 from toolkit.analysis.log.producer_state import (
     NOTHING,
     ProducerReplay,
@@ -33,11 +33,11 @@ from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME
-from toolkit.formats.log.headers import HeaderField, Headers, concatenate
+from toolkit.formats.log.headers import HeaderField, Headers, LogChunk, LostOffsets, concatenate
 from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer
 from toolkit.schema.table import EPOCH
-from toolkit.sources.log_tables import FoldedRange, LogFold, ScanChunk, at_missing_offsets, from_offset
+from toolkit.sources.log_tables import FoldedRange, LogFold, from_offset
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC, PartitionCheckpoints
 from toolkit.sources.logdir.replica.record_index import RecordIndex
 from toolkit.sources.logdir.replica.replica_log import ProducerSnapshot, ReplicaLog, known_before, opened_before
@@ -176,9 +176,9 @@ class LogWindow:
     wrong_checksums: list[DamagedBytes] = field(default_factory=list)
     _control: list[Array] = field(default_factory=list)
 
-    def add(self, part: ScanChunk) -> None:
+    def add(self, part: LogChunk) -> None:
         """Add the next chunk of the log."""
-        headers = part.scanned.headers
+        headers = part.headers
         self.fold.add(part)
         self._add_damage(part)
         if part.missing is not None and part.missing.found > (self.snapshot or 0):
@@ -224,14 +224,14 @@ class LogWindow:
         found = np.concatenate([np.empty((len(CONTROL_FIELDS), 0), np.int64), *self._control], axis=1)
         return found[:, found[0] > start]
 
-    def _add_damage(self, part: ScanChunk) -> None:
-        headers = part.scanned.headers
+    def _add_damage(self, part: LogChunk) -> None:
+        headers = part.headers
         if len(headers) and self.damage and self.damage[-1].next_offset is None:
             follower = int(headers["base_offset"][0])
             self.damage = [
                 each._replace(next_offset=follower) if each.next_offset is None else each for each in self.damage
             ]
-        for each in part.scanned.damage:
+        for each in part.damage:
             behind = headers["base_offset"][headers["position"] > each.position]
             next_offset = int(behind[0]) if len(behind) else None
             self.damage.append(
@@ -293,10 +293,10 @@ def read_window(
     newest = log.base_offsets[-1] if log.base_offsets else None
     for part in at_missing_offsets(parts, end=newest, cleaned=cleaned):
         if part.missing is not None and part.missing.found <= window.fold.since:
-            part = part._replace(missing=None)  # the snapshot has the state after it
+            part = replace(part, missing=None)  # the snapshot has the state after it
         window.add(part)
         if limit is ReadLimit.RECORDS:
-            headers = part.scanned.headers
+            headers = part.headers
             times.append(np.column_stack((headers["base_offset"], headers["max_timestamp"])))
     window.batch_times = np.concatenate(times)
     if limit is ReadLimit.TAIL or not window.open_starts:
@@ -306,7 +306,7 @@ def read_window(
     return window
 
 
-def _parts(log: ReplicaLog, snapshot: ProducerSnapshot | None, lowest: int, limit: ReadLimit) -> Iterator[ScanChunk]:
+def _parts(log: ReplicaLog, snapshot: ProducerSnapshot | None, lowest: int, limit: ReadLimit) -> Iterator[LogChunk]:
     if snapshot is None:
         return log.parts(crc=limit is not ReadLimit.TAIL)
     if limit is ReadLimit.WHOLE:
@@ -314,21 +314,20 @@ def _parts(log: ReplicaLog, snapshot: ProducerSnapshot | None, lowest: int, limi
     return log.parts_near(lowest, crc=limit is not ReadLimit.TAIL)
 
 
-def _before(log: ReplicaLog, offset: int) -> Iterator[ScanChunk]:
+def _before(log: ReplicaLog, offset: int) -> Iterator[LogChunk]:
     """The batches that begin before an offset, without checksums, which do not matter there."""
     for part in log.parts(stop=offset):
-        yield _only(part, part.scanned.headers["base_offset"] < offset)
+        yield _only(part, part.headers["base_offset"] < offset)
 
 
-def _from_offset(log: ReplicaLog, offset: int) -> Iterator[ScanChunk]:
+def _from_offset(log: ReplicaLog, offset: int) -> Iterator[LogChunk]:
     """The batches that begin at or after an offset, with checksums."""
     for part in log.parts(start=offset, crc=True):
-        yield _only(part, part.scanned.headers["base_offset"] >= offset)
+        yield _only(part, part.headers["base_offset"] >= offset)
 
 
-def _only(part: ScanChunk, rows: npt.NDArray[np.bool_]) -> ScanChunk:
-    scanned = part.scanned
-    return part if rows.all() else part._replace(scanned=replace(scanned, headers=scanned.headers[rows]))
+def _only(part: LogChunk, rows: npt.NDArray[np.bool_]) -> LogChunk:
+    return part if rows.all() else replace(part, headers=part.headers[rows])
 
 
 NO_HIGH_WATERMARK = (
@@ -536,7 +535,7 @@ def _offset_at(log: ReplicaLog, time_ms: int) -> int:
     """Offset of the first batch with a record at or after a time; the log end offset if there is none."""
     end = 0
     for part in log.parts():
-        headers = part.scanned.headers
+        headers = part.headers
         newer = np.flatnonzero(headers["max_timestamp"] >= time_ms)
         if newer.size:
             return int(headers["base_offset"][newer[0]])

@@ -7,16 +7,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
-
 from toolkit.errors import DecodeError
 from toolkit.formats.log.batches import CRC_END, HEADER_SIZE, BatchHeader, read_header
-from toolkit.formats.log.headers import HEADER, ScanResult, concatenate
+from toolkit.formats.log.headers import LogChunk, concatenate
 from toolkit.formats.log.resync import extend
 from toolkit.formats.log.scan import scan_file
 from toolkit.formats.log_paths import LogPath
 from toolkit.formats.segment_files import read_offset_index
-from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.replica.replica_log import FolderLog, LogFile, segment_part
 
 
@@ -61,7 +58,7 @@ def splits(log: FolderLog, *, start: int | None = None, stop: int | None = None,
     return found
 
 
-def read_split(split: SegmentSplit, *, crc: bool = False) -> Iterator[ScanChunk]:
+def read_split(split: SegmentSplit, *, crc: bool = False) -> Iterator[LogChunk]:
     """The batches of a split, the same as in a read of the complete segment.
 
     `split`: the split. A segment that has disappeared since is damage (``UNREADABLE``); one that has grown is read to
@@ -71,11 +68,11 @@ def read_split(split: SegmentSplit, *, crc: bool = False) -> Iterator[ScanChunk]
         yield segment_part(scanned, split.path, split.stop_offset, is_newest=split.is_newest)
 
 
-def _read(split: SegmentSplit, crc: bool) -> Iterator[ScanResult]:
+def _read(split: SegmentSplit, crc: bool) -> Iterator[LogChunk]:
     if split.stop is None:
         yield from scan_file(split.path, start=split.start, crc=crc)
         return
-    last = ScanResult(headers=np.empty(0, HEADER), end=split.start)
+    last = LogChunk(end=split.start)
     for scanned in scan_file(split.path, start=split.start, stop=split.stop, crc=crc):
         if len(last.headers) or last.damage:
             yield last
@@ -89,16 +86,16 @@ def _read(split: SegmentSplit, crc: bool) -> Iterator[ScanResult]:
     yield last
 
 
-def _is_unreadable(scanned: ScanResult) -> bool:
+def _is_unreadable(scanned: LogChunk) -> bool:
     return any(damage.is_unreadable for damage in scanned.damage)
 
 
-def _joined(one: ScanResult, other: ScanResult) -> ScanResult:
+def _joined(one: LogChunk, other: LogChunk) -> LogChunk:
     headers = concatenate([one.headers, other.headers])
-    return ScanResult(headers=headers, damage=one.damage + other.damage, end=other.end)
+    return LogChunk(headers=headers, damage=one.damage + other.damage, end=other.end)
 
 
-def _up_to(position: int, scanned: ScanResult) -> ScanResult:
+def _up_to(position: int, scanned: LogChunk) -> LogChunk:
     headers = scanned.headers
     damage = tuple(each for each in scanned.damage if each.position < position)
     return replace(scanned, headers=headers[headers["position"] < position], damage=damage)
