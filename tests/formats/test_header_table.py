@@ -14,7 +14,17 @@ from tests.formats.written import Segment
 from tests.inverse import headers_of
 from toolkit.formats.columns import header_table
 from toolkit.formats.log.batches import CONTROL
-from toolkit.formats.log.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER, DamagedRange, Headers, LogChunk
+from toolkit.formats.log.headers import (
+    ABORT,
+    COMMIT,
+    HEADER,
+    NO_MARKER,
+    UNREAD_MARKER,
+    DamagedRange,
+    Headers,
+    LogChunk,
+    take_rows,
+)
 from toolkit.formats.log.scan import scan
 from toolkit.schema import BATCHES
 from toolkit.sources.log_tables import LogId, batch_tables
@@ -156,3 +166,9 @@ def test_rows_with_many_nulls_round_trip() -> None:
     (row,) = headers_of(header_table(scan(placed([batch(producer_id=5)])[0]).headers).select(["base_offset", "size"]))
     assert (row["base_offset"], row["producer_id"], row["max_timestamp"], row["attributes"]) == (0, -1, -1, 0)
     assert headers_of(pa.table({})).tolist() == []
+
+
+def test_rows_are_taken_in_the_order_of_their_indices() -> None:
+    rows = np.zeros(3, HEADER)
+    rows["base_offset"] = [10, 20, 30]
+    assert take_rows(rows, np.array([2, 0, 2]))["base_offset"].tolist() == [30, 10, 30]

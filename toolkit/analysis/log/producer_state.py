@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from toolkit.analysis.log.log_transactions import last_sequences, markers
-from toolkit.analysis.log.stable_sort import stable_order, take_rows
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.headers import Array, Headers
+from toolkit.formats.log.headers import Array, Headers, take_rows
 from toolkit.formats.segment_files import SnapshotEntry
 from toolkit.schema import utc
 from toolkit.schema.live import Producer
@@ -77,7 +76,7 @@ def replay(headers: Headers) -> ProducerReplay:
     rows = np.flatnonzero((ends | data | cleaned) & (producers >= 0))
     if rows.size == 0:
         return NOTHING
-    rows = rows[stable_order(producers[rows])]
+    rows = rows[np.argsort(producers[rows], kind="stable")]
     data, ends, epochs = data[rows], ends[rows], headers["producer_epoch"][rows]
     opens = data & ((headers["attributes"][rows] & TRANSACTIONAL) != 0)
     found = _DecidingRows.of(producers[rows], data=data, ends=ends, opens=opens, new_epoch=epochs[1:] != epochs[:-1])
@@ -107,7 +106,7 @@ def join(*replays: ProducerReplay) -> ProducerReplay:
     if len(parts) < 2:
         return ProducerReplay(parts[0]) if parts else NOTHING
     states: Array = np.concatenate(parts)
-    states = take_rows(states, stable_order(states["producer_id"]))
+    states = take_rows(states, np.argsort(states["producer_id"], kind="stable"))
     found = _DecidingRows.of(
         states["producer_id"],
         data=states["has_data"],

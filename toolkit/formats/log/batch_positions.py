@@ -1,7 +1,7 @@
 """Find record batches in bytes: where each starts, and where one could start after damage.
 
 A loop in Python follows the lengths of batches, numpy compares their fields, many at once. Messages of magic 0 and 1,
-which hold no transactions, are compared one by one. For many gigabytes there are the `compiled_loops`.
+which hold no transactions, are compared one by one.
 
 Sources: ``DefaultRecordBatch``, ``LegacyRecord`` and ``ByteBufferLogInputStream`` in Kafka's clients.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,21 +21,7 @@ from toolkit.formats.log.headers import RAW, RAW_BYTES, Array
 MESSAGE_SIZE = 26  # of the smallest message of magic 0; with the 8 bytes of its time, of magic 1
 REACH = 1024  # maximum distance from the start of such a message to its value in a search
 FEW, MANY = 32, 1 << 14  # batches that are followed before their fields are compared: few at first, and after damage
-MUCH = 4 << 30
-"""Bytes of a process from which on compiled loops are faster, their start included."""
 _length = struct.Struct(">i").unpack_from
-
-
-class _Read:
-    """Bytes that this process has read, or is about to."""
-
-    total = 0
-
-
-def are_many(size: int) -> bool:
-    """Whether compiled loops are faster for so many more bytes; false without numba."""
-    _Read.total += size
-    return _Read.total >= MUCH and find_spec("numba") is not None
 
 
 class FoundBatches(NamedTuple):
@@ -196,6 +181,3 @@ def _message_size(data: Any, position: int, end: int) -> int:
 def _int32(data: Any, position: int) -> int:
     number: int = data[position] << 24 | data[position + 1] << 16 | data[position + 2] << 8 | data[position + 3]
     return number - ((number & 0x80000000) << 1)
-
-
-MESSAGE_HELPERS = (_message_size, _int32)

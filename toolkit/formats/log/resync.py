@@ -1,27 +1,23 @@
-"""Checksums of batches: CRC32C in hardware, through the library in google-crc32c.
-
-The library's function in Python takes bytes only, a copy of each batch; so its C function is called by address.
+"""Checksums of batches, and the search for the next intact batch after damage.
 
 Sources: ``DefaultRecordBatch`` (CRC32C from attributes on), ``LegacyRecord`` (CRC32 from magic on).
 """
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import zlib
 from dataclasses import dataclass
-from itertools import repeat
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from google_crc32c import extend as extend_crc32c
+from google_crc32c import value as crc32c
 
 from toolkit.formats.log.batch_positions import REACH, candidates, usual_size
 from toolkit.formats.log.batches import CRC_END, LENGTH_END, MAGIC_AT
 from toolkit.formats.log.headers import RAW_BYTES, Array
 
-CHECK = (b"123456789", 0xE3069283)  # check value of CRC32C (RFC 3720)
 # Position of the checksum and of the bytes it covers: before magic 2, and for magic 2.
 COVERED = ((12, MAGIC_AT), (17, CRC_END))
 
@@ -30,56 +26,28 @@ def extend(crc: int, data: bytes | bytearray | memoryview, *, magic: int) -> int
     """Extend a checksum by more bytes: CRC32C for magic 2, CRC32 before."""
     if magic < 2:
         return zlib.crc32(data, crc)
-    from google_crc32c import extend as crc32c
-
-    extended: int = crc32c(crc, bytes(data))
+    extended: int = extend_crc32c(crc, bytes(data))
     return extended
 
 
-def check(
-    window: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], raw: Array, *, compiled: bool
-) -> npt.NDArray[np.int8]:
+def check(window: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], raw: Array) -> npt.NDArray[np.int8]:
     """Whether each batch matches its checksum: 1 or 0.
 
     `window`: bytes with every batch complete.
     `positions`, `raw`: position and first bytes (`RAW`) of each batch.
-    `compiled`: whether to use a compiled loop.
     """
-    right, crc32c = np.zeros(len(raw), np.int8), _crc32c()
-    by_address = (raw["magic"] == 2) & (crc32c is not None)
-    if crc32c is not None:
-        computed = np.empty(int(by_address.sum()), np.uint32)
-        if compiled:
-            from toolkit.formats.log.compiled_loops import checksum_loop
-
-            address = ctypes.cast(crc32c, ctypes.c_void_p).value
-            checksum_loop()(address, window, positions[by_address], computed)
-        else:
-            starts = (window.ctypes.data + CRC_END + positions[by_address]).tolist()
-            sizes = (raw["length"][by_address] - (CRC_END - LENGTH_END)).tolist()
-            computed[:] = list(map(crc32c, repeat(0), starts, sizes))
-        right[by_address] = computed == raw["crc"][by_address]
-    view = window.data
-    for i in np.flatnonzero(~by_address).tolist():
+    view, right, is_new = window.data, np.zeros(len(raw), np.int8), raw["magic"] == 2
+    starts = positions[is_new]
+    stops = starts + raw["length"][is_new] + LENGTH_END
+    covered = zip((starts + CRC_END).tolist(), stops.tolist(), strict=True)
+    computed = [crc32c(bytes(view[start:stop])) for start, stop in covered]  # it takes bytes only, a cheap copy
+    right[is_new] = np.array(computed, np.uint32) == raw["crc"][is_new]
+    for i in np.flatnonzero(~is_new).tolist():
         batch = view[int(positions[i]) :]
-        magic, end = batch[MAGIC_AT], LENGTH_END + int.from_bytes(batch[8:LENGTH_END])
-        crc_at, covered = COVERED[magic == 2]
-        right[i] = extend(0, batch[covered:end], magic=magic) == int.from_bytes(batch[crc_at : crc_at + 4])
+        crc_at, start = COVERED[False]
+        stop = LENGTH_END + int.from_bytes(batch[8:LENGTH_END])
+        right[i] = zlib.crc32(batch[start:stop]) == int.from_bytes(batch[crc_at : crc_at + 4])
     return right
-
-
-@functools.cache
-def _crc32c() -> Any:
-    """``crc32c_extend(crc, address, size)`` in the C library of google-crc32c; null if there is none."""
-    try:
-        from google_crc32c import _crc32c as library
-
-        function = ctypes.CDLL(library.__file__).crc32c_extend
-    except (ImportError, OSError, AttributeError):  # google-crc32c in pure Python, or linked differently
-        return None
-    function.restype, function.argtypes = ctypes.c_uint32, (ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t)
-    data, expected = CHECK
-    return function if function(0, data, len(data)) == expected else None
 
 
 FIRST_BYTES, PIECE_BYTES = 1 << 14, 1 << 20  # the next intact batch is mostly near

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from toolkit.formats.log.batch_positions import FEW, MANY, are_many, find_batches, readable_size, usual_size
+from toolkit.formats.log.batch_positions import FEW, MANY, find_batches, readable_size, usual_size
 from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, LENGTH_END, MAGIC_AT
 from toolkit.formats.log.headers import (
     RAW_BYTES,
@@ -229,11 +229,6 @@ class LogWalk:
         self.rows = 0
         self._crc, self._last = crc, last
         self._resync = Resync(source, position)
-        self._find, self._compiled = find_batches, are_many(max(source.stop - position, 0))
-        if self._compiled:
-            from toolkit.formats.log import compiled_loops
-
-            self._find = compiled_loops.find_batches
         room = max(min(chunk_bytes, source.stop - position), SMALLEST_WINDOW)
         self._window = np.zeros(room + RAW_BYTES, np.uint8)  # a batch at its end has RAW_BYTES after its start, too
         self._base, self._filled = position, 0
@@ -249,11 +244,11 @@ class LogWalk:
             return False
         if not self._base <= self.position < self._base + self._filled:
             self._load()
-        found = self._find(self._window, self.position - self._base, self._filled, at_most=self._at_most)
+        found = find_batches(self._window, self.position - self._base, self._filled, at_most=self._at_most)
         self._at_most = FEW if found.in_doubt else min(8 * self._at_most, MANY)
         if len(found.positions):
             crc_ok = (
-                check(self._window, found.positions, found.raw, compiled=self._compiled)
+                check(self._window, found.positions, found.raw)
                 if self._crc
                 else np.full(len(found.positions), -1, np.int8)
             )

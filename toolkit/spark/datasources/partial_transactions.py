@@ -25,9 +25,8 @@ from toolkit.analysis.history.resume_state import COUNTED, RangeSummary
 from toolkit.analysis.log.log_transactions import EMPTY, LOG_TRANSACTION, LogTransactions, PartialTransactions
 from toolkit.analysis.log.lost_offsets import at_missing_offsets
 from toolkit.analysis.log.record_counts import RunningTotals
-from toolkit.analysis.log.stable_sort import run_starts, take_rows
 from toolkit.formats.columns import labels
-from toolkit.formats.log.headers import Array, LogChunk
+from toolkit.formats.log.headers import Array, LogChunk, take_rows
 from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema.record import Int32, Int64, TableRow, Unit, declares
 from toolkit.sources.log_tables import LogFold, LogId, ReadError
@@ -313,9 +312,7 @@ def _log_transaction_rows(
 ) -> pa.RecordBatch:
     """Transactions packed into rows, each with transactions of one file."""
     log_transactions = take_rows(log_transactions, np.argsort(log_transactions["file"], kind="stable"))
-    starts = pack_starts(
-        run_starts(changes=log_transactions["file"][1:] != log_transactions["file"][:-1]), len(log_transactions)
-    )
+    starts = pack_starts(np.append(0, np.flatnonzero(np.diff(log_transactions["file"])) + 1), len(log_transactions))
     return _packed_rows(row, pack(log_transactions, starts), labels(log_transactions["file"][starts], files))
 
 
