@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from tests.formats.logs import assert_accounted, batch, control_batch, joined, logs, marker, placed, positions
 from tests.formats.written import Segment
 from toolkit.formats.log import scan as scanning
-from toolkit.formats.log.batch_positions import (
+from toolkit.formats.log.batches import HEADER_SIZE, MAGIC_AT, read_header
+from toolkit.formats.log.headers import ABORT, COMMIT, NO_MARKER, RAW_BYTES, UNREAD_MARKER, HeaderField
+from toolkit.formats.log.scan import (
     MESSAGE_SIZE,
     REACH,
     FoundBatches,
@@ -25,11 +27,10 @@ from toolkit.formats.log.batch_positions import (
     find_batches,
     is_whole,
     readable_size,
+    scan,
+    scan_file,
     usual_size,
 )
-from toolkit.formats.log.batches import HEADER_SIZE, MAGIC_AT, read_header
-from toolkit.formats.log.headers import ABORT, COMMIT, NO_MARKER, RAW_BYTES, UNREAD_MARKER, HeaderField
-from toolkit.formats.log.scan import scan, scan_file
 from toolkit.lab import Kafka
 
 DATA = Path(__file__).parent / "data" / "dumps"
@@ -298,7 +299,7 @@ def test_an_unreadable_file_gives_the_reason(tmp_path: Path) -> None:
 def test_a_read_error_keeps_the_batches_before_it(
     log_file: tuple[Path, list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from toolkit.formats.log.resync import LogBytes
+    from toolkit.formats.log.scan import LogBytes
 
     path, log = log_file
     bad_sector = len(log[0]) + len(log[1]) + len(log[2])

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from toolkit.errors import DecodeError
 from toolkit.formats.log.batches import CRC_END, HEADER_SIZE, BatchHeader, read_header
 from toolkit.formats.log.headers import LogChunk, concatenate
-from toolkit.formats.log.resync import extend
-from toolkit.formats.log.scan import scan_file
+from toolkit.formats.log.scan import extend, scan_file
 from toolkit.formats.log_paths import LogPath
 from toolkit.formats.segment_files import read_offset_index
 from toolkit.sources.logdir.replica.replica_log import FolderLog, LogFile, segment_part
