@@ -185,12 +185,9 @@ def log_transaction_tables(
     `before`: state before the first chunk; `log_transactions.begin` at the start of a log. Unknown by default.
     """
     fold = LogFold(partial=before)
-    for chunk in chunks:
-        fold.add(chunk)
-        if fold.closed_rows >= ROWS_AT_ONCE:
-            yield _log_transaction_table(fold.take_closed(), fold, log_id, producer_id)
-    for folded in fold.finish():
-        yield _log_transaction_table(folded.log_transactions, fold, log_id, producer_id)
+    for found in _folded(fold, chunks):
+        own = found if producer_id is None else found[found["producer_id"] == producer_id]
+        yield log_transaction_table(own, **log_id.columns, files=fold.file_names)
     if fold.damage:
         yield error_table(fold.damage, log_id)
 
@@ -206,13 +203,7 @@ def error_table(errors: Iterable[ReadError], log_id: LogId) -> pa.Table:
 def log_statistics(chunks: Iterable[LogChunk], *, before: PartialTransactions = EMPTY) -> tuple[Statistics, list[str]]:
     """Transaction statistics of a log, and its read errors. `chunks`, `before`: as for `log_transaction_tables`."""
     fold = LogFold(partial=before)
-    total = Statistics()
-    for chunk in chunks:
-        fold.add(chunk)
-        if fold.closed_rows >= ROWS_AT_ONCE:
-            total += statistics(fold.take_closed())
-    for folded in fold.finish():
-        total += statistics(folded.log_transactions)
+    total = sum(map(statistics, _folded(fold, chunks)), Statistics())
     return total, [each.error for each in fold.damage]
 
 
@@ -234,9 +225,10 @@ def lso_timeline_table(
     return lso_table(np.concatenate(steps), **log_id.columns)
 
 
-def _log_transaction_table(
-    log_transactions: LogTransactions, fold: LogFold, log_id: LogId, producer_id: int | None
-) -> pa.Table:
-    if producer_id is not None:
-        log_transactions = log_transactions[log_transactions["producer_id"] == producer_id]
-    return log_transaction_table(log_transactions, **log_id.columns, files=fold.file_names)
+def _folded(fold: LogFold, chunks: Iterable[LogChunk]) -> Iterator[LogTransactions]:
+    """The ended transactions of a log, many at once, then all others."""
+    for chunk in chunks:
+        fold.add(chunk)
+        if fold.closed_rows >= ROWS_AT_ONCE:
+            yield fold.take_closed()
+    yield from (each.log_transactions for each in fold.finish())

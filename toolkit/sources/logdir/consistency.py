@@ -49,7 +49,7 @@ from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, StateTopic, TransactionLogPartition, read_state_topic
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC, LogDirRoot, is_locked
-from toolkit.sources.logdir.replica.metadata_log import NEWEST, furthest, metadata_logs, metadata_records
+from toolkit.sources.logdir.replica.metadata_log import NEWEST, metadata_records
 from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog
 from toolkit.sources.logdir.replica.replica_state import ReplicaState
 
@@ -323,7 +323,7 @@ class CopyProof:
         return where.tp in self._current[root]
 
     def _current_partitions(self, root: LogDirRoot) -> Iterator[TopicPartition]:
-        log = next((each for each in metadata_logs(self._contents.logs) if each.root == root), None)
+        log = next((each for each in self._contents.metadata_logs if each.root == root), None)
         if log is None or self._contents.copies.doubt(log) is not None:
             return
         first_sizes = {name: file.first_size for name, file in self._contents.copies.files(log).items()}
@@ -345,7 +345,7 @@ class CopyProof:
         """The newest time that a broker set in the coordinators' logs and in their brokers' metadata logs."""
         brokers = {partition.replica.log.where.broker_id for partition in state_topic.partitions.values()}
         times = [partition.replica.written_at for partition in state_topic.partitions.values()]
-        times += [end_time(log) for log in metadata_logs(self._contents.logs) if log.where.broker_id in brokers]
+        times += [end_time(log) for log in self._contents.metadata_logs if log.where.broker_id in brokers]
         return max((time for time in times if time is not None), default=None)
 
 
@@ -382,8 +382,7 @@ def files_proof(contents: Contents) -> FilesProof:
     newest = max((each.as_of for each in state_topic.partitions.values() if each.as_of is not None), default=None)
     moments, doubts = _copies(contents)
     proven, missing = [], []
-    end = furthest(contents.metadata_ends)
-    topics = {} if end is None or end.error else end.state.topics
+    topics = {} if contents.metadata.error else contents.metadata.state.topics
     if topics and not state_topic.partitions and STATE_TOPIC not in topics.values():
         proven.append(f"by its metadata log the cluster has no {STATE_TOPIC}, so no coordinator has a transaction")
     elif state_topic.gaps:

@@ -17,6 +17,7 @@ from toolkit.formats.broker_logs import broker_log_events, broker_log_files, wit
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.copy_manifest import MANIFEST, CopiedFile, CopyManifest, read_manifest
+from toolkit.formats.log.metadata_records import MetadataState
 from toolkit.formats.log_dir_files import is_remote_file
 from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.formats.object_store import ObjectPath
@@ -31,13 +32,7 @@ from toolkit.sources.logdir.replica.log_dir_layout import (
     discover,
     read_partition_checkpoints,
 )
-from toolkit.sources.logdir.replica.metadata_log import (
-    MetadataEnd,
-    furthest,
-    metadata_end,
-    metadata_logs,
-    metadata_records,
-)
+from toolkit.sources.logdir.replica.metadata_log import NO_METADATA_LOG, MetadataEnd, metadata_end, metadata_records
 from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog
 from toolkit.sources.logdir.replica.replica_state import MarkerNeighbourhood, ReadLimit, ReplicaState, read_state
 from toolkit.sources.source_table import requested_partitions
@@ -226,6 +221,10 @@ class Contents:
         with ThreadPoolExecutor(self._at_once) as pool:
             listed = (pool.map if is_remote else map)(FolderLog, layout.replicas)
             self.logs: Sequence[ReplicaLog] = [*listed, *texts]
+        # the replicas of the metadata log; none with ZooKeeper
+        self.metadata_logs = [
+            log for log in self.logs if log.where.topic == METADATA_TOPIC and isinstance(log, FolderLog)
+        ]
         self.taken_at = dt.datetime.now(dt.UTC)
         self._checkpoints: dict[LogDirRoot, PartitionCheckpoints] = {}
         self._states: dict[int, tuple[ReadLimit, ReplicaState]] = {}
@@ -249,14 +248,29 @@ class Contents:
     @cached_property
     def metadata_ends(self) -> Sequence[MetadataEnd]:
         """What each replica of the metadata log says at its end."""
-        return [metadata_end(log) for log in metadata_logs(self.logs)]
+        return [metadata_end(log) for log in self.metadata_logs]
+
+    @cached_property
+    def metadata(self) -> MetadataEnd:
+        """The end that counts: a whole one before others, then the one that reaches furthest."""
+        nothing = MetadataEnd(MetadataState(), error=NO_METADATA_LOG)
+        return max(self.metadata_ends, key=lambda each: (each.error is None, each.offset), default=nothing)
+
+    @property
+    def first_free_producer_id(self) -> int | None:
+        """The first producer id that no broker of the cluster has got, by any replica of the metadata log.
+
+        Null if that is not among the files, as with ZooKeeper, or has no such record.
+        """
+        found = (each.state.next_producer_id for each in self.metadata_ends)
+        return max((each for each in found if each is not None), default=None)
 
     def cluster_events(self, *, since: dt.datetime | None = None) -> Iterator[ClusterEvent]:
         """The events of the cluster, by the metadata log that reaches furthest, and by brokers' own logs.
 
         `since`: earlier events are not needed.
         """
-        for _, (state, *_) in self.by_partition(metadata_logs(self.logs)):
+        for _, (state, *_) in self.by_partition(self.metadata_logs):
             if isinstance(state.log, FolderLog):
                 yield from metadata_events(metadata_records(state.log, since=since))
         for event in self.broker_log_events:
@@ -397,8 +411,7 @@ class Contents:
 
     def _current_topic_ids(self, state: ReplicaState) -> Collection[str]:
         """The current ids of a replica's topic, by the metadata log; none if it is not among the files."""
-        end = furthest(self.metadata_ends)
-        topics = {} if end is None else end.state.topics
+        topics = self.metadata.state.topics
         return {topic_id for topic_id, name in topics.items() if name == state.log.where.topic}
 
     def best(self, topic: str, *, limit: ReadLimit = ReadLimit.TAIL) -> Mapping[int, ReplicaState]:

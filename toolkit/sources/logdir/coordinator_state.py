@@ -19,7 +19,6 @@ from toolkit.schema.live import Coordinator, Producer, Transaction
 from toolkit.schema.log import LogTransaction, OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.replica.metadata_log import furthest, partition_count
 from toolkit.sources.logdir.replica.replica_state import ReadLimit, ReplicaState
 from toolkit.sources.offset_queries.group_lag import DELETED, NO_TRANSACTION, CommittedOffset
 
@@ -85,7 +84,7 @@ def read_state_topic(contents: Contents) -> StateTopic:
     expected = count if count is not None else max([USUAL_COUNT, *(number + 1 for number in read)])
     gaps = [*_gaps(read, expected)]
     if count is None and gaps:
-        count = partition_count(furthest(contents.metadata_ends), STATE_TOPIC)
+        count = contents.metadata.partition_count(STATE_TOPIC)
         if count is not None:
             expected, gaps = count, [*_gaps(read, count)]
     is_counted = count is not None or not gaps

@@ -62,7 +62,7 @@ from toolkit.sources.logdir.replica.log_dir_layout import (
     checkpoint_rows_in,
     discover,
 )
-from toolkit.sources.logdir.replica.metadata_log import MetadataEnd, furthest, metadata_logs, metadata_records
+from toolkit.sources.logdir.replica.metadata_log import metadata_records
 from toolkit.sources.logdir.replica.record_index import between
 from toolkit.sources.logdir.replica.replica_log import ReplicaLog, known_before
 from toolkit.sources.logdir.replica.replica_state import ReadLimit, offset_of, partition_of, producers_of
@@ -76,12 +76,6 @@ if TYPE_CHECKING:
     from toolkit.sources.logdir.consistency import FilesProof
     from toolkit.sources.logdir.observe_files import FileObservation
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
-
-
-NO_METADATA_LOG = (
-    "NO_METADATA_LOG: the files have no __cluster_metadata-0, as with ZooKeeper, or it was not copied; it is on every "
-    "controller and broker."
-)
 
 
 R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord, PastTransaction)
@@ -301,13 +295,12 @@ class LogDir(Source, OffsetTables):
             ObservedCluster,
             exposure_rows,
         )
-        from toolkit.formats.log.metadata_records import MetadataState
 
         version, contents = arguments.kafka_version, self.contents()
         records = list(map(TransactionLogRecord.of, self.transaction_log_rows()))
         times = (each.timestamp for each in records if each.timestamp is not None)
         as_of = max(times, default=contents.taken_at)
-        metadata = furthest(contents.metadata_ends) or MetadataEnd(MetadataState(), error=NO_METADATA_LOG)
+        metadata = contents.metadata
         # The log has settings that were changed while the cluster ran: of one broker, or of all.
         changed = metadata.state.settings
         brokers = []
@@ -351,14 +344,14 @@ class LogDir(Source, OffsetTables):
         found = diagnose(observed, replace(arguments.diagnosis(), recheck_after=0)).findings
         if min_held_ms is None:
             return found
-        from toolkit.sources.logdir.replica_holds import with_holds
+        from toolkit.sources.logdir.observe_files import with_holds
 
         return with_holds(observed, found, min_held_ms=min_held_ms)
 
     @implements(Source.lso_holds, rows_of=RowsOf.ALL, also_reads=[STATE_TOPIC, METADATA_TOPIC], needs_topic=True)
     def lso_holds(self, arguments: TableArguments) -> Iterator[LsoHold]:
         from toolkit.analysis.history.hold_findings import attributed_holds
-        from toolkit.sources.logdir.replica_holds import history_of, replica_holds
+        from toolkit.sources.logdir.observe_files import history_of, replica_holds
 
         contents = self.contents()
         logs = contents.named_logs(arguments.topics, arguments.partitions)
@@ -490,7 +483,7 @@ class LogDir(Source, OffsetTables):
 
     @implements(Source.metadata_log, topics=[METADATA_TOPIC])
     def metadata_log(self, arguments: TableArguments) -> Iterator[MetadataLogRecord]:
-        return (record for log in metadata_logs(self.contents().logs) for record in metadata_records(log))
+        return (record for log in self.contents().metadata_logs for record in metadata_records(log))
 
     @implements(Source.cluster_events, rows_of=RowsOf.ALL, topics=[METADATA_TOPIC])
     def cluster_events(self, arguments: TableArguments) -> Iterator[ClusterEvent]:

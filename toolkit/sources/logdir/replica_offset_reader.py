@@ -46,7 +46,7 @@ class ReplicaOffsetReader:
 
     @cached_property
     def opened(self) -> Mapping[int, int]:
-        producers = self._state.window.producers.producers
+        producers = self._state.window.producers
         open_producers = producers[producers["current_txn_start_offset"] >= 0]
         return dict(
             zip(

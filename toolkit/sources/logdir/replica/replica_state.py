@@ -16,24 +16,15 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from toolkit.analysis.log.log_transactions import EMPTY, begin
 from toolkit.analysis.log.lost_offsets import at_missing_offsets
-from toolkit.analysis.log.producer_state import (
-    NOTHING,
-    ProducerReplay,
-    join,
-    producer_records,
-    replay,
-    resume,
-    without_open,
-)
+from toolkit.analysis.log.producer_state import NO_PRODUCERS, join, producer_records, replay, resume
 from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME
-from toolkit.formats.log.headers import HeaderField, Headers, LogChunk, LostOffsets, concatenate
+from toolkit.formats.log.headers import Array, HeaderField, Headers, LogChunk, LostOffsets, concatenate
 from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer
 from toolkit.schema.table import EPOCH
@@ -43,7 +34,6 @@ from toolkit.sources.logdir.replica.record_index import RecordIndex
 from toolkit.sources.logdir.replica.replica_log import ProducerSnapshot, ReplicaLog, known_before, opened_before
 from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec, milliseconds
 
-Array = npt.NDArray[np.int64]
 MAX_GAPS = 1000
 FORWARD = 200_000  # batches that are kept from the first offset of the lowest open transaction on
 BACK = 2_000  # offsets that are kept before it
@@ -153,7 +143,7 @@ class LogWindow:
     # offset of the snapshot at which the producer state begins; null if it was replayed from the segments
     snapshot: int | None = None
     tail: int = 0  # first offset of what every `ReadLimit` reads: of the snapshot, or of an earlier open transaction
-    producers: ProducerReplay = NOTHING  # producer state
+    producers: Array = field(default_factory=lambda: NO_PRODUCERS)  # producer state
     # transactions from the snapshot on, or of the complete log; records and bytes before each of them, before each
     # marker, and before each offset passed in advance
     fold: LogFold = field(default_factory=lambda: LogFold(totals=RunningTotals()))
@@ -183,7 +173,8 @@ class LogWindow:
         self._add_damage(part)
         if part.missing is not None and part.missing.found > (self.snapshot or 0):
             self.missing.append(part.missing)
-            self.producers = without_open(self.producers)
+            self.producers = self.producers.copy()
+            self.producers["current_txn_start_offset"] = -1  # they may have ended there
         if not len(headers):
             return
         self.contiguity.add(headers)
@@ -207,7 +198,7 @@ class LogWindow:
     @property
     def open_starts(self) -> list[int]:
         """Start offsets of the open transactions."""
-        starts = self.producers.producers["current_txn_start_offset"]
+        starts = self.producers["current_txn_start_offset"]
         return starts[starts >= 0].tolist()  # type: ignore[no-any-return]
 
     @cached_property
@@ -280,7 +271,7 @@ def read_window(
     window = LogWindow(
         snapshot=snapshot.offset if snapshot else None,
         tail=lowest,
-        producers=resume(snapshot.producers) if snapshot else NOTHING,
+        producers=resume(snapshot.producers) if snapshot else NO_PRODUCERS,
         fold=LogFold(
             partial=before, since=0 if limit is ReadLimit.WHOLE else after, totals=RunningTotals((*count_at, *starts))
         ),
@@ -310,24 +301,15 @@ def _parts(log: ReplicaLog, snapshot: ProducerSnapshot | None, lowest: int, limi
     if snapshot is None:
         return log.parts(crc=limit is not ReadLimit.TAIL)
     if limit is ReadLimit.WHOLE:
-        return chain(_before(log, lowest), _from_offset(log, lowest))
+        return chain(log.parts(stop=lowest), _from_offset(log, lowest))  # checksums do not matter before it
     return log.parts_near(lowest, crc=limit is not ReadLimit.TAIL)
-
-
-def _before(log: ReplicaLog, offset: int) -> Iterator[LogChunk]:
-    """The batches that begin before an offset, without checksums, which do not matter there."""
-    for part in log.parts(stop=offset):
-        yield _only(part, part.headers["base_offset"] < offset)
 
 
 def _from_offset(log: ReplicaLog, offset: int) -> Iterator[LogChunk]:
     """The batches that begin at or after an offset, with checksums."""
     for part in log.parts(start=offset, crc=True):
-        yield _only(part, part.headers["base_offset"] >= offset)
-
-
-def _only(part: LogChunk, rows: npt.NDArray[np.bool_]) -> LogChunk:
-    return part if rows.all() else replace(part, headers=part.headers[rows])
+        rows = part.headers["base_offset"] >= offset
+        yield part if rows.all() else replace(part, headers=part.headers[rows])
 
 
 NO_HIGH_WATERMARK = (
