@@ -476,24 +476,20 @@ def partition_of(state: ReplicaState) -> Partition:
     error = state.error
     if error is None and state.high_watermark is None:
         error = NO_HIGH_WATERMARK
+    starts = [each for each in (state.log.local_start, state.log_start_offset) if each is not None]
     return Partition(
         topic=state.log.where.tp.topic,
         partition=state.log.where.tp.partition,
         broker_id=state.log.where.broker_id,
         leader_epoch=state.leader_epoch,
         log_start_offset=state.log_start_offset if state.remote_log_start is None else state.remote_log_start,
-        local_log_start_offset=None if state.log.is_remote else _local_start(state),
+        local_log_start_offset=None if state.log.is_remote else max(starts, default=None),
         last_stable_offset=state.last_stable_offset,
         high_watermark=state.high_watermark,
         log_end_offset=state.log_end_offset,
         observed_at=state.observed_at,
         error=error,
     )
-
-
-def _local_start(state: ReplicaState) -> int | None:
-    offsets = state.log.local_start, state.log_start_offset
-    return max((each for each in offsets if each is not None), default=None)
 
 
 def offset_of(log: ReplicaLog, bound: OffsetSpec | None, state: ReplicaState | None) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -76,28 +76,15 @@ def _read(split: SegmentSplit, crc: bool) -> Iterator[LogChunk]:
         if len(last.headers) or last.damage:
             yield last
         last = scanned
-    if last.end < split.stop and not _is_unreadable(last):
+    if last.end < split.stop and not any(each.is_unreadable for each in last.damage):
         # The reason of damage that reaches the next split depends on the bytes after it.
         for scanned in scan_file(split.path, start=last.end, crc=crc):
-            last = _joined(last, _up_to(split.stop, scanned))
+            own = scanned.headers[scanned.headers["position"] < split.stop]
+            damage = tuple(each for each in scanned.damage if each.position < split.stop)
+            last = LogChunk(headers=concatenate([last.headers, own]), damage=last.damage + damage, end=scanned.end)
             if last.end >= split.stop:
                 break
     yield last
-
-
-def _is_unreadable(scanned: LogChunk) -> bool:
-    return any(damage.is_unreadable for damage in scanned.damage)
-
-
-def _joined(one: LogChunk, other: LogChunk) -> LogChunk:
-    headers = concatenate([one.headers, other.headers])
-    return LogChunk(headers=headers, damage=one.damage + other.damage, end=other.end)
-
-
-def _up_to(position: int, scanned: LogChunk) -> LogChunk:
-    headers = scanned.headers
-    damage = tuple(each for each in scanned.damage if each.position < position)
-    return replace(scanned, headers=headers[headers["position"] < position], damage=damage)
 
 
 def _boundaries(log: FolderLog, segment: LogFile, begin: int, size: int, max_bytes: int) -> Sequence[_Boundary]:
