@@ -51,6 +51,7 @@ from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
 from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog
 from toolkit.sources.logdir.replica.replica_state import (
     BACK,
+    FAR_BACK,
     FORWARD,
     ReadLimit,
     ReplicaState,
@@ -61,7 +62,6 @@ from toolkit.sources.offset_queries.offset_spec import milliseconds
 
 NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 TORN_TAIL = "TORN_TAIL"  # how far the log reaches is a question of `consistency`
-FAR_BACK = 100_000  # offsets before the first one to search if `BACK` contains no marker of the producers
 
 
 class FileObservation(EvidenceSource):

@@ -36,7 +36,8 @@ from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec, millis
 
 MAX_GAPS = 1000
 FORWARD = 200_000  # batches that are kept from the first offset of the lowest open transaction on
-BACK = 2_000  # offsets that are kept before it
+BACK = 2_000  # offsets before it that an excerpt begins with
+FAR_BACK = 100_000  # offsets before it that are kept, and searched if `BACK` contains no marker of the producers
 CONTROL_FIELDS: tuple[HeaderField, ...] = ("base_offset", "producer_id", "max_timestamp")
 
 
@@ -110,18 +111,18 @@ class MarkerNeighbourhood:
             self.start = int(headers["base_offset"][0])
         self._chunks.append(headers)
         self.stop = int(headers["last_offset"][-1]) + 1
-        while self._chunks and self._chunks[0]["last_offset"][-1] < anchor - BACK:
+        while self._chunks and self._chunks[0]["last_offset"][-1] < anchor - FAR_BACK:
             self.start = int(self._chunks.pop(0)["last_offset"][-1]) + 1
 
     def settle(self, lowest: int) -> None:
         """Keep only the batches around the transaction that stayed open."""
         kept, room = [], FORWARD
         for chunk in self._chunks:
-            first, anchor = np.searchsorted(chunk["last_offset"], (lowest - BACK, lowest))
+            first, anchor = np.searchsorted(chunk["last_offset"], (lowest - FAR_BACK, lowest))
             kept.append(chunk[first : anchor + room])
             room -= min(len(chunk) - int(anchor), room)
         self._chunks, self.batches = [], concatenate(kept)  # a view would keep all of its chunk
-        self.start = max(self.start, lowest - BACK)
+        self.start = max(self.start, lowest - FAR_BACK)
         if not room and len(self.batches):
             self.stop = int(self.batches["last_offset"][-1]) + 1
 
