@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -47,14 +47,21 @@ class FetchedChunk(LogChunk):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedRange:
-    """A range of a partition's log, read lazily."""
+class LogRange:
+    """Batches of a partition whose base offset is in ``start <= offset < stop``."""
 
-    tp: TopicPartition  # topic and partition
-    broker_id: int | None  # its leader, before anything is read
-    # start, stop: the batches with an offset in ``start <= offset < stop``; the first one may begin before `start`
+    tp: TopicPartition  # the partition
+    # start, stop: bounds of the base offsets
     start: int
     stop: int
+    is_first: bool = True  # whether this is the first range, which also has the batch that contains `start`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedRange(LogRange):
+    """A range of a partition's log, read lazily."""
+
+    broker_id: int | None  # its leader, before anything is read
     # the log in chunks of some megabytes, which can be iterated once; the next chunk is prefetched
     chunks: Generator[FetchedChunk, None, None]
 
@@ -229,17 +236,6 @@ class _LogLeader:
         return _unread(error, at, stop), None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogRange:
-    """Batches of a partition whose base offset is in ``start <= offset < stop``."""
-
-    tp: TopicPartition  # the partition
-    # start, stop: bounds of the base offsets
-    start: int
-    stop: int
-    is_first: bool = True  # whether this is the first range, which also has the batch that contains `start`
-
-
 def split(tp: TopicPartition, start: int, stop: int, *, log_start: int, max_offsets: int) -> list[LogRange]:
     """Divide offsets into ranges of equal size.
 
@@ -264,12 +260,8 @@ def read_range(client: BrokerClient, log_range: LogRange, *, crc: bool = False) 
     fetched = read_offsets(client, leader, log_range.start, log_range.stop, crc=crc)
     if log_range.is_first:
         return fetched
-    return replace(fetched, chunks=_from_base_offset(fetched.chunks, log_range.start))
-
-
-def _from_base_offset(chunks: Iterable[FetchedChunk], start: int) -> Generator[FetchedChunk, None, None]:
-    """Drop the batch that begins before the range: it belongs to the range before."""
-    for chunk in chunks:
-        headers = chunk.headers
-        headers = headers[headers["base_offset"] >= start]
-        yield replace(chunk, headers=headers)
+    own = (  # without the batch that begins before the range: it belongs to the range before
+        replace(chunk, headers=chunk.headers[chunk.headers["base_offset"] >= log_range.start])
+        for chunk in fetched.chunks
+    )
+    return replace(fetched, is_first=False, chunks=own)
