@@ -506,15 +506,8 @@ def known_before(log: ReplicaLog, start: int | None) -> PartialTransactions:
         before = merge(before, partial_transactions(headers[inside])).take_closed()[1]
     log_transactions = finish(before)
     still_open = log_transactions[(log_transactions["outcome"] == OPEN) & (log_transactions["first_offset"] >= 0)]
-    return begin(
-        opened_before={
-            int(log_transaction["producer_id"]): (
-                int(log_transaction["first_offset"]),
-                int(log_transaction["first_epoch"]),
-            )
-            for log_transaction in still_open
-        }
-    )
+    opened = still_open[["producer_id", "first_offset", "first_epoch"]].tolist()
+    return begin(opened_before={producer_id: (first, epoch) for producer_id, first, epoch in opened})
 
 
 def segment_part(part: LogChunk, path: LogPath | str, stop: int | None, *, is_newest: bool) -> LogChunk:
