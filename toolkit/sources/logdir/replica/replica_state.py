@@ -229,7 +229,9 @@ class LogWindow:
             self.damage.append(
                 DamagedBytes(each.reason, f"byte {each.position} of {part.file}", each.is_torn, next_offset)
             )
-        for header in headers[headers["crc_ok"] == 0][:1]:
+        wrong = np.flatnonzero(headers["crc_ok"] == 0)
+        for row in dict.fromkeys(wrong[[0, -1]].tolist() if len(wrong) else ()):  # the last one reaches furthest
+            header = headers[row]
             reason = f"CORRUPT_BATCH: the checksum at offset {header['base_offset']} is wrong."
             place = f"byte {header['position']} of {part.file}"
             after = int(header["last_offset"]) + 1
