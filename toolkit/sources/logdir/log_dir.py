@@ -237,138 +237,6 @@ class LogDir(Source, OffsetTables):
         arguments = TableArguments.of(topics=topics, partitions=partitions)
         return self._observe(arguments, limit=ReadLimit.OPEN).observation
 
-    @implements(Source.partitions, without=["at"], needs_topic=True)
-    def partitions(self, arguments: TableArguments) -> Iterable[Partition]:
-        contents = self.contents()
-        logs = contents.named_logs(arguments.topics, arguments.partitions)
-        return (partition_of(contents.read(log)) for log in logs)
-
-    @implements(Source.producers, without=["at", "broker_id"], needs_topic=True)
-    def producers(self, arguments: TableArguments) -> Iterable[Producer]:
-        contents = self.contents()
-        logs = contents.named_logs(arguments.topics, arguments.partitions)
-        return (producer for log in logs for producer in producers_of(contents.read(log)))
-
-    @implements(
-        Source.transactions, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC]
-    )
-    def transactions(self, arguments: TableArguments) -> Iterable[Transaction]:
-        from toolkit.sources.live.transaction_listing import TransactionFilters  # it imports Kafka's client
-
-        filters = TransactionFilters.of(arguments)
-        contents = self.contents()
-        found = transactions_of(read_state_topic(contents))
-        if arguments.transactional_ids is not None:
-            return named_transactions(found, arguments.transactional_ids, taken_at=contents.taken_at)
-        return [  # `observed_at` is the time up to which its partition is proven
-            each
-            for each in found
-            if each.error or filters.match(each, BrokersTime(time=each.observed_at, is_current=True))
-        ]
-
-    @implements(
-        Source.coordinators,
-        without=["at"],
-        rows_of=RowsOf.ALL,
-        topics=[STATE_TOPIC, OFFSETS_TOPIC],
-        also_reads=[METADATA_TOPIC],
-    )
-    def coordinators(self, arguments: TableArguments) -> Iterable[Coordinator]:
-        ids, groups = arguments.transactional_ids, arguments.groups
-        return read_coordinators(self.contents(), ids, groups)
-
-    @implements(
-        Source.transaction_owners, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC]
-    )
-    def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
-        rows = self.transaction_rows(transactional_ids=arguments.transactional_ids)
-        state_topic = read_state_topic(self.contents())
-        return transaction_owners(map(Transaction.of, rows), all_ids=state_topic.all_ids)
-
-    @implements(Source.exposure, rows_of=RowsOf.ALL, topics=[STATE_TOPIC, METADATA_TOPIC])
-    def exposure(self, arguments: TableArguments) -> Iterable[Exposure]:
-        from toolkit.analysis.broker_software import broker_facts, release_of
-        from toolkit.analysis.exposure_rules import (
-            MAX_TIMEOUT,
-            VERIFICATION,
-            ObservedBroker,
-            ObservedCluster,
-            exposure_rows,
-        )
-
-        version, contents = arguments.kafka_version, self.contents()
-        records = list(map(TransactionLogRecord.of, self.transaction_log_rows()))
-        times = (each.timestamp for each in records if each.timestamp is not None)
-        as_of = max(times, default=contents.taken_at)
-        metadata = contents.metadata
-        # The log has settings that were changed while the cluster ran: of one broker, or of all.
-        changed = metadata.state.settings
-        brokers = []
-        for broker_id, broker in sorted(metadata.state.brokers.items()):
-            resources = ("broker for all", f"broker {broker_id}")
-            of_both = ((name, changed.get((each, name))) for each in resources for name in (VERIFICATION, MAX_TIMEOUT))
-            observed = ObservedBroker(
-                broker_id=broker_id,
-                observed_at=as_of,
-                release=broker_facts().releases.get(broker.max_metadata_version or 0),
-                release_source="the features that it registered",
-                settings={name: value for name, value in of_both if value is not None},
-                settings_error=metadata.error,
-            )
-            brokers.append(observed)
-        cluster = ObservedCluster(
-            observed_at=as_of,
-            features=metadata.state.features,
-            features_error=metadata.error,
-            brokers=brokers,
-            records=records,
-            records_until=as_of,
-        )
-        return exposure_rows(cluster, release=release_of(version) if version else None)
-
-    @implements(
-        Source.findings,
-        without=["at", "broker_id", "recheck_after"],
-        rows_of=RowsOf.PARTITION,
-        also_reads=[STATE_TOPIC, METADATA_TOPIC],
-        needs_topic=True,
-    )
-    def findings(self, arguments: TableArguments) -> Iterable[Finding]:
-        from toolkit.analysis.diagnosis.evidence_text import scope
-        from toolkit.sources.diagnose import diagnose
-
-        min_held_ms = arguments.min_held_ms
-        observed = self._observe(arguments, limit=ReadLimit.OPEN if min_held_ms is None else ReadLimit.WHOLE)
-        self.scope = scope(observed.observation, len(observed.replicas))
-        observed.requested = () if arguments.is_everything else list(observed.replicas)
-        found = diagnose(observed, replace(arguments.diagnosis(), recheck_after=0)).findings
-        if min_held_ms is None:
-            return found
-        from toolkit.sources.logdir.observe_files import with_holds
-
-        return with_holds(observed, found, min_held_ms=min_held_ms)
-
-    @implements(Source.lso_holds, rows_of=RowsOf.ALL, also_reads=[STATE_TOPIC, METADATA_TOPIC], needs_topic=True)
-    def lso_holds(self, arguments: TableArguments) -> Iterator[LsoHold]:
-        from toolkit.analysis.history.hold_findings import attributed_holds
-        from toolkit.sources.logdir.observe_files import history_of, replica_holds
-
-        contents = self.contents()
-        logs = contents.named_logs(arguments.topics, arguments.partitions)
-        state_topic = read_state_topic(contents)
-        for tp, (state, *_) in contents.by_partition(logs, limit=ReadLimit.WHOLE):
-            if state.error:
-                yield LsoHold(
-                    topic=tp.topic, partition=tp.partition, broker_id=state.log.where.broker_id, error=state.error
-                )
-            start, stop = offsets(contents, state.log, arguments)
-            lso, high_watermark = state.last_stable_offset, state.high_watermark
-            holds = replica_holds(state, lso=lso, high_watermark=high_watermark)
-            for hold in attributed_holds(holds, history_of(holds, state_topic)):
-                first, marker = hold.first_offset or 0, hold.marker_offset
-                if (stop is None or first < stop) and (start is None or marker is None or marker >= start):
-                    yield hold
-
     @implements(Source.batches)
     def batches(self, arguments: TableArguments) -> Iterator[pa.Table]:
         for log, start, stop, advance in _read(self.contents(), arguments, "reading batches"):
@@ -560,6 +428,138 @@ class LogDir(Source, OffsetTables):
                     yield entry
         for log in logs:
             yield from log.checkpoint_rows()
+
+    @implements(Source.partitions, without=["at"], needs_topic=True)
+    def partitions(self, arguments: TableArguments) -> Iterable[Partition]:
+        contents = self.contents()
+        logs = contents.named_logs(arguments.topics, arguments.partitions)
+        return (partition_of(contents.read(log)) for log in logs)
+
+    @implements(Source.producers, without=["at", "broker_id"], needs_topic=True)
+    def producers(self, arguments: TableArguments) -> Iterable[Producer]:
+        contents = self.contents()
+        logs = contents.named_logs(arguments.topics, arguments.partitions)
+        return (producer for log in logs for producer in producers_of(contents.read(log)))
+
+    @implements(
+        Source.transactions, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC]
+    )
+    def transactions(self, arguments: TableArguments) -> Iterable[Transaction]:
+        from toolkit.sources.live.transaction_listing import TransactionFilters  # it imports Kafka's client
+
+        filters = TransactionFilters.of(arguments)
+        contents = self.contents()
+        found = transactions_of(read_state_topic(contents))
+        if arguments.transactional_ids is not None:
+            return named_transactions(found, arguments.transactional_ids, taken_at=contents.taken_at)
+        return [  # `observed_at` is the time up to which its partition is proven
+            each
+            for each in found
+            if each.error or filters.match(each, BrokersTime(time=each.observed_at, is_current=True))
+        ]
+
+    @implements(
+        Source.coordinators,
+        without=["at"],
+        rows_of=RowsOf.ALL,
+        topics=[STATE_TOPIC, OFFSETS_TOPIC],
+        also_reads=[METADATA_TOPIC],
+    )
+    def coordinators(self, arguments: TableArguments) -> Iterable[Coordinator]:
+        ids, groups = arguments.transactional_ids, arguments.groups
+        return read_coordinators(self.contents(), ids, groups)
+
+    @implements(
+        Source.transaction_owners, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC]
+    )
+    def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
+        rows = self.transaction_rows(transactional_ids=arguments.transactional_ids)
+        state_topic = read_state_topic(self.contents())
+        return transaction_owners(map(Transaction.of, rows), all_ids=state_topic.all_ids)
+
+    @implements(Source.exposure, rows_of=RowsOf.ALL, topics=[STATE_TOPIC, METADATA_TOPIC])
+    def exposure(self, arguments: TableArguments) -> Iterable[Exposure]:
+        from toolkit.analysis.broker_software import broker_facts, release_of
+        from toolkit.analysis.exposure_rules import (
+            MAX_TIMEOUT,
+            VERIFICATION,
+            ObservedBroker,
+            ObservedCluster,
+            exposure_rows,
+        )
+
+        version, contents = arguments.kafka_version, self.contents()
+        records = list(map(TransactionLogRecord.of, self.transaction_log_rows()))
+        times = (each.timestamp for each in records if each.timestamp is not None)
+        as_of = max(times, default=contents.taken_at)
+        metadata = contents.metadata
+        # The log has settings that were changed while the cluster ran: of one broker, or of all.
+        changed = metadata.state.settings
+        brokers = []
+        for broker_id, broker in sorted(metadata.state.brokers.items()):
+            resources = ("broker for all", f"broker {broker_id}")
+            of_both = ((name, changed.get((each, name))) for each in resources for name in (VERIFICATION, MAX_TIMEOUT))
+            observed = ObservedBroker(
+                broker_id=broker_id,
+                observed_at=as_of,
+                release=broker_facts().releases.get(broker.max_metadata_version or 0),
+                release_source="the features that it registered",
+                settings={name: value for name, value in of_both if value is not None},
+                settings_error=metadata.error,
+            )
+            brokers.append(observed)
+        cluster = ObservedCluster(
+            observed_at=as_of,
+            features=metadata.state.features,
+            features_error=metadata.error,
+            brokers=brokers,
+            records=records,
+            records_until=as_of,
+        )
+        return exposure_rows(cluster, release=release_of(version) if version else None)
+
+    @implements(
+        Source.findings,
+        without=["at", "broker_id", "recheck_after"],
+        rows_of=RowsOf.PARTITION,
+        also_reads=[STATE_TOPIC, METADATA_TOPIC],
+        needs_topic=True,
+    )
+    def findings(self, arguments: TableArguments) -> Iterable[Finding]:
+        from toolkit.analysis.diagnosis.evidence_text import scope
+        from toolkit.sources.diagnose import diagnose
+
+        min_held_ms = arguments.min_held_ms
+        observed = self._observe(arguments, limit=ReadLimit.OPEN if min_held_ms is None else ReadLimit.WHOLE)
+        self.scope = scope(observed.observation, len(observed.replicas))
+        observed.requested = () if arguments.is_everything else list(observed.replicas)
+        found = diagnose(observed, replace(arguments.diagnosis(), recheck_after=0)).findings
+        if min_held_ms is None:
+            return found
+        from toolkit.sources.logdir.observe_files import with_holds
+
+        return with_holds(observed, found, min_held_ms=min_held_ms)
+
+    @implements(Source.lso_holds, rows_of=RowsOf.ALL, also_reads=[STATE_TOPIC, METADATA_TOPIC], needs_topic=True)
+    def lso_holds(self, arguments: TableArguments) -> Iterator[LsoHold]:
+        from toolkit.analysis.history.hold_findings import attributed_holds
+        from toolkit.sources.logdir.observe_files import history_of, replica_holds
+
+        contents = self.contents()
+        logs = contents.named_logs(arguments.topics, arguments.partitions)
+        state_topic = read_state_topic(contents)
+        for tp, (state, *_) in contents.by_partition(logs, limit=ReadLimit.WHOLE):
+            if state.error:
+                yield LsoHold(
+                    topic=tp.topic, partition=tp.partition, broker_id=state.log.where.broker_id, error=state.error
+                )
+            start, stop = offsets(contents, state.log, arguments)
+            lso, high_watermark = state.last_stable_offset, state.high_watermark
+            holds = replica_holds(state, lso=lso, high_watermark=high_watermark)
+            for hold in attributed_holds(holds, history_of(holds, state_topic)):
+                first, marker = hold.first_offset or 0, hold.marker_offset
+                if (stop is None or first < stop) and (start is None or marker is None or marker >= start):
+                    yield hold
 
     def contents(self) -> Contents:
         """The logs as of now, or as of the start of ``with``."""
