@@ -19,8 +19,7 @@ from toolkit.analysis.log.lost_offsets import clip
 from toolkit.formats.log.batches import write_batch
 from toolkit.formats.log.headers import HEADER, LogChunk
 from toolkit.sources.logdir.replica.log_dir_layout import discover
-from toolkit.sources.logdir.replica.replica_log import FolderLog
-from toolkit.sources.logdir.replica.segment_splits import SegmentSplit, read_split, splits
+from toolkit.sources.logdir.replica.replica_log import FolderLog, SegmentSplit, read_split, splits
 
 BATCHES = 240
 

@@ -20,8 +20,7 @@ from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.contents import Contents, FileScope, found_in
 from toolkit.sources.logdir.replica.log_dir_layout import LogDirLayout, Replica
-from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog
-from toolkit.sources.logdir.replica.segment_splits import SegmentSplit, read_split, splits
+from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog, SegmentSplit, read_split, splits
 from toolkit.sources.source_table import RowsOf
 from toolkit.spark.datasources.log_identity import LogNames
 from toolkit.spark.datasources.log_options import LISTING, PROOF, LogOptions
