@@ -21,6 +21,7 @@ UNUSED = {  # functions whose callers decide what they take
     "streamReader": "Spark",
 }
 NOT_PASSED = {  # caller and callee: why an optional argument of the same name is another one, or is left out
+    ("at_missing_offsets", "LogChunk"): "an end of bytes",
     ("_base_offset", "read_header"): "position 0",
     ("_first_batch", "read_header"): "of the bytes that were fetched",
     ("_decided", "record_entry"): "a name of our own",
@@ -33,7 +34,7 @@ NOT_PASSED = {  # caller and callee: why an optional argument of the same name i
     ("lso_timeline_table", "LogFold"): "the log end is known once it is read",
     ("own_findings", "sample_row"): "the newest sample, as at is null",
     ("read", "until"): "each poll has its own time",
-    ("read_parts", "scan_file"): "it ends after the batch at stop",
+    ("_scan", "scan_file"): "it ends after the batch at stop",
     ("register", "register"): "of Spark",
     ("transaction_history", "HistoryState"): "it collects the events",
 }

@@ -196,8 +196,8 @@ def _dump(data: bytes, _: Path) -> Found:
     rows, errors = list[object](), set[str]()
     for chunk in read_dump(f"{line}\n" for line in lines):
         check(chunk, len(lines))
-        rows.extend(np.asarray(chunk.scanned.headers)[["base_offset", "size", "crc"]].tolist())
-        errors |= names(each.reason for each in chunk.scanned.damage)
+        rows.extend(np.asarray(chunk.headers)[["base_offset", "size", "crc"]].tolist())
+        errors |= names(each.reason for each in chunk.damage)
     ends = [match.end() for match in re.finditer(rb"^baseOffset: .*\n?", data, re.MULTILINE)]
     return Found([*zip(ends, rows, strict=False)], errors)
 

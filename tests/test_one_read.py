@@ -133,7 +133,7 @@ def transaction_statistics(headers: Headers, chance: Random) -> Compared:
 def producers(headers: Headers, chance: Random) -> Compared:
     snapshot = resume(chance.sample(ENTRIES, k=chance.randint(0, 3)))
     together = joined_in_any_order([snapshot, *map(replay, parts_of(headers, chance))], join, chance)
-    return rows_of(together), rows_of(snapshot + replay(headers))
+    return rows_of(together), rows_of(join(snapshot, replay(headers)))
 
 
 def running_totals(headers: Headers, chance: Random) -> Compared:

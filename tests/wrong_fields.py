@@ -12,8 +12,7 @@ from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import Claim
 from toolkit.analysis.log.log_transactions import LOG_TRANSACTION, LogTransactions, finish, partial_transactions
-from toolkit.analysis.log.stable_sort import take_rows
-from toolkit.formats.log.headers import HEADER, Array, Headers
+from toolkit.formats.log.headers import HEADER, Array, Headers, take_rows
 from toolkit.schema.actions import ActionStep
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
 from toolkit.schema.log import LogTransaction, PastTransaction

@@ -12,7 +12,7 @@ from tests.analysis.build import partition, producer
 from tests.analysis.logged import data, headers, marker
 from toolkit.actions import transaction as impact_module
 from toolkit.actions.transaction import MarkerImpact, OffsetCommitted, PlannedTransaction, marker_impact
-from toolkit.formats.log.headers import COMMIT, DamagedRange, ScanResult
+from toolkit.formats.log.headers import COMMIT, DamagedRange
 from toolkit.schema.live import Finding, Partition, Producer
 from toolkit.sources.live.logs import partition_log
 from toolkit.sources.live.logs.partition_log import FetchedChunk
@@ -36,11 +36,11 @@ WRITTEN = (
 
 def chunk(*batches: dict[str, Any], size: int = 0, damage: str = "") -> FetchedChunk:
     damaged = (DamagedRange(0, 1, damage),) if damage else ()
-    return FetchedChunk(scanned=ScanResult(headers=headers(*batches), damage=damaged, end=0), records=bytes(size))
+    return FetchedChunk(headers=headers(*batches), damage=damaged, records=bytes(size))
 
 
 def failed(error: str) -> FetchedChunk:
-    return FetchedChunk(scanned=ScanResult(headers=headers(), end=0), error=error)
+    return FetchedChunk(error=error)
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def log_dir_violations(files: LogDir) -> list[str]:
         checkpoints = contents.checkpoints(log.root) if log.root is not None else None
         is_compacted = log.where.topic in COMPACTED or checkpoints is None
         is_compacted |= checkpoints is not None and (not checkpoints.has_cleaned or log.where.tp in checkpoints.cleaned)
-        rows = batch_violations(((part.scanned.headers, part.file) for part in log.parts(crc=True)), is_compacted)
+        rows = batch_violations(((part.headers, part.file) for part in log.parts(crc=True)), is_compacted)
         if log.where.topic == STATE_TOPIC:
             rows += record_violations(log.transaction_log())
         found += [f"{log.where.topic}-{log.where.partition} at {row.offset}: {row.detail}" for row in rows]

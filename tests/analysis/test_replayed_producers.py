@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.analysis.random_logs import Step, batches, step_lists
-from toolkit.analysis.log.producer_state import NOTHING, ProducerReplay, producer_records, replay, resume
+from toolkit.analysis.log.producer_state import NO_PRODUCERS, join, producer_records, replay, resume
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
+from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array, Headers
 from toolkit.formats.segment_files import SnapshotEntry
 from toolkit.schema import utc
 
@@ -71,8 +71,8 @@ def reference_model(headers: Headers, snapshot: list[SnapshotEntry]) -> list[dic
     return [states[producer] for producer in sorted(states)]
 
 
-def rows_of(replayed: ProducerReplay) -> list[dict[str, Any]]:
-    return [{name: int(row[name]) for name in STATE_COLUMNS} for row in replayed.producers]
+def rows_of(states: Array) -> list[dict[str, Any]]:
+    return [{name: int(row[name]) for name in STATE_COLUMNS} for row in states]
 
 
 @given(step_lists, snapshots)
@@ -84,7 +84,7 @@ def rows_of(replayed: ProducerReplay) -> list[dict[str, Any]]:
 def test_the_state_follows_the_brokers_rules(steps: list[Step], snapshot: list[SnapshotEntry]) -> None:
     headers = batches(steps, base_offset=50)
     assert rows_of(replay(headers)) == reference_model(headers, [])
-    assert rows_of(resume(snapshot) + replay(headers)) == reference_model(headers, snapshot)
+    assert rows_of(join(resume(snapshot), replay(headers))) == reference_model(headers, snapshot)
 
 
 def test_rows_have_the_columns_of_producers() -> None:
@@ -109,4 +109,4 @@ def test_an_impossible_time_is_null() -> None:
 
 
 def test_no_batches_give_no_producers() -> None:
-    assert rows_of(NOTHING + NOTHING) == rows_of(replay(batches([]))) == rows_of(resume([])) == []
+    assert rows_of(join(NO_PRODUCERS, NO_PRODUCERS)) == rows_of(replay(batches([]))) == rows_of(resume([])) == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from toolkit.formats.log.batches import HEADER, read_header, write_batch
-from toolkit.formats.log.headers import ABORT, COMMIT, Headers, ScanResult
+from toolkit.formats.log.headers import ABORT, COMMIT, Headers, LogChunk
 
 NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 NOON_MS = 1795262400000
@@ -71,10 +71,10 @@ def placed(batches: Sequence[bytes], *, base_offset: int = 0, leader_epoch: int 
     return out
 
 
-def joined(parts: Sequence[ScanResult]) -> ScanResult:
+def joined(parts: Sequence[LogChunk]) -> LogChunk:
     """Consecutive parts as one."""
     headers = np.concatenate([part.headers for part in parts])
-    return ScanResult(headers=headers, damage=tuple(d for part in parts for d in part.damage), end=parts[-1].end)
+    return LogChunk(headers=headers, damage=tuple(d for part in parts for d in part.damage), end=parts[-1].end)
 
 
 def positions(headers: Headers) -> list[int]:
@@ -82,7 +82,7 @@ def positions(headers: Headers) -> list[int]:
     return found
 
 
-def assert_accounted(scanned: ScanResult, start: int, end: int) -> None:
+def assert_accounted(scanned: LogChunk, start: int, end: int) -> None:
     """Every byte belongs to one header or one damaged range, and both are in order."""
     log_transactions = list(zip(scanned.headers["position"].tolist(), scanned.headers["size"].tolist(), strict=True))
     damaged = [(each.position, each.size) for each in scanned.damage]

@@ -70,7 +70,7 @@ def scanned(path: Path) -> Headers:
 
 
 def reasons(dumps: list[DumpChunk]) -> set[str]:
-    return {each.reason.partition(":")[0] for dump in dumps for each in dump.scanned.damage}
+    return {each.reason.partition(":")[0] for dump in dumps for each in dump.damage}
 
 
 # Real brokers
@@ -85,10 +85,10 @@ def test_batches_match_the_segments(files: Files, text: str) -> None:
     for each in logs:
         decoded = scanned(files.source(each))
         assert len(decoded) or each.topic == "state"
-        assert each.scanned.end == files.source(each).stat().st_size
+        assert each.end == files.source(each).stat().st_size
         expected = as_printed(decoded, markers=text not in {"batches", "bare"}, version=files.version)
         for name in get_args(HeaderField):
-            assert each.scanned.headers[name].tolist() == expected[name].tolist(), (each.path, name)
+            assert each.headers[name].tolist() == expected[name].tolist(), (each.path, name)
 
 
 def as_printed(headers: Headers, *, markers: bool, version: str) -> Headers:
@@ -217,9 +217,9 @@ def test_the_dumps_of_a_published_session() -> None:
     ]
     assert [each.number for each in (output, offsets, state)] == [0, 1, 2]
     assert output.path == "/tmp/kafka-logs/wc-output-0/00000000000000000000.log"
-    assert not any(each.scanned.damage for each in (output, offsets, state))
+    assert not any(each.damage for each in (output, offsets, state))
 
-    data, marker = output.scanned.headers.tolist()
+    data, marker = output.headers.tolist()
     assert data == (0, 256, 0, 15, -1, 1664531387239, 0, 2340232627, 0, 16, 0, -1, 0x10, 0, -1, 2, 1)
     assert marker == (256, 78, 16, 16, -1, 1664531387382, 0, 3122996963, -1, 1, 0, 0, 0x30, 0, COMMIT, 2, 1)
 
@@ -280,7 +280,7 @@ def read(*lines: str) -> list[DumpChunk]:
 
 
 def positions(dump: DumpChunk) -> list[int]:
-    return [int(position) for position in dump.scanned.headers["position"]]
+    return [int(position) for position in dump.headers["position"]]
 
 
 def test_a_payload_that_looks_like_a_batch_line_is_skipped() -> None:
@@ -288,7 +288,7 @@ def test_a_payload_that_looks_like_a_batch_line_is_skipped() -> None:
     payload = f"first line\n{batch(1)}\n{record(1)}\nDumping /x/y-0/0.log\nproducerId: 1"
     (found,) = read(LOG, batch(0), printed(0, "k", payload), batch(1), printed(1, None, "x"), batch(2, control="true"))
     assert positions(found) == [0, 100, 200]
-    assert [each.reason.split(":")[0] for each in found.scanned.damage] == ["MISSING_LINES"]  # the marker's record
+    assert [each.reason.split(":")[0] for each in found.damage] == ["MISSING_LINES"]  # the marker's record
 
 
 @pytest.mark.parametrize("ending", ["\r", "?", "\u00e9", "\ufffd\ufffd"])
@@ -310,28 +310,28 @@ def test_header_keys_may_contain_any_characters() -> None:
     start = record(0, key=1, value=1).removesuffix("]")
     (found,) = read(LOG, batch(0), f"{start}a\n{batch(9)}] key: k payload: v", batch(1), record(1))
     assert positions(found) == [0, 100]
-    assert found.scanned.damage == ()
+    assert found.damage == ()
     (found,) = read(LOG, batch(0), f"{start}a\nb]", batch(1), record(1))
     assert positions(found) == [0, 100]
-    assert found.scanned.damage == ()
+    assert found.damage == ()
     (found,) = read(LOG, batch(0), start, batch(1), printed(1, "k", "v"))
     assert positions(found) == [0, 100]
-    assert [each.reason.split(":")[0] for each in found.scanned.damage] == ["MALFORMED_LINE"]
+    assert [each.reason.split(":")[0] for each in found.damage] == ["MALFORMED_LINE"]
 
 
 def test_the_output_of_a_value_decoder_is_skipped() -> None:
     """Then sizes show nothing, and every line is taken literally."""
     lines = [line for n in range(40) for line in (batch(n), record(n, f" payload: {n}", value=100_000))]
     (found,) = read(LOG, *lines)
-    assert len(found.scanned.headers) == 40
-    assert found.scanned.damage == ()
+    assert len(found.headers) == 40
+    assert found.damage == ()
 
 
 def test_windows_line_ends() -> None:
     lines = LOG, batch(0), printed(0, "k", f"v\n{batch(7)}"), batch(1), printed(1, "k", "v")
     (found,) = read_dump([f"{line}\r\n" for line in "\n".join(lines).split("\n")])
     assert positions(found) == [0, 100]
-    assert found.scanned.damage == ()
+    assert found.damage == ()
 
 
 def test_a_last_line_without_line_end() -> None:
@@ -433,9 +433,9 @@ def test_messages_before_0_11() -> None:
     (found,) = read(
         LOG, line, "| offset: 4 NoTimestampType: -1 keySize: 1 valueSize: 2 isValid: true crc: 5} key: k payload: vv"
     )
-    (header,) = found.scanned.headers
+    (header,) = found.headers
     assert (header["magic"], header["base_offset"], header["producer_id"], header["size"]) == (0, 4, -1, 30)
-    assert found.scanned.damage == ()
+    assert found.damage == ()
 
 
 def test_control_records_that_end_no_transaction() -> None:
@@ -447,15 +447,15 @@ def test_control_records_that_end_no_transaction() -> None:
     ]
     lines = [line for n, each in enumerate(control) for line in (batch(n, control="true"), record(n, f" {each}"))]
     (found,) = read("Dumping /data/__cluster_metadata-0/00000000000000000000.log", *lines)
-    assert found.scanned.headers["marker"].tolist() == [2, 3, 2, 0]
-    assert found.scanned.headers["coordinator_epoch"].tolist() == [-1, -1, -1, 9]
-    assert found.scanned.damage == ()
+    assert found.headers["marker"].tolist() == [2, 3, 2, 0]
+    assert found.headers["coordinator_epoch"].tolist() == [-1, -1, -1, 9]
+    assert found.damage == ()
 
 
 def test_an_empty_control_batch_has_no_marker() -> None:
     """What the cleaner leaves of one; its record is not missing from the text."""
     (found,) = read(LOG, batch(0, control="true", count=0, last=0))
-    assert found.scanned.headers["marker"].tolist() == [-1]
+    assert found.headers["marker"].tolist() == [-1]
 
 
 # Missing and wrong lines
@@ -464,7 +464,7 @@ def test_an_empty_control_batch_has_no_marker() -> None:
 def test_missing_lines_are_damage() -> None:
     (found,) = read(LOG, batch(2), batch(3), batch(7), batch(9))
     assert positions(found) == [200, 300, 700, 900]
-    (damage,) = found.scanned.damage
+    (damage,) = found.damage
     assert (damage.position, damage.size) == (2, 4)
     assert damage.reason.startswith("MISSING_LINES: before this line there was bytes 0 to 199")
     assert damage.reason.endswith("2 more such gaps up to line 5.")
@@ -472,7 +472,7 @@ def test_missing_lines_are_damage() -> None:
 
 def test_missing_records_are_damage() -> None:
     (found,) = read(LOG, batch(0, count=2), record(0), record(1), batch(2, position=100, count=3), record(3))
-    assert [each.reason.split(":")[0] for each in found.scanned.damage] == ["MISSING_LINES"]
+    assert [each.reason.split(":")[0] for each in found.damage] == ["MISSING_LINES"]
 
 
 def test_records_without_batch_lines_are_rows() -> None:
@@ -481,7 +481,7 @@ def test_records_without_batch_lines_are_rows() -> None:
     (found,) = read("$ grep key dump.txt", *(record(n, text, key=5) for n in range(50)))
     assert [row.offset for row in found.events] == list(range(50))
     assert {row.leader_epoch for row in found.events} == {None}
-    assert found.scanned.damage[0].reason == (
+    assert found.damage[0].reason == (
         "MISSING_LINES: before this line there was the batch line of the record at offset 0, "
         "and 49 more such gaps up to line 51."
     )
@@ -491,7 +491,7 @@ def test_falling_offsets_begin_another_dump() -> None:
     first, second, third = read(LOG, batch(0), batch(1), batch(0), batch(1), batch(1))
     assert [positions(each) for each in (first, second, third)] == [[0, 100], [0, 100], [100]]
     assert [each.path is None for each in (first, second, third)] == [False, True, True]
-    assert [each.reason.split(":")[0] for each in third.scanned.damage] == ["OUT_OF_ORDER", "MISSING_LINES"]
+    assert [each.reason.split(":")[0] for each in third.damage] == ["OUT_OF_ORDER", "MISSING_LINES"]
 
 
 def test_errors_of_the_tool_are_damage() -> None:
@@ -509,8 +509,8 @@ def test_errors_of_the_tool_are_damage() -> None:
         "\tat org.apache.kafka.tools.DumpLogSegments.main(DumpLogSegments.java:132)",
         "Could not find or load main class kafka.tools.DumpLogSegments",
     )
-    assert found.scanned.headers["crc_ok"].tolist() == [0, 1]
-    assert [(each.position, each.size, each.reason.split(":")[0]) for each in found.scanned.damage] == [
+    assert found.headers["crc_ok"].tolist() == [0, 1]
+    assert [(each.position, each.size, each.reason.split(":")[0]) for each in found.damage] == [
         (2, 1, "CORRUPT_BATCH"),
         (4, 1, "TORN_TAIL"),
         (5, 3, "INDEX_MISMATCH"),
@@ -539,14 +539,14 @@ def test_errors_of_the_tool_are_damage() -> None:
 def test_a_malformed_row(line: str) -> None:
     (found,) = read(LOG, batch(0), line, batch(2))
     assert positions(found) == [0, 200]
-    assert found.scanned.damage[0][:2] == (3, 1)
-    assert found.scanned.damage[0].reason.startswith("MALFORMED_LINE: ")
+    assert found.damage[0][:2] == (3, 1)
+    assert found.damage[0].reason.startswith("MALFORMED_LINE: ")
 
 
 def test_a_marker_without_a_batch_line() -> None:
     (found,) = read(LOG, batch(0), record(1, " endTxnMarker: ABORT coordinatorEpoch: 0"))
-    assert [each.reason.split(":")[0] for each in found.scanned.damage] == ["MALFORMED_LINE", "MISSING_LINES"]
-    assert found.scanned.headers["marker"].tolist() == [-1]
+    assert [each.reason.split(":")[0] for each in found.damage] == ["MALFORMED_LINE", "MISSING_LINES"]
+    assert found.headers["marker"].tolist() == [-1]
 
 
 def test_a_text_truncated_anywhere() -> None:
@@ -559,7 +559,7 @@ def test_a_text_truncated_anywhere() -> None:
         part = text[:cut]
         dumps = list(read_dump(part.splitlines(keepends=True)))
         expected = max((n for end, n in whole.items() if end <= cut), default=0)
-        assert sum(len(each.scanned.headers) for each in dumps) == expected
+        assert sum(len(each.headers) for each in dumps) == expected
         within = part.rpartition("\n")[2]
         if cut > len(LOG) and within and within not in lines and not lines[1].startswith(within):
             assert "TORN_TAIL" in reasons(dumps), within
@@ -573,28 +573,28 @@ def test_prose_contains_no_dump() -> None:
 def test_chunks_are_bounded() -> None:
     lines = [LOG, *(batch(n) for n in range(40_000))]
     parts = read(*lines)
-    assert [len(part.scanned.headers) for part in parts] == [16_383, 16_384, 7_233]
+    assert [len(part.headers) for part in parts] == [16_383, 16_384, 7_233]
     assert [position for part in parts for position in positions(part)] == list(range(0, 4_000_000, 100))
-    assert [part.scanned.end for part in parts] == [1_638_300, 3_276_700, 4_000_000]
+    assert [part.end for part in parts] == [1_638_300, 3_276_700, 4_000_000]
     assert {part.number for part in parts} == {0}
     assert {part.path for part in parts} == {LOG.removeprefix("Dumping ")}
     noise = read(LOG, *["baseOffset: x"] * 40_000)
-    assert max(len(part.scanned.damage) for part in noise) <= 16384 + 1
-    assert sum(len(part.scanned.damage) for part in noise) == 40_000
+    assert max(len(part.damage) for part in noise) <= 16384 + 1
+    assert sum(len(part.damage) for part in noise) == 40_000
 
 
 def test_wrong_sizes_cost_no_time() -> None:
     """Looking for the end of each text would take hours."""
     lines = [LOG, batch(0), record(0, " payload: x", value=999_999_999)] * 50_000
-    assert sum(len(part.scanned.headers) for part in read(*lines)) == 50_000
+    assert sum(len(part.headers) for part in read(*lines)) == 50_000
 
 
 def test_a_marker_at_a_chunk_boundary_is_not_lost() -> None:
     lines = [line for n in range(20_000) for line in (batch(n, control="true"), "baseOffset: ", record(n, MARKER))]
     parts = read(LOG, *lines)
     assert len(parts) > 2
-    assert {marker for part in parts for marker in part.scanned.headers["marker"].tolist()} == {COMMIT}
-    assert sum(len(part.scanned.headers) for part in parts) == 20_000
+    assert {marker for part in parts for marker in part.headers["marker"].tolist()} == {COMMIT}
+    assert sum(len(part.headers) for part in parts) == 20_000
 
 
 # Any lines
@@ -604,10 +604,10 @@ FUZZED = {(version, text): recorded(version).texts[text] for version in VERSIONS
 
 def check(found: DumpChunk, lines: int) -> None:
     """What holds for every dump."""
-    headers = found.scanned.headers
+    headers = found.headers
     assert (np.diff(headers["position"]) >= headers["size"][:-1]).all()
     assert (headers["base_offset"][1:] > headers["last_offset"][:-1]).all()
-    for damage in found.scanned.damage:
+    for damage in found.damage:
         assert isinstance(damage, DamagedRange)
         assert 1 <= damage.position <= lines
     TRANSACTION_LOG.arrow(found.events)

@@ -22,11 +22,12 @@ from toolkit.formats.log.headers import (
     UNREAD_MARKER,
     DamagedRange,
     Headers,
-    ScanResult,
+    LogChunk,
+    take_rows,
 )
 from toolkit.formats.log.scan import scan
 from toolkit.schema import BATCHES
-from toolkit.sources.log_tables import LogId, ScanChunk, batch_tables
+from toolkit.sources.log_tables import LogId, batch_tables
 
 PLACE = {"topic": "orders", "partition": 3, "broker_id": 7, "file": "/logs/orders-3/0.log"}
 
@@ -120,7 +121,7 @@ def test_an_unknown_time_is_null() -> None:
 
 def test_damage_is_a_row_with_only_an_error() -> None:
     damage = (DamagedRange(10, 5, "TORN_TAIL: the bytes end."),)
-    chunk = ScanChunk(ScanResult(headers=np.empty(0, HEADER), damage=damage, end=15), str(PLACE["file"]))
+    chunk = LogChunk(damage=damage, end=15, file=str(PLACE["file"]))
     (table,) = batch_tables([chunk], LogId(topic="orders", partition=3, broker_id=7))
     (row,) = table.to_pylist()
     values = {name: value for name, value in row.items() if value is not None}
@@ -165,3 +166,9 @@ def test_rows_with_many_nulls_round_trip() -> None:
     (row,) = headers_of(header_table(scan(placed([batch(producer_id=5)])[0]).headers).select(["base_offset", "size"]))
     assert (row["base_offset"], row["producer_id"], row["max_timestamp"], row["attributes"]) == (0, -1, -1, 0)
     assert headers_of(pa.table({})).tolist() == []
+
+
+def test_rows_are_taken_in_the_order_of_their_indices() -> None:
+    rows = np.zeros(3, HEADER)
+    rows["base_offset"] = [10, 20, 30]
+    assert take_rows(rows, np.array([2, 0, 2]))["base_offset"].tolist() == [30, 10, 30]

@@ -1,7 +1,6 @@
 """Scanned headers: real brokers against `read_header`; loop and file do not change the result."""
 
 import os
-import shutil
 import struct
 import subprocess
 import sys
@@ -17,21 +16,21 @@ from hypothesis import strategies as st
 
 from tests.formats.logs import assert_accounted, batch, control_batch, joined, logs, marker, placed, positions
 from tests.formats.written import Segment
-from toolkit.formats.log import batch_positions, compiled_loops, resync
 from toolkit.formats.log import scan as scanning
-from toolkit.formats.log.batch_positions import (
+from toolkit.formats.log.batches import HEADER_SIZE, MAGIC_AT, read_header
+from toolkit.formats.log.headers import ABORT, COMMIT, NO_MARKER, RAW_BYTES, UNREAD_MARKER, HeaderField
+from toolkit.formats.log.scan import (
     MESSAGE_SIZE,
     REACH,
     FoundBatches,
     candidates,
     find_batches,
     is_whole,
+    readable_size,
+    scan,
+    scan_file,
     usual_size,
 )
-from toolkit.formats.log.batches import HEADER_SIZE, read_header
-from toolkit.formats.log.compiled_loops import find_loop
-from toolkit.formats.log.headers import ABORT, COMMIT, NO_MARKER, RAW_BYTES, UNREAD_MARKER, HeaderField
-from toolkit.formats.log.scan import scan, scan_file
 from toolkit.lab import Kafka
 
 DATA = Path(__file__).parent / "data" / "dumps"
@@ -154,23 +153,13 @@ def test_unusual_control_records_are_read_as_far_as_possible(
 # Checksums
 
 
-@pytest.mark.parametrize("form", ["C library", "compiled loop", "Python"])
-def test_a_wrong_checksum_is_marked(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if form == "compiled loop":
-        monkeypatch.setattr(batch_positions, "MUCH", 0)
-    if form == "Python":
-        monkeypatch.setattr(resync, "_crc32c", lambda: None)
+def test_a_wrong_checksum_is_marked() -> None:
     log = placed([batch(seed=seed) for seed in range(5)])
     log[2] = log[2][:-1] + bytes([log[2][-1] ^ 1])
     found = scan(b"".join(log), crc=True)
     assert found.headers["crc_ok"].tolist() == [1, 1, 0, 1, 1]
     assert found.damage == ()
     assert scan(b"".join(log)).headers["crc_ok"].tolist() == [-1] * 5
-
-
-def test_the_c_library_is_used_if_available() -> None:
-    pytest.importorskip("google_crc32c._crc32c")
-    assert resync._crc32c()
 
 
 def test_the_checksum_of_a_large_batch_is_computed_in_chunks() -> None:
@@ -204,6 +193,25 @@ def plain_candidates(data: bytes, room: int) -> list[int]:
     return found
 
 
+def plain_batches(data: bytes, position: int, *, at_most: int) -> tuple[list[int], int, bool]:
+    """What `find_batches` finds, one batch after the other: positions, `stop` and `in_doubt`."""
+    found: list[int] = []
+    size = readable_size(data, position, len(data))
+    while size > 0 and len(found) < at_most:
+        follower = position + size
+        if follower + HEADER_SIZE > len(data):
+            return found, position, False
+        size = usual_size(data, follower, len(data))
+        is_old = data[position + MAGIC_AT] < 2
+        if size == 0 or (is_old and not is_whole(data, position, follower - position, follower)):
+            return found, position, True
+        if not is_old and data[follower + MAGIC_AT] < 2:  # logs hardly ever return to an old format
+            return found, position, True
+        found.append(position)
+        position = follower
+    return found, position, size == 0
+
+
 @given(logs, st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), max_size=3), st.integers(0, 300))
 def test_many_batches_at_once_are_found_like_one_after_the_other(
     log: list[bytes], changes: list[tuple[int, int]], start: int
@@ -214,12 +222,10 @@ def test_many_batches_at_once_are_found_like_one_after_the_other(
     start %= len(data)
     window = np.frombuffer(bytes(data) + b"\xee" * RAW_BYTES, np.uint8)
     for at_most in (len(data), 2):
-        plain = np.zeros(at_most, np.int64)
-        count, stop, in_doubt = find_loop(bytes(data), start, len(data), plain)
-        for form in (find_batches, compiled_loops.find_batches):
-            found = form(window, start, len(data), at_most=at_most)
-            assert (found.positions.tolist(), found.stop, found.in_doubt) == (plain[:count].tolist(), stop, in_doubt)
-            assert [each.tobytes()[:12] for each in found.raw] == [data[at : at + 12] for at in plain[:count].tolist()]
+        found = find_batches(window, start, len(data), at_most=at_most)
+        plain, stop, in_doubt = plain_batches(bytes(data), start, at_most=at_most)
+        assert (found.positions.tolist(), found.stop, found.in_doubt) == (plain, stop, in_doubt)
+        assert [each.tobytes()[:12] for each in found.raw] == [data[at : at + 12] for at in plain]
     assert list(candidates(window, len(data), len(data) + 50)) == plain_candidates(bytes(data), len(data) + 50)
 
 
@@ -239,61 +245,7 @@ def test_bytes_made_to_look_like_headers_are_not_followed_again_and_again(monkey
     assert sum(followed) <= 3 * 32 * len(log)
 
 
-def test_only_gigabytes_are_worth_numba() -> None:
-    code = """
-import sys
-from tests.formats.logs import batch
-data = batch(size=1000) * 1000
-from toolkit.formats.log import batch_positions
-from toolkit.formats.log.scan import scan
-batch_positions.MUCH = 30_000_000
-scan(data, crc=True)
-assert "numba" not in sys.modules
-scan(data * 40)
-assert "numba" in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2], timeout=300)
-
-
-def test_without_numba_everything_is_read() -> None:
-    code = """
-import sys
-sys.modules["numba"] = None
-from tests.formats.test_transaction_log_keys import batches, columns
-from toolkit.formats.coordinator import coordinator_log_rows
-from toolkit.formats.log import batch_positions
-from toolkit.formats.log.scan import scan
-batch_positions.MUCH = coordinator_log_rows.PLAIN_BYTES = 0
-buf, positions, ends = columns(batches(7))
-assert scan(buf, crc=True).headers["crc_ok"].all()
-assert (coordinator_log_rows.locate(buf, positions, ends)[:, 0] > 0).all()
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2], timeout=300)
-
-
-@pytest.mark.parametrize("why", ["no folder", "full disk"])
-def test_compiled_code_is_used_without_a_writable_cache(why: str, tmp_path: Path) -> None:
-    code = f"""
-import resource
-from tests.formats.logs import batch
-from toolkit.formats.log import batch_positions
-batch_positions.MUCH = 0
-from toolkit.formats.log.scan import scan
-if {why == "full disk"}:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-assert scan(batch() * 3, crc=True).headers["crc_ok"].tolist() == [1, 1, 1]
-"""
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept"), "PYTHONPATH": f"{tmp_path}:{root}"}
-    if why == "no folder":
-        shutil.copytree(root / "toolkit", tmp_path / "toolkit", ignore=shutil.ignore_patterns("__pycache__"))
-        (tmp_path / "toolkit" / "formats" / "__pycache__").touch()
-        environment |= {"NUMBA_CACHE_DIR": "", "HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null"}
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=environment, timeout=300)
-
-
-def test_many_threads_may_scan_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_positions, "MUCH", 0)
+def test_many_threads_may_scan_at_once() -> None:
     logs = [b"".join(placed([batch(seed=seed * 100 + i) for i in range(50)])) for seed in range(8)]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda log: scan(log, crc=True), logs * 10))
@@ -347,7 +299,7 @@ def test_an_unreadable_file_gives_the_reason(tmp_path: Path) -> None:
 def test_a_read_error_keeps_the_batches_before_it(
     log_file: tuple[Path, list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from toolkit.formats.log.resync import LogBytes
+    from toolkit.formats.log.scan import LogBytes
 
     path, log = log_file
     bad_sector = len(log[0]) + len(log[1]) + len(log[2])
@@ -427,4 +379,4 @@ after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print((after - before) // 1024)
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=300)
-    assert int(done.stdout) < 200  # MB, numba's included
+    assert int(done.stdout) < 200  # MB

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.formats.logs import assert_accounted, batch, control_batch, joined, marker, placed, positions
-from toolkit.formats.log.headers import COMMIT, ScanResult
+from toolkit.formats.log.headers import COMMIT, LogChunk
 from toolkit.formats.log.scan import scan, scan_file
 
 
-def names(found: ScanResult) -> list[str]:
+def names(found: LogChunk) -> list[str]:
     """What the damage is, without the sentences."""
     return [each.reason.partition(":")[0] for each in found.damage]
 
@@ -51,7 +51,7 @@ def test_a_partly_written_batch_is_a_torn_tail(crc: bool) -> None:
 # Contradictions in the middle
 
 
-def damaged(at: int, field: bytes, *, of: int = 2) -> tuple[list[bytes], ScanResult]:
+def damaged(at: int, field: bytes, *, of: int = 2) -> tuple[list[bytes], LogChunk]:
     """A log of five batches, one of them with other bytes somewhere."""
     log = placed([batch(seed=seed, size=100) for seed in range(5)])
     log[of] = log[of][:at] + field + log[of][at + len(field) :]

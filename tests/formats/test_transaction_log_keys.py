@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import random
+import shutil
 import struct
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -97,3 +102,31 @@ def test_the_compiled_loop_matches_and_never_reads_beyond_a_record() -> None:
     assert (plain[:, 0] == compiled[:, 0]).all()
     assert (plain[located] == compiled[located]).all()
     assert ((positions < plain[:, 0]) & (plain[:, 1] <= ends))[located].all()
+
+
+RUN = """
+import resource, sys
+from tests.formats.test_transaction_log_keys import batches, columns
+from toolkit.formats.coordinator import coordinator_log_rows
+coordinator_log_rows.PLAIN_BYTES = 0
+{}
+buf, positions, ends = columns(batches(7))
+assert (coordinator_log_rows.locate(buf, positions, ends)[:, 0] > 0).all()
+"""
+
+
+def test_without_numba_everything_is_located() -> None:
+    code = RUN.format('sys.modules["numba"] = None')
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2], timeout=300)
+
+
+@pytest.mark.parametrize("why", ["no folder", "full disk"])
+def test_compiled_code_is_used_without_a_writable_cache(why: str, tmp_path: Path) -> None:
+    code = RUN.format("resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))" if why == "full disk" else "")
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept"), "PYTHONPATH": f"{tmp_path}:{root}"}
+    if why == "no folder":
+        shutil.copytree(root / "toolkit", tmp_path / "toolkit", ignore=shutil.ignore_patterns("__pycache__"))
+        (tmp_path / "toolkit" / "formats" / "__pycache__").touch()
+        environment |= {"NUMBA_CACHE_DIR": "", "HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null"}
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=environment, timeout=300)

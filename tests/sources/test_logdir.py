@@ -29,7 +29,7 @@ from tests.sources.log_files import (
 from toolkit import LogDir
 from toolkit.errors import NotFound, UsageError
 from toolkit.sources.logdir.replica.log_dir_layout import discover
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
+from toolkit.sources.logdir.replica.replica_log import FolderLog
 
 TABLES = (
     *(
@@ -235,7 +235,7 @@ def test_files_removed_during_the_read_are_error_rows(root: Path) -> None:
     log = FolderLog(next(each for each in discover([root]).replicas if each.topic == "orders"))
     (root / "orders-0" / SEGMENT).unlink()
     (part,) = log.parts()
-    assert part.scanned.damage[0].reason.startswith("UNREADABLE")
+    assert part.damage[0].reason.startswith("UNREADABLE")
     (root / "orders-0").rmdir()
     (root / "orders-0").symlink_to(root / "gone")
     files = LogDir(root)

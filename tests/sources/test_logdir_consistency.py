@@ -307,6 +307,14 @@ def the_log_of_the_partition_is_damaged(staged: StagedFiles) -> str:
     return "an undamaged log from offset 0 on: CORRUPT_BATCH"
 
 
+def the_log_of_the_partition_is_damaged_before_the_transaction_and_after(staged: StagedFiles) -> str:
+    """Of the wrong checksums of a piece of the log, only the first one counted, and it is before the transaction."""
+    wrong = [data(offset, 8, after(minutes=offset)).replace(b"value", b"wrong") for offset in (0, 2)]
+    staged.orders = [wrong[0], data(1, 7, after()), wrong[1], marker(3, 8, after(minutes=10))]
+    staged.replicated[ORDERS] = 4
+    return "an undamaged log from offset 1 on: CORRUPT_BATCH: the checksum at offset 2 is wrong"
+
+
 def the_bytes_end_what_the_snapshot_has_open(staged: StagedFiles) -> str:
     staged.orders = [data(0, 7, after()), marker(1, 7, after(minutes=1)), marker(2, 8, after(minutes=10))]
     staged.later.append(lambda: write_snapshot(staged.root / "orders-0", 3, {7: 0}))
@@ -371,6 +379,7 @@ def the_topic_was_created_again(staged: StagedFiles) -> str:
         the_log_of_the_partition_has_a_hole,
         a_segment_of_the_partition_is_missing,
         the_log_of_the_partition_is_damaged,
+        the_log_of_the_partition_is_damaged_before_the_transaction_and_after,
         the_bytes_end_what_the_snapshot_has_open,
         the_bytes_have_another_producer_where_the_snapshot_has_it_start,
         the_snapshot_of_a_later_segment_is_missing,

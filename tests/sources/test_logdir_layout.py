@@ -12,7 +12,7 @@ from tests.unprivileged import unprivileged
 from toolkit import LogDir
 from toolkit.errors import NotFound, UsageError
 from toolkit.sources.logdir.replica.log_dir_layout import LogDirLayout, discover
-from toolkit.sources.logdir.replica.replica_files import changes, list_files
+from toolkit.sources.logdir.replica.replica_log import FolderLog
 
 SEGMENT = "00000000000000000000.log"
 DUMP = "Dumping /data/orders-0/00000000000000000000.log\nLog starting offset: 0\n"
@@ -48,8 +48,8 @@ def test_loose_files_of_one_folder_are_one_replica(tmp_path: Path) -> None:
     folder = partition_folder(tmp_path, "orders-0", "00000000000000000005.log", "00000000000000000005.snapshot")
     segments = [folder / SEGMENT, folder / "00000000000000000005.log"]
     [replica] = discover(segments).replicas
-    assert [file.offset for file in list_files(replica).segments] == [0, 5]
-    assert not list_files(replica).snapshots
+    assert [file.offset for file in FolderLog(replica).segments] == [0, 5]
+    assert not FolderLog(replica).snapshot_files
     assert len(discover([*segments, folder]).replicas) == len(discover([folder, *segments]).replicas) == 1
 
 
@@ -61,7 +61,7 @@ def test_files_with_other_names_are_recognized_by_their_first_bytes(tmp_path: Pa
     copied = tmp_path / "copied segment"
     copied.write_bytes((partition_folder(tmp_path, "orders-0") / SEGMENT).read_bytes())
     [replica] = discover([copied]).replicas
-    assert [file.path for file in list_files(replica).segments] == [copied]
+    assert [file.path for file in FolderLog(replica).segments] == [copied]
 
 
 def test_future_deleted_and_stray_folders_are_reported_and_not_read(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_broken_link_to_a_partition_is_an_error(tmp_path: Path) -> None:
     root = write_root(tmp_path)
     (root / "orders-0").symlink_to(tmp_path / "gone")
     [replica] = discover([root]).replicas
-    assert list_files(replica).error == f"UNREADABLE: {root / 'orders-0'}: No such file or directory."
+    assert FolderLog(replica).error == f"UNREADABLE: {root / 'orders-0'}: No such file or directory."
 
 
 def test_other_files_are_rejected(tmp_path: Path) -> None:
@@ -122,32 +122,32 @@ def test_leftover_files_of_cleaner_and_deletion_are_not_read(tmp_path: Path) -> 
     folder = partition_folder(tmp_path, "orders-0", "00000000000000000007.log")
     for name in ("00000000000000000003.log.deleted", "00000000000000000005.log.cleaned"):
         (folder / name).write_bytes(b"")
-    listing = list_files(discover([folder]).replicas[0])
-    assert [file.offset for file in listing.segments] == [0, 7]
-    assert sorted(each.reason.split(":")[0] for each in listing.left_out) == ["CLEANED", "DELETED"]
+    log = FolderLog(discover([folder]).replicas[0])
+    assert [file.offset for file in log.segments] == [0, 7]
+    assert sorted(each.reason.split(":")[0] for each in log.left_out) == ["CLEANED", "DELETED"]
 
 
 def test_a_finished_swap_file_replaces_the_segments_it_covers(tmp_path: Path) -> None:
     folder = partition_folder(tmp_path, "orders-0", "00000000000000000001.log", "00000000000000000003.log")
     (folder / SEGMENT).rename(folder / f"{SEGMENT}.swap")  # holds the offsets 0 to 2
-    listing = list_files(discover([folder]).replicas[0])
-    assert [file.path.name for file in listing.segments] == [f"{SEGMENT}.swap", "00000000000000000003.log"]
+    log = FolderLog(discover([folder]).replicas[0])
+    assert [file.path.name for file in log.segments] == [f"{SEGMENT}.swap", "00000000000000000003.log"]
     (folder / f"{SEGMENT}.cleaned").touch()  # unfinished: the swap file does not count
-    listing = list_files(discover([folder]).replicas[0])
-    assert [file.offset for file in listing.segments] == [1, 3]
+    log = FolderLog(discover([folder]).replicas[0])
+    assert [file.offset for file in log.segments] == [1, 3]
 
 
 def test_changes_of_files_during_the_read_are_detected(tmp_path: Path) -> None:
     folder = partition_folder(tmp_path, "orders-0", "00000000000000000003.log")
     [replica] = discover([folder]).replicas
-    before = list_files(replica)
-    assert changes(before, list_files(replica), appending=False) == []
+    before = FolderLog(replica)
+    assert before.changes(appending=False) == []
     with (folder / "00000000000000000003.log").open("ab") as file:
         file.write(b"more")
-    assert changes(before, list_files(replica), appending=True) == []
-    assert "written to" in changes(before, list_files(replica), appending=False)[0]
+    assert before.changes(appending=True) == []
+    assert "written to" in before.changes(appending=False)[0]
     (folder / SEGMENT).rename(folder / f"{SEGMENT}.deleted")
-    assert f"{SEGMENT} was removed" in changes(before, list_files(replica), appending=True)[0]
+    assert f"{SEGMENT} was removed" in before.changes(appending=True)[0]
 
 
 def test_meta_properties_with_zookeeper_name_the_broker(tmp_path: Path) -> None:

@@ -107,6 +107,23 @@ def test_each_byte_is_read_once(logs: dict[str, Path], name: str, verdict: str, 
     assert held["records_held"] == RECORDS + TRANSACTIONS * BATCHES * RECORDS
 
 
+def test_a_log_without_indexes_that_ends_in_an_open_transaction_is_read_once(tmp_path: Path) -> None:
+    """Its producer has no marker near: batches far back were read again, and those before them for lack of an index."""
+    root = write_root(tmp_path / "data")
+    _, *ended = batches()
+    opened = data(END, HUNG, after(hours=1), records=RECORDS)
+    write_log(root, "orders-0", [data(0, BUSY, after(), records=RECORDS), *ended, opened])
+    write_state_topic(root, {K: [state_record(0, OWNER, HUNG, "Empty", after())]})
+    write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): END + RECORDS, (STATE_TOPIC, K): 1})
+    read = []
+    for _ in range(2):
+        before = bytes_read()
+        rows = LogDir(root, consistent_copy=True).finding_rows()
+        read.append(bytes_read() - before)
+    assert of_hung(rows)["verdict"] == "hanging"
+    assert min(read) < size_of(root) + AROUND
+
+
 @pytest.mark.parametrize("topics", [None, ["orders"]])
 def test_a_bounded_range_of_other_logs_is_read_for_markers(tmp_path: Path, topics: list[str] | None) -> None:
     """Each byte once, and of the log with the marker, which has many offsets more, as many as may be read for it."""

@@ -29,8 +29,8 @@ from tests.sources.log_files import (
 from toolkit import LogDir
 from toolkit.schema import FINDINGS, Row
 from toolkit.sources.logdir import observe_files
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
-from toolkit.sources.logdir.subset import found_in
+from toolkit.sources.logdir.contents import found_in
+from toolkit.sources.logdir.replica.replica_log import FolderLog
 from toolkit.sources.offset_queries.offset_spec import milliseconds
 
 K = 33

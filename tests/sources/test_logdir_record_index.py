@@ -22,8 +22,8 @@ from toolkit.formats.log.batches import write_batch
 from toolkit.lab import Kafka
 from toolkit.schema import Row
 from toolkit.sources.logdir.replica.log_dir_layout import discover
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
-from toolkit.sources.logdir.replica.replica_log import RecordIndex
+from toolkit.sources.logdir.replica.record_index import RecordIndex
+from toolkit.sources.logdir.replica.replica_log import FolderLog
 
 LONG = "x" * 300  # a key whose length takes two bytes to write
 
@@ -87,7 +87,7 @@ def test_a_segment_that_the_cleaner_has_replaced_by_a_shorter_one_is_unreadable(
     os.truncate(folder / SEGMENT, 70)
     index = RecordIndex()
     with pytest.raises(OSError, match="shorter"):
-        index.add(part.scanned.headers, (), part.file or "")
+        index.add(part.headers, (), part.file or "")
 
 
 def test_unreadable_records_are_reported_and_hide_no_others(tmp_path: Path) -> None:

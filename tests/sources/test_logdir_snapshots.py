@@ -13,8 +13,7 @@ from tests.sources.log_files import after, data, write_log, write_root, write_sn
 from toolkit import LogDir
 from toolkit.errors import NotFound
 from toolkit.schema import SEGMENTS, SNAPSHOTS, Table
-from toolkit.sources.logdir import log_dir_tables
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
+from toolkit.sources.logdir.contents import Contents
 
 DUMP = """\
 Dumping /data/orders-0/00000000000000000004.log
@@ -84,11 +83,14 @@ def test_a_removed_file_is_an_error_row(root: Path) -> None:
     (root / "payments-1").rename(root / "moved")
     for table, frame in ((SNAPSHOTS, files.snapshots()), (SEGMENTS, files.segments())):
         assert {row["topic"] for row in table.rows(frame)} == {"orders"}
-    gone = [FolderLog(replica) for replica in contents.layout.replicas if replica.topic == "payments"]
-    for found in (log_dir_tables.snapshot_rows(gone), log_dir_tables.segment_rows(gone)):
-        [row] = found
-        assert (row.error or "").startswith("UNREADABLE: ")
-        assert row.file == str(root / "payments-1")
+    gone = LogDir.of(Contents(contents.layout), root)
+    for table, frame in (
+        (SNAPSHOTS, gone.snapshots(topics=["payments"])),
+        (SEGMENTS, gone.segments(topics=["payments"])),
+    ):
+        [row] = table.rows(frame)
+        assert row["error"].startswith("UNREADABLE: ")
+        assert row["file"] == str(root / "payments-1")
 
 
 def test_a_dump_text_has_the_printed_snapshots_and_segments(tmp_path: Path) -> None:

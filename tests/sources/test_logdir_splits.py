@@ -15,12 +15,11 @@ import pytest
 
 from tests.sources.log_files import after, data, marker, write_log, write_root
 from tests.tiers import amount
+from toolkit.analysis.log.lost_offsets import clip
 from toolkit.formats.log.batches import write_batch
-from toolkit.formats.log.headers import HEADER
-from toolkit.sources.log_tables import ScanChunk, clip
+from toolkit.formats.log.headers import HEADER, LogChunk
 from toolkit.sources.logdir.replica.log_dir_layout import discover
-from toolkit.sources.logdir.replica.replica_files import ReplicaFiles, list_files, read_parts
-from toolkit.sources.logdir.replica.segment_splits import SegmentSplit, read_split, splits
+from toolkit.sources.logdir.replica.replica_log import FolderLog, SegmentSplit, read_split, splits
 
 BATCHES = 240
 
@@ -60,32 +59,32 @@ def folder(tmp_path: Path) -> Path:
     return write_log(root, "orders-0", [], base_offset=1440)
 
 
-def listing(folder: Path) -> ReplicaFiles:
+def log_of(folder: Path) -> FolderLog:
     [replica] = discover([folder]).replicas
-    return list_files(replica)
+    return FolderLog(replica)
 
 
-def found(parts: Iterable[ScanChunk]) -> tuple[Any, list[Any]]:
+def found(parts: Iterable[LogChunk]) -> tuple[Any, list[Any]]:
     """Headers and damage, each with its file."""
     parts = list(parts)
-    headers = np.concatenate([np.empty(0, HEADER), *(part.scanned.headers for part in parts)])
-    return headers.tolist(), [(part.file, *each) for part in parts for each in part.scanned.damage]
+    headers = np.concatenate([np.empty(0, HEADER), *(part.headers for part in parts)])
+    return headers.tolist(), [(part.file, *each) for part in parts for each in part.damage]
 
 
-def split_up(folder: Path, max_bytes: int, *, start: int | None = None, stop: int | None = None) -> Iterator[ScanChunk]:
-    for split in splits(listing(folder), start=start, stop=stop, max_bytes=max_bytes):
+def split_up(folder: Path, max_bytes: int, *, start: int | None = None, stop: int | None = None) -> Iterator[LogChunk]:
+    for split in splits(log_of(folder), start=start, stop=stop, max_bytes=max_bytes):
         yield from read_split(split)
 
 
 def assert_the_same(folder: Path, max_bytes: int, *, start: int | None = None, stop: int | None = None) -> None:
-    whole = read_parts(listing(folder), start=start, stop=stop)
+    whole = log_of(folder).parts(start=start, stop=stop)
     together = split_up(folder, max_bytes, start=start, stop=stop)
     expected = found(clip(whole, start=start, stop=stop))
     assert found(clip(together, start=start, stop=stop)) == expected, (max_bytes, start, stop)
 
 
 def test_segments_are_split_at_batches(folder: Path) -> None:
-    found = splits(listing(folder), max_bytes=4000)
+    found = splits(log_of(folder), max_bytes=4000)
     assert len(found) > 12
     assert all(split.size < 4800 for split in found)
     by_path: dict[str, list[SegmentSplit]] = {}
@@ -107,7 +106,7 @@ def test_the_splits_together_give_the_log(folder: Path, max_bytes: int) -> None:
 
 def test_a_segment_without_index_stays_whole(folder: Path) -> None:
     (folder / f"{480:020}.index").unlink()
-    assert [split.start for split in splits(listing(folder), max_bytes=700) if f"{480:020}" in split.path] == [0]
+    assert [split.start for split in splits(log_of(folder), max_bytes=700) if f"{480:020}" in split.path] == [0]
 
 
 def test_an_index_that_points_into_a_record_is_not_trusted(folder: Path) -> None:
@@ -117,22 +116,20 @@ def test_an_index_that_points_into_a_record_is_not_trusted(folder: Path) -> None
     for before, at in ((200, 400), (150, 199)):
         entries = struct.pack(">iiii", before, inside - 60, at, inside)
         (folder / f"{0:020}.index").write_bytes(entries)
-        cut = splits(listing(folder), max_bytes=700)
+        cut = splits(log_of(folder), max_bytes=700)
         assert [split.start for split in cut if split.path.endswith(f"{0:020}.log")] == [0]
         assert_the_same(folder, 700)
 
 
 def test_damage_at_a_split_is_reported_as_in_the_complete_log(folder: Path) -> None:
     log = folder / f"{0:020}.log"
-    second = next(split for split in splits(listing(folder), max_bytes=4000) if split.start)
+    second = next(split for split in splits(log_of(folder), max_bytes=4000) if split.start)
     content = bytearray(log.read_bytes())
     content[second.start - 40 : second.start] = b"\xff" * 40
     log.write_bytes(content)
     assert_the_same(folder, 4000)
     parts = list(split_up(folder, 4000))
-    assert any(
-        f"the next intact batch starts at {second.start}" in each.reason for p in parts for each in p.scanned.damage
-    )
+    assert any(f"the next intact batch starts at {second.start}" in each.reason for p in parts for each in p.damage)
 
 
 def test_a_range_that_ends_before_it_begins_has_no_damage(folder: Path) -> None:
@@ -141,7 +138,7 @@ def test_a_range_that_ends_before_it_begins_has_no_damage(folder: Path) -> None:
     content = bytearray(log.read_bytes())
     content[182:1053] = bytes(871)
     log.write_bytes(content)
-    assert [each for part in split_up(folder, 300) for each in part.scanned.damage]
+    assert [each for part in split_up(folder, 300) for each in part.damage]
     assert not list(clip(split_up(folder, 300), start=859, stop=497))
 
 
@@ -161,7 +158,7 @@ def test_damage_is_never_lost_or_reported_twice(folder: Path) -> None:
         log.write_bytes(content[: chance.choice([None, None, chance.randrange(len(content))])])
         (folder / f"{480:020}.index").write_bytes(entries)
         bounds = {name: chance.choice([None, chance.randrange(400, 1000)]) for name in ("start", "stop")}
-        offsets = [offset for header in found(read_parts(listing(folder)))[0] for offset in header[2:4]]
+        offsets = [offset for header in found(log_of(folder).parts())[0] for offset in header[2:4]]
         if offsets != sorted(offsets):  # without checksums, the owner of such a batch is unknown
             bounds = {}
         try:
@@ -171,11 +168,11 @@ def test_damage_is_never_lost_or_reported_twice(folder: Path) -> None:
 
 
 def test_a_file_removed_or_truncated_meanwhile_is_reported(folder: Path) -> None:
-    planned = splits(listing(folder), max_bytes=4000)
+    planned = splits(log_of(folder), max_bytes=4000)
     first, second = (folder / f"{offset:020}.log" for offset in (0, 480))
     first.unlink()
     os.truncate(second, 5000)
-    damage = [each for split in planned for part in read_split(split) for each in part.scanned.damage]
+    damage = [each for split in planned for part in read_split(split) for each in part.damage]
     gone = [split for split in planned if split.path == str(first)]
     assert sum(each.reason.startswith("UNREADABLE: No such file") for each in damage) == len(gone)
     assert sum(each.reason.startswith("CORRUPT_BATCH: The segment ends within a batch") for each in damage) == 1
@@ -183,7 +180,7 @@ def test_a_file_removed_or_truncated_meanwhile_is_reported(folder: Path) -> None
 
 def test_a_file_that_grew_meanwhile_is_read_to_the_new_end(folder: Path) -> None:
     (folder / f"{1440:020}.log").unlink()
-    planned = splits(listing(folder), max_bytes=4000)
+    planned = splits(log_of(folder), max_bytes=4000)
     with (folder / f"{960:020}.log").open("ab") as log:
         log.write(data(1440, 1, after()))
     headers, damage = found(part for split in planned for part in read_split(split))

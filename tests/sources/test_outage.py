@@ -168,8 +168,8 @@ def test_reading_a_log_continues_on_the_new_leader(three: Kafka, monkeypatch: py
         read += moving
         lost += alone
     assert [piece.error for piece in read] == [None] * 6
-    assert [int(piece.scanned.headers["base_offset"][0]) for piece in read] == list(range(6))
+    assert [int(piece.headers["base_offset"][0]) for piece in read] == list(range(6))
     assert [read[0].broker_id, read[-1].broker_id] == [LOST, 1]
-    known = sum(len(piece.scanned.headers) for piece in lost)
+    known = sum(len(piece.headers) for piece in lost)
     assert [piece.error for piece in lost[:-1]] == [None] * known
     assert str(lost[-1].error).endswith(f"; offsets {known} to 5 were not read")

@@ -27,9 +27,9 @@ from toolkit.analysis.log.log_transactions import (
 )
 from toolkit.formats.columns import header_table
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.headers import COMMIT, HEADER, NO_MARKER, Headers, ScanResult
+from toolkit.formats.log.headers import COMMIT, HEADER, NO_MARKER, Headers, LogChunk
 from toolkit.schema import LOG_TRANSACTIONS
-from toolkit.sources.log_tables import LogId, ScanChunk
+from toolkit.sources.log_tables import LogId
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.pipeline.log_fold import LogRead, fold_log
 from toolkit.spark.pipeline.log_plan import LogPlan
@@ -83,10 +83,10 @@ def fold_in_one_group(batches: pa.Table) -> pa.Table:
 def transactions_of_log(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What the pipeline folds from the log, in one task."""
 
-    def chunks() -> Iterator[ScanChunk]:
+    def chunks() -> Iterator[LogChunk]:
         for segment in range(SEGMENTS):
             headers = large_log(segment * BATCHES_PER_SEGMENT, (segment + 1) * BATCHES_PER_SEGMENT)
-            yield ScanChunk(ScanResult(headers=headers, end=0), file_of(segment))
+            yield LogChunk(headers=headers, file=file_of(segment))
 
     for _ in batches:
         read = LogRead(where=LOG_ID, chunks=chunks(), before=begin())

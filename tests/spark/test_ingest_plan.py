@@ -12,7 +12,7 @@ import pytest
 from toolkit.schema import Row
 from toolkit.schema.live import Partition
 from toolkit.schema.table import EPOCH
-from toolkit.sources.logdir.file_assertions import NO_ASSERTIONS
+from toolkit.sources.logdir.contents import NO_ASSERTIONS
 from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.pipeline.from_files import LogFiles
 from toolkit.spark.pipeline.log_plan import LOST, REMEMBERED, TRUNCATED, LogPlan, plan_live, plan_logs

@@ -26,18 +26,11 @@ from tests.spark.test_incomplete_copies import Tables, assert_like_log_dir
 from tests.tiers import fuzzed, seed
 from toolkit.analysis.history.resume_state import LogState
 from toolkit.analysis.log.log_transactions import EMPTY, END_NOT_READ, PartialTransactions, begin, log_transaction_table
+from toolkit.analysis.log.lost_offsets import at_missing_offsets
 from toolkit.formats.log.batches import DELETE_HORIZON, LOG_APPEND_TIME
-from toolkit.formats.log.headers import HEADER, DamagedRange, Headers, ScanResult
+from toolkit.formats.log.headers import HEADER, DamagedRange, Headers, LogChunk
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, Row
-from toolkit.sources.log_tables import (
-    LogFold,
-    LogId,
-    ReadError,
-    ScanChunk,
-    at_missing_offsets,
-    log_transaction_tables,
-    lso_timeline_table,
-)
+from toolkit.sources.log_tables import LogFold, LogId, ReadError, log_transaction_tables, lso_timeline_table
 from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.pipeline.log_fold import LogRead, StoppedRead, fold_log
 from toolkit.spark.pipeline.log_plan import LOST, REMEMBERED, TRUNCATED, LogPlan
@@ -121,13 +114,13 @@ def split(items: Sequence[T], random: Random) -> list[Sequence[T]]:
     return [items[start:stop] for start, stop in pairwise([0, *points, len(items)])]
 
 
-def scan_chunks(units: Sequence[Unit], random: Random) -> list[ScanChunk]:
+def scan_chunks(units: Sequence[Unit], random: Random) -> list[LogChunk]:
     chunks = []
     for file, group in groupby(units, key=lambda unit: unit.file):
         for chunk_units in split(list(group), random):
             headers = np.concatenate([NO_HEADERS, *(unit.headers for unit in chunk_units)])
             damage = tuple(each for unit in chunk_units for each in unit.damage)
-            chunks.append(ScanChunk(ScanResult(headers=headers, damage=damage, end=0), file))
+            chunks.append(LogChunk(headers=headers, damage=damage, file=file))
     return chunks
 
 
@@ -154,7 +147,7 @@ class Stored:
     ) -> None:
         """Fold what is read onto the stored state."""
 
-        def chunks() -> Iterator[ScanChunk]:
+        def chunks() -> Iterator[LogChunk]:
             yield from scan_chunks(units, self.random)
             if failure is not None:
                 raise StoppedRead(ReadError(None, None, failure))

@@ -38,9 +38,8 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
 @pytest.mark.parametrize("table", ["batches", "log_transactions", "findings", "checkpoints", "listing"])
 def test_tasks_read_objects(uri: tuple[Path, str], table: str) -> None:
     folder, store = uri
-    expected, found = (rows(path, table=table, maxPartitionBytes=100_000) for path in uri)
-    for row in (*expected, *found):
-        row.pop("replica", None)  # a replica at a path, pickled
+    read = (rows(path, table=table, maxPartitionBytes=100_000) for path in uri)
+    expected, found = ([{**row, "replica": None} for row in each] for each in read)  # it has its path, pickled
     assert sorted(repr(row).replace(store, str(folder)) for row in found) == sorted(map(repr, expected))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.sources.test_logdir_other_markers import SkippedMarker
 from tests.spark.read_log import plan_read
-from toolkit.sources.logdir.file_assertions import FileAssertions
+from toolkit.sources.logdir.contents import FileAssertions
 from toolkit.spark import register
 from toolkit.spark.pipeline.from_files import list_files
 

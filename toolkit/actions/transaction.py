@@ -414,11 +414,11 @@ def _headers(cluster: Cluster, partition: Partition, first: int, stop: int) -> t
     size, deadline, unread = 0, time.monotonic() + IMPACT_TIMEOUT_S, ""
     with closing(read_offsets(cluster.client, partition, first, stop).chunks) as chunks:
         for chunk in chunks:
-            errors = [chunk.error] if chunk.error else [each.reason for each in chunk.scanned.damage]
+            errors = [chunk.error] if chunk.error else [each.reason for each in chunk.damage]
             if errors:
                 unread = f"The log could not be read: {errors[0]}"
                 break
-            parts.append(chunk.scanned.headers)
+            parts.append(chunk.headers)
             size += len(chunk.records)
             reached = int(parts[-1]["last_offset"][-1]) + 1 if len(parts[-1]) else stop
             if reached < stop and (size >= MAX_IMPACT_BYTES or time.monotonic() > deadline):

@@ -146,7 +146,7 @@ def txn_stat(
     Markers are paired to data by producer id, as transaction version 2 requires: its markers carry the next epoch.
     """
     from toolkit.analysis.log.transaction_statistics import open_rows
-    from toolkit.sources.logdir.log_dir_tables import statistic_rows
+    from toolkit.sources.logdir.log_dir import statistic_rows
 
     partition_options(topic, partition)
     found = _open(paths).figures(topics=topic, partitions=partition, start=_bound(start), stop=_bound(stop))

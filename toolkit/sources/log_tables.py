@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypedDict
 
 import numpy as np
@@ -20,28 +19,16 @@ from toolkit.analysis.log.log_transactions import (
     merge,
     partial_transactions,
 )
-from toolkit.analysis.log.lost_offsets import LostOffsets, missing_between, missing_in, out_of_order
 from toolkit.analysis.log.lso_timeline import lso_steps, lso_table
 from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.analysis.log.transaction_statistics import Statistics, statistics
 from toolkit.formats.columns import header_table
-from toolkit.formats.log.headers import HEADER, DamagedRange, Headers, ScanResult
-from toolkit.formats.log_dir_files import segment_base_offset
+from toolkit.formats.log.headers import DamagedRange, Headers, LogChunk, LostOffsets
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS
 from toolkit.schema.log import Batch, LogTransaction
 from toolkit.schema.table import TopicPartition
 
 ROWS_AT_ONCE = 1 << 16
-NEVER = np.iinfo(np.int64).max
-NO_HEADERS: Headers = np.empty(0, HEADER)
-
-
-class ScanChunk(NamedTuple):
-    """A chunk of one partition's log."""
-
-    scanned: ScanResult  # its batches and damage
-    file: str | None = None  # its file; null if a broker sent it
-    missing: LostOffsets | None = None  # what is missing before its first batch, if `at_missing_offsets` found it
 
 
 class LogColumns(TypedDict):
@@ -84,135 +71,6 @@ class LogId:
         return {"topic": self.topic, "partition": self.partition, "broker_id": self.broker_id}
 
 
-def clip(chunks: Iterable[ScanChunk], *, start: int | None = None, stop: int | None = None) -> Iterator[ScanChunk]:
-    """The batches with an offset in ``start <= offset < stop``; null means unbounded.
-
-    Damage is kept unless neighbouring batches prove it outside the range. Nothing if `start` is after `stop`.
-    """
-    if start is not None and stop is not None and start > stop:
-        return
-    has_begun = start is None
-    for chunk in chunks:
-        headers, damage = chunk.scanned.headers, chunk.scanned.damage
-        in_range = np.ones(len(headers), np.bool_)
-        if start is not None:
-            in_range &= np.logical_or.accumulate(headers["last_offset"] >= start) | has_begun
-            has_begun |= bool(in_range.any())
-            before = headers["position"][headers["base_offset"] <= start]
-            damage = tuple(item for item in damage if not (before > item.position).any())
-        if stop is not None:
-            in_range &= headers["base_offset"] < stop
-            behind = headers["position"][headers["last_offset"] + 1 >= stop]
-            damage = tuple(item for item in damage if not (behind < item.position).any())
-        unchanged = bool(in_range.all()) and len(damage) == len(chunk.scanned.damage)
-        yield (
-            chunk
-            if unchanged
-            else chunk._replace(scanned=ScanResult(headers=headers[in_range], damage=damage, end=chunk.scanned.end))
-        )
-
-
-def at_missing_offsets(
-    chunks: Iterable[ScanChunk],
-    *,
-    is_within_file: bool = False,
-    expected: int | None = None,
-    end: int | None = None,
-    cleaned: int = -1,
-) -> Iterator[ScanChunk]:
-    """The chunks of a log, divided where offsets are missing.
-
-    `chunks`: consecutive chunks of one log, in order.
-    `is_within_file`: whether the first one does not begin its segment.
-    `expected`: end of an earlier read that the chunks continue; null for none.
-    `end`: base offset of the newest segment, which may be empty, if the chunks end there.
-    `cleaned`: offset up to which the log was cleaned, as in `missing_between`.
-    """
-    start, files = expected, set[str | None]()
-    is_damaged = False
-    for chunk in chunks:
-        base_offset = segment_base_offset(chunk.file)
-        if not files and start is not None:
-            is_within_file = base_offset is None or base_offset < start
-        if chunk.file not in files and base_offset is not None and (files or not is_within_file):
-            if expected is not None:
-                missing = missing_between(expected, base_offset, cleaned=cleaned, is_damaged=is_damaged)
-                if missing is not None:
-                    yield ScanChunk(ScanResult(headers=NO_HEADERS, end=0), chunk.file, missing)
-            expected, is_damaged = base_offset, False
-        files.add(chunk.file)
-        if len(chunk.scanned.headers):
-            if expected == start and is_within_file and chunk.scanned.headers["base_offset"][0] < (start or 0):
-                expected = None  # the first batch begins before the end of the earlier read
-            chunk = _with_base_offsets(chunk, expected)
-            expected = _expected(chunk.scanned.headers, expected, base_offset)
-            chunk = _in_order(chunk, expected)
-        headers, damage = chunk.scanned.headers, chunk.scanned.damage
-        if expected is None or not len(headers):
-            is_damaged |= bool(damage)
-            yield chunk
-            continue
-        yield from _divided(chunk, missing_in(headers, damage, expected=expected, is_damaged=is_damaged))
-        expected = max(int(headers["last_offset"].max()) + 1, expected)
-        is_damaged = any(each.position > headers["position"][-1] for each in damage)
-    if expected is not None and end is not None and end > expected:
-        missing = missing_between(expected, end, cleaned=cleaned, is_damaged=is_damaged)
-        if missing is not None:
-            yield ScanChunk(ScanResult(headers=NO_HEADERS, end=0), missing=missing)
-
-
-def _with_base_offsets(chunk: ScanChunk, expected: int | None) -> ScanChunk:
-    """A chunk whose compressed messages of magic 0 and 1, which have only their last offset, begin after the last."""
-    unknown = np.flatnonzero(chunk.scanned.headers["base_offset"] < 0)
-    if not len(unknown):
-        return chunk
-    headers = chunk.scanned.headers.copy()
-    last = headers["last_offset"]
-    due = np.append(last[0] if expected is None else expected, last[:-1] + 1)
-    headers["base_offset"][unknown] = np.minimum(due, last)[unknown]
-    return chunk._replace(scanned=replace(chunk.scanned, headers=headers))
-
-
-def _expected(headers: Headers, expected: int | None, base_offset: int | None) -> int:
-    """The offset that the first batch should have."""
-    first, last = int(headers["base_offset"][0]), int(headers["last_offset"][0])
-    if expected is None or (first < expected <= last and expected == base_offset):
-        return first  # a follower begins its log where the leader's began, which may be within a batch
-    return expected
-
-
-def _in_order(chunk: ScanChunk, expected: int) -> ScanChunk:
-    """A chunk in which batches with a damaged offset are damage."""
-    headers = chunk.scanned.headers
-    wrong = out_of_order(headers, expected=expected)
-    if not wrong.any():
-        return chunk
-    columns = (headers[name][wrong].tolist() for name in ("position", "size", "base_offset"))
-    found = [
-        DamagedRange(position, size, f"CORRUPT_BATCH: its base offset {offset:,} is out of order.")
-        for position, size, offset in zip(*columns, strict=True)
-    ]
-    damage = tuple(sorted([*chunk.scanned.damage, *found]))
-    scanned = ScanResult(headers=headers[~wrong], damage=damage, end=chunk.scanned.end)
-    return chunk._replace(scanned=scanned)
-
-
-def _divided(chunk: ScanChunk, missing: Sequence[tuple[int, LostOffsets]]) -> Iterator[ScanChunk]:
-    if not missing:
-        yield chunk
-        return
-    headers, damage = chunk.scanned.headers, chunk.scanned.damage
-    by_row = dict(missing)
-    bounds = [*sorted({0, *by_row}), len(headers)]
-    for row, stop in pairwise(bounds):
-        # Damage before a batch after which offsets are missing belongs to the chunk before it.
-        low = headers["position"][row] if row else -1
-        high = headers["position"][stop] if stop < len(headers) else NEVER
-        inside = tuple(each for each in damage if low <= each.position < high)
-        scanned = ScanResult(headers=headers[row:stop], damage=inside, end=chunk.scanned.end)
-        yield ScanChunk(scanned, chunk.file, by_row.get(row))
-
-
 class FoldedRange(NamedTuple):
     """The transactions of a range of a log before missing offsets."""
 
@@ -242,15 +100,15 @@ class LogFold:
     before_missing: list[FoldedRange] = field(default_factory=list)
     start: int | None = None  # where the rest begins, as in `FoldedRange`
 
-    def add(self, chunk: ScanChunk) -> None:
+    def add(self, chunk: LogChunk) -> None:
         """Add the next chunk; at missing offsets, the open transactions are lost."""
         if chunk.missing is not None:
             self._lose(chunk.missing)
-        headers, file = chunk.scanned.headers, chunk.file
+        headers, file = chunk.headers, chunk.file
         file_id = self.files.setdefault(file, len(self.files))
         if len(headers):
             position = headers["position"][-1]
-            self.damage_inside = len(self.damage) + sum(each.position < position for each in chunk.scanned.damage)
+            self.damage_inside = len(self.damage) + sum(each.position < position for each in chunk.damage)
             self.log_end_offset = max(self.log_end_offset, int(headers["last_offset"].max()) + 1)
             self.end_time = int(headers["max_timestamp"][-1])
             self.leader_epoch = int(headers["leader_epoch"][-1])
@@ -261,7 +119,7 @@ class LogFold:
                 bounds = [each[name] for each in parts for name in ("first_offset", "marker_offset")]
                 self.totals.add(headers, np.concatenate(bounds))
             self.partial = merge(self.partial, found)
-        self.damage += [ReadError(file, each.position, each.reason) for each in chunk.scanned.damage]
+        self.damage += [ReadError(file, each.position, each.reason) for each in chunk.damage]
 
     @property
     def file_names(self) -> tuple[str | None, ...]:
@@ -297,29 +155,29 @@ def from_offset(headers: Headers, offset: int) -> Headers:
     return headers if headers["base_offset"][0] >= offset else headers[headers["base_offset"] >= offset]
 
 
-def batch_tables(chunks: Iterable[ScanChunk], log_id: LogId, *, producer_id: int | None = None) -> Iterator[pa.Table]:
+def batch_tables(chunks: Iterable[LogChunk], log_id: LogId, *, producer_id: int | None = None) -> Iterator[pa.Table]:
     """Batches, and rows for damaged bytes, as tables of ``schema.BATCHES``, per chunk.
 
     `chunks`: of one partition, in log order.
     `log_id`: columns of every row.
     `producer_id`: only batches of this producer, and damage.
     """
-    for scanned, file, _ in chunks:
-        headers = scanned.headers
+    for chunk in chunks:
+        headers, file = chunk.headers, chunk.file
         if producer_id is not None:
             headers = headers[headers["producer_id"] == producer_id]
         if len(headers):
             yield header_table(headers, **log_id.columns, file=file)
-        if scanned.damage:
+        if chunk.damage:
             where = log_id.columns
             yield BATCHES.arrow(
                 Batch(**where, file=file, position=each.position, size=each.size, error=each.reason)
-                for each in scanned.damage
+                for each in chunk.damage
             )
 
 
 def log_transaction_tables(
-    chunks: Iterable[ScanChunk], log_id: LogId, *, before: PartialTransactions = EMPTY, producer_id: int | None = None
+    chunks: Iterable[LogChunk], log_id: LogId, *, before: PartialTransactions = EMPTY, producer_id: int | None = None
 ) -> Iterator[pa.Table]:
     """Tables of ``schema.LOG_TRANSACTIONS``: ended transactions, then open ones, then damage.
 
@@ -327,12 +185,9 @@ def log_transaction_tables(
     `before`: state before the first chunk; `log_transactions.begin` at the start of a log. Unknown by default.
     """
     fold = LogFold(partial=before)
-    for chunk in chunks:
-        fold.add(chunk)
-        if fold.closed_rows >= ROWS_AT_ONCE:
-            yield _log_transaction_table(fold.take_closed(), fold, log_id, producer_id)
-    for folded in fold.finish():
-        yield _log_transaction_table(folded.log_transactions, fold, log_id, producer_id)
+    for found in _folded(fold, chunks):
+        own = found if producer_id is None else found[found["producer_id"] == producer_id]
+        yield log_transaction_table(own, **log_id.columns, files=fold.file_names)
     if fold.damage:
         yield error_table(fold.damage, log_id)
 
@@ -345,25 +200,15 @@ def error_table(errors: Iterable[ReadError], log_id: LogId) -> pa.Table:
     )
 
 
-def log_statistics(chunks: Iterable[ScanChunk], *, before: PartialTransactions = EMPTY) -> tuple[Statistics, list[str]]:
+def log_statistics(chunks: Iterable[LogChunk], *, before: PartialTransactions = EMPTY) -> tuple[Statistics, list[str]]:
     """Transaction statistics of a log, and its read errors. `chunks`, `before`: as for `log_transaction_tables`."""
     fold = LogFold(partial=before)
-    total = Statistics()
-    for chunk in chunks:
-        fold.add(chunk)
-        if fold.closed_rows >= ROWS_AT_ONCE:
-            total += statistics(fold.take_closed())
-    for folded in fold.finish():
-        total += statistics(folded.log_transactions)
+    total = sum(map(statistics, _folded(fold, chunks)), Statistics())
     return total, [each.error for each in fold.damage]
 
 
 def lso_timeline_table(
-    chunks: Iterable[ScanChunk],
-    log_id: LogId,
-    *,
-    before: PartialTransactions = EMPTY,
-    log_end_offset: int | None = None,
+    chunks: Iterable[LogChunk], log_id: LogId, *, before: PartialTransactions = EMPTY, log_end_offset: int | None = None
 ) -> pa.Table:
     """Every step of the LSO as ``schema.LSO_TIMELINE``; damage is skipped.
 
@@ -380,9 +225,10 @@ def lso_timeline_table(
     return lso_table(np.concatenate(steps), **log_id.columns)
 
 
-def _log_transaction_table(
-    log_transactions: LogTransactions, fold: LogFold, log_id: LogId, producer_id: int | None
-) -> pa.Table:
-    if producer_id is not None:
-        log_transactions = log_transactions[log_transactions["producer_id"] == producer_id]
-    return log_transaction_table(log_transactions, **log_id.columns, files=fold.file_names)
+def _folded(fold: LogFold, chunks: Iterable[LogChunk]) -> Iterator[LogTransactions]:
+    """The ended transactions of a log, many at once, then all others."""
+    for chunk in chunks:
+        fold.add(chunk)
+        if fold.closed_rows >= ROWS_AT_ONCE:
+            yield fold.take_closed()
+    yield from (each.log_transactions for each in fold.finish())

@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
-from toolkit.analysis.log.stable_sort import stable_order
 from toolkit.formats.columns import integers, labels, milliseconds, numbers, times
 from toolkit.formats.log.headers import Array
 from toolkit.schema.derived import LSO_HOLDS
@@ -148,7 +147,7 @@ class _LowestOpen:
     def of(log_transactions: pa.Table) -> _LowestOpen:
         first, marker = integers(log_transactions["first_offset"]), integers(log_transactions["marker_offset"])
         rows = np.flatnonzero(first >= 0)
-        rows = rows[stable_order(first[rows])]
+        rows = rows[np.argsort(first[rows], kind="stable")]
         end = np.where(marker[rows] < 0, NEVER, marker[rows])
         before = np.concatenate(([-1], np.maximum.accumulate(end)))[: len(end)]
         lowest = np.flatnonzero(end > before)  # ends after every transaction that opened before it
@@ -175,7 +174,7 @@ class _MarkerTimes:
     def of(log_transactions: pa.Table) -> _MarkerTimes:
         offsets, ends = integers(log_transactions["marker_offset"]), milliseconds(log_transactions["end"])
         rows = np.flatnonzero((offsets >= 0) & (ends >= 0))
-        rows = rows[stable_order(offsets[rows])]
+        rows = rows[np.argsort(offsets[rows], kind="stable")]
         return _MarkerTimes(offsets=offsets[rows], times=ends[rows], rows=rows)
 
     def within(self, start: int, stop: int) -> _MarkerTimes:

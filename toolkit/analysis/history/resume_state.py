@@ -26,10 +26,9 @@ from toolkit.analysis.log.log_transactions import (
     merge,
 )
 from toolkit.analysis.log.lso_timeline import lso_steps
-from toolkit.analysis.log.stable_sort import take_rows
 from toolkit.errors import UsageError
 from toolkit.formats.columns import from_ipc, integers, to_ipc
-from toolkit.formats.log.headers import Array
+from toolkit.formats.log.headers import Array, take_rows
 from toolkit.schema import LOG_TRANSACTIONS, Row
 from toolkit.schema.derived import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
 

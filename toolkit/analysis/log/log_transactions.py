@@ -20,11 +20,19 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import pyarrow as pa
 
-from toolkit.analysis.log.stable_sort import stable_order, take_rows
 from toolkit.errors import UsageError
 from toolkit.formats.columns import arrow_table, labels, numbers, times
 from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array, HeaderField, Headers, StructuredArray
+from toolkit.formats.log.headers import (
+    ABORT,
+    COMMIT,
+    UNREAD_MARKER,
+    Array,
+    HeaderField,
+    Headers,
+    StructuredArray,
+    take_rows,
+)
 from toolkit.schema import LOG_TRANSACTIONS
 
 LOG_TRANSACTION = np.dtype(
@@ -145,7 +153,7 @@ def partial_transactions(headers: Headers, *, file_id: int = 0) -> PartialTransa
     rows = np.flatnonzero((ends | data) & (producers >= 0))
     if rows.size == 0:
         return EMPTY
-    rows = rows[stable_order(producers[rows])]
+    rows = rows[np.argsort(producers[rows], kind="stable")]
     groups = _groups(producers[rows], ends[rows])
     log_transactions = _from_headers(headers, rows, ends=ends, groups=groups)
     log_transactions["file"] = file_id
@@ -170,7 +178,7 @@ def merge(*partials: PartialTransactions) -> PartialTransactions:
     edges = _joined([each.edges for each in partials])
     if edges.size == 0:
         return PartialTransactions(closed=closed, settled=settled)
-    edges = take_rows(edges, stable_order(edges["producer_id"]))
+    edges = take_rows(edges, np.argsort(edges["producer_id"], kind="stable"))
     groups = _groups(edges["producer_id"], edges["marker_offset"] >= 0)
     log_transactions = _from_edges(edges, groups)
     begins_in_range = (log_transactions["truncated"] == -1) & (settled | ~groups.of_new_producer)
@@ -197,7 +205,7 @@ def begin(*, opened_before: Mapping[int, tuple[int, int]] | None = None) -> Part
     log_transactions["outcome"] = OPEN
     log_transactions["file"] = 0
     return PartialTransactions(
-        edges=take_rows(log_transactions, stable_order(log_transactions["producer_id"])), settled=True
+        edges=take_rows(log_transactions, np.argsort(log_transactions["producer_id"], kind="stable")), settled=True
     )
 
 

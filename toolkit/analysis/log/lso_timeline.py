@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from toolkit.analysis.log.log_transactions import OPEN, LogTransactions
-from toolkit.analysis.log.stable_sort import stable_order, take_rows
 from toolkit.formats.columns import arrow_table, labels, numbers, times
-from toolkit.formats.log.headers import Array
+from toolkit.formats.log.headers import Array, take_rows
 from toolkit.schema import LSO_TIMELINE
 
 LSO_STEP = np.dtype(
@@ -76,7 +75,7 @@ def lso_steps(
     steps["offset"] = np.concatenate((opened, closing["marker_offset"] + 1, end))
     steps["at"] = np.concatenate((opening["start"], closing["end"], np.full(len(end), end_time)))
     steps["event"] = np.concatenate((np.full(len(alone), OPEN), closing["marker"], np.full(len(end), END)))
-    steps = take_rows(steps, stable_order(steps["offset"]))
+    steps = take_rows(steps, np.argsort(steps["offset"], kind="stable"))
 
     held_back, holder = open_.holder_at(steps["offset"])
     holders = take_rows(open_.log_transactions, holder)
@@ -123,7 +122,7 @@ class _OpenTransactions:
         first = log_transactions["first_offset"]
         is_intact = (first >= 0) & (end >= first)  # a damaged offset may be any number
         log_transactions = take_rows(log_transactions, np.flatnonzero(is_intact))
-        order = stable_order(log_transactions["first_offset"])
+        order = np.argsort(log_transactions["first_offset"], kind="stable")
         log_transactions, end = take_rows(log_transactions, order), end[is_intact][order]
         return _OpenTransactions(
             log_transactions=log_transactions,

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from toolkit.analysis.log.log_transactions import last_sequences, markers
-from toolkit.analysis.log.stable_sort import stable_order, take_rows
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.headers import Array, Headers
+from toolkit.formats.log.headers import Array, Headers, take_rows
 from toolkit.formats.segment_files import SnapshotEntry
 from toolkit.schema import utc
 from toolkit.schema.live import Producer
@@ -41,33 +40,14 @@ PRODUCER = np.dtype(
         ("has_marker", "?"),
     ]
 )
-"""One row per producer, as `schema.PRODUCERS`; -1 is unknown or none."""
+"""One row per producer, as `schema.PRODUCERS`, sorted by producer id; -1 is unknown or none."""
 
 NO_PRODUCERS: Array = np.zeros(0, PRODUCER)
 NO_DATA = {"last_sequence": -1, "last_offset": -1, "offset_delta": 0}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ProducerReplay:
-    """The producer state after a range of one partition's log.
-
-    Replays are a monoid: ``left + right`` is associative, and `NOTHING` changes nothing.
-    """
-
-    # structured array of `PRODUCER`, sorted by producer id
-    producers: Array = field(default_factory=lambda: NO_PRODUCERS)
-
-    def __add__(self, right: ProducerReplay) -> ProducerReplay:
-        """The replay of both ranges, `right` directly after this one."""
-        return join(self, right)
-
-
-NOTHING = ProducerReplay()
-"""The replay of no batches."""
-
-
-def replay(headers: Headers) -> ProducerReplay:
-    """Replay batches of one partition.
+def replay(headers: Headers) -> Array:
+    """The producer state after batches of one partition, as an array of `PRODUCER`, for `join`.
 
     `headers`: structured array of `toolkit.formats.log.headers.HEADER` in the order of the log.
     """
@@ -76,8 +56,8 @@ def replay(headers: Headers) -> ProducerReplay:
     producers = headers["producer_id"].copy()  # contiguous, for a faster sort
     rows = np.flatnonzero((ends | data | cleaned) & (producers >= 0))
     if rows.size == 0:
-        return NOTHING
-    rows = rows[stable_order(producers[rows])]
+        return NO_PRODUCERS
+    rows = rows[np.argsort(producers[rows], kind="stable")]
     data, ends, epochs = data[rows], ends[rows], headers["producer_epoch"][rows]
     opens = data & ((headers["attributes"][rows] & TRANSACTIONAL) != 0)
     found = _DecidingRows.of(producers[rows], data=data, ends=ends, opens=opens, new_epoch=epochs[1:] != epochs[:-1])
@@ -98,16 +78,19 @@ def replay(headers: Headers) -> ProducerReplay:
     ended, opened = found.last_marker >= 0, found.opening >= 0
     states["coordinator_epoch"][ended] = headers["coordinator_epoch"][rows[found.last_marker[ended]]]
     states["current_txn_start_offset"][opened] = headers["base_offset"][rows[found.opening[opened]]]
-    return ProducerReplay(states)
+    return states
 
 
-def join(*replays: ProducerReplay) -> ProducerReplay:
-    """Join the replays of consecutive ranges in log order; many at once cost one sort."""
-    parts = [each.producers for each in replays if each.producers.size]
+def join(*replays: Array) -> Array:
+    """Join the states after consecutive ranges in log order; many at once cost one sort.
+
+    It is associative, and `NO_PRODUCERS` changes nothing.
+    """
+    parts = [each for each in replays if each.size]
     if len(parts) < 2:
-        return ProducerReplay(parts[0]) if parts else NOTHING
+        return parts[0] if parts else NO_PRODUCERS
     states: Array = np.concatenate(parts)
-    states = take_rows(states, stable_order(states["producer_id"]))
+    states = take_rows(states, np.argsort(states["producer_id"], kind="stable"))
     found = _DecidingRows.of(
         states["producer_id"],
         data=states["has_data"],
@@ -125,18 +108,11 @@ def join(*replays: ProducerReplay) -> ProducerReplay:
     joined["coordinator_epoch"] = np.where(found.last_marker >= 0, states["coordinator_epoch"][found.last_marker], -1)
     start = states["current_txn_start_offset"][found.opening]
     joined["current_txn_start_offset"] = np.where(found.opening >= 0, start, -1)
-    return ProducerReplay(joined)
+    return joined
 
 
-def without_open(replayed: ProducerReplay) -> ProducerReplay:
-    """The replay before missing offsets: its open transactions may have ended there."""
-    states = replayed.producers.copy()
-    states["current_txn_start_offset"] = -1
-    return ProducerReplay(states)
-
-
-def resume(entries: Iterable[SnapshotEntry]) -> ProducerReplay:
-    """The replay of everything before a ``.snapshot``; join it to the left of later ranges."""
+def resume(entries: Iterable[SnapshotEntry]) -> Array:
+    """The state after everything before a ``.snapshot``; join it to the left of later ranges."""
     entries = sorted(entries, key=lambda entry: entry.producer_id)
     states = np.full(len(entries), -1, PRODUCER)
     for name in ("producer_id", "producer_epoch", "last_timestamp", "coordinator_epoch", *NO_DATA):
@@ -146,16 +122,16 @@ def resume(entries: Iterable[SnapshotEntry]) -> ProducerReplay:
     states["epoch_changed"] = False
     states["has_data"] = states["last_offset"] >= 0
     states["has_marker"] = True  # earlier state ends with it
-    return ProducerReplay(states)
+    return states
 
 
 def producer_records(
-    replayed: ProducerReplay, *, topic: str, partition: int, broker_id: int | None = None, observed_at: dt.datetime
+    producers: Array, *, topic: str, partition: int, broker_id: int | None = None, observed_at: dt.datetime
 ) -> list[Producer]:
     """The producers of a whole log, in their order."""
     names = ("producer_id", "producer_epoch", "last_sequence", "coordinator_epoch", "current_txn_start_offset")
-    numbers = [[each if each >= 0 else None for each in replayed.producers[name].tolist()] for name in names]
-    times = map(utc, replayed.producers["last_timestamp"].tolist())
+    numbers = [[each if each >= 0 else None for each in producers[name].tolist()] for name in names]
+    times = map(utc, producers["last_timestamp"].tolist())
     return [
         Producer(
             topic=topic,

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from toolkit.analysis.log.log_transactions import LOST, NO_DATA, NO_LOG_TRANSACTIONS, OPEN, LogTransactions
-from toolkit.analysis.log.stable_sort import take_rows
-from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array
+from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array, take_rows
 from toolkit.schema import utc
 from toolkit.schema.log import LogTransaction, TransactionStatistics
 from toolkit.schema.table import LAST_TIME

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -213,6 +214,7 @@ def locate(buf: bytes, positions: npt.NDArray[np.int64], ends: npt.NDArray[np.in
     return found
 
 
+_compiling = threading.Lock()
 PLAIN_BYTES = 16_000_000  # from here on compiled code is faster, its start included
 
 
@@ -224,14 +226,27 @@ class _PlainBytes:
 
 @functools.cache
 def _compiled() -> Callable[..., None] | None:
-    """`_locate`, compiled; null without numba."""
+    """`_locate`, compiled, which releases the GIL; null without numba.
+
+    Compiled code is cached on disk. To load it takes half a second of processor time, to compile it some seconds.
+    """
     try:
-        from toolkit.formats.log.compiled_loops import compiled
+        from numba import njit
+        from numba.extending import register_jitable
     except ImportError:
         return None
+    for helper in HELPERS:
+        register_jitable(helper)
     numbers = np.empty(0, np.int64)
     example = (np.empty(0, np.uint8), numbers, numbers, np.empty((0, FIELDS), np.int64))
-    return compiled(_locate, example=example, helpers=HELPERS)  # type: ignore[no-any-return]
+    with _compiling:
+        try:
+            jitted = njit(nogil=True, cache=True)(_locate)
+            jitted(*example)
+        except (OSError, RuntimeError):  # no writable folder for compiled code, beside the source or in the home
+            jitted = njit(nogil=True)(_locate)
+            jitted(*example)
+    return jitted
 
 
 def _locate(data: Any, positions: Any, ends: Any, found: Any) -> None:

@@ -42,7 +42,7 @@ def read_dump(lines: Iterable[str], *, file: str | None = None) -> Iterator[Dump
     """The dumps in a text, in chunks and in bounded memory.
 
     No text raises an error, and nothing is lost silently: malformed lines, lines missing between batches, errors of the
-    tool, and a text that ends within a line are `DamagedRange` in `DumpChunk.scanned`. Prompts, other text and payloads
+    tool, and a text that ends within a line are `DamagedRange` in `DumpChunk.damage`. Prompts, other text and payloads
     of records are skipped, even a payload that looks like a batch.
 
     Parameters

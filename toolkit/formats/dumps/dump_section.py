@@ -10,7 +10,7 @@ import numpy as np
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.dumps.dump_lines import BatchLine
-from toolkit.formats.log.headers import HEADER, DamagedRange, ScanResult
+from toolkit.formats.log.headers import HEADER, DamagedRange, LogChunk
 from toolkit.formats.log_dir_files import parse_folder_name
 from toolkit.formats.segment_files import AbortedTxn, SnapshotEntry
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
@@ -21,7 +21,7 @@ DECODERS = {STATE_TOPIC: "--transaction-log-decoder", OFFSETS_TOPIC: "--offsets-
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DumpChunk:
+class DumpChunk(LogChunk):
     """A chunk of the dump of one file, in the order of the text.
 
     Parameters
@@ -35,7 +35,7 @@ class DumpChunk:
     kind
         ``log``, ``snapshot`` (producer state), ``txnindex``, ``index``, ``timeindex``, ``checkpoint`` (a snapshot of
         the metadata log), ``records`` (of ``__transaction_state``, from a console consumer), or ``unknown``.
-    scanned
+    headers, damage
         Batches, with positions in the file that was dumped, each after the one before; ``base_timestamp`` is printed
         by no version (-1), and a control batch whose record is not printed has ``headers.UNREAD_MARKER``. Damage,
         with **line numbers** (from 1) as positions and numbers of lines as sizes.
@@ -55,7 +55,6 @@ class DumpChunk:
     topic: str | None
     partition: int | None
     kind: str
-    scanned: ScanResult
     events: tuple[TransactionLogRecord, ...] = ()
     offsets_log: tuple[OffsetsLogRecord, ...] = ()
     snapshot: tuple[SnapshotEntry, ...] = ()
@@ -209,9 +208,9 @@ class DumpSection:
             topic=self.topic,
             partition=self.partition,
             kind=self.kind or "unknown",
-            scanned=ScanResult(
-                headers=np.array(batches, HEADER), damage=(*self._damage, *self._gaps.damage()), end=self._taken_to
-            ),
+            headers=np.array(batches, HEADER),
+            damage=(*self._damage, *self._gaps.damage()),
+            end=self._taken_to,
             events=tuple(self._events),
             offsets_log=tuple(self._offsets_log),
             snapshot=tuple(self._snapshot),

@@ -7,7 +7,7 @@ Kafka's clients.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args, overload
 
 import numpy as np
@@ -153,6 +153,9 @@ Header: TypeAlias = StructuredRow[HeaderField]
 """A row of it."""
 
 
+Rows = TypeVar("Rows", bound=StructuredArray[Any])
+
+
 class DamagedRange(NamedTuple):
     """A range of bytes that is no batch.
 
@@ -180,19 +183,37 @@ class DamagedRange(NamedTuple):
         return self.reason.startswith("UNREADABLE")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ScanResult:
-    """A part of a log, in order: its headers, and the ranges that are none."""
+class LostOffsets(NamedTuple):
+    """Offsets that were not read between two batches, and that the cleaner did not remove."""
 
-    headers: Headers  # structured array of `HEADER`
+    expected: int  # the offset after the batches before
+    found: int  # the next base offset, of a segment or of a batch; less than `expected` if offsets go back
+    # what is missing, as ``NAME: sentence``; null if damaged bytes between the batches have an error of their own
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LogChunk:
+    """Consecutive batches of a log: their headers, and the ranges of bytes that are none."""
+
+    headers: Headers = field(default_factory=lambda: np.empty(0, HEADER))
     damage: tuple[DamagedRange, ...] = ()  # ranges between or after them
-    end: int  # position up to which bytes were scanned
+    end: int = 0  # position up to which bytes were scanned
+    file: str | None = None  # the file of these bytes; null if a broker sent them
+    missing: LostOffsets | None = None  # what is missing before its first batch, if `at_missing_offsets` found it
 
 
 def concatenate(parts: Iterable[Headers]) -> Headers:
     """Concatenate headers, as plain bytes: numpy copies these faster than fields."""
     row = f"V{HEADER.itemsize}"
     return np.concatenate([np.empty(0, row), *(part.view(row) for part in parts)]).view(HEADER)
+
+
+def take_rows(rows: Rows, indices: Array) -> Rows:
+    """Rows of a structured array: ``rows[indices]``, but copied row by row and not field by field."""
+    items = rows.view(np.dtype((np.void, rows.dtype.itemsize)))
+    taken: Rows = np.take(items, indices).view(rows.dtype)
+    return taken
 
 
 def read_raw_headers(

@@ -1,35 +1,381 @@
 """Record batch headers of a log, read one after the other; damage is skipped and reported, other files are named.
 
-Sources: ``DefaultRecordBatch``, ``AbstractLegacyRecordBatch`` and ``ByteBufferLogInputStream`` in Kafka's clients.
+A loop in Python follows the lengths of batches, numpy compares their fields, many at once. Messages of magic 0 and 1,
+which hold no transactions, are compared one by one.
+
+Sources: ``DefaultRecordBatch`` (CRC32C from attributes on), ``AbstractLegacyRecordBatch``, ``LegacyRecord`` (CRC32 from
+magic on) and ``ByteBufferLogInputStream`` in Kafka's clients.
 """
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
-from collections.abc import Iterator
-from typing import Any
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from google_crc32c import extend as extend_crc32c
+from google_crc32c import value as crc32c
 
-from toolkit.formats.log.batch_positions import FEW, MANY, are_many, find_batches, readable_size, usual_size
-from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, LENGTH_END, MAGIC_AT
+from toolkit.formats.log.batches import CONTROL, CRC_END, HEADER_SIZE, LENGTH_END, MAGIC_AT
+from toolkit.formats.log.batches import HEADER as BATCH_HEADER
 from toolkit.formats.log.headers import (
-    HEADER,
+    RAW,
     RAW_BYTES,
+    Array,
     DamagedRange,
     Header,
     Headers,
-    ScanResult,
+    LogChunk,
     concatenate,
     read_raw_headers,
 )
-from toolkit.formats.log.resync import LogBytes, Resync, ResyncResult, check
 from toolkit.formats.log_paths import LogPath, log_path, other_kind
 
+MESSAGE_SIZE = 26  # of the smallest message of magic 0; with the 8 bytes of its time, of magic 1
+REACH = 1024  # maximum distance from the start of such a message to its value in a search
+FEW, MANY = 32, 1 << 14  # batches that are followed before their fields are compared: few at first, and after damage
+_length = struct.Struct(">i").unpack_from
+
+
+class FoundBatches(NamedTuple):
+    """Consecutive batches."""
+
+    # positions, raw: position and first bytes (`RAW`) of each
+    positions: npt.NDArray[np.int64]
+    raw: Array
+    stop: int  # position after them
+    in_doubt: bool  # whether the batch there, or its follower, is implausible; if not, more bytes are needed
+
+
+def find_batches(window: npt.NDArray[np.uint8], position: int, end: int, *, at_most: int) -> FoundBatches:
+    """Find consecutive batches, while each is followed by a plausible header.
+
+    `window`: bytes, with `RAW_BYTES` after their end.
+    `end`: where the bytes end.
+    `at_most`: where to stop; bytes made to look like headers would be followed again from each of them.
+    """
+    view = window.data
+    size = readable_size(view, position, end)
+    starts: list[int] = []
+    at, last = position, end - HEADER_SIZE
+    while size > 0 and at <= last and len(starts) <= at_most:
+        starts.append(at)
+        length = _length(view, at + 8)[0]
+        if length < MESSAGE_SIZE - LENGTH_END:
+            break
+        at += LENGTH_END + length
+    positions = np.array(starts, np.int64)
+    raw = first_bytes(window, positions)
+    if len(positions) < 2:
+        return FoundBatches(positions[:0], raw[:0], position, in_doubt=size == 0)
+    magic, sound, whole = raw["magic"], _plausible(raw), np.ones(len(raw), bool)
+    for i in np.flatnonzero((magic == 0) | (magic == 1)).tolist():
+        sound[i] = usual_size(view, starts[i], end) > 0
+        whole[i] = i + 1 == len(starts) or is_whole(view, starts[i], starts[i + 1] - starts[i], starts[i + 1])
+    hardly_ever = (magic[:-1] == 2) & (magic[1:] < 2)  # a log that returns to an old format
+    wrong = np.flatnonzero(~(sound[1:] & whole[:-1]) | hardly_ever)
+    count = int(wrong[0]) if len(wrong) else len(starts) - 1
+    return FoundBatches(positions[:count], raw[:count], starts[count], in_doubt=len(wrong) > 0)
+
+
+def candidates(window: npt.NDArray[np.uint8], end: int, room: int) -> Iterator[int]:
+    """Positions of plausible headers, in order.
+
+    A message of magic 0 or 1 is found only if its key is short: its value's size must be within `REACH`.
+
+    `window`, `end`: as for `find_batches`. `room`: where the log ends, which may be after the bytes.
+    """
+    count = max(end - MESSAGE_SIZE + 1, 0)
+    byte = [window[i : i + count] for i in range(MAGIC_AT + 1)]
+    has_length = ((byte[8] | byte[9] | byte[10]) != 0) | (byte[11] >= MESSAGE_SIZE - LENGTH_END)
+    near = np.flatnonzero((byte[0] == 0) & (byte[1] == 0) & (byte[8] < 0x80) & has_length & (byte[MAGIC_AT] <= 2))
+    for start in range(0, len(near), MANY):
+        some = near[start : start + MANY]
+        raw = first_bytes(window, some)
+        plausible = _plausible(raw) & (some + HEADER_SIZE <= end)
+        old = (raw["magic"] < 2) & (window[some + MAGIC_AT + 1] & 7 <= 3)
+        for i in np.flatnonzero((plausible | old) & (LENGTH_END + raw["length"] <= room - some)).tolist():
+            at = int(some[i])
+            size = usual_size(window.data, at, end) if old[i] else 0
+            if plausible[i] or (size and is_whole(window.data, at, size, min(end, at + REACH))):
+                yield at
+
+
+def first_bytes(window: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64]) -> Array:
+    """The first bytes of the batches at positions, as `RAW`."""
+    rows = np.ndarray(len(window) - RAW_BYTES + 1, f"V{RAW_BYTES}", window, strides=(1,))
+    return rows[positions].view(RAW)
+
+
+def _plausible(raw: Array) -> npt.NDArray[np.bool_]:
+    """Which are of magic 2, with fields as `usual_size` wants them."""
+    attributes, delta, count = raw["attributes"], raw["last_offset_delta"], raw["record_count"]
+    plausible: npt.NDArray[np.bool_] = (raw["magic"] == 2) & (raw["length"] >= HEADER_SIZE - LENGTH_END)
+    plausible &= (attributes >= 0) & (attributes < 0x80) & (attributes & 7 <= 4)
+    plausible &= (count >= 0) & (count - 1 <= delta)
+    plausible &= (count > 0) | (raw["length"] == HEADER_SIZE - LENGTH_END)
+    plausible &= (raw["producer_epoch"] >= -(1 << 8)) & (raw["base_sequence"] >= -(1 << 24))
+    for field, bits in (("leader_epoch", 24), ("producer_id", 48)):
+        plausible &= (raw[field] >= -(1 << bits)) & (raw[field] < 1 << bits)
+    plausible &= raw["base_offset"] >> 48 == 0
+    return plausible
+
+
+def readable_size(data: Any, position: int, end: int) -> int:
+    """Size of the batch at a position; 0 if its header is contradictory, -1 if it is incomplete."""
+    if position + MAGIC_AT >= end:
+        return -1
+    if data[position + MAGIC_AT] != 2:
+        return _message_size(data, position, end)
+    if position + HEADER_SIZE > end:
+        return -1
+    offset, length, _, _, _, _, delta, *_, count = BATCH_HEADER.unpack_from(data, position)
+    size = LENGTH_END + int(length)
+    if min(offset, delta, count) < 0 or size < HEADER_SIZE:
+        return 0
+    # a batch that compaction has emptied is a header alone; zeros may follow a cut
+    return size if count or size == HEADER_SIZE else 0
+
+
+def usual_size(data: Any, position: int, end: int) -> int:
+    """Size of the batch at a position; 0 if a field of its header has a value that Kafka up to 4.3 would hardly write.
+
+    A batch of a newer Kafka may fail. Other bytes pass once in 10^12 positions, and bytes that repeat every 16 never.
+    """
+    p = position
+    if p + MAGIC_AT >= end or data[p] != 0 or data[p + 1] != 0 or data[p + 8] >= 0x80:
+        return 0  # offset beyond 2^48, or length negative
+    if data[p + MAGIC_AT] != 2 or p + HEADER_SIZE > end:
+        return max(_message_size(data, position, end), 0)
+    header = BATCH_HEADER.unpack_from(data, position)
+    _, _, leader_epoch, _, _, attributes, delta, _, _, producer_id, producer_epoch, sequence, count = header
+    if not 0 <= attributes < 0x80 or attributes & 7 > 4:
+        return 0  # attributes without a meaning so far
+    if not -(1 << 24) <= leader_epoch < 1 << 24 or not -(1 << 48) <= producer_id < 1 << 48:
+        return 0
+    if producer_epoch < -(1 << 8) or sequence < -(1 << 24) or count > delta + 1:
+        return 0
+    return max(readable_size(data, position, end), 0)
+
+
+def int32(data: Any, at: int) -> int:
+    """A big-endian int32."""
+    return int.from_bytes(data[at : at + 4], signed=True)
+
+
+def is_whole(data: Any, position: int, size: int, end: int) -> bool:
+    """Whether key and value of the message of magic 0 or 1 at a position fill it; always true for magic 2."""
+    magic = data[position + MAGIC_AT]
+    if magic == 2:
+        return True
+    key_at = position + MESSAGE_SIZE - 8 + 8 * magic
+    value_at = key_at + 4 + max(int32(data, key_at), 0)
+    if value_at + 4 > end:
+        return False
+    whole: bool = value_at + 4 + max(int32(data, value_at), 0) == position + size
+    return whole
+
+
+def _message_size(data: Any, position: int, end: int) -> int:
+    """As `readable_size`, for magic 0 and 1."""
+    magic = data[position + MAGIC_AT]
+    if magic > 1 or data[position] >= 0x80:
+        return 0
+    smallest = MESSAGE_SIZE + 8 * magic
+    if position + smallest > end:
+        return -1
+    size = LENGTH_END + int32(data, position + 8)
+    attributes, key_size = data[position + 17], int32(data, position + smallest - 8)
+    if attributes & 7 > 3 or attributes >= 8 << magic:  # magic 1 also has a bit for its timestamp type
+        return 0
+    return size if size >= smallest and -1 <= key_size <= size - smallest else 0
+
+
+# Position of the checksum and of the bytes it covers: before magic 2, and for magic 2.
+COVERED = ((12, MAGIC_AT), (17, CRC_END))
+
+
+def extend(crc: int, data: bytes | bytearray | memoryview, *, magic: int) -> int:
+    """Extend a checksum by more bytes: CRC32C for magic 2, CRC32 before."""
+    if magic < 2:
+        return zlib.crc32(data, crc)
+    extended: int = extend_crc32c(crc, bytes(data))
+    return extended
+
+
+def check(window: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], raw: Array) -> npt.NDArray[np.int8]:
+    """Whether each batch matches its checksum: 1 or 0.
+
+    `window`: bytes with every batch complete.
+    `positions`, `raw`: position and first bytes (`RAW`) of each batch.
+    """
+    view, right, is_new = window.data, np.zeros(len(raw), np.int8), raw["magic"] == 2
+    starts = positions[is_new]
+    stops = starts + raw["length"][is_new] + LENGTH_END
+    covered = zip((starts + CRC_END).tolist(), stops.tolist(), strict=True)
+    computed = [crc32c(bytes(view[start:stop])) for start, stop in covered]  # it takes bytes only, a cheap copy
+    right[is_new] = np.array(computed, np.uint32) == raw["crc"][is_new]
+    for i in np.flatnonzero(~is_new).tolist():
+        batch = view[int(positions[i]) :]
+        crc_at, start = COVERED[False]
+        stop = LENGTH_END + int.from_bytes(batch[8:LENGTH_END])
+        right[i] = zlib.crc32(batch[start:stop]) == int.from_bytes(batch[crc_at : crc_at + 4])
+    return right
+
+
+FIRST_BYTES, MOST_BYTES = 1 << 14, 1 << 20  # the next intact batch is mostly near
+SUM_BYTES = 1 << 18
+OVERLAP = REACH  # the bytes that identify a batch may start in one piece and end in the next
+CHECK_COST = 4096  # minimum cost of a check, in bytes of checksum
+SMALL_BYTES = 4096  # reads of up to so many bytes are not kept
+
+
+class _File(Protocol):
+    def seek(self, position: int, /) -> int: ...
+
+    def readinto(self, target: memoryview, /) -> int | None: ...
+
+
+@dataclass(slots=True)
+class LogBytes:
+    """The bytes of a log up to `stop`, by position.
+
+    A file may grow, which is ignored, or shrink, which lowers `stop`. It is read and not mapped: a broker may truncate
+    it at any time, and access to a page of a mapping that no longer exists kills the process.
+    """
+
+    file: _File  # a file without buffer, or bytes in memory (`io.BytesIO`)
+    stop: int  # position at which the log ends
+    # receives position and a copy of every large piece that is read; null to keep none
+    pieces: list[tuple[int, bytes]] | None = None
+
+    def read_into(self, target: memoryview, position: int) -> int:
+        """Fill the target from a position on, as far as there are bytes, and return their number.
+
+        Raises OSError if the file cannot be read there.
+        """
+        size = max(min(len(target), self.stop - position), 0)
+        self.file.seek(position)
+        filled = 0
+        while filled < size:
+            count = self.file.readinto(target[filled:size])
+            if not count:
+                self.stop = min(self.stop, position + filled)
+                break
+            filled += count
+        if self.pieces is not None and len(target) > SMALL_BYTES:
+            self.pieces.append((position, bytes(target[:filled])))
+        return filled
+
+    def read(self, position: int, size: int) -> bytes:
+        """A few bytes; fewer at the end of the log."""
+        target = bytearray(size)
+        return bytes(target[: self.read_into(memoryview(target), position)])
+
+
+class ResyncResult(NamedTuple):
+    """The result of a search: the position and size of an intact batch, or none (size 0).
+
+    ``zeros_from`` is the position from which on there are only zeros; it is only known if none was found.
+    """
+
+    position: int
+    size: int
+    zeros_from: int
+
+
+class Resync:
+    """Checks batches and searches for them, at the total cost of at most a few reads of the log.
+
+    Without that limit, bytes made to look like consecutive headers would be checksummed again from each of them.
+    """
+
+    def __init__(self, source: LogBytes, start: int) -> None:
+        self._source = source
+        self._left = (1 << 26) + 4 * (source.stop - start)
+
+    def is_sound(self, position: int, size: int) -> bool:
+        """Whether the checksum of a batch matches; false without a check once the limit is used up."""
+        if self._left < 0:
+            return False
+        matches = self.matches(position, size)
+        if not matches:
+            self._left -= size + CHECK_COST
+        return matches
+
+    def matches(self, position: int, size: int) -> bool:
+        """Whether the checksum of a batch matches, however large it is."""
+        head = self._source.read(position, CRC_END)
+        if len(head) < CRC_END:
+            return False  # the file was truncated meanwhile
+        magic = head[MAGIC_AT]
+        crc_at, covered = COVERED[magic == 2]
+        crc, at, end = 0, position + covered, position + size
+        while at < end:
+            data = self._source.read(at, min(SUM_BYTES, end - at))
+            if not data:
+                return False
+            crc = extend(crc, data, magic=magic)
+            at += len(data)
+        return crc == int.from_bytes(head[crc_at : crc_at + 4])
+
+    def is_whole(self, position: int, size: int) -> bool:
+        """Whether key and value of a message of magic 0 or 1 fill it; always true for magic 2."""
+        head = self._source.read(position, 30)
+        if len(head) < 30 and size >= 30:
+            return False
+        if head[MAGIC_AT] == 2:
+            return True
+        key_at = 18 + 8 * head[MAGIC_AT]
+        value_at = key_at + 4 + max(int32(head, key_at), 0)
+        value_size = self._source.read(position + value_at, 4)
+        return len(value_size) == 4 and value_at + 4 + max(int32(value_size, 0), 0) == size
+
+    def search(self, position: int, *, give_up_at: int | None = None) -> ResyncResult:
+        """The next intact batch from a position on.
+
+        `position`: where to start. `give_up_at`: where to stop; the end of the log by default.
+        """
+        stop = self._source.stop if give_up_at is None else min(give_up_at, self._source.stop)
+        zeros_from, chunk_bytes = position, FIRST_BYTES
+        while self._left >= 0:
+            size = max(min(chunk_bytes, stop - position), 0)
+            buffer = np.zeros(size + RAW_BYTES, np.uint8)
+            filled = self._source.read_into(buffer.data[:size], position)
+            if buffer[:filled].any():
+                zeros_from = position + filled - int((buffer[:filled][::-1] != 0).argmax())
+                found = self._first_sound(buffer, filled, position)
+                if found:
+                    return ResyncResult(*found, zeros_from)
+            if filled < chunk_bytes:
+                return ResyncResult(stop, 0, zeros_from)
+            position += filled - OVERLAP
+            chunk_bytes = min(4 * chunk_bytes, MOST_BYTES)
+        return ResyncResult(stop, 0, stop)
+
+    def _first_sound(self, buffer: npt.NDArray[np.uint8], filled: int, base: int) -> tuple[int, int] | None:
+        for at in candidates(buffer, filled, self._source.stop - base):
+            if self._left < 0:
+                break
+            size = usual_size(buffer.data, at, filled)
+            if self.is_sound(base + at, size):
+                return base + at, size
+        return None
+
+
 SEGMENT, DUMP = "segment", "dump"
+
+SegmentBytes = Sequence[tuple[int, bytes]]
+"""Positions in a file, and the bytes from there on."""
+
 HEAD_BYTES = 1 << 16  # a dump may begin with warnings of the JVM and of Kafka's logger
 SIGNATURES = (
     (b"\x1f\x8b", "gzip", "Unpack it first."),
@@ -90,19 +436,19 @@ def header_error(head: bytes) -> str:
 
 
 CHUNK_BYTES = 1 << 21
-PIECE_ROWS, PIECE_BYTES = 1 << 16, 1 << 26  # of a file, per `ScanResult`
+PIECE_ROWS, PIECE_BYTES = 1 << 16, 1 << 26  # of a file, per `LogChunk`
 SMALLEST_WINDOW = 128
 PENDING_ROWS = 1 << 14  # each read of a field releases the GIL: few calls, or threads wait for each other
 WRONG_MARKER = "CORRUPT_BATCH: the checksum of this control batch is wrong; no intact batch follows."
 LOOKAHEAD_BYTES = 1 << 20  # in a file that begins like another kind of file
 
 
-def scan(buf: bytes | bytearray | memoryview, *, position: int = 0, crc: bool = False, last: bool = True) -> ScanResult:
+def scan(buf: bytes | bytearray | memoryview, *, position: int = 0, crc: bool = False, last: bool = True) -> LogChunk:
     """The batches in bytes: a Fetch response, a small file.
 
     `position`: where in them to start; positions in the result count from the start of ``buf``.
     `last`: whether the log ends where the bytes do. Otherwise a batch that cannot be read without more bytes is left
-        out, and `ScanResult.end` is where it starts.
+        out, and `LogChunk.end` is where it starts.
     """
     walk = LogWalk(LogBytes(io.BytesIO(buf), len(buf)), position, crc=crc, last=last, chunk_bytes=CHUNK_BYTES)
     while walk.advance():
@@ -118,7 +464,7 @@ def scan_file(
     crc: bool = False,
     chunk_bytes: int = CHUNK_BYTES,
     piece_bytes: int = PIECE_BYTES,
-) -> Iterator[ScanResult]:
+) -> Iterator[LogChunk]:
     """The batches of a segment, in chunks and in order; positions are those of the file.
 
     Takes about 30 MB of memory, however large the file or a batch is. The file may grow or shrink meanwhile: it is
@@ -146,7 +492,7 @@ def scan_file(
 
 def scan_file_bytes(
     path: str | os.PathLike[str] | LogPath, *, start: int = 0
-) -> Iterator[tuple[ScanResult, list[tuple[int, bytes]]]]:
+) -> Iterator[tuple[LogChunk, list[tuple[int, bytes]]]]:
     """As `scan_file`, with every checksum checked, and the bytes of the batches: pieces with their positions.
 
     A batch that is larger than a piece is in none of them.
@@ -162,7 +508,34 @@ def scan_file_bytes(
         yield _unreadable(start, 0, f"{exc.strerror or exc}."), []
 
 
-def _chunks(walk: LogWalk, piece_bytes: int) -> Iterator[ScanResult]:
+def in_pieces(headers: Headers, pieces: SegmentBytes, file: str) -> Iterator[tuple[Headers, int, bytes]]:
+    """Batches in order, grouped by the chunk of bytes that contains them, with its position and the bytes.
+
+    A batch in none of the chunks is read from the file.
+
+    Raises OSError if it cannot be read.
+    """
+    while len(headers):
+        first = int(headers["position"][0])
+        begin, buf = next((each for each in reversed(pieces) if each[0] <= first), (first, b""))
+        count = int(np.count_nonzero(headers["position"] + headers["size"] <= begin + len(buf)))
+        if not count:
+            count, begin, buf = 1, first, bytes_at(file, first, int(headers["size"][0]))
+        yield headers[:count], begin, buf
+        headers = headers[count:]
+
+
+def bytes_at(file: str, position: int, size: int) -> bytes:
+    """`size` bytes of a file from `position` on. Raises OSError if there are fewer, as after the cleaner's swap."""
+    with log_path(file).open("rb") as segment:
+        segment.seek(position)
+        found: bytes = segment.read(size)
+    if len(found) < size:
+        raise OSError(errno.EIO, "It has become shorter while it was read", file)
+    return found
+
+
+def _chunks(walk: LogWalk, piece_bytes: int) -> Iterator[LogChunk]:
     try:
         while walk.advance():
             if walk.rows >= PIECE_ROWS or walk.position - walk.taken >= piece_bytes:
@@ -176,9 +549,9 @@ def _chunks(walk: LogWalk, piece_bytes: int) -> Iterator[ScanResult]:
         yield walk.take()
 
 
-def _unreadable(position: int, size: int, why: str) -> ScanResult:
+def _unreadable(position: int, size: int, why: str) -> LogChunk:
     damage = DamagedRange(position, size, f"UNREADABLE: {why}")
-    return ScanResult(headers=np.empty(0, HEADER), damage=(damage,), end=position + size)
+    return LogChunk(damage=(damage,), end=position + size)
 
 
 class LogWalk:
@@ -198,11 +571,6 @@ class LogWalk:
         self.rows = 0
         self._crc, self._last = crc, last
         self._resync = Resync(source, position)
-        self._find, self._compiled = find_batches, are_many(max(source.stop - position, 0))
-        if self._compiled:
-            from toolkit.formats.log import compiled_loops
-
-            self._find = compiled_loops.find_batches
         room = max(min(chunk_bytes, source.stop - position), SMALLEST_WINDOW)
         self._window = np.zeros(room + RAW_BYTES, np.uint8)  # a batch at its end has RAW_BYTES after its start, too
         self._base, self._filled = position, 0
@@ -218,11 +586,11 @@ class LogWalk:
             return False
         if not self._base <= self.position < self._base + self._filled:
             self._load()
-        found = self._find(self._window, self.position - self._base, self._filled, at_most=self._at_most)
+        found = find_batches(self._window, self.position - self._base, self._filled, at_most=self._at_most)
         self._at_most = FEW if found.in_doubt else min(8 * self._at_most, MANY)
         if len(found.positions):
             crc_ok = (
-                check(self._window, found.positions, found.raw, compiled=self._compiled)
+                check(self._window, found.positions, found.raw)
                 if self._crc
                 else np.full(len(found.positions), -1, np.int8)
             )
@@ -234,12 +602,12 @@ class LogWalk:
             return self._step()
         return True
 
-    def take(self) -> ScanResult:
+    def take(self) -> LogChunk:
         """Batches and damage found since the last call."""
         self._read_pending()
         headers, damage = concatenate(self._headers), tuple(self._damage)
         self._headers, self._damage, self.rows, self.taken = [], [], 0, self.position
-        return ScanResult(headers=headers, damage=damage, end=self.position)
+        return LogChunk(headers=headers, damage=damage, end=self.position)
 
     def _load(self) -> None:
         self._base, self._filled = self.position, 0

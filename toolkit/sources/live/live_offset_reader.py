@@ -62,11 +62,11 @@ class LiveOffsetReader:
 
 
 def _slice(chunk: FetchedChunk) -> LogSlice:
-    headers = chunk.scanned.headers
+    headers = chunk.headers
     found = LogSlice(
         headers=[headers],
         aborted={AbortedRange(producer, first) for producer, firsts in chunk.aborted.items() for first in firsts},
-        errors=[*([chunk.error] if chunk.error else []), *(damage.reason for damage in chunk.scanned.damage)],
+        errors=[*([chunk.error] if chunk.error else []), *(damage.reason for damage in chunk.damage)],
     )
     for header in headers[partial_batches(headers)]:
         try:

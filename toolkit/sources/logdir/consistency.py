@@ -1,4 +1,4 @@
-"""Doubts about a transaction that files show open and no coordinator owns.
+"""What files prove: doubts about a transaction that they show open and no coordinator owns, and the line of an answer.
 
 A coordinator's log without the transaction proves nothing: it may be older than the transaction, or the partition's
 log may be older than the transaction's end. Copies are rarely taken at one moment: files are copied one after the other
@@ -31,23 +31,26 @@ begins with 0.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.observation import OpenTransaction
+from toolkit.analysis.diagnosis.observation import AsOf, OpenTransaction
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.log.metadata_records import MetadataState
 from toolkit.formats.object_store import ObjectPath
 from toolkit.schema import utc
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
-from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, StateTopic
-from toolkit.sources.logdir.copy_proof import CopyProof
-from toolkit.sources.logdir.replica.broker_lock import is_locked
-from toolkit.sources.logdir.replica.log_dir_layout import LogDirRoot
-from toolkit.sources.logdir.replica.replica_log import ReplicaLog
+from toolkit.schema.table import TopicPartition
+from toolkit.sources.logdir.contents import Contents
+from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, StateTopic, TransactionLogPartition, read_state_topic
+from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC, LogDirRoot, is_locked
+from toolkit.sources.logdir.replica.metadata_log import NEWEST, metadata_records
+from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog
 from toolkit.sources.logdir.replica.replica_state import ReplicaState
 
 CONSISTENT_COPY = "your assertion that the brokers were stopped during the copy (consistent_copy)"
@@ -228,3 +231,210 @@ def foreign_id_doubts(first_free: int | None, producer_id: int) -> list[str]:
         f"the cluster that gave out producer id {producer_id}: this one has not, by its metadata log (the next one is "
         f"{first_free}), so the partition is a copy, or the metadata log is older. Diagnose the cluster it came from"
     ]
+
+
+ASSERTED = ", in files that are asserted to be consistent (consistent_copy)"
+END = 1 << 62  # an offset behind every log
+
+
+class CopyProof:
+    """What the order of a copy proves: up to when the coordinators' log is complete, and what was open all the while.
+
+    A replica alone proves nothing, since it may lag behind its leader. So the manifest counts for partitions of which
+    the copied broker has the only replica, or which it led from before the copy until after it, by its own metadata
+    log, which grew meanwhile: a broker that the controllers have lost no longer gets their records.
+    """
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self._current: dict[LogDirRoot, Collection[TopicPartition]] = {}
+
+    def as_of(
+        self, state_topic: StateTopic, states: Mapping[TopicPartition, ReplicaState]
+    ) -> Mapping[TopicPartition, AsOf]:
+        """The time up to which partitions are proven to be complete, as `Observation.as_of`.
+
+        `states`: the observed partitions.
+        """
+        is_consistent = self._contents.assertions.consistent_copy
+        newest = self._newest_time(state_topic) if is_consistent else None
+        found = {}
+        for tp, state in states.items():
+            if is_consistent and state.written_at is not None:
+                found[tp] = AsOf(state.written_at, f"the newest marker in {state.log.where}{ASSERTED}")
+        for number, partition in state_topic.partitions.items():
+            times = self._times(partition, newest)
+            if latest := max(times, key=lambda each: each.time, default=None):
+                found[TopicPartition(STATE_TOPIC, number)] = latest
+        return found
+
+    def _times(self, partition: TransactionLogPartition, newest: dt.datetime | None) -> Iterator[AsOf]:
+        log, copies, asserted = partition.replica.log, self._contents.copies, self._contents.assertions
+        if partition.as_of is not None:
+            yield AsOf(partition.as_of, f"the newest record of {log.where}")
+        if newest is not None:
+            yield AsOf(newest, f"the newest record of the coordinators and controllers{ASSERTED}")
+        if copies.doubt(log) is not None:
+            if asserted.as_of is not None:
+                yield AsOf(asserted.as_of, "the asserted time of the copy (as_of)")
+        elif (moment := copies.moment(log)) and (asserted.consistent_copy or self._is_current(partition.replica)):
+            yield AsOf(moment, "the manifest of the copy")
+
+    def has_manifest(self, state: ReplicaState) -> bool:
+        """Whether a manifest is beside the files of a replica."""
+        return self._contents.copies.manifest(state.log.root) is not None
+
+    def doubt(self, state: ReplicaState, coordinators: Collection[ReplicaState], start: int) -> str | None:
+        """Why the manifest does not prove that a transaction was open when the coordinators' log was read.
+
+        `coordinators`: those partitions of ``__transaction_state`` that may own it.
+        """
+        copies, log = self._contents.copies, state.log
+        for each in (state, *coordinators):
+            if doubt := copies.doubt(each.log):
+                return doubt
+            if each.log.root != log.root:
+                return f"{each.log.where} was copied from another log directory"
+            if not self._is_current(each):
+                return f"the metadata log does not show that the broker led {each.log.where} during the copy"
+        if start not in state.window.first_batches:
+            return f"the batch at offset {start} was not copied"
+        if not self.began_before(state, start):
+            return f"the transaction at offset {start} began while the coordinators' log was copied"
+        return None
+
+    def began_before(self, state: ReplicaState, start: int) -> bool:
+        """Whether a transaction began before the coordinators' log was copied; true also if nothing shows it."""
+        log, first = state.log, state.window.first_batches.get(start)
+        if first is None or not isinstance(log, FolderLog) or self._contents.copies.doubt(log):
+            return True
+        number = bisect_right(log.base_offsets, int(first["base_offset"][0])) - 1
+        segment = self._contents.copies.files(log).get(log.segments[number].path.name)
+        # What is in remote storage only was there before the broker's files were copied.
+        return segment is None or int(first["position"][0] + first["size"][0]) <= segment.first_size
+
+    def _is_current(self, state: ReplicaState) -> bool:
+        """Whether a replica had all that its partition had, while it was copied."""
+        where, root = state.log.where, state.log.root
+        if root is None or where.topic is None or where.partition is None:
+            return False
+        if root not in self._current:
+            self._current[root] = frozenset(self._current_partitions(root))
+        return where.tp in self._current[root]
+
+    def _current_partitions(self, root: LogDirRoot) -> Iterator[TopicPartition]:
+        log = next((each for each in self._contents.metadata_logs if each.root == root), None)
+        if log is None or self._contents.copies.doubt(log) is not None:
+            return
+        first_sizes = {name: file.first_size for name, file in self._contents.copies.files(log).items()}
+        state, changed, has_grown = MetadataState(), set(), False
+        for record in metadata_records(log, state, since=NEWEST):
+            if record.error and not record.error.startswith("TORN_TAIL"):
+                return
+            name = (record.file or "").rpartition("/")[2]
+            if name not in first_sizes or (record.position or 0) >= first_sizes[name]:
+                has_grown = True
+                changed.add((record.topic_id, record.partition))
+        for key, partition in state.partitions.items():
+            topic, is_led = state.topics.get(key[0]), has_grown and partition.leader == root.broker_id
+            is_only = partition.replicas == (root.broker_id,)
+            if topic is not None and key not in changed and (is_led or is_only):
+                yield TopicPartition(topic, key[1])
+
+    def _newest_time(self, state_topic: StateTopic) -> dt.datetime | None:
+        """The newest time that a broker set in the coordinators' logs and in their brokers' metadata logs."""
+        brokers = {partition.replica.log.where.broker_id for partition in state_topic.partitions.values()}
+        times = [partition.replica.written_at for partition in state_topic.partitions.values()]
+        times += [end_time(log) for log in self._contents.metadata_logs if log.where.broker_id in brokers]
+        return max((time for time in times if time is not None), default=None)
+
+
+def end_time(log: FolderLog) -> dt.datetime | None:
+    """The time of the last batch of a metadata log; only its end is read."""
+    last = None
+    for number in range(len(log.base_offsets), 0, -1):
+        start = END if number == len(log.base_offsets) else log.base_offsets[number] - 1
+        for part in log.parts_near(start):
+            last = int(part.headers["max_timestamp"][-1]) if len(part.headers) else last
+        if last is not None:
+            break
+    return utc(last)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesProof:
+    """What log directories prove as they are, what they do not, and what to do about that."""
+
+    proven: Sequence[str]  # what is proven, a clause each
+    missing: Sequence[str]  # what is not, and what to do about it, a clause each
+
+    @property
+    def line(self) -> str:
+        """Both in one line."""
+        parts = (("Proven", self.proven), ("Not proven", self.missing))
+        return " ".join(f"{name}: {'; '.join(clauses)}." for name, clauses in parts if clauses)
+
+
+def files_proof(contents: Contents) -> FilesProof:
+    """What files prove; it reads ``__transaction_state`` and manifests."""
+    asserted = contents.assertions
+    state_topic = read_state_topic(contents)
+    newest = max((each.as_of for each in state_topic.partitions.values() if each.as_of is not None), default=None)
+    moments, doubts = _copies(contents)
+    proven, missing = [], []
+    topics = {} if contents.metadata.error else contents.metadata.state.topics
+    if topics and not state_topic.partitions and STATE_TOPIC not in topics.values():
+        proven.append(f"by its metadata log the cluster has no {STATE_TOPIC}, so no coordinator has a transaction")
+    elif state_topic.gaps:
+        more = f" and {len(state_topic.gaps) - 1} more" if len(state_topic.gaps) > 1 else ""
+        missing.append(f"{state_topic.gaps[0]}{more}: copy what is missing")
+    else:
+        proven.append(f"{STATE_TOPIC} is complete{_span(state_topic, newest)}")
+    if moments and not doubts:
+        proven.append(_copied(contents, moments))
+    elif asserted.as_of is not None:
+        proven.append(f"copied at {at(asserted.as_of)}, as asserted")
+    elif newest is not None and not asserted.consistent_copy:
+        missing.append(f"anything after {at(newest)}, so no age counts beyond it: say --as-of TIME of the copy")
+    if asserted.consistent_copy:
+        proven.append("the files are of one moment, as asserted")
+    elif doubts:
+        has_manifest = any(contents.copies.manifest(log.root) is not None for log in contents.logs)
+        what = f" ({doubts[0]})" if has_manifest else ": copy with kafka-txn copy"
+        missing.append(f"that the files are of one moment{what}")
+    return FilesProof(proven=proven, missing=missing)
+
+
+def _copies(contents: Contents) -> tuple[list[dt.datetime], list[str]]:
+    """When the logs were copied, and why a manifest does not say it."""
+    moments, doubts = set(), []
+    for log in contents.logs:
+        manifest, doubt = contents.copies.manifest(log.root), contents.copies.doubt(log)
+        if doubt is not None and log.where.topic != METADATA_TOPIC:
+            doubts.append(doubt)
+        if manifest is not None and manifest.moment is not None:
+            moments.add(manifest.moment)
+    return sorted(moments), doubts
+
+
+def _copied(contents: Contents, moments: Sequence[dt.datetime]) -> str:
+    manifests = [contents.copies.manifest(root) for root in contents.layout.roots]
+    changed = {folder for manifest in manifests if manifest is not None for folder in manifest.changed}
+    if len(moments) > 1:
+        return f"copied from {at(moments[0])} to {at(moments[-1])}, each log directory by itself"
+    if not changed:
+        return f"a copy of one moment, {at(moments[0])}"
+    count = f"{len(changed)} partition{'s' if len(changed) > 1 else ''}"
+    return f"what was open at {at(moments[0])}, although {count} changed during the copy"
+
+
+def _span(state_topic: StateTopic, newest: dt.datetime | None) -> str:
+    batch_times = [each.replica.window.batch_times for each in state_topic.partitions.values()]
+    times = [utc(int(of_batches[0, 1])) for of_batches in batch_times if len(of_batches)]
+    first = min((time for time in times if time is not None), default=None)
+    if first is None:
+        return ", without a record"
+    partitions = f"({len(state_topic.partitions)} partitions)"
+    if newest is None:
+        return f" from {at(first)} {partitions}, to a time that is unknown without its high watermark"
+    return f" from {at(first)} to {at(newest)} {partitions}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -15,31 +17,24 @@ from toolkit.formats.broker_logs import broker_log_events, broker_log_files, wit
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.copy_manifest import MANIFEST, CopiedFile, CopyManifest, read_manifest
+from toolkit.formats.log.metadata_records import MetadataState
 from toolkit.formats.log_dir_files import is_remote_file
-from toolkit.formats.log_paths import log_path
+from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.formats.object_store import ObjectPath
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import Selection, TopicPartition
-from toolkit.sources.logdir.file_assertions import NO_ASSERTIONS, FileAssertions
 from toolkit.sources.logdir.replica.log_dir_layout import (
     METADATA_TOPIC,
     LogDirLayout,
     LogDirRoot,
     PartitionCheckpoints,
     SkippedFile,
+    discover,
     read_partition_checkpoints,
 )
-from toolkit.sources.logdir.replica.log_window import MarkerNeighbourhood, ReadLimit
-from toolkit.sources.logdir.replica.metadata_log import (
-    MetadataEnd,
-    furthest,
-    metadata_end,
-    metadata_logs,
-    metadata_records,
-)
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
-from toolkit.sources.logdir.replica.replica_log import ReplicaLog
-from toolkit.sources.logdir.replica.replica_state import ReplicaState, read_state
+from toolkit.sources.logdir.replica.metadata_log import NO_METADATA_LOG, MetadataEnd, metadata_end, metadata_records
+from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog
+from toolkit.sources.logdir.replica.replica_state import MarkerNeighbourhood, ReadLimit, ReplicaState, read_state
 from toolkit.sources.source_table import requested_partitions
 
 LOGS_AT_ONCE = 2
@@ -50,6 +45,43 @@ UNNAMED = "UNNAMED: its folder is not named as brokers name it (topic-partition)
 COMPACTED = {STATE_TOPIC, OFFSETS_TOPIC}
 
 Partitions = int | Sequence[int] | Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileAssertions:
+    """Assertions of a caller about files.
+
+    Parameters
+    ----------
+    consistent_copy
+        Whether the brokers were stopped when the files were copied, and their replicas in sync.
+    as_of
+        When the files without a manifest were copied, with its time zone; null if unknown.
+    txn_state_partitions
+        Number of partitions of ``__transaction_state``; null for 50, or as many as the files show.
+
+    Raises
+    ------
+    UsageError
+        If the time has no zone or lies in the future, or the number is not positive.
+    """
+
+    consistent_copy: bool = False
+    as_of: dt.datetime | None = None
+    txn_state_partitions: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.txn_state_partitions is not None and self.txn_state_partitions < 1:
+            raise UsageError(f"__transaction_state cannot have {self.txn_state_partitions} partitions.")
+        if self.as_of is not None and (self.as_of.tzinfo is None or self.as_of > dt.datetime.now(dt.UTC)):
+            raise UsageError(
+                f"The files cannot be of {self.as_of}.",
+                means="It has no time zone." if self.as_of.tzinfo is None else "It lies in the future.",
+                do="Pass the time at which they were copied, with its zone.",
+            )
+
+
+NO_ASSERTIONS = FileAssertions()
 
 
 class FileScope(NamedTuple):
@@ -141,9 +173,23 @@ class Copies:
         if folder in manifest.incomplete:
             return f"{folder} changed faster than it was copied"
         copied = {name: file.size for name, file in self.files(log).items()}
-        present = {name: stamp.size for name, stamp in log.listing.stamps.items() if not is_remote_file(name)}
+        present = {name: stamp.size for name, stamp in log.stamps.items() if not is_remote_file(name)}
         different = sorted(name for name in copied.keys() | present.keys() if copied.get(name) != present.get(name))
         return f"{folder}/{different[0]} is not the file that was copied" if different else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Some of the logs at paths, for one of several tasks that share the work; the others only help to diagnose them.
+
+    What is requested was decided when the work was divided: topics and partitions of a selection do not change it.
+    """
+
+    paths: Sequence[str | os.PathLike[str] | LogPath]  # of all logs
+    topic_partitions: Collection[tuple[str | None, int | None]]  # topic and partition of the requested logs
+    # partitions of the other tasks, for the one that answers for those in none; null for another one
+    elsewhere: Collection[TopicPartition] | None = None
+    scope: FileScope | None = None  # the scope of all tasks together; that of these files alone if null
 
 
 class Contents:
@@ -153,6 +199,7 @@ class Contents:
     `texts`: the logs in its texts.
     `broker_logs`: brokers' own logs.
     `assertions`: what the caller asserts of the files.
+    `share`: the task whose logs they are; null for all logs at the paths.
     """
 
     def __init__(
@@ -162,9 +209,11 @@ class Contents:
         broker_logs: BrokerLogs = NO_BROKER_LOGS,
         *,
         assertions: FileAssertions = NO_ASSERTIONS,
+        share: Share | None = None,
     ) -> None:
         self.layout = layout
         self.assertions = assertions
+        self.share = share
         self.copies = Copies(assertions.as_of)
         self.broker_logs = broker_logs
         is_remote = any(isinstance(replica.path, ObjectPath) for replica in layout.replicas)
@@ -172,6 +221,10 @@ class Contents:
         with ThreadPoolExecutor(self._at_once) as pool:
             listed = (pool.map if is_remote else map)(FolderLog, layout.replicas)
             self.logs: Sequence[ReplicaLog] = [*listed, *texts]
+        # the replicas of the metadata log; none with ZooKeeper
+        self.metadata_logs = [
+            log for log in self.logs if log.where.topic == METADATA_TOPIC and isinstance(log, FolderLog)
+        ]
         self.taken_at = dt.datetime.now(dt.UTC)
         self._checkpoints: dict[LogDirRoot, PartitionCheckpoints] = {}
         self._states: dict[int, tuple[ReadLimit, ReplicaState]] = {}
@@ -195,14 +248,29 @@ class Contents:
     @cached_property
     def metadata_ends(self) -> Sequence[MetadataEnd]:
         """What each replica of the metadata log says at its end."""
-        return [metadata_end(log) for log in metadata_logs(self.logs)]
+        return [metadata_end(log) for log in self.metadata_logs]
+
+    @cached_property
+    def metadata(self) -> MetadataEnd:
+        """The end that counts: a whole one before others, then the one that reaches furthest."""
+        nothing = MetadataEnd(MetadataState(), error=NO_METADATA_LOG)
+        return max(self.metadata_ends, key=lambda each: (each.error is None, each.offset), default=nothing)
+
+    @property
+    def first_free_producer_id(self) -> int | None:
+        """The first producer id that no broker of the cluster has got, by any replica of the metadata log.
+
+        Null if that is not among the files, as with ZooKeeper, or has no such record.
+        """
+        found = (each.state.next_producer_id for each in self.metadata_ends)
+        return max((each for each in found if each is not None), default=None)
 
     def cluster_events(self, *, since: dt.datetime | None = None) -> Iterator[ClusterEvent]:
         """The events of the cluster, by the metadata log that reaches furthest, and by brokers' own logs.
 
         `since`: earlier events are not needed.
         """
-        for _, (state, *_) in self.by_partition(metadata_logs(self.logs)):
+        for _, (state, *_) in self.by_partition(self.metadata_logs):
             if isinstance(state.log, FolderLog):
                 yield from metadata_events(metadata_records(state.log, since=since))
         for event in self.broker_log_events:
@@ -211,11 +279,15 @@ class Contents:
 
     def selection(self, selection: Selection) -> Selection:
         """A selection, as far as these logs are responsible for it."""
-        return selection
+        if self.share is None:
+            return selection
+        if self.share.elsewhere is None:
+            return replace(selection, partitions={log.where.tp for log in self.named_logs()})
+        return replace(selection, without=self.share.elsewhere)
 
     def complete(self) -> Contents:
         """All logs at the paths, also where these are some of them."""
-        return self
+        return self if self.share is None else found_in(self.share.paths)
 
     def replica_logs(
         self, topics: Sequence[str] | None = None, partitions: Partitions | None = None
@@ -227,6 +299,9 @@ class Contents:
         `topics`: topic names, or one; if null, all but ``__cluster_metadata``.
         `partitions`: numbers, or one, of each of `topics`; or pairs of topic and number, without `topics`.
         """
+        if self.share is not None:
+            requested = self.share.topic_partitions
+            return [log for log in self.logs if (log.where.topic, log.where.partition) in requested]
         names = [topics] if isinstance(topics, str) else topics
         numbers = [partitions] if isinstance(partitions, int) else partitions
         if names is None and numbers is None:
@@ -295,6 +370,8 @@ class Contents:
 
     def scope(self, logs: Iterable[ReplicaLog]) -> FileScope:
         """The scope of these logs and those of the coordinators."""
+        if self.share is not None and self.share.scope is not None:
+            return self.share.scope
         logs = [*logs, *self.of_topic(STATE_TOPIC)]
         roots = {log.root for log in logs if log.root is not None and not log.is_remote}
         return FileScope(brokers={log.where.broker_id for log in logs if log.where.broker_id is not None}, roots=roots)
@@ -334,13 +411,29 @@ class Contents:
 
     def _current_topic_ids(self, state: ReplicaState) -> Collection[str]:
         """The current ids of a replica's topic, by the metadata log; none if it is not among the files."""
-        end = furthest(self.metadata_ends)
-        topics = {} if end is None else end.state.topics
+        topics = self.metadata.state.topics
         return {topic_id for topic_id, name in topics.items() if name == state.log.where.topic}
 
     def best(self, topic: str, *, limit: ReadLimit = ReadLimit.TAIL) -> Mapping[int, ReplicaState]:
         """For each partition of a topic, the replica with most of the log."""
         return {tp[1]: replicas[0] for tp, replicas in self.by_partition(self.of_topic(topic), limit=limit)}
+
+
+def found_in(
+    paths: Sequence[str | os.PathLike[str] | LogPath], *, assertions: FileAssertions = NO_ASSERTIONS
+) -> Contents:
+    """All logs at paths, listed once, to be divided among tasks; the errors are those of `LogDir`."""
+    layout = discover(paths)
+    return Contents(layout, logs_in_texts(layout), assertions=assertions)
+
+
+def logs_in_texts(layout: LogDirLayout) -> list[ReplicaLog]:
+    """The logs in texts of kafka-dump-log.sh. Raises UsageError if one cannot be read."""
+    if not layout.texts:
+        return []
+    from toolkit.sources.logdir.replica.dump_logs import read_texts  # most paths contain no text
+
+    return [log for path in layout.texts for log in read_texts(path)]
 
 
 def topic_ids(replicas: Iterable[ReplicaState]) -> Collection[str | None]:

@@ -19,9 +19,7 @@ from toolkit.schema.live import Coordinator, Producer, Transaction
 from toolkit.schema.log import LogTransaction, OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.replica.log_window import ReadLimit
-from toolkit.sources.logdir.replica.metadata_log import furthest, partition_count
-from toolkit.sources.logdir.replica.replica_state import ReplicaState
+from toolkit.sources.logdir.replica.replica_state import ReadLimit, ReplicaState
 from toolkit.sources.offset_queries.group_lag import DELETED, NO_TRANSACTION, CommittedOffset
 
 if TYPE_CHECKING:
@@ -86,7 +84,7 @@ def read_state_topic(contents: Contents) -> StateTopic:
     expected = count if count is not None else max([USUAL_COUNT, *(number + 1 for number in read)])
     gaps = [*_gaps(read, expected)]
     if count is None and gaps:
-        count = partition_count(furthest(contents.metadata_ends), STATE_TOPIC)
+        count = contents.metadata.partition_count(STATE_TOPIC)
         if count is not None:
             expected, gaps = count, [*_gaps(read, count)]
     is_counted = count is not None or not gaps
@@ -279,17 +277,20 @@ def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, Com
     )
     deleted = {_tp(record): record.offset or 0 for record in commits if record.tombstone}
     kept = [each for each in commits if not each.is_transactional or deleted.get(_tp(each), -1) < (each.offset or 0)]
-    ordered = sorted(
-        ((_counts_from(record, log_transactions), record) for record in kept), key=lambda pair: pair[0] or 0
-    )
+    ordered = []  # with the offset from which on a record counts: its own or its COMMIT marker's
+    for record in kept:
+        txn = _log_transaction(record, log_transactions)
+        committed_at = txn.marker_offset if txn is not None and txn.marker == "COMMIT" else None
+        ordered.append((committed_at if record.is_transactional else record.offset, record))
     found: dict[TopicPartition, CommittedOffset] = {}
-    for counts_from, record in ordered:
+    for counts_from, record in sorted(ordered, key=lambda pair: pair[0] or 0):
         tp = _tp(record)
         if record.tombstone:
             found.pop(tp, None)
         elif counts_from is not None:
             found[tp] = CommittedOffset(record.committed_offset, None)
-    pending = {_tp(record): record for record in commits if _is_open(record, log_transactions)}
+    owned = ((record, _log_transaction(record, log_transactions)) for record in commits)
+    pending = {_tp(record): record for record, txn in owned if txn is not None and txn.outcome == "open"}
     rows = files.producer_rows(topics=OFFSETS_TOPIC, partitions=partitions) if pending else []
     opened = {
         (each.partition, each.producer_id)
@@ -334,28 +335,13 @@ def _tp(commit: OffsetsLogRecord) -> TopicPartition:
     return TopicPartition(commit.topic or "", commit.partition or 0)
 
 
-def _counts_from(commit: OffsetsLogRecord, log_transactions: Sequence[LogTransaction]) -> int | None:
-    """Offset from which on a record counts: its own or its COMMIT marker's; null if it does not count."""
-    if not commit.is_transactional:
-        return commit.offset
-    log_transaction = _log_transaction(commit, log_transactions)
-    return None if log_transaction is None or log_transaction.marker != "COMMIT" else log_transaction.marker_offset
-
-
-def _is_open(commit: OffsetsLogRecord, log_transactions: Sequence[LogTransaction]) -> bool:
-    log_transaction = _log_transaction(commit, log_transactions) if commit.is_transactional else None
-    return log_transaction is not None and log_transaction.outcome == "open"
-
-
 def _log_transaction(commit: OffsetsLogRecord, log_transactions: Sequence[LogTransaction]) -> LogTransaction | None:
-    """The transaction that a record is part of."""
-    return next((each for each in log_transactions if _is_of(commit, each)), None)
-
-
-def _is_of(commit: OffsetsLogRecord, log_transaction: LogTransaction) -> bool:
-    first, last = log_transaction.first_offset, log_transaction.last_offset
-    return (
-        (log_transaction.partition, log_transaction.producer_id) == (commit.group_partition, commit.producer_id)
-        and None not in (first, last, commit.offset)
-        and (first or 0) <= (commit.offset or 0) <= (last or 0)
-    )
+    """The transaction that a record is part of; null for one outside transactions."""
+    own = (commit.group_partition, commit.producer_id)
+    for each in log_transactions if commit.is_transactional else ():
+        first, last = each.first_offset, each.last_offset
+        if (each.partition, each.producer_id) != own or first is None or last is None or commit.offset is None:
+            continue
+        if first <= commit.offset <= last:
+            return each
+    return None

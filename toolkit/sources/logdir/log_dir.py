@@ -4,51 +4,93 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.coordinator.transaction_owners import transaction_owners
 from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.analysis.log.lost_offsets import at_missing_offsets
+from toolkit.analysis.log.transaction_statistics import Statistics, statistics_row
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.broker_logs import broker_log_files, time_zone_of
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.log.headers import LogChunk
 from toolkit.formats.log_paths import LogPath, log_path
-from toolkit.schema import CLUSTER_EVENTS
+from toolkit.schema import BATCHES, CLUSTER_EVENTS, LOG_TRANSACTIONS, utc
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, Partition, Producer, Transaction
-from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.log import (
+    Batch,
+    CheckpointEntry,
+    LogSegment,
+    LogTransaction,
+    OffsetsLogRecord,
+    PastTransaction,
+    SnapshotProducer,
+    TransactionLogRecord,
+    TransactionStatistics,
+    TxnIndexEntry,
+)
+from toolkit.schema.metadata import ClusterEvent, MetadataLogRecord
 from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.contents import BrokerLogs, Contents
-from toolkit.sources.logdir.file_assertions import FileAssertions
-from toolkit.sources.logdir.log_dir_tables import LogDirTables, PartitionStats, offsets
-from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC, LogDirLayout, SkippedFile, discover
-from toolkit.sources.logdir.replica.log_window import ReadLimit
-from toolkit.sources.logdir.replica.replica_log import ReplicaLog
-from toolkit.sources.logdir.replica.replica_state import partition_of, producers_of
+from toolkit.sources import log_tables
+from toolkit.sources.log_tables import LogId
+from toolkit.sources.logdir.contents import BrokerLogs, Contents, FileAssertions
+from toolkit.sources.logdir.coordinator_state import (
+    committed_in_files,
+    committing_in_files,
+    named_transactions,
+    read_coordinators,
+    read_state_topic,
+    transactions_of,
+    unread_histories_of,
+)
+from toolkit.sources.logdir.replica.log_dir_layout import (
+    METADATA_TOPIC,
+    LogDirLayout,
+    SkippedFile,
+    checkpoint_rows_in,
+    discover,
+)
+from toolkit.sources.logdir.replica.metadata_log import metadata_records
+from toolkit.sources.logdir.replica.record_index import between
+from toolkit.sources.logdir.replica.replica_log import ReplicaLog, known_before
+from toolkit.sources.logdir.replica.replica_state import ReadLimit, offset_of, partition_of, producers_of
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.offset_queries.offset_tables import OffsetTables
+from toolkit.sources.progress_bar import progress
 from toolkit.sources.source import Partitions, Source, Topics
-from toolkit.sources.source_table import FILES, RowsOf, TableArguments, implements
+from toolkit.sources.source_table import FILES, RowsOf, TableArguments, implements, requested_partitions
 
 if TYPE_CHECKING:
-    from toolkit.sources.logdir.files_proof import FilesProof
+    from toolkit.sources.logdir.consistency import FilesProof
     from toolkit.sources.logdir.observe_files import FileObservation
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
 
 
-NO_METADATA_LOG = (
-    "NO_METADATA_LOG: the files have no __cluster_metadata-0, as with ZooKeeper, or it was not copied; it is on every "
-    "controller and broker."
-)
+R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord, PastTransaction)
+
+
+class PartitionStats(NamedTuple):
+    """Transaction statistics of one log, and its read errors."""
+
+    where: LogId
+    found: Statistics
+    failures: Sequence[str]
 
 
 # Modules that a single table needs are imported in its method: this keeps short commands fast.
-class LogDir(LogDirTables, OffsetTables):
+class LogDir(Source, OffsetTables):
     """Files of brokers, read only and listed for every call, or once within ``with``. A broker may be writing them.
 
     `observed_at` is the newest time that a broker wrote into the files of a row, or when they were copied. Times of
@@ -114,6 +156,15 @@ class LogDir(LogDirTables, OffsetTables):
         self._listed: Contents | None = None
         self._layout()
 
+    @classmethod
+    def of(cls, contents: Contents, *paths: str | os.PathLike[str] | LogPath) -> LogDir:
+        """The tables of logs that were listed at paths, such as those of one of several tasks that share the work."""
+        found = cls.__new__(cls)
+        found.assertions, found.broker_logs = contents.assertions, contents.broker_logs
+        found.paths = list(map(log_path, paths))
+        found._texts, found._listed = {}, contents
+        return found
+
     def __enter__(self) -> LogDir:
         """Within ``with``, files are listed once, and what one table has read serves the next."""
         self._listed = self.contents()
@@ -147,7 +198,6 @@ class LogDir(LogDirTables, OffsetTables):
 
     def group_lags(self, group: str, *, max_offsets: int = 1_000_000) -> list[GroupLag]:
         """`group_lag` as records; a partition whose log is not among the files has an error."""
-        from toolkit.sources.logdir.coordinator_state import committed_in_files
         from toolkit.sources.offset_queries.group_lag import absent_lags, lag_of_group
 
         found = committed_in_files(self, group)
@@ -173,13 +223,12 @@ class LogDir(LogDirTables, OffsetTables):
         NotFound
             If ``__consumer_offsets`` is not among the files.
         """
-        from toolkit.sources.logdir.coordinator_state import committing_in_files
 
         return committing_in_files(self, partitions)
 
     def proof(self) -> FilesProof:
         """What the files prove, what they do not, and what to do about that."""
-        from toolkit.sources.logdir.files_proof import files_proof
+        from toolkit.sources.logdir.consistency import files_proof
 
         return files_proof(self.contents())
 
@@ -187,6 +236,198 @@ class LogDir(LogDirTables, OffsetTables):
         """The input of the verdicts (`observation.Observation`), with doubts about the consistency of the files."""
         arguments = TableArguments.of(topics=topics, partitions=partitions)
         return self._observe(arguments, limit=ReadLimit.OPEN).observation
+
+    @implements(Source.batches)
+    def batches(self, arguments: TableArguments) -> Iterator[pa.Table]:
+        for log, start, stop, advance in _read(self.contents(), arguments, "reading batches"):
+            if log.error:
+                yield BATCHES.arrow([Batch(**log.where.columns, file=log.name, error=log.error)])
+                continue
+            parts = _counted(log.parts(start=start, stop=stop, crc=arguments.crc), advance)
+            yield from log_tables.batch_tables(parts, log.where, producer_id=arguments.producer_id)
+
+    @implements(Source.log_transactions)
+    def log_transactions(self, arguments: TableArguments) -> Iterator[pa.Table]:
+        contents = self.contents()
+        for log, start, stop, advance in _read(contents, arguments, "reading transactions"):
+            if log.error:
+                yield LOG_TRANSACTIONS.arrow([LogTransaction(**log.where.columns, file=log.name, error=log.error)])
+                continue
+            parts = _counted(_parts(contents, log, start, stop), advance)
+            yield from log_tables.log_transaction_tables(
+                parts, log.where, before=known_before(log, start), producer_id=arguments.producer_id
+            )
+
+    @implements(Source.lso_timeline)
+    def lso_timeline(self, arguments: TableArguments) -> Iterator[pa.Table]:
+        contents = self.contents()
+        for log, start, stop, advance in _read(contents, arguments, "reading the LSO"):
+            if log.error:
+                continue
+            parts = _counted(_parts(contents, log, start, stop), advance)
+            end = None if stop is not None or not log.base_offsets else log.base_offsets[-1]
+            table = log_tables.lso_timeline_table(parts, log.where, before=known_before(log, start), log_end_offset=end)
+            if arguments.producer_id is not None:
+                table = table.filter(pc.equal(table["holder_producer_id"], arguments.producer_id))
+            yield table
+
+    def figures(
+        self,
+        *,
+        topics: Topics | None = None,
+        partitions: Partitions | None = None,
+        start: OffsetSpec | None = None,
+        stop: OffsetSpec | None = None,
+    ) -> list[PartitionStats]:
+        """The data behind `statistics`, per log, and the open transactions themselves."""
+        arguments = TableArguments.of(topics=topics, partitions=partitions, start=start, stop=stop)
+        contents = self.contents()
+        logs = contents.replica_logs(arguments.topics, arguments.partitions)
+        with progress("reading transactions", total=_size(logs), unit="B") as advance:
+
+            def partition_stats(log: ReplicaLog) -> PartitionStats:
+                if log.error:
+                    return PartitionStats(log.where, Statistics(), [log.error])
+                start, stop = offsets(contents, log, arguments)
+                parts = _counted(_parts(contents, log, start, stop), advance)
+                return PartitionStats(log.where, *log_tables.log_statistics(parts, before=known_before(log, start)))
+
+            with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 4)) as pool:  # the loops release the GIL
+                return list(pool.map(partition_stats, logs))
+
+    @implements(Source.statistics, rows_of=RowsOf.ALL)
+    def statistics(self, arguments: TableArguments) -> Iterator[TransactionStatistics]:
+        start, stop = arguments.start, arguments.stop
+        found = self.figures(topics=arguments.topics, partitions=arguments.partitions, start=start, stop=stop)
+        return statistic_rows(found)
+
+    @implements(Source.transaction_log, topics=[STATE_TOPIC])
+    def transaction_log(self, arguments: TableArguments) -> Iterator[TransactionLogRecord]:
+        ids, contents = arguments.transactional_ids, self.contents()
+        for log in self._coordinator_logs(contents, STATE_TOPIC, arguments):
+            records = transaction_log_records(contents, log, arguments)
+            yield from only(
+                records, producer_id=arguments.producer_id, ids=ids, id_of=lambda record: record.transactional_id
+            )
+
+    @implements(Source.offsets_log, topics=[OFFSETS_TOPIC])
+    def offsets_log(self, arguments: TableArguments) -> Iterator[OffsetsLogRecord]:
+        contents = self.contents()
+        for log in self._coordinator_logs(contents, OFFSETS_TOPIC, arguments):
+            start, stop = offsets(contents, log, arguments)
+            records = between(log.offsets_log(start=start, stop=stop), start, stop)
+            yield from only(
+                records, producer_id=arguments.producer_id, ids=arguments.groups, id_of=lambda record: record.group_id
+            )
+
+    def _coordinator_logs(self, contents: Contents, topic: str, arguments: TableArguments) -> Iterator[ReplicaLog]:
+        logs = contents.of_topic(topic, arguments.partition_numbers)
+        with progress("reading records", total=len(logs), unit="partitions") as advance:
+            for log in logs:
+                yield log
+                advance(1)
+
+    @implements(Source.transaction_history, rows_of=RowsOf.ALL, topics=[STATE_TOPIC])
+    def transaction_history(self, arguments: TableArguments) -> Iterator[PastTransaction]:
+        """From the replica with most of the log of each partition."""
+        contents, ids = self.contents(), arguments.transactional_ids
+        logs = contents.of_topic(STATE_TOPIC, arguments.partition_numbers)
+        records: Iterable[TransactionLogRecord]
+        formatted = [log for log in logs if log.where.partition is None]  # records from a console consumer
+        if formatted or ids is None or arguments.start is not None or arguments.stop is not None:
+            best = [*formatted, *(replicas[0].log for _, replicas in contents.by_partition(logs))]
+            read = (record for log in best for record in transaction_log_records(contents, log, arguments))
+            records = only(read, ids=ids, id_of=lambda record: record.transactional_id)
+            records = records if ids is None else list(records)
+        else:
+            by_partition = contents.by_partition(logs, limit=ReadLimit.RECORDS)
+            indexes = [replicas[0].window.records for _, replicas in by_partition]
+            records = [record for index in indexes for record in index.records(ids)]
+        past = list(transaction_history(records, broker_log_events=contents.broker_log_events))
+        yield from only(past, producer_id=arguments.producer_id, id_of=lambda record: record.transactional_id)
+        without = {*(ids or ())} - {each.transactional_id for each in past}
+        if without and arguments.partition_numbers is None:
+            yield from unread_histories_of(contents, sorted(without), records)
+
+    @implements(Source.metadata_log, topics=[METADATA_TOPIC])
+    def metadata_log(self, arguments: TableArguments) -> Iterator[MetadataLogRecord]:
+        return (record for log in self.contents().metadata_logs for record in metadata_records(log))
+
+    @implements(Source.cluster_events, rows_of=RowsOf.ALL, topics=[METADATA_TOPIC])
+    def cluster_events(self, arguments: TableArguments) -> Iterator[ClusterEvent]:
+        events = self.contents().cluster_events()
+        if arguments.is_everything:
+            return events
+        if arguments.partitions is None:
+            return (event for event in events if event.topic is None or event.topic in (arguments.topics or ()))
+        selected = {*requested_partitions(arguments.topics, arguments.partitions)}
+        topics = {topic for topic, _ in selected}
+        return (
+            event
+            for event in events
+            if event.topic is None
+            or (event.topic in topics and event.partition is None)
+            or (event.topic, event.partition) in selected
+        )
+
+    @implements(Source.aborted)
+    def aborted(self, arguments: TableArguments) -> Iterator[TxnIndexEntry]:
+        contents, producer_id = self.contents(), arguments.producer_id
+        for log in contents.replica_logs(arguments.topics, arguments.partitions):
+            if log.error:
+                yield TxnIndexEntry(**log.where.columns, file=log.name, error=log.error)
+                continue
+            start, stop = offsets(contents, log, arguments)
+            for entry in log.aborted_rows():
+                first, last = entry.first_offset, entry.last_offset
+                if producer_id is not None and entry.producer_id not in {producer_id, None}:
+                    continue
+                if first is None or last is None or (last >= (start or 0) and (stop is None or first < stop)):
+                    yield entry
+
+    @implements(Source.snapshots)
+    def snapshots(self, arguments: TableArguments) -> Iterator[SnapshotProducer]:
+        for log in self.contents().replica_logs(arguments.topics, arguments.partitions):
+            if log.error:
+                yield SnapshotProducer(**log.where.columns, file=log.name, error=log.error)
+                continue
+            for snapshot in log.snapshots():
+                row = SnapshotProducer(**log.where.columns, snapshot_offset=snapshot.offset, file=snapshot.file)
+                if snapshot.error or not snapshot.producers:  # an empty snapshot shows that nothing was open
+                    yield replace(row, error=snapshot.error)
+                for producer in snapshot.producers:
+                    yield replace(
+                        row,
+                        producer_id=producer.producer_id,
+                        producer_epoch=producer.producer_epoch,
+                        last_sequence=producer.last_sequence,
+                        last_offset=producer.last_offset,
+                        offset_delta=producer.offset_delta,
+                        last_timestamp=utc(producer.last_timestamp),
+                        coordinator_epoch=producer.coordinator_epoch,
+                        current_txn_start_offset=producer.current_txn_first_offset,
+                    )
+
+    @implements(Source.segments)
+    def segments(self, arguments: TableArguments) -> Iterator[LogSegment]:
+        for log in self.contents().replica_logs(arguments.topics, arguments.partitions):
+            if log.error:
+                yield LogSegment(**log.where.columns, file=log.name, error=log.error)
+            else:
+                yield from log.segment_rows()
+
+    @implements(Source.checkpoints, rows_of=RowsOf.PARTITION)
+    def checkpoints(self, arguments: TableArguments) -> Iterator[CheckpointEntry]:
+        """Of all partitions, also lines about no partition, or about one without a folder."""
+        contents, everything = self.contents(), arguments.is_everything
+        logs = contents.logs if everything else contents.replica_logs(arguments.topics, arguments.partitions)
+        selected = {(log.where.topic, log.where.partition) for log in logs}
+        for root in contents.layout.roots:
+            for entry in checkpoint_rows_in(root.path, broker_id=root.broker_id):
+                if everything or (entry.topic, entry.partition) in selected:
+                    yield entry
+        for log in logs:
+            yield from log.checkpoint_rows()
 
     @implements(Source.partitions, without=["at"], needs_topic=True)
     def partitions(self, arguments: TableArguments) -> Iterable[Partition]:
@@ -205,14 +446,12 @@ class LogDir(LogDirTables, OffsetTables):
     )
     def transactions(self, arguments: TableArguments) -> Iterable[Transaction]:
         from toolkit.sources.live.transaction_listing import TransactionFilters  # it imports Kafka's client
-        from toolkit.sources.logdir import coordinator_state
-        from toolkit.sources.logdir.coordinator_state import read_state_topic
 
         filters = TransactionFilters.of(arguments)
         contents = self.contents()
-        found = coordinator_state.transactions_of(read_state_topic(contents))
+        found = transactions_of(read_state_topic(contents))
         if arguments.transactional_ids is not None:
-            return coordinator_state.named_transactions(found, arguments.transactional_ids, taken_at=contents.taken_at)
+            return named_transactions(found, arguments.transactional_ids, taken_at=contents.taken_at)
         return [  # `observed_at` is the time up to which its partition is proven
             each
             for each in found
@@ -227,8 +466,6 @@ class LogDir(LogDirTables, OffsetTables):
         also_reads=[METADATA_TOPIC],
     )
     def coordinators(self, arguments: TableArguments) -> Iterable[Coordinator]:
-        from toolkit.sources.logdir.coordinator_state import read_coordinators
-
         ids, groups = arguments.transactional_ids, arguments.groups
         return read_coordinators(self.contents(), ids, groups)
 
@@ -236,8 +473,6 @@ class LogDir(LogDirTables, OffsetTables):
         Source.transaction_owners, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC]
     )
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
-        from toolkit.sources.logdir.coordinator_state import read_state_topic
-
         rows = self.transaction_rows(transactional_ids=arguments.transactional_ids)
         state_topic = read_state_topic(self.contents())
         return transaction_owners(map(Transaction.of, rows), all_ids=state_topic.all_ids)
@@ -252,14 +487,12 @@ class LogDir(LogDirTables, OffsetTables):
             ObservedCluster,
             exposure_rows,
         )
-        from toolkit.formats.log.metadata_records import MetadataState
-        from toolkit.sources.logdir.replica.metadata_log import MetadataEnd, furthest
 
         version, contents = arguments.kafka_version, self.contents()
         records = list(map(TransactionLogRecord.of, self.transaction_log_rows()))
         times = (each.timestamp for each in records if each.timestamp is not None)
         as_of = max(times, default=contents.taken_at)
-        metadata = furthest(contents.metadata_ends) or MetadataEnd(MetadataState(), error=NO_METADATA_LOG)
+        metadata = contents.metadata
         # The log has settings that were changed while the cluster ran: of one broker, or of all.
         changed = metadata.state.settings
         brokers = []
@@ -303,15 +536,14 @@ class LogDir(LogDirTables, OffsetTables):
         found = diagnose(observed, replace(arguments.diagnosis(), recheck_after=0)).findings
         if min_held_ms is None:
             return found
-        from toolkit.sources.logdir.replica_holds import with_holds
+        from toolkit.sources.logdir.observe_files import with_holds
 
         return with_holds(observed, found, min_held_ms=min_held_ms)
 
     @implements(Source.lso_holds, rows_of=RowsOf.ALL, also_reads=[STATE_TOPIC, METADATA_TOPIC], needs_topic=True)
     def lso_holds(self, arguments: TableArguments) -> Iterator[LsoHold]:
         from toolkit.analysis.history.hold_findings import attributed_holds
-        from toolkit.sources.logdir.coordinator_state import read_state_topic
-        from toolkit.sources.logdir.replica_holds import history_of, replica_holds
+        from toolkit.sources.logdir.observe_files import history_of, replica_holds
 
         contents = self.contents()
         logs = contents.named_logs(arguments.topics, arguments.partitions)
@@ -328,17 +560,6 @@ class LogDir(LogDirTables, OffsetTables):
                 first, marker = hold.first_offset or 0, hold.marker_offset
                 if (stop is None or first < stop) and (start is None or marker is None or marker >= start):
                     yield hold
-
-    def figures(
-        self,
-        *,
-        topics: Topics | None = None,
-        partitions: Partitions | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
-    ) -> list[PartitionStats]:
-        """The data behind `statistics`, per log, and the open transactions themselves."""
-        return self.statistics_by_log(TableArguments.of(topics=topics, partitions=partitions, start=start, stop=stop))
 
     def contents(self) -> Contents:
         """The logs as of now, or as of the start of ``with``."""
@@ -373,3 +594,75 @@ class LogDir(LogDirTables, OffsetTables):
         logs = contents.named_logs(arguments.topics, arguments.partitions)
         selection = contents.selection(arguments.selection({log.where.tp for log in logs}))
         return observe_files(contents, logs, selection=selection, limit=limit)
+
+
+def offsets(contents: Contents, log: ReplicaLog, arguments: TableArguments) -> tuple[int | None, int | None]:
+    """`start` and `stop` as offsets of a log."""
+    is_named = isinstance(arguments.start, str) or isinstance(arguments.stop, str)
+    state = contents.read(log) if is_named else None
+    return offset_of(log, arguments.start, state), offset_of(log, arguments.stop, state)
+
+
+def _read(
+    contents: Contents, arguments: TableArguments, doing: str
+) -> Iterator[tuple[ReplicaLog, int | None, int | None, Callable[[int], object]]]:
+    """The selected logs, each with its range of offsets, and what to call with the bytes that were read of it."""
+    logs = contents.replica_logs(arguments.topics, arguments.partitions)
+    with progress(doing, total=_size(logs), unit="B") as advance:
+        for log in logs:
+            yield log, *offsets(contents, log, arguments), advance
+
+
+def transaction_log_records(
+    contents: Contents, log: ReplicaLog, arguments: TableArguments
+) -> Iterator[TransactionLogRecord]:
+    """The records of a log of ``__transaction_state``."""
+    start, stop = offsets(contents, log, arguments)
+    return between(log.transaction_log(start=start, stop=stop), start, stop)
+
+
+def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[TransactionStatistics]:
+    """Rows of ``schema.STATISTICS``: of each log and, if there are several, of all together."""
+    for stats in by_log:
+        yield statistics_row(stats.found, **stats.where.columns, error="; ".join(stats.failures) or None)
+    if len(by_log) > 1:
+        yield statistics_row(sum((stats.found for stats in by_log), Statistics()), topic=None, partition=None)
+
+
+def only(
+    records: Iterable[R],
+    *,
+    producer_id: int | None = None,
+    ids: Collection[str] | None = None,
+    id_of: Callable[[R], object],
+) -> Iterator[R]:
+    """Records of a producer and of some ids, and errors without an id, which may concern them."""
+    wanted: frozenset[object] | None = None if ids is None else frozenset(ids)
+    if producer_id is None and wanted is None:
+        yield from records
+        return
+    for record in records:
+        is_selected = producer_id is None or record.producer_id == producer_id
+        is_named = wanted is None or id_of(record) in wanted
+        if (is_selected and is_named) or (record.error and id_of(record) is None):
+            yield record
+
+
+def _parts(contents: Contents, log: ReplicaLog, start: int | None, stop: int | None) -> Iterator[LogChunk]:
+    """The batches of a range of a log, divided at missing offsets."""
+    return at_missing_offsets(
+        log.parts(start=start, stop=stop),
+        is_within_file=start is not None,
+        end=log.base_offsets[-1] if stop is None and log.base_offsets else None,
+        cleaned=contents.cleaned(log),
+    )
+
+
+def _counted(parts: Iterable[LogChunk], advance: Callable[[int], object]) -> Iterator[LogChunk]:
+    for part in parts:
+        advance(int(part.headers["size"].sum()) + sum(damage.size for damage in part.damage))
+        yield part
+
+
+def _size(logs: Iterable[ReplicaLog]) -> int:
+    return sum(log.size for log in logs)

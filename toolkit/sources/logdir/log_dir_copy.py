@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,8 +18,7 @@ from toolkit.formats.copy_manifest import MANIFEST, CopiedFile, CopyManifest, re
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, parse_file_name, parse_folder_name
 from toolkit.formats.log_paths import LogPath, log_path, scandir
 from toolkit.schema.table import utc_now
-from toolkit.sources.logdir.replica.broker_lock import LOCK, is_locked
-from toolkit.sources.logdir.replica.log_dir_layout import CLEAN_SHUTDOWN, METADATA_TOPIC
+from toolkit.sources.logdir.replica.log_dir_layout import CLEAN_SHUTDOWN, LOCK, METADATA_TOPIC, is_locked
 from toolkit.sources.recording.durable_files import writing
 
 CHUNK = 1 << 22
@@ -44,7 +44,8 @@ class _CopyState:
         for _ in range(ATTEMPTS):
             before = _stamps(self.source / folder)
             (self.target / folder).mkdir(exist_ok=True)
-            for name in sorted(before, key=_segments_last):
+            # What describes a segment is copied before it: a broker writes it after the batches.
+            for name in sorted(before, key=lambda name: (name.endswith(".log"), name)):
                 self._copy(f"{folder}/{name}", before[name])
             self.forget(folder, keep=before.keys())
             after = _stamps(self.source / folder)
@@ -94,8 +95,7 @@ class _CopyState:
             copy.seek(begin)
             if file.read(known.size - begin) != copy.read(known.size - begin):
                 return False
-            for chunk in _chunks(file):
-                copy.write(chunk)
+            shutil.copyfileobj(file, copy, CHUNK)
         self._add(path, stamp, known.first_size)
         return True
 
@@ -107,8 +107,7 @@ class _CopyState:
                 entries = file.read().rstrip(b"\0")
                 copy.write(entries + b"\0" * (-len(entries) % ENTRY_SIZES[kind]))
             else:
-                for chunk in _chunks(file):
-                    copy.write(chunk)
+                shutil.copyfileobj(file, copy, CHUNK)
         self._add(path, stamp, 0)
 
     def _add(self, path: str, stamp: Stamp, first_size: int) -> None:
@@ -248,11 +247,8 @@ def _begin(source: LogPath, target: Path, topics: Sequence[str] | None) -> CopyM
             do="Continue it with the same arguments, or copy to another folder.",
         )
     # What is kept is what reading it now would give, so the copy begins now.
-    return replace(begun, files={path: file for path, file in found.files.items() if _is_kept(target / path, file)})
-
-
-def _is_kept(path: Path, file: CopiedFile) -> bool:
-    return path.is_file() and path.stat().st_size == file.size
+    sizes = {path: (target / path).stat().st_size for path in found.files if (target / path).is_file()}
+    return replace(begun, files={path: file for path, file in found.files.items() if sizes.get(path) == file.size})
 
 
 def _save(target: Path, manifest: CopyManifest) -> None:
@@ -318,13 +314,3 @@ def _state_of(source: LogPath, folders: Collection[str]) -> dict[str, Mapping[st
 def _is_grown(before: Stamp, after: Stamp) -> bool:
     """Whether a file is still the same one, which at most has grown."""
     return before[0] == after[0] and before[1] <= after[1]
-
-
-def _segments_last(name: str) -> tuple[bool, str]:
-    """What describes a segment is copied before it: a broker writes it after the batches."""
-    return name.endswith(".log"), name
-
-
-def _chunks(file: IO[bytes]) -> Iterator[bytes]:
-    while chunk := file.read(CHUNK):
-        yield chunk

@@ -1,15 +1,16 @@
-"""An observation of files, with doubts about their consistency, and the evidence of the logs for its findings."""
+"""An observation of files, with doubts about their consistency; evidence of the logs for its findings; LSO holds."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
 
 import numpy as np
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.analysis.diagnosis.clocks import UNKNOWN_TIME, BrokersTime
@@ -28,37 +29,39 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
 from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch, OtherMarker, markers_found
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
+from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets
+from toolkit.analysis.history.lso_holds import lso_holds
+from toolkit.analysis.log.log_transactions import log_transaction_table
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.schema import utc
-from toolkit.schema.live import Producer
-from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.derived import LOG_TRANSACTION_COLUMNS, LsoHold
+from toolkit.schema.live import Finding, Producer
+from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.recorded import FirstBatch
 from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition
 from toolkit.sources.evidence_source import EvidenceSource
-from toolkit.sources.logdir.consistency import check_consistency, foreign_id_doubts
+from toolkit.sources.logdir.consistency import CopyProof, check_consistency, end_time, foreign_id_doubts
 from toolkit.sources.logdir.contents import COMPACTED, Contents, FileScope, topic_ids
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, StateTopic, read_state_topic
-from toolkit.sources.logdir.copy_proof import CopyProof, end_time
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
-from toolkit.sources.logdir.replica.log_window import BACK, FORWARD, ReadLimit
-from toolkit.sources.logdir.replica.metadata_log import (
-    first_free_producer_id,
-    furthest,
-    metadata_logs,
-    stale_replica_doubts,
+from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog
+from toolkit.sources.logdir.replica.replica_state import (
+    BACK,
+    FAR_BACK,
+    FORWARD,
+    ReadLimit,
+    ReplicaState,
+    partition_of,
+    producers_of,
 )
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
-from toolkit.sources.logdir.replica.replica_log import ReplicaLog
-from toolkit.sources.logdir.replica.replica_state import ReplicaState, partition_of, producers_of
 from toolkit.sources.offset_queries.offset_spec import milliseconds
 
 NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 TORN_TAIL = "TORN_TAIL"  # how far the log reaches is a question of `consistency`
-FAR_BACK = 100_000  # offsets before the first one to search if `BACK` contains no marker of the producers
 
 
 class FileObservation(EvidenceSource):
@@ -169,12 +172,13 @@ def _absent(
     A topic is deleted if the metadata log without it is newer than what coordinators wrote.
     `named`: the times of the coordinators' records, by partition.
     """
-    end = furthest(contents.metadata_ends) if named else None
-    of_end = zip(metadata_logs(contents.logs), contents.metadata_ends, strict=True) if end and not end.error else ()
-    until = next((end_time(log) for log, each in of_end if each is end), None)
+    if not named:
+        return {}
+    end = contents.metadata
+    until = None if end.log is None or end.error else end_time(end.log)
     found = dict[TopicPartition, str | None]()
     for tp, times in named.items():
-        partition = None if end is None or until is None else end.state.partition(*tp)
+        partition = None if until is None else end.state.partition(*tp)
         if partition is None and until and all(time is not None and time < until - CLOCKS_APART for time in times):
             found[tp] = None
             continue
@@ -232,10 +236,9 @@ def _with_doubts(
                     "ids"
                 )
             if not is_consistent:
-                end = furthest(contents.metadata_ends)
-                found.doubts.extend(stale_replica_doubts(end, tp, replicas[tp][0].log.where.broker_id))
-            first_free = first_free_producer_id(contents.metadata_ends)
-            doubts[*tp, txn.producer_id] = [*found.doubts, *foreign_id_doubts(first_free, txn.producer_id)]
+                found.doubts += contents.metadata.stale_replica_doubts(tp, replicas[tp][0].log.where.broker_id)
+            foreign = foreign_id_doubts(contents.first_free_producer_id, txn.producer_id)
+            doubts[*tp, txn.producer_id] = [*found.doubts, *foreign]
             notes.setdefault(tp, []).extend(note for note in found.notes if note not in notes[tp])
     return replace(observation, doubts=doubts, notes=notes)
 
@@ -326,9 +329,9 @@ def _headers(state: ReplicaState, start: int, stop: int, *, most: int | None = N
         return batches, [each.reason for each in window.damage if each.reaches(start) and not each.is_torn]
     parts, errors, count = [], [], 0
     for part in state.log.parts(start=start, stop=stop):
-        parts.append(part.scanned.headers)
-        errors += [damage.reason for damage in part.scanned.damage if not damage.is_torn]
-        count += len(part.scanned.headers)
+        parts.append(part.headers)
+        errors += [damage.reason for damage in part.damage if not damage.is_torn]
+        count += len(part.headers)
         if most is not None and count >= most:
             break
     return concatenate(parts)[:most], errors
@@ -425,10 +428,10 @@ def _replica_markers(tp: TopicPartition, state: ReplicaState, contexts: Sequence
     start = max(begin, end - MAX_OFFSETS if since is None else log.offset_before(milliseconds(since)))
     stop = min(end, start + MAX_OFFSETS)
     cut = cut_search(tp, contexts, start=start if start > begin else None, is_cut=stop < end)
-    scanned = [part.scanned for part in log.parts(start=start, stop=stop, crc=True)]
-    headers = concatenate([each.headers for each in scanned])
+    parts = list(log.parts(start=start, stop=stop, crc=True))
+    headers = concatenate([part.headers for part in parts])
     is_wrong = headers["crc_ok"] == 0
-    errors = [damage.reason for each in scanned for damage in each.damage if not damage.is_torn]
+    errors = [damage.reason for part in parts for damage in part.damage if not damage.is_torn]
     errors += ["CORRUPT_BATCH: a checksum is wrong"] if is_wrong.any() else []
     errors += [state.error] if state.error else []
     excerpt = Excerpt(
@@ -441,3 +444,60 @@ def _replica_markers(tp: TopicPartition, state: ReplicaState, contexts: Sequence
         broker_id=log.where.broker_id,
     )
     return markers_found(tp, excerpt, producer_ids, errors=errors, cut=cut)
+
+
+def with_holds(observed: FileObservation, current_findings: Sequence[Finding], *, min_held_ms: int) -> list[Finding]:
+    """Findings: current ones, and ended transactions that held the LSO long enough.
+
+    `observed`: the observation of the current findings; the first replica of each partition was read completely.
+    `current_findings`: the findings at the end of the files.
+    `min_held_ms`: as for `toolkit.analysis.history.hold_findings.held_findings`.
+    """
+    offsets = {
+        each.tp: (each.last_stable_offset, each.high_watermark)
+        for each in reversed(current_findings)
+        if each.last_stable_offset is not None
+    }
+    holds: list[LsoHold] = []
+    for tp, replicas in observed.replicas.items():
+        lso, high_watermark = offsets.get(tp, (None, None))
+        holds += replica_holds(replicas[0], lso=lso, high_watermark=high_watermark, min_held_ms=min_held_ms)
+    return held_findings(
+        holds,
+        transaction_history=history_of(holds, observed.state_topic),
+        current_findings=current_findings,
+        min_held_ms=min_held_ms,
+    )
+
+
+def replica_holds(
+    state: ReplicaState, *, lso: int | None, high_watermark: int | None, min_held_ms: int = 0
+) -> list[LsoHold]:
+    """The holds in the log of a replica that was read completely, with the records and bytes that each held.
+
+    `lso`, `high_watermark`: of its partition; null if unknown.
+    `min_held_ms`: as for `toolkit.analysis.history.lso_holds.lso_holds`.
+    """
+    window = state.window
+    ranges = [
+        log_transaction_table(folded.log_transactions, **state.log.where.columns, files=window.fold.file_names).select(
+            LOG_TRANSACTION_COLUMNS
+        )
+        for folded in window.ranges
+    ]
+    holds = []
+    for hold in LsoHold.of_table(lso_holds(*ranges, min_held_ms=min_held_ms)):
+        hold = replace(hold, log_end_offset=window.fold.log_end_offset if hold.marker_offset is None else None)
+        held_range = held_offsets(hold, lso=lso, high_watermark=high_watermark)
+        counted = None if held_range is None else window.counted(*held_range)
+        records, size = (None, None) if counted is None else counted
+        holds.append(replace(hold, records_held=records, bytes_held=size))
+    return holds
+
+
+def history_of(holds: Iterable[LsoHold], state_topic: StateTopic) -> Mapping[int, Sequence[PastTransaction]]:
+    """History of every transactional id of the producers of holds, by producer id."""
+    producer_ids = {hold.producer_id for hold in holds if hold.producer_id is not None}
+    indexes = [partition.replica.window.records for partition in state_topic.partitions.values()]
+    records = (each for index in indexes for each in index.records(index.ids_of(producer_ids)))
+    return by_producer(transaction_history(records))

@@ -9,10 +9,10 @@ from functools import cached_property
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice
 from toolkit.errors import DecodeError
 from toolkit.formats.log.batch_records import partial_batches, record_offsets
-from toolkit.sources.log_tables import ScanChunk
+from toolkit.formats.log.headers import LogChunk
+from toolkit.formats.log.scan import bytes_at
 from toolkit.sources.logdir.contents import COMPACTED, Contents
 from toolkit.sources.logdir.coordinator_state import read_state_topic, transactions_of
-from toolkit.sources.logdir.replica.replica_files import bytes_at
 from toolkit.sources.logdir.replica.replica_state import ReplicaState, offset_of, partition_of
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, named_offset
 
@@ -46,7 +46,7 @@ class ReplicaOffsetReader:
 
     @cached_property
     def opened(self) -> Mapping[int, int]:
-        producers = self._state.window.producers.producers
+        producers = self._state.window.producers
         open_producers = producers[producers["current_txn_start_offset"] >= 0]
         return dict(
             zip(
@@ -92,9 +92,9 @@ class ReplicaOffsetReader:
         }
         return aborted, bool(aborted) and not errors, errors
 
-    def _slice(self, part: ScanChunk) -> LogSlice:
-        headers = part.scanned.headers
-        errors = [damage.reason for damage in part.scanned.damage if not damage.is_torn]
+    def _slice(self, part: LogChunk) -> LogSlice:
+        headers = part.headers
+        errors = [damage.reason for damage in part.damage if not damage.is_torn]
         found = LogSlice(headers=[headers], errors=errors)
         for header in headers[partial_batches(headers)]:
             base = int(header["base_offset"])

@@ -14,8 +14,8 @@ from toolkit.errors import UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import HEADER_SIZE
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
-from toolkit.sources.logdir.replica.replica_files import bytes_at
+from toolkit.formats.log.scan import bytes_at
+from toolkit.sources.logdir.replica.replica_log import FolderLog
 
 if TYPE_CHECKING:
     from toolkit.sources.logdir.contents import Contents
@@ -140,13 +140,13 @@ class LogNames:
 
     def first_batch(self, log: ReplicaLog) -> str | None:
         """Base offset and checksum of the first batch of a log without a topic id; null where these may change."""
-        if not isinstance(log, FolderLog) or log.error or self.metadata(log).topic_id or not log.listing.segments:
+        if not isinstance(log, FolderLog) or log.error or self.metadata(log).topic_id or not log.segments:
             return None
         is_cleaned = self._contents.cleaned(log) >= 0 or not self._contents.checkpoints(log.root).has_cleaned
         if is_cleaned or log.where.topic in COMPACTED:
             return None
         try:
-            header = bytes_at(str(log.listing.segments[0].path), 0, HEADER_SIZE)
+            header = bytes_at(str(log.segments[0].path), 0, HEADER_SIZE)
         except OSError:
             return None
         if len(header) < HEADER_SIZE or not any(header):

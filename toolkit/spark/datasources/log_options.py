@@ -19,7 +19,7 @@ from toolkit.schema import TABLES
 from toolkit.schema.record import Int32, Int64, TableRow, Unit, declares
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir import LogDir
-from toolkit.sources.logdir.file_assertions import NO_ASSERTIONS, FileAssertions
+from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec
 from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import FILES, TableArguments, requested_partitions

@@ -12,16 +12,15 @@ from typing import Any, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
+from toolkit.analysis.log.lost_offsets import clip
+from toolkit.formats.log.headers import LogChunk
 from toolkit.formats.log_paths import log_path
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.log_tables import LogId, ScanChunk, clip
+from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir import LogDir
-from toolkit.sources.logdir.contents import Contents, FileScope
+from toolkit.sources.logdir.contents import Contents, FileScope, found_in
 from toolkit.sources.logdir.replica.log_dir_layout import LogDirLayout
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
-from toolkit.sources.logdir.replica.replica_log import ReplicaLog
-from toolkit.sources.logdir.replica.segment_splits import SegmentSplit, read_split, splits
-from toolkit.sources.logdir.subset import found_in
+from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog, SegmentSplit, read_split, splits
 from toolkit.sources.source_table import RowsOf
 from toolkit.spark.datasources.log_options import LISTING, PROOF, LogOptions
 
@@ -41,7 +40,7 @@ class SegmentRun:
     where: LogId  # topic, partition and broker
     splits: Sequence[SegmentSplit]  # the splits, in the order of the log
 
-    def parts(self, *, start: int | None, stop: int | None, crc: bool = False) -> Iterator[ScanChunk]:
+    def parts(self, *, start: int | None, stop: int | None, crc: bool = False) -> Iterator[LogChunk]:
         """The batches between two offsets; with `crc` the checksums are verified."""
         chunks = chain.from_iterable(read_split(split, crc=crc) for split in self.splits)
         return clip(chunks, start=start, stop=stop)
@@ -95,7 +94,7 @@ def _selected_logs(contents: Contents, options: LogOptions) -> Sequence[ReplicaL
 def _cut(log: FolderLog, options: LogOptions) -> list[SegmentSplit]:
     start: Any = options.arguments.start
     stop: Any = options.arguments.stop
-    return splits(log.listing, start=start, stop=stop, max_bytes=options.max_partition_bytes)
+    return splits(log, start=start, stop=stop, max_bytes=options.max_partition_bytes)
 
 
 def _of_segments(cut: Mapping[FolderLog, list[SegmentSplit]], options: LogOptions) -> Iterator[SegmentRanges]:

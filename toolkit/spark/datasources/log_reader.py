@@ -23,12 +23,11 @@ from toolkit.formats.log_dir_files import CHECKPOINT_NAMES
 from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.schema import TABLES
 from toolkit.sources import log_tables
-from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.files_proof import files_proof
+from toolkit.sources.logdir.consistency import files_proof
+from toolkit.sources.logdir.contents import Contents, Share, found_in, logs_in_texts
+from toolkit.sources.logdir.log_dir import LogDir
 from toolkit.sources.logdir.replica.log_dir_layout import CLEAN_SHUTDOWN, LogDirRoot
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
-from toolkit.sources.logdir.replica.replica_log import ReplicaLog
-from toolkit.sources.logdir.subset import Subset, found_in
+from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog
 from toolkit.spark.datasources.log_identity import LogNames
 from toolkit.spark.datasources.log_options import LISTING, LISTING_TYPE, PROOF, LogListing, LogOptions, schema_of
 from toolkit.spark.datasources.log_plan import SegmentRanges, SegmentRun, WholeLogs, plan
@@ -96,18 +95,13 @@ def read_task(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[
     if options.table == PROOF:
         contents = found_in(options.paths, assertions=options.assertions)
         return iter([pa.table({"line": [files_proof(contents).line]})])
-    subset = Subset(
-        options.paths,
-        work.layout,
-        topic_partitions=work.topic_partitions,
-        elsewhere=work.elsewhere,
-        scope=work.scope,
-        assertions=options.assertions,
+    share = Share(
+        paths=options.paths, topic_partitions=work.topic_partitions, elsewhere=work.elsewhere, scope=work.scope
     )
+    contents = Contents(work.layout, logs_in_texts(work.layout), assertions=options.assertions, share=share)
     if options.table == LISTING:
-        contents = subset.contents()
         return listing_rows(contents, contents.replica_logs())
-    return _in_tables(subset.read(options.table, options.arguments), options.table)
+    return _in_tables(LogDir.of(contents, *options.paths).read(options.table, options.arguments), options.table)
 
 
 def _in_tables(found: Iterable[Any], name: str) -> Iterator[pa.Table]:
@@ -155,8 +149,8 @@ def _row(
     others: list[tuple[str, int, int]] = []
     sizes: list[tuple[int, int, int]] = []
     if isinstance(log, FolderLog):
-        base_offsets = {segment.path.name: segment.offset for segment in log.listing.segments}
-        for name, stamp in sorted(log.listing.stamps.items()):
+        base_offsets = {segment.path.name: segment.offset for segment in log.segments}
+        for name, stamp in sorted(log.stamps.items()):
             (segments if name in base_offsets else others).append((name, stamp.size, stamp.modified_ns))
         sizes = sorted((base_offsets[name], size, modified) for name, size, modified in segments)
     epochs, topic_id = names.metadata(log)

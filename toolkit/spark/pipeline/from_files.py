@@ -16,8 +16,7 @@ from pyspark.sql.session import SparkSession as ClassicSession
 from toolkit.errors import NotFound
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import FINDINGS
-from toolkit.sources.logdir.file_assertions import NO_ASSERTIONS, FileAssertions
-from toolkit.sources.logdir.subset import found_in
+from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions, found_in
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_options import PROOF, LogListing, read_options, schema_of
 from toolkit.spark.datasources.log_reader import LogReader, listing_rows

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,21 +16,14 @@ import pyarrow.compute as pc
 
 from toolkit.analysis.history.resume_state import COUNTED, LogState, RangeSummary
 from toolkit.analysis.log.log_transactions import EMPTY, PartialTransactions
-from toolkit.analysis.log.lost_offsets import LostOffsets
+from toolkit.analysis.log.lost_offsets import at_missing_offsets
 from toolkit.analysis.log.lso_timeline import lso_table
 from toolkit.analysis.log.record_counts import RunningTotals
+from toolkit.formats.log.headers import LogChunk, LostOffsets
 from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, utc
 from toolkit.schema.log import Batch
-from toolkit.sources.log_tables import (
-    LogFold,
-    LogId,
-    ReadError,
-    ScanChunk,
-    at_missing_offsets,
-    batch_tables,
-    error_table,
-)
+from toolkit.sources.log_tables import LogFold, LogId, ReadError, batch_tables, error_table
 from toolkit.spark.pipeline.log_plan import LOST, REMEMBERED, TRUNCATED, LogPlan
 from toolkit.spark.pipeline.tables.staging_table import STATE, StoredState, damaged_segments
 
@@ -58,7 +51,7 @@ class LogRead:
     """What is read of a log."""
 
     where: LogId  # topic, partition, and the broker that has it
-    chunks: Iterable[ScanChunk]  # its batches from the start of the plan on; may raise `StoppedRead`
+    chunks: Iterable[LogChunk]  # its batches from the start of the plan on; may raise `StoppedRead`
     before: PartialTransactions = EMPTY  # what is known to be open before the first one
     end: int | None = None  # where it ends without batches: base offset of the newest segment, end offset of a fetch
     cleaned: int = -1  # offset up to which it was cleaned, as in `toolkit.analysis.log.lost_offsets.missing_between`
@@ -94,7 +87,7 @@ def fold_log(
                 log.fold.files.setdefault(chunk.file, 0)  # of transactions of which no batch was read
                 yield from log.flush()
                 yield from log.lose(chunk.missing)
-            log.fold.add(chunk._replace(missing=None))
+            log.fold.add(replace(chunk, missing=None))
             if log.fold.closed_rows >= ROWS_AT_ONCE:
                 yield from log.flush()
             yield from log.take_batches()
@@ -110,7 +103,7 @@ def fold_log(
     yield from log.finish()
 
 
-def _with_rows(read: LogRead, log: _Log) -> Iterator[ScanChunk]:
+def _with_rows(read: LogRead, log: _Log) -> Iterator[LogChunk]:
     for chunk in read.chunks:
         log.batches += batch_tables([chunk], read.where)
         yield chunk

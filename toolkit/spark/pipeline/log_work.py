@@ -14,15 +14,15 @@ from toolkit.analysis.history.resume_state import LogState
 from toolkit.analysis.log.log_transactions import EMPTY, begin
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.log.headers import LogChunk
 from toolkit.formats.log_paths import log_path
 from toolkit.schema import Row
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.log_tables import LogId, ReadError, ScanChunk
+from toolkit.sources.log_tables import LogId, ReadError
 from toolkit.sources.logdir.replica.dump_logs import read_texts
-from toolkit.sources.logdir.replica.log_window import known_before
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
-from toolkit.sources.logdir.replica.replica_log import ReplicaLog, between
+from toolkit.sources.logdir.replica.record_index import between
+from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog, known_before
 from toolkit.spark.arrow_types import from_arrow, spark_table
 from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.log_reader import freeze_modules
@@ -189,7 +189,7 @@ def _opened(listing: LogListing) -> ReplicaLog:
 def _read(work: LogWork) -> LogRead:
     log, start = _opened(work.listing), work.plan.start
 
-    def chunks() -> Iterator[ScanChunk]:
+    def chunks() -> Iterator[LogChunk]:
         if log.error:
             raise StoppedRead(ReadError(log.name, None, log.error))
         yield from log.parts(start=start)
@@ -228,7 +228,7 @@ def _live_read(work: LogWork, options: WorkOptions) -> LogRead:
     )
 
 
-def _live_chunks(tp: TopicPartition, start: int, stop: int, options: WorkOptions) -> Iterator[ScanChunk]:
+def _live_chunks(tp: TopicPartition, start: int, stop: int, options: WorkOptions) -> Iterator[LogChunk]:
     from toolkit.sources.live.client.broker_response import row_text
     from toolkit.sources.live.logs.partition_log import LogRange, read_range
     from toolkit.sources.live.logs.partition_tables import scan_chunks

@@ -22,7 +22,7 @@ from pyspark.sql.dataframe import DataFrame
 from toolkit.errors import UsageError
 from toolkit.formats.columns import to_ipc
 from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Table
-from toolkit.sources.logdir.file_assertions import NO_ASSERTIONS, FileAssertions
+from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions
 from toolkit.spark.arrow_types import from_arrow, mapped, spark_table
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin

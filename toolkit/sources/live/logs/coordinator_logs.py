@@ -17,7 +17,7 @@ from toolkit.schema.live import Partition
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.schema.table import Error
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs.partition_log import NOTHING, FetchedChunk, fetch_range
+from toolkit.sources.live.logs.partition_log import FetchedChunk, fetch_range
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.leaders import read_partitions
 
@@ -109,7 +109,7 @@ def _chunks(
     for partition in _partitions(client, topic, numbers):
         number = partition.partition
         if partition.error:
-            yield number, FetchedChunk(scanned=NOTHING, broker_id=partition.leader, error=partition.error)
+            yield number, FetchedChunk(broker_id=partition.leader, error=partition.error)
             continue
         first = max(partition.log_start_offset or 0, start.get(number, 0))
         if newest is not None:
@@ -132,9 +132,9 @@ def _partitions(client: BrokerClient, topic: CoordinatorTopic, numbers: Collecti
 def _records(
     chunk: FetchedChunk, decode: Callable[..., Iterator[R]], where: R, having: Collection[bytes] | None = None
 ) -> Iterator[R]:
-    for error in (*([chunk.error] if chunk.error else []), *(damage.reason for damage in chunk.scanned.damage)):
+    for error in (*([chunk.error] if chunk.error else []), *(damage.reason for damage in chunk.damage)):
         yield replace(where, error=error)
-    headers = chunk.scanned.headers[chunk.scanned.headers["attributes"] & CONTROL == 0]
+    headers = chunk.headers[chunk.headers["attributes"] & CONTROL == 0]
     for position in headers["position"][_contain(headers, chunk.records, having)].tolist():
         yield from decode(chunk.records, position, where=where)
 

@@ -219,9 +219,9 @@ def _read_markers(client: BrokerClient, partition: Partition, contexts: Sequence
     cut = cut_search(fetched.tp, contexts, start=fetched.start if fetched.start > begin else None, is_cut=is_cut)
     parts, errors = list[Headers](), list[str]()
     for chunk in fetched.chunks:
-        headers = chunk.scanned.headers
+        headers = chunk.headers
         parts.append(headers)
-        errors += [chunk.error] if chunk.error else [each.reason for each in chunk.scanned.damage if not each.is_torn]
+        errors += [chunk.error] if chunk.error else [each.reason for each in chunk.damage if not each.is_torn]
         if len(headers) and int(headers["last_offset"][-1]) >= fetched.start + MAX_OFFSETS:
             break
     excerpt = Excerpt(

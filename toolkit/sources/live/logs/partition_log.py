@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from toolkit.errors import BrokerError, ToolkitError
-from toolkit.formats.log.headers import ScanResult
+from toolkit.formats.log.headers import LogChunk
 from toolkit.formats.log.scan import scan
 from toolkit.schema.live import Partition
 from toolkit.schema.table import Error, TopicPartition
@@ -26,7 +26,6 @@ from toolkit.sources.progress_bar import progress
 
 FETCH_BYTES = 8 << 20
 PAUSE = 0.2  # seconds before a retry after an error
-NOTHING = scan(b"")
 OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 NOT_RETURNED = (
     "REMOTE_STORAGE: the leader returns nothing at offset {}, which is in remote storage: that is slow, or fails there"
@@ -35,11 +34,11 @@ UNREPLICATED = "OFFSET_NOT_AVAILABLE: the high watermark stays at {}, so later o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FetchedChunk:
+class FetchedChunk(LogChunk):
     """A chunk of a partition's log, or the error that prevented reading it."""
 
-    scanned: ScanResult  # the batches of the chunk; positions are relative to `records`
-    # the bytes that the broker sent. The last batch may be truncated, and batches after the requested range may follow
+    # the bytes that the broker sent, to which positions are relative. The last batch may be truncated, and batches
+    # after the requested range may follow
     records: bytes = b""
     broker_id: int | None = None  # the broker that sent it, or failed to
     error: str | None = None  # ``"NAME: text"`` if offsets are missing; the chunk is then empty
@@ -48,14 +47,21 @@ class FetchedChunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedRange:
-    """A range of a partition's log, read lazily."""
+class LogRange:
+    """Batches of a partition whose base offset is in ``start <= offset < stop``."""
 
-    tp: TopicPartition  # topic and partition
-    broker_id: int | None  # its leader, before anything is read
-    # start, stop: the batches with an offset in ``start <= offset < stop``; the first one may begin before `start`
+    tp: TopicPartition  # the partition
+    # start, stop: bounds of the base offsets
     start: int
     stop: int
+    is_first: bool = True  # whether this is the first range, which also has the batch that contains `start`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedRange(LogRange):
+    """A range of a partition's log, read lazily."""
+
+    broker_id: int | None  # its leader, before anything is read
     # the log in chunks of some megabytes, which can be iterated once; the next chunk is prefetched
     chunks: Generator[FetchedChunk, None, None]
 
@@ -133,16 +139,20 @@ def _chunk(
     """The chunk fetched at an offset, and the next offset to fetch; null at the end."""
     if found.error:
         why, next_at = leader.explain(found.error, at, stop)
-        return FetchedChunk(scanned=NOTHING, broker_id=leader.broker_id, error=why), next_at
+        return FetchedChunk(broker_id=leader.broker_id, error=why), next_at
     scanned = scan(found.records, crc=crc, last=False)
     if not len(scanned.headers):
         damaged = next((each.reason for each in scanned.damage), omitted_text("Fetch", "a whole batch"))
         error = _unread(f"{damaged.rstrip('.')} (at offset {at})", at, stop) if found.records else None
-        return FetchedChunk(scanned=NOTHING, records=found.records, broker_id=leader.broker_id, error=error), None
+        return FetchedChunk(records=found.records, broker_id=leader.broker_id, error=error), None
     last = int(scanned.headers["last_offset"][-1])
-    if last >= stop:
-        scanned = replace(scanned, headers=scanned.headers[scanned.headers["base_offset"] < stop])
-    chunk = FetchedChunk(scanned=scanned, records=found.records, broker_id=leader.broker_id, aborted=found.aborted)
+    chunk = FetchedChunk(
+        headers=scanned.headers[scanned.headers["base_offset"] < stop] if last >= stop else scanned.headers,
+        damage=scanned.damage,
+        records=found.records,
+        broker_id=leader.broker_id,
+        aborted=found.aborted,
+    )
     return chunk, last + 1
 
 
@@ -226,17 +236,6 @@ class _LogLeader:
         return _unread(error, at, stop), None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogRange:
-    """Batches of a partition whose base offset is in ``start <= offset < stop``."""
-
-    tp: TopicPartition  # the partition
-    # start, stop: bounds of the base offsets
-    start: int
-    stop: int
-    is_first: bool = True  # whether this is the first range, which also has the batch that contains `start`
-
-
 def split(tp: TopicPartition, start: int, stop: int, *, log_start: int, max_offsets: int) -> list[LogRange]:
     """Divide offsets into ranges of equal size.
 
@@ -261,12 +260,8 @@ def read_range(client: BrokerClient, log_range: LogRange, *, crc: bool = False) 
     fetched = read_offsets(client, leader, log_range.start, log_range.stop, crc=crc)
     if log_range.is_first:
         return fetched
-    return replace(fetched, chunks=_from_base_offset(fetched.chunks, log_range.start))
-
-
-def _from_base_offset(chunks: Iterable[FetchedChunk], start: int) -> Generator[FetchedChunk, None, None]:
-    """Drop the batch that begins before the range: it belongs to the range before."""
-    for chunk in chunks:
-        headers = chunk.scanned.headers
-        headers = headers[headers["base_offset"] >= start]
-        yield replace(chunk, scanned=replace(chunk.scanned, headers=headers))
+    own = (  # without the batch that begins before the range: it belongs to the range before
+        replace(chunk, headers=chunk.headers[chunk.headers["base_offset"] >= log_range.start])
+        for chunk in fetched.chunks
+    )
+    return replace(fetched, is_first=False, chunks=own)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.log.log_transactions import EMPTY, begin
 from toolkit.errors import BrokerError
-from toolkit.formats.log.headers import Headers, ScanResult, concatenate
+from toolkit.formats.log.headers import Headers, LogChunk, concatenate
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row
 from toolkit.schema.table import Error
 from toolkit.sources.live.logs.partition_log import FetchedChunk, FetchedRange
-from toolkit.sources.log_tables import LogId, ScanChunk, batch_tables, log_transaction_tables, lso_timeline_table
+from toolkit.sources.log_tables import LogId, batch_tables, log_transaction_tables, lso_timeline_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +25,7 @@ def batch_tables_of(log_range: FetchedRange, *, producer_id: int | None = None) 
     failures: list[Row] = []
     for broker_id, headers in _joined(log_range, failures):
         log_id = replace(_log_id(log_range), broker_id=broker_id)
-        yield from batch_tables([ScanChunk(ScanResult(headers=headers, end=0))], log_id, producer_id=producer_id)
+        yield from batch_tables([LogChunk(headers=headers)], log_id, producer_id=producer_id)
     if failures:
         yield BATCHES.arrow(failures)
 
@@ -62,27 +62,27 @@ def _joined(log_range: FetchedRange, failures: list[Row]) -> Iterator[tuple[int 
             yield broker_id, concatenate(headers)
             broker_id, headers, rows = chunk.broker_id, [], 0
         headers.append(_headers(chunk))
-        rows += len(chunk.scanned.headers)
+        rows += len(chunk.headers)
         failures += _failures(log_range, chunk)
     yield broker_id, concatenate(headers)
 
 
-def scan_chunks(log_range: FetchedRange, failures: list[Row]) -> Iterator[ScanChunk]:
+def scan_chunks(log_range: FetchedRange, failures: list[Row]) -> Iterator[LogChunk]:
     """Batches in order; error rows are appended to `failures`."""
     for chunk in log_range.chunks:
-        yield ScanChunk(replace(chunk.scanned, headers=_headers(chunk), damage=()))
+        yield LogChunk(headers=_headers(chunk))
         failures += _failures(log_range, chunk)
 
 
 def _headers(chunk: FetchedChunk) -> Headers:
     """Headers without positions, which are meaningless in a response."""
-    headers = chunk.scanned.headers.copy()
+    headers = chunk.headers.copy()
     headers["position"] = -1
     return headers
 
 
 def _failures(log_range: FetchedRange, chunk: FetchedChunk) -> list[Row]:
-    errors = [damage.reason for damage in chunk.scanned.damage] + ([chunk.error] if chunk.error else [])
+    errors = [damage.reason for damage in chunk.damage] + ([chunk.error] if chunk.error else [])
     return [{**_log_id(log_range).columns, "broker_id": chunk.broker_id, "error": error} for error in errors]
 
 

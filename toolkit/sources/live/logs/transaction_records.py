@@ -70,10 +70,10 @@ def open_batches(
 
 def _check(chunk: FetchedChunk, name: str) -> None:
     """A torn tail is how a response ends; everything else that is no batch is damage."""
-    damage = [each.reason for each in chunk.scanned.damage if not each.reason.startswith("TORN_TAIL")]
-    wrong = chunk.scanned.headers["crc_ok"] == 0
+    damage = [each.reason for each in chunk.damage if not each.reason.startswith("TORN_TAIL")]
+    wrong = chunk.headers["crc_ok"] == 0
     if wrong.any():
-        offset = int(chunk.scanned.headers["base_offset"][wrong][0])
+        offset = int(chunk.headers["base_offset"][wrong][0])
         damage.append(f"CORRUPT_MESSAGE: The checksum of the batch at offset {offset} does not match its bytes.")
     for error in [chunk.error, *damage]:
         if error:
@@ -82,7 +82,7 @@ def _check(chunk: FetchedChunk, name: str) -> None:
 
 
 def _batches(chunk: FetchedChunk, producer_id: int) -> Iterator[OpenBatch]:
-    headers = chunk.scanned.headers
+    headers = chunk.headers
     is_data = (headers["attributes"] & (CONTROL | TRANSACTIONAL)) == TRANSACTIONAL
     for header in headers[(headers["producer_id"] == producer_id) & is_data]:
         offsets = int(header["last_offset"]) - int(header["base_offset"])

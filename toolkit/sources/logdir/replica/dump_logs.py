@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
+from toolkit.analysis.log.lost_offsets import clip
 from toolkit.errors import UsageError
 from toolkit.formats.dumps import DumpChunk, read_dump
-from toolkit.formats.log.headers import Headers
+from toolkit.formats.log.headers import Headers, LogChunk
 from toolkit.formats.log_dir_files import FileName, parse_file_name
 from toolkit.formats.log_paths import LogPath
 from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
-from toolkit.sources.log_tables import LogId, ScanChunk, clip
+from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir.replica.log_dir_layout import LogDirRoot, SkippedFile
-from toolkit.sources.logdir.replica.replica_log import ProducerSnapshot, RecordIndex, between, index_entries
+from toolkit.sources.logdir.replica.record_index import RecordIndex, between
+from toolkit.sources.logdir.replica.replica_log import ProducerSnapshot, index_entries
 
 
 class TextLog:
@@ -37,34 +38,34 @@ class TextLog:
             if dump.kind in {"log", "unknown"}:
                 segments.setdefault(dump.number, []).append(dump)
         self._segments = sorted(segments.values(), key=_first_offset)
-        self.size = sum(int(dump.scanned.headers["size"].sum()) for dump in dumps)
+        self.size = sum(int(dump.headers["size"].sum()) for dump in dumps)
         self.base_offsets: Sequence[int] = [_first_offset(parts) for parts in self._segments]
         self.local_start = self.base_offsets[0] if self.base_offsets else None
 
-    def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[ScanChunk]:
+    def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[LogChunk]:
         """Kafka's tool has checked the checksums; batches that it reports as invalid are damage."""
         return clip(self._parts(), start=start, stop=stop)
 
-    def parts_near(self, start: int, *, crc: bool = False) -> Iterator[ScanChunk]:
+    def parts_near(self, start: int, *, crc: bool = False) -> Iterator[LogChunk]:
         return self._parts()
 
-    def _parts(self) -> Iterator[ScanChunk]:
+    def _parts(self) -> Iterator[LogChunk]:
         """Batches have positions in the dumped file, damage has lines of the text."""
         for dump in (dump for parts in self._segments for dump in parts):
-            if len(dump.scanned.headers):
-                yield ScanChunk(replace(dump.scanned, damage=()), dump.path or self.name)
-            if dump.scanned.damage:
-                yield ScanChunk(replace(dump.scanned, headers=dump.scanned.headers[:0]), self.name)
+            if len(dump.headers):
+                yield LogChunk(headers=dump.headers, end=dump.end, file=dump.path or self.name)
+            if dump.damage:
+                yield LogChunk(damage=dump.damage, end=dump.end, file=self.name)
 
     def transaction_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[TransactionLogRecord]:
         for dump in self._dumps:
             yield from between(dump.events, start, stop)
-            for each in dump.scanned.damage:
+            for each in dump.damage:
                 yield TransactionLogRecord(
                     txn_state_partition=self.where.partition, file=self.name, position=each.position, error=each.reason
                 )
 
-    def indexed(self) -> tuple[RecordIndex, Iterator[ScanChunk]]:
+    def indexed(self) -> tuple[RecordIndex, Iterator[LogChunk]]:
         index = RecordIndex()
         for record in self.transaction_log():
             index.add_record(record)
@@ -73,7 +74,7 @@ class TextLog:
     def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[OffsetsLogRecord]:
         for dump in self._dumps:
             yield from between(dump.offsets_log, start, stop)
-            for each in dump.scanned.damage:
+            for each in dump.damage:
                 yield OffsetsLogRecord(
                     group_partition=self.where.partition, file=self.name, position=each.position, error=each.reason
                 )
@@ -90,7 +91,7 @@ class TextLog:
             name = _file_name(dump.path)
             if dump.kind == "snapshot" and name is not None:
                 before = found[name.offset].producers if name.offset in found else ()
-                error = dump.scanned.damage[0].reason if dump.scanned.damage else None
+                error = dump.damage[0].reason if dump.damage else None
                 producers = (*before, *dump.snapshot)
                 found[name.offset] = ProducerSnapshot(name.offset, producers, error, dump.path or self.name)
         yield from sorted(found.values(), reverse=True, key=lambda snapshot: snapshot.offset)
@@ -98,7 +99,7 @@ class TextLog:
     def segment_rows(self) -> Iterator[LogSegment]:
         """The size of a segment is that of its printed batches; its modification time is unknown."""
         for base_offset, parts in zip(self.base_offsets, self._segments, strict=True):
-            size = sum(int(dump.scanned.headers["size"].sum()) for dump in parts)
+            size = sum(int(dump.headers["size"].sum()) for dump in parts)
             file = parts[0].path or self.name
             yield LogSegment(**self.where.columns, base_offset=base_offset, size=size, file=file)
 
@@ -106,7 +107,7 @@ class TextLog:
         for dump in self._dumps:
             yield from index_entries(dump.aborted, self.where, self.name)
             if dump.kind == "txnindex":
-                for each in dump.scanned.damage:
+                for each in dump.damage:
                     yield TxnIndexEntry(**self.where.columns, file=self.name, position=each.position, error=each.reason)
 
     def checkpoint_rows(self) -> Iterator[CheckpointEntry]:
@@ -136,7 +137,7 @@ def _first_offset(parts: Sequence[DumpChunk]) -> int:
     name = _file_name(parts[0].path)
     if name is not None:
         return name.offset
-    return next((int(part.scanned.headers["base_offset"][0]) for part in parts if len(part.scanned.headers)), 0)
+    return next((int(part.headers["base_offset"][0]) for part in parts if len(part.headers)), 0)
 
 
 def _file_name(path: str | None) -> FileName | None:

@@ -7,46 +7,49 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import zip_longest
 from typing import NamedTuple
 
 from toolkit.formats.log.metadata_records import MetadataState, metadata_log
-from toolkit.formats.log.scan import scan_file_bytes
+from toolkit.formats.log.scan import in_pieces, scan_file_bytes
 from toolkit.formats.log_paths import LogPath, scandir
 from toolkit.schema.metadata import MetadataLogRecord
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
-from toolkit.sources.logdir.replica.replica_files import in_pieces
-from toolkit.sources.logdir.replica.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica.replica_log import FolderLog
 
 SNAPSHOT_NAME = re.compile(r"[0-9]{20}-.*\.checkpoint")
+NO_METADATA_LOG = (
+    "NO_METADATA_LOG: the files have no __cluster_metadata-0, as with ZooKeeper, or it was not copied; it is on every "
+    "controller and broker."
+)
 NEWEST = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
-def metadata_logs(logs: Iterable[ReplicaLog]) -> list[FolderLog]:
-    """The replicas of the metadata log; none with ZooKeeper."""
-    return [log for log in logs if log.where.topic == METADATA_TOPIC and isinstance(log, FolderLog)]
-
-
 class MetadataEnd(NamedTuple):
-    """What a replica of the metadata log says at its end.
+    """What a replica of the metadata log says at its end."""
 
-    Parameters
-    ----------
-    state
-        What holds there.
-    offset
-        Of its last record; -1 without any.
-    error
-        Why that is not all, other than a torn end; null if it is.
-    """
+    state: MetadataState  # what holds there
+    log: FolderLog | None = None  # the replica; null without any
+    offset: int = -1  # of its last record; -1 without any
+    error: str | None = None  # why that is not all, other than a torn end; null if it is
 
-    state: MetadataState
-    offset: int = -1
-    error: str | None = None
+    def partition_count(self, topic: str) -> int | None:
+        """How many partitions a topic has; null if the metadata log is not whole, or does not have the topic."""
+        if self.error is not None:
+            return None
+        return sum(self.state.topics.get(topic_id) == topic for topic_id, _ in self.state.partitions) or None
+
+    def stale_replica_doubts(self, tp: TopicPartition, broker_id: int | None) -> list[str]:
+        """What is missing if a broker's replica is not in sync there, as `Observation.doubts`."""
+        partition = None if self.error is not None else self.state.partition(tp.topic, tp.partition)
+        if partition is None or broker_id is None or broker_id in (isr := partition.isr or ()):
+            return []
+        return [
+            f"a replica of {tp.topic}-{tp.partition} in sync: by the metadata log, that of broker {broker_id} was not "
+            f"(ISR {', '.join(map(str, isr)) or 'empty'}), so its log may end before the marker"
+        ]
 
 
 def metadata_end(log: FolderLog) -> MetadataEnd:
@@ -56,39 +59,7 @@ def metadata_end(log: FolderLog) -> MetadataEnd:
         offset = offset if record.offset is None else record.offset
         if error is None and record.error is not None and not record.error.startswith("TORN_TAIL"):
             error = record.error
-    return MetadataEnd(state, offset, error)
-
-
-def furthest(ends: Iterable[MetadataEnd]) -> MetadataEnd | None:
-    """The end that counts: a whole one before others, then the one that reaches furthest; null without any."""
-    return max(ends, key=lambda each: (each.error is None, each.offset), default=None)
-
-
-def first_free_producer_id(ends: Iterable[MetadataEnd]) -> int | None:
-    """The first producer id that no broker of the cluster has got, by any replica.
-
-    Null if the metadata log is not among the files, as with ZooKeeper, or has no such record.
-    """
-    found = (each.state.next_producer_id for each in ends)
-    return max((each for each in found if each is not None), default=None)
-
-
-def partition_count(end: MetadataEnd | None, topic: str) -> int | None:
-    """How many partitions a topic has; null if the metadata log is not whole, or does not have the topic."""
-    if end is None or end.error is not None:
-        return None
-    return sum(end.state.topics.get(topic_id) == topic for topic_id, _ in end.state.partitions) or None
-
-
-def stale_replica_doubts(end: MetadataEnd | None, tp: TopicPartition, broker_id: int | None) -> list[str]:
-    """What is missing if a broker's replica is not in sync at the end of the metadata log, as `Observation.doubts`."""
-    partition = None if end is None or end.error is not None else end.state.partition(tp.topic, tp.partition)
-    if partition is None or broker_id is None or broker_id in (isr := partition.isr or ()):
-        return []
-    return [
-        f"a replica of {tp.topic}-{tp.partition} in sync: by the metadata log, that of broker {broker_id} was not (ISR "
-        f"{', '.join(map(str, isr)) or 'empty'}), so its log may end before the marker"
-    ]
+    return MetadataEnd(state, log, offset, error)
 
 
 def metadata_records(
@@ -116,7 +87,7 @@ def metadata_records(
     for snapshot, begin in needed:
         for record in _in_file(log, snapshot):
             yield state.add(replace(record, offset=begin - 1))
-    for segment, following in zip_longest(log.listing.segments, log.base_offsets[1:]):
+    for segment, following in zip_longest(log.segments, log.base_offsets[1:]):
         if following is None or following > begin:
             for record in _in_file(log, segment.path):
                 if record.error or record.offset is None or record.offset >= begin:

@@ -1,24 +1,319 @@
-"""The end of a replica's log: offsets, producers, and open transactions; offset specifications resolved in it."""
+"""One read of a replica's log: the data for its state, consistency check, evidence, LSO holds and counts.
+
+What its end says (offsets, producers, open transactions) is `ReplicaState`.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import operator
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
-from toolkit.analysis.log.producer_state import producer_records
+from toolkit.analysis.log.log_transactions import EMPTY, begin
+from toolkit.analysis.log.lost_offsets import at_missing_offsets
+from toolkit.analysis.log.producer_state import NO_PRODUCERS, join, producer_records, replay, resume
+from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME
+from toolkit.formats.log.headers import Array, HeaderField, Headers, LogChunk, LostOffsets, concatenate
 from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer
 from toolkit.schema.table import EPOCH
+from toolkit.sources.log_tables import FoldedRange, LogFold, from_offset
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC, PartitionCheckpoints
-from toolkit.sources.logdir.replica.log_window import LogWindow, ReadLimit, read_window
-from toolkit.sources.logdir.replica.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica.record_index import RecordIndex
+from toolkit.sources.logdir.replica.replica_log import ProducerSnapshot, ReplicaLog, known_before, opened_before
 from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec, milliseconds
+
+MAX_GAPS = 1000
+FORWARD = 200_000  # batches that are kept from the first offset of the lowest open transaction on
+BACK = 2_000  # offsets before it that an excerpt begins with
+FAR_BACK = 100_000  # offsets before it that are kept, and searched if `BACK` contains no marker of the producers
+CONTROL_FIELDS: tuple[HeaderField, ...] = ("base_offset", "producer_id", "max_timestamp")
+
+
+class ReadLimit(Enum):
+    """How far back a log is read."""
+
+    TAIL = "from the newest intact snapshot on"
+    OPEN = "from the lowest open transaction on, with checksums"
+    WHOLE = "the complete log, checksums as for OPEN"
+    RECORDS = "the complete log of __transaction_state, with checksums and an index of its records"
+
+
+class DamagedBytes(NamedTuple):
+    """Bytes that are no batch, or a batch with a wrong checksum."""
+
+    reason: str  # ``NAME: sentence``
+    place: str  # the byte and the file
+    is_torn: bool  # whether it is an incomplete batch at the end of a log, as a crash leaves it
+    next_offset: int | None  # the offset after it; null if no batch follows
+
+    def reaches(self, offset: int) -> bool:
+        """Whether it may be at or after an offset, by the batches around it."""
+        return self.next_offset is None or self.next_offset > offset
+
+
+@dataclass(slots=True)
+class Contiguity:
+    """Missing offsets of a log: removed by the cleaner, or lost when the files were copied."""
+
+    # for each missing range, the expected offset and the base offset of the next batch; only the last `MAX_GAPS`
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    _next: int | None = None
+
+    def add(self, headers: Headers) -> None:
+        """Add the next batches of the log."""
+        if not len(headers):
+            return
+        begins, ends = headers["base_offset"], headers["last_offset"] + 1
+        expected = np.concatenate(([begins[0] if self._next is None else self._next], ends[:-1]))
+        wrong = np.flatnonzero(begins != expected)
+        self.gaps += zip(expected[wrong].tolist(), begins[wrong].tolist(), strict=True)
+        del self.gaps[:-MAX_GAPS]
+        self._next = int(ends[-1])
+
+    def after(self, offset: int) -> tuple[int, int] | None:
+        """The last missing range that ends after an offset."""
+        return next((gap for gap in reversed(self.gaps) if max(gap) > offset), None)
+
+
+@dataclass(slots=True)
+class MarkerNeighbourhood:
+    """The batches around a log's lowest open transaction, kept before it is known which transaction stays open."""
+
+    # start, stop: every batch with an offset in ``start <= offset < stop`` is kept; both 0 if none is
+    start: int = 0
+    stop: int = 0
+    batches: Headers = field(default_factory=lambda: concatenate(()))  # the kept batches, once the log was read
+    _chunks: list[Headers] = field(default_factory=list)
+    _has_skipped: bool = False
+
+    def add(self, headers: Headers, lowest: int | None) -> None:
+        """Add the next batches, at least one; `lowest` is the lowest open offset after them, null for none."""
+        anchor = int(headers["last_offset"][-1]) + 1 if lowest is None else lowest
+        if lowest is not None and anchor < self.stop:
+            kept = sum(len(chunk) - int(np.searchsorted(chunk["last_offset"], anchor)) for chunk in self._chunks)
+            if kept >= FORWARD:
+                self._has_skipped = True
+                return
+        if self._has_skipped or not self._chunks:
+            self._chunks, self._has_skipped = [], False
+            self.start = int(headers["base_offset"][0])
+        self._chunks.append(headers)
+        self.stop = int(headers["last_offset"][-1]) + 1
+        while self._chunks and self._chunks[0]["last_offset"][-1] < anchor - FAR_BACK:
+            self.start = int(self._chunks.pop(0)["last_offset"][-1]) + 1
+
+    def settle(self, lowest: int) -> None:
+        """Keep only the batches around the transaction that stayed open."""
+        kept, room = [], FORWARD
+        for chunk in self._chunks:
+            first, anchor = np.searchsorted(chunk["last_offset"], (lowest - FAR_BACK, lowest))
+            kept.append(chunk[first : anchor + room])
+            room -= min(len(chunk) - int(anchor), room)
+        self._chunks, self.batches = [], concatenate(kept)  # a view would keep all of its chunk
+        self.start = max(self.start, lowest - FAR_BACK)
+        if not room and len(self.batches):
+            self.stop = int(self.batches["last_offset"][-1]) + 1
+
+    def between(self, start: int, stop: int, *, most: int | None = None) -> Headers | None:
+        """The batches with an offset in ``start <= offset < stop``, at most `most`; null if they are not kept."""
+        if not self.start <= start < self.stop:
+            return None
+        first = bisect_left(self.batches["last_offset"], start)
+        last = bisect_left(self.batches["base_offset"], stop)
+        if stop > self.stop and (most is None or last - first < most):
+            return None
+        return self.batches[first:last][:most]
+
+
+@dataclass(kw_only=True, eq=False)
+class LogWindow:
+    """The state of a log, updated chunk by chunk."""
+
+    # offset of the snapshot at which the producer state begins; null if it was replayed from the segments
+    snapshot: int | None = None
+    tail: int = 0  # first offset of what every `ReadLimit` reads: of the snapshot, or of an earlier open transaction
+    producers: Array = field(default_factory=lambda: NO_PRODUCERS)  # producer state
+    # transactions from the snapshot on, or of the complete log; records and bytes before each of them, before each
+    # marker, and before each offset passed in advance
+    fold: LogFold = field(default_factory=lambda: LogFold(totals=RunningTotals()))
+    # header of the first batch of every open transaction, by start offset
+    first_batches: dict[int, Headers] = field(default_factory=dict)
+    # the batches around the lowest open transaction
+    neighbourhood: MarkerNeighbourhood = field(default_factory=MarkerNeighbourhood)
+    contiguity: Contiguity = field(default_factory=Contiguity)  # missing offsets
+    last_time: int | None = None  # time of the last batch, by whatever clock; null if there is none
+    _tail_time: int | None = None
+    _ends_by_broker: bool = False
+    # those after the snapshot that the cleaner did not remove: transactions open before them may have ended, and others
+    # may have begun
+    missing: list[LostOffsets] = field(default_factory=list)
+    # records, batch_times: for `ReadLimit.RECORDS`: the index of the records; base offset and time of every batch
+    records: RecordIndex = field(default_factory=RecordIndex)
+    batch_times: Array = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    # damage, wrong_checksums: unreadable bytes, and batches with a wrong checksum, in log order
+    damage: list[DamagedBytes] = field(default_factory=list)
+    wrong_checksums: list[DamagedBytes] = field(default_factory=list)
+    _control: list[Array] = field(default_factory=list)
+
+    def add(self, part: LogChunk) -> None:
+        """Add the next chunk of the log."""
+        headers = part.headers
+        self.fold.add(part)
+        self._add_damage(part)
+        if part.missing is not None and part.missing.found > (self.snapshot or 0):
+            self.missing.append(part.missing)
+            self.producers = self.producers.copy()
+            self.producers["current_txn_start_offset"] = -1  # they may have ended there
+        if not len(headers):
+            return
+        self.contiguity.add(headers)
+        self.last_time = int(headers["max_timestamp"][-1])
+        by_broker = headers["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0
+        found = headers["max_timestamp"][by_broker & (headers["base_offset"] >= self.tail)]
+        self._tail_time = int(found[-1]) if len(found) else self._tail_time
+        self._ends_by_broker = bool(by_broker[-1])
+        control = np.flatnonzero(headers["attributes"] & CONTROL)
+        self._control.append(np.stack([headers[name][control] for name in CONTROL_FIELDS]))
+        self.producers = join(self.producers, replay(from_offset(headers, self.snapshot or 0)))
+        starts = self.open_starts
+        self._add_first_batches(headers, starts)
+        self.neighbourhood.add(headers, min(starts, default=None))
+
+    @property
+    def last_broker_time(self) -> int | None:
+        """Time of the last batch with a time that a broker set, at the end or in the tail; null if there is none."""
+        return self.last_time if self._ends_by_broker else self._tail_time
+
+    @property
+    def open_starts(self) -> list[int]:
+        """Start offsets of the open transactions."""
+        starts = self.producers["current_txn_start_offset"]
+        return starts[starts >= 0].tolist()  # type: ignore[no-any-return]
+
+    @cached_property
+    def ranges(self) -> Sequence[FoldedRange]:
+        """The collected transactions of each range, divided by missing offsets."""
+        return self.fold.finish()
+
+    def counted(self, first: int, stop: int) -> tuple[int, int] | None:
+        """Records and bytes from one offset to another; null if one of them was not counted at."""
+        return None if self.fold.totals is None else self.fold.totals.between(first, stop)
+
+    def control_batches(self, start: int) -> Array:
+        """Base offset, producer id and time of the control batches after an offset, in log order."""
+        found = np.concatenate([np.empty((len(CONTROL_FIELDS), 0), np.int64), *self._control], axis=1)
+        return found[:, found[0] > start]
+
+    def _add_damage(self, part: LogChunk) -> None:
+        headers = part.headers
+        if len(headers) and self.damage and self.damage[-1].next_offset is None:
+            follower = int(headers["base_offset"][0])
+            self.damage = [
+                each._replace(next_offset=follower) if each.next_offset is None else each for each in self.damage
+            ]
+        for each in part.damage:
+            behind = headers["base_offset"][headers["position"] > each.position]
+            next_offset = int(behind[0]) if len(behind) else None
+            self.damage.append(
+                DamagedBytes(each.reason, f"byte {each.position} of {part.file}", each.is_torn, next_offset)
+            )
+        wrong = np.flatnonzero(headers["crc_ok"] == 0)
+        for row in dict.fromkeys(wrong[[0, -1]].tolist() if len(wrong) else ()):  # the last one reaches furthest
+            header = headers[row]
+            reason = f"CORRUPT_BATCH: the checksum at offset {header['base_offset']} is wrong."
+            place = f"byte {header['position']} of {part.file}"
+            after = int(header["last_offset"]) + 1
+            self.wrong_checksums.append(DamagedBytes(reason, place, is_torn=False, next_offset=after))
+
+    def _add_first_batches(self, headers: Headers, starts: list[int]) -> None:
+        begins, ends = headers["base_offset"], headers["last_offset"]
+        for start in starts:
+            if begins[0] <= start <= ends[-1]:
+                row = int(np.searchsorted(ends, start))
+                if begins[row] <= start:
+                    self.first_batches[start] = headers[row : row + 1].copy()
+        if len(self.first_batches) > len(starts):
+            self.first_batches = {start: self.first_batches[start] for start in starts if start in self.first_batches}
+
+
+def read_window(
+    log: ReplicaLog,
+    snapshot: ProducerSnapshot | None,
+    *,
+    limit: ReadLimit,
+    count_at: Collection[int] = (),
+    cleaned: int = -1,
+) -> LogWindow:
+    """Read a log once.
+
+    `snapshot`: snapshot at which the producer state begins; null to replay from the first segment.
+    `limit`: how far back to read.
+    `count_at`: offsets at which to count records and bytes, in addition to those of transactions and markers.
+    `cleaned`: offset up to which the log was cleaned, by the cleaner's checkpoint; -1 for never or unknown.
+    """
+    opened = opened_before(snapshot) if snapshot else {}
+    starts = [start for start, _ in opened.values()]
+    after = snapshot.offset if snapshot else 0
+    lowest = min([after, *starts])
+    if limit is ReadLimit.WHOLE:
+        before = known_before(log, None)
+    else:
+        before = begin(opened_before=opened) if snapshot or log.base_offsets[:1] == [0] else EMPTY
+    window = LogWindow(
+        snapshot=snapshot.offset if snapshot else None,
+        tail=lowest,
+        producers=resume(snapshot.producers) if snapshot else NO_PRODUCERS,
+        fold=LogFold(
+            partial=before, since=0 if limit is ReadLimit.WHOLE else after, totals=RunningTotals((*count_at, *starts))
+        ),
+    )
+    if limit is ReadLimit.RECORDS:
+        window.records, parts = log.indexed()
+    else:
+        parts = _parts(log, snapshot, lowest, limit)
+    times = [window.batch_times]
+    newest = log.base_offsets[-1] if log.base_offsets else None
+    for part in at_missing_offsets(parts, end=newest, cleaned=cleaned):
+        if part.missing is not None and part.missing.found <= window.fold.since:
+            part = replace(part, missing=None)  # the snapshot has the state after it
+        window.add(part)
+        if limit is ReadLimit.RECORDS:
+            headers = part.headers
+            times.append(np.column_stack((headers["base_offset"], headers["max_timestamp"])))
+    window.batch_times = np.concatenate(times)
+    if limit is ReadLimit.TAIL or not window.open_starts:
+        window.neighbourhood = MarkerNeighbourhood()
+    else:
+        window.neighbourhood.settle(min(window.open_starts))
+    return window
+
+
+def _parts(log: ReplicaLog, snapshot: ProducerSnapshot | None, lowest: int, limit: ReadLimit) -> Iterator[LogChunk]:
+    if snapshot is None:
+        return log.parts(crc=limit is not ReadLimit.TAIL)
+    if limit is ReadLimit.WHOLE:
+        return chain(log.parts(stop=lowest), _from_offset(log, lowest))  # checksums do not matter before it
+    return log.parts_near(lowest, crc=limit is not ReadLimit.TAIL)
+
+
+def _from_offset(log: ReplicaLog, offset: int) -> Iterator[LogChunk]:
+    """The batches that begin at or after an offset, with checksums."""
+    for part in log.parts(start=offset, crc=True):
+        rows = part.headers["base_offset"] >= offset
+        yield part if rows.all() else replace(part, headers=part.headers[rows])
+
 
 NO_HIGH_WATERMARK = (
     "NO_HIGH_WATERMARK: no replication-offset-checkpoint has it, so last_stable_offset assumes a log that is "
@@ -184,24 +479,20 @@ def partition_of(state: ReplicaState) -> Partition:
     error = state.error
     if error is None and state.high_watermark is None:
         error = NO_HIGH_WATERMARK
+    starts = [each for each in (state.log.local_start, state.log_start_offset) if each is not None]
     return Partition(
         topic=state.log.where.tp.topic,
         partition=state.log.where.tp.partition,
         broker_id=state.log.where.broker_id,
         leader_epoch=state.leader_epoch,
         log_start_offset=state.log_start_offset if state.remote_log_start is None else state.remote_log_start,
-        local_log_start_offset=None if state.log.is_remote else _local_start(state),
+        local_log_start_offset=None if state.log.is_remote else max(starts, default=None),
         last_stable_offset=state.last_stable_offset,
         high_watermark=state.high_watermark,
         log_end_offset=state.log_end_offset,
         observed_at=state.observed_at,
         error=error,
     )
-
-
-def _local_start(state: ReplicaState) -> int | None:
-    offsets = state.log.local_start, state.log_start_offset
-    return max((each for each in offsets if each is not None), default=None)
 
 
 def offset_of(log: ReplicaLog, bound: OffsetSpec | None, state: ReplicaState | None) -> int | None:
@@ -225,7 +516,7 @@ def _offset_at(log: ReplicaLog, time_ms: int) -> int:
     """Offset of the first batch with a record at or after a time; the log end offset if there is none."""
     end = 0
     for part in log.parts():
-        headers = part.scanned.headers
+        headers = part.headers
         newer = np.flatnonzero(headers["max_timestamp"] >= time_ms)
         if newer.size:
             return int(headers["base_offset"][newer[0]])
