@@ -394,4 +394,4 @@ def test_a_list_of_aborts_stops_at_the_one_that_a_broker_refuses() -> None:
         "Aborted: 0 of 2 transactions.\nStopped at __consumer_offsets-1@0.\nNot tried: late-after-commit-000007-0@4."
     )
     assert stopped in answer
-    assert f"refused the ABORT marker for __consumer_offsets-1@0: {error_text(CLUSTER_DENIED)}." in answer
+    assert f"the ABORT marker for __consumer_offsets-1@0 with an error: {error_text(CLUSTER_DENIED)}." in answer

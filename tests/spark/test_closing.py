@@ -135,7 +135,7 @@ def test_a_hanging_transaction_that_ended_is_ended_in_every_table(table: str, so
     for text in (page.markdown, page.html):
         assert "It is over." in text
         assert "has been held" not in text
-    with pytest.raises(ActionRefused, match="orders-0 is ended"):
+    with pytest.raises(ActionRefused, match="orders-0@15 is ended"):
         plan_abort(cast(Cluster, None), row)
     if table != "LogDir.findings":  # the log alone does not have the recorder's verdict
         assert f"Last seen open at {HELD_AT:%Y-%m-%d %H:%M}" in row["reason"]
