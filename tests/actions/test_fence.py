@@ -96,7 +96,7 @@ def test_a_long_transaction_is_fenced_only_with_override(
 def test_a_live_owner_is_fenced_only_with_override(cluster: Cluster, staged: StagedIncident, audit: Audit) -> None:
     plan = plan_fence(cluster, staged.transactional_id)
     assert plan.verdict == "ongoing"
-    with pytest.raises(ActionRefused, match="is ongoing now: it is alive"):
+    with pytest.raises(ActionRefused, match="is ongoing now: it is within its own timeout"):
         plan.execute(confirm=plan.target)
     for other in ("long", "decided", "overdue"):
         with pytest.raises(ActionRefused, match=f"{other}' is not what is not proven now: ongoing"):

@@ -42,9 +42,9 @@ FIRST_BATCH = first_batch(epoch=1)
     ("owner", "verdict", "is_read", "reason", "remedy"),
     [
         (transaction(), "ongoing", False, "for 10 s, within its own timeout of 1 min.", "after 2026-11-21 12:00:50"),
-        (transaction(timeout_ms=None), "ongoing", False, "for 10 s, within its own timeout.", "Wait; it is alive."),
-        (transaction(timeout_ms=None, start_time=ago(seconds=81)), "ongoing", False, "for 1 min 21 s, ", "Wait; "),
-        (transaction(start_time=None), "ongoing", False, "not proven to be past its own", "Wait; "),
+        (transaction(timeout_ms=None), "ongoing", False, "for 10 s, within its own timeout.", "Wait: its coordinator"),
+        (transaction(timeout_ms=None, start_time=ago(seconds=81)), "ongoing", False, "for 1 min 21 s, ", "Wait: "),
+        (transaction(start_time=None), "ongoing", False, "not proven to be past its own", "Wait: "),
         (transaction(start_time=NOW + dt.timedelta(minutes=3)), "ongoing", False, "(no broker's time", "12:04:00"),
         (transaction(start_time=ago(seconds=900), timeout_ms=FLINK_MS), "ongoing", False, "for 15 min, ", "Fence"),
         (transaction(start_time=ago(seconds=901), timeout_ms=FLINK_MS), "long", True, "15 min 1 s,", "Fence its id"),

@@ -22,8 +22,9 @@ from toolkit.schema.verdict import Verdict
 OVERDUE, UNPROVEN, COMMITTED = "overdue", "unproven", "committed"
 CHECKPOINTED, DECIDED, IDLE = "checkpointed", "decided", "idle"
 MEANINGS: Mapping[str, str] = {
-    "ongoing": "it is alive, and within its own timeout: wait, or fence it deliberately.",
-    "long": "it is alive, and within its own timeout, which is long: wait, or fence it deliberately.",
+    "ongoing": "it is within its own timeout, and its process may be alive: wait, or fence it deliberately.",
+    "long": "it is within its own timeout, which is long. Whether its process is alive, no coordinator knows: start it "
+    "again with its id, wait, or fence it deliberately.",
     OVERDUE: "it is open past its own timeout.",
     "prepared": "it is part of a two-phase commit: only its external coordinator may decide.",
     DECIDED: "its outcome is decided, and fencing does not change it: what is committed is completed.",

@@ -132,7 +132,7 @@ def _last_write(txn: OpenTransaction) -> str:
 
 def _wait(e: OpenEvidence) -> str:
     if e.txn.expires_at is None:
-        return "Wait; it is alive."
+        return "Wait: its coordinator has it open."
     expires_at = at(e.txn.expires_at)
     condition = f", and {NOT_CHECKPOINTED}" if _may_be_flinks(e) else ""
     if e.has_outcome and _may_have_committed(e):
