@@ -65,7 +65,7 @@ def ask(guarded: Kafka, tmp_path: Path) -> Ask:
          "Partitions of a transaction may be hidden; missing: DESCRIBE on Topic '*'"),
         ([(TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE)], "describe --transactional-id {id}", 3,
          "Partitions of a transaction may be hidden; missing: DESCRIBE on Topic '*'"),
-        ([(TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE)], "describe --transactional-id nobody", 2,
+        ([(TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE)], "describe --transactional-id nobody", 4,
          "has no transactional id"),
         ([], "lag --group {committed}", 3, "GROUP_AUTHORIZATION_FAILED.* DESCRIBE on Group"),
         ([(GROUP_RESOURCE, COMMITTED, LITERAL, DESCRIBE)], "lag --group {committed}", 3,

@@ -98,7 +98,7 @@ def test_committed_records_whose_marker_was_skipped_are_never_aborted(here: Prov
     without_evidence = here.cluster.findings(topics=["left"], recheck_after=1, log_evidence=False).iloc[0]
     assert (without_evidence["verdict"], without_evidence["outcome"]) == ("unknown", "unknown")
     plan = plan_abort(here.cluster, without_evidence)
-    with pytest.raises(ActionRefused, match="is never aborted: its records were committed"):
+    with pytest.raises(ActionRefused, match="is never aborted, which cannot be overridden: its records were committed"):
         plan.preflight(override="unknown", recheck_after=1)
 
 

@@ -187,6 +187,5 @@ def test_committed_records_under_a_live_transaction_are_not_fenced(staged: Stage
     assert columns(row) == ("ongoing", "commit", None)
     assert "Do not fence the id" in row["remedy"]
     refused(staged, row)
-    plan = plan_fence(staged.cluster, staged.producers[ADDED_AGAIN].transactional_id)
     with pytest.raises(ActionRefused, match="a fence discards them"):
-        plan.preflight(override="ongoing")
+        plan_fence(staged.cluster, staged.producers[ADDED_AGAIN].transactional_id)

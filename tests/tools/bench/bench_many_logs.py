@@ -45,8 +45,7 @@ def timed(what: str, do: Callable[[], Result]) -> Result:
 
 def parts(root: Path) -> None:
     """What the driver does for each log, and what a task does."""
-    from toolkit.sources.logdir.subset import found_in
-
+    from toolkit.sources.logdir.contents import found_in
     from toolkit.spark.datasources.log_options import LogListing
     from toolkit.spark.datasources.log_reader import listing_rows
     from toolkit.spark.pipeline.log_plan import plan_logs

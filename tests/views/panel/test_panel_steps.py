@@ -132,7 +132,7 @@ def test_a_checkpoint_of_flink_is_committed(kafka: Kafka, trail: Audit, tmp_path
         panel.execute(staged.first)
         assert is_done(panel)
         assert "is CompleteCommit" in panel_text(panel)
-        assert "A read_committed consumer received 3 records of 3." in panel_text(panel)
+        assert "A read_committed consumer received 3 of 3 records of it." in panel_text(panel)
         assert {each.transactional_id for each in panel.findings} == {staged.next}, "both partitions were read again"
         panel.select(panel.findings[0])
         assert not is_visible(panel, panel.buttons["dry_run"]), "a checkpoint of a later time decides it"
