@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -34,7 +35,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 PARTITIONS, OPERATORS = 8, 2
 ALREADY_EXISTS = 36
 
-HANGING = {"verdict": "hanging", "outcome": "undecided", "action": "abort"}  # forged
+HANGING = {"verdict": "hanging", "outcome": "undecided", "action": "abort"}
 
 OutcomeCounts = Counter[tuple[str, str]]
 """How often a read_committed consumer reads a record, by transactional id and value."""
@@ -177,12 +178,21 @@ def operate(kafka: Kafka, race: Race, number: int, audit: Audit) -> None:
                 return
             tried = [row for row in open_rows if row["verdict"] == "hanging" or rng.random() < 0.3]
             tries = [
-                threads.submit(try_abort, cluster, race, {**row, **HANGING}, random.Random(rng.random()), audit)
+                threads.submit(try_abort, cluster, race, forged(row), random.Random(rng.random()), audit)
                 for row in rng.sample(tried, min(len(tried), race.at_once))
             ]
             for each in tries:
                 each.result()
     pytest.fail(f"a transaction is still open after {race.timeout} s")
+
+
+def forged(row: Mapping[str, Any]) -> Mapping[str, object]:
+    """The row of a finding as one that is proven to hang."""
+    where = f"offset {row['start_offset']} of {row['topic']}-{row['partition']}"
+    claims = {"claim_not_owned": f"no live transaction owns {where}", "claim_no_commit": f"no commit includes {where}"}
+    entry = {"source": "claims", "broker_id": None, "observed_at": row["observed_at"]}
+    proven = [entry | {"name": name, "value": f"{claim}: proven"} for name, claim in claims.items()]
+    return {**row, **HANGING, "evidence": [*row["evidence"], *proven]}
 
 
 def try_abort(cluster: Cluster, race: Race, row: Mapping[str, object], rng: random.Random, audit: Audit) -> None:
