@@ -27,7 +27,7 @@ from toolkit.cli.common_options import (
     partition_options,
     time_option,
 )
-from toolkit.cli.output import answer, progress, remark, show, width
+from toolkit.cli.output import INCOMPLETE, NOT_FOUND, answer, progress, remark, show, width
 from toolkit.cli.source_options import FILE_OPTIONS, SourceOptions, takes_source
 from toolkit.errors import ConnectionFailed, UsageError
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from toolkit.schema.live import Finding
     from toolkit.views.explained_error import ExplainedError
 
-UNREACHABLE, INCOMPLETE, UNKNOWN_TEXT = 3, 3, 4
 STDIN = "-"
 CHUNK = 1 << 20  # bytes; twice of it are kept of whatever is piped in: the start and the end
 
@@ -162,7 +161,7 @@ def explain(
             explained = replace(explained, checks=replace(explained.checks, findings=runnable))
     except ConnectionFailed as error:  # the text is explained all the same
         explained = replace(explain_pasted(), checks=ResourceChecks(not_checked=(str(error),)))
-        _answer_explained(explained, output, code=UNREACHABLE)
+        _answer_explained(explained, output, code=INCOMPLETE)
     _answer_explained(explained, output)
 
 
@@ -378,7 +377,7 @@ def explained_exit_code(explained: ExplainedError) -> int:
     if code == 1:
         return code
     if not explained.recognized:
-        return UNKNOWN_TEXT
+        return NOT_FOUND
     return INCOMPLETE if explained.checks and explained.checks.not_checked else code
 
 

@@ -21,7 +21,7 @@ from toolkit.cli.common_options import (
     partition_options,
     time_option,
 )
-from toolkit.cli.output import answer, exit_code, progress, remark, show, width
+from toolkit.cli.output import INCOMPLETE, answer, exit_code, progress, remark, show, width
 from toolkit.cli.source_options import UTC, AsOf, BrokerLog, BrokerLogTimeZone, ConsistentCopy, TxnStatePartitions
 from toolkit.errors import UsageError
 from toolkit.schema import STATISTICS, TABLES
@@ -126,7 +126,7 @@ def scan(
         check_output_path(file, [*(paths or ()), *map(str, broker_log or ())])
         written = write_file(file, declared, found)
         remark(f"{file}: {written.rows:,} rows of {table}")
-        raise typer.Exit(3 if written.errors else 0)
+        raise typer.Exit(INCOMPLETE if written.errors else 0)
     rows = [row for each in found for row in each.to_pylist()]
     answer(declared, rows, output, without=("broker_id", "file"))
     raise typer.Exit(exit_code(rows))
@@ -234,7 +234,7 @@ def copy(
         remark(f"No broker of this machine ran on {source}, so the manifest proves nothing of when its files are from.")
     for folder in done.incomplete:
         remark(f"{folder} changed faster than it was copied; {MANIFEST} proves nothing about it. Copy it again.")
-    raise typer.Exit(3 if done.incomplete else 0)
+    raise typer.Exit(INCOMPLETE if done.incomplete else 0)
 
 
 def _open(paths: Sequence[str], **options: Any) -> LogDir:

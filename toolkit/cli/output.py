@@ -51,7 +51,7 @@ def exit_code(rows: Iterable[Row], missing: Sequence[str] = ()) -> int:
     """Return 3 where an answer is missing, in a row or as a whole, as `missing` says and stderr will; else 0."""
     for each in missing:
         remark(each)
-    return 3 if missing or any(row.get("error") for row in rows) else 0
+    return INCOMPLETE if missing or any(row.get("error") for row in rows) else 0
 
 
 def show(lines: Iterable[str]) -> None:

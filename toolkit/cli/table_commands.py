@@ -19,7 +19,7 @@ from toolkit.cli.common_options import (
     partition_options,
     time_option,
 )
-from toolkit.cli.output import answer, exit_code, remark, show, width
+from toolkit.cli.output import INCOMPLETE, answer, exit_code, remark, show, width
 from toolkit.cli.source_options import SourceOptions, takes_source
 from toolkit.errors import BrokerError, NotFound, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
@@ -322,7 +322,7 @@ def gaps(
     with source_options.open_logs() as source:
         rows = source.missing_offset_rows(topic, partition, start=start, stop=stop, read_committed=read_committed)
     answer(MISSING_OFFSETS, rows, output, without=("topic", "partition", "isolation_level", "broker_id"))
-    raise typer.Exit(3 if any(row["status"] == "unexplained" for row in rows) else exit_code(rows))
+    raise typer.Exit(INCOMPLETE if any(row["status"] == "unexplained" for row in rows) else exit_code(rows))
 
 
 def topic_partition(name: str | None, topic: str | None, partition: int | None) -> tuple[str, int]:

@@ -191,11 +191,6 @@ def missing_in(
     return [(row, LostOffsets(int(due[row]), int(begins[row]), None)) for row in lost]
 
 
-def missing_within(expected: int, found: int, *, is_damaged: bool) -> LostOffsets | None:
-    """The missing offsets before a batch of a file, as in `missing_in`."""
-    return LostOffsets(expected, found, None) if is_damaged and found != expected else None
-
-
 def _error(expected: int, found: int) -> str:
     if found < expected:
         return f"CORRUPT_BATCH: Offset {found:,} follows offset {expected - 1:,}."

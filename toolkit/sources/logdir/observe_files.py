@@ -387,7 +387,7 @@ def search_replica_markers(
     for event in (event for each in contexts for event in each.events):
         for tp in {*(event.topic_partitions or ())} - states.keys() - too_large.keys():
             named.setdefault(tp, []).append(event.timestamp)
-    absent = {tp: why.partition(": ")[2] for tp, why in _absent(complete, named).items() if why is not None}
+    absent = {tp: Error.of(why).text for tp, why in _absent(complete, named).items() if why is not None}
     plan = plan_marker_search(contexts, [*producers, *elsewhere], unread=absent | too_large)
     markers: list[OtherMarker] = []
     unread = dict(plan.unread)
