@@ -82,8 +82,11 @@ def all_of_some(values: Iterable[object]) -> bool:
 
 @pytest.fixture(autouse=True)
 def whole_sentences(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test has only sentences that are stored, whole; one of random values has others each time."""
-    is_random = hasattr(getattr(request.node, "obj", None), "hypothesis")
+    """A test has only sentences that are stored, whole; one of random values has others each time.
+
+    The second tier has more and other random values.
+    """
+    is_random = is_full() or hasattr(getattr(request.node, "obj", None), "hypothesis")
     yield from [None] if is_random else sentences.checked(request.node.nodeid)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.sources.log_files import after, data, marker, write_log, write_root
-from tests.tiers import amount
+from tests.tiers import amount, is_full
 from toolkit.analysis.log.lost_offsets import clip
 from toolkit.formats.log.batches import write_batch
 from toolkit.formats.log.headers import HEADER, LogChunk
@@ -144,7 +144,7 @@ def test_a_range_that_ends_before_it_begins_has_no_damage(folder: Path) -> None:
 
 @pytest.mark.longer
 def test_damage_is_never_lost_or_reported_twice(folder: Path) -> None:
-    seed = random.randrange(1 << 32)
+    seed = random.randrange(1 << 32) if is_full() else 7  # the sentences of the first tier are stored
     chance = random.Random(seed)
     log = folder / f"{480:020}.log"
     sound, index = log.read_bytes(), (folder / f"{480:020}.index").read_bytes()

@@ -57,8 +57,11 @@ def spark_table(table: pa.Table) -> pa.Table:
 
 def from_arrow(spark: SparkSession, table: pa.Table, schema: StructType | None = None) -> DataFrame:
     """Arrow data as a DataFrame, in one chunk: classic Spark (4.2) loses the rows after an empty chunk, silently."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     rows = table.combine_chunks() if table.num_rows else table.schema.empty_table()
-    return spark.createDataFrame(rows) if schema is None else spark.createDataFrame(rows, schema)
+    # Connect infers no types from no rows.
+    return spark.createDataFrame(rows, from_arrow_schema(table.schema) if schema is None else schema)
 
 
 def mapped(frame: DataFrame, function: Callable[[pa.Table], pa.Table], schema: StructType) -> DataFrame:

@@ -188,9 +188,10 @@ def _campaign(framework: str, seed: str, seconds: float, sitting: Sitting) -> It
         except ToolkitError as error:
             campaign.problems.append(f"{error} {campaign.application_log()[-3000:]}")
         campaign.check_staged()
-        recorder.await_sample()
+        hanging = {topic for (topic, _), expected in campaign.staged.items() if expected[0] == "hanging"}
+        recorder.await_hanging(hanging)
         sitting.check(recorder.stop() == 0, f"{framework}: the recorder ended: {recorder.errors()[-2000:]}")
-        recorder.check(sitting, {tp[0] for tp, expected in campaign.staged.items() if expected[0] == "hanging"})
+        recorder.check(sitting, hanging)
     for problem in campaign.problems:
         sitting.check(False, f"{framework}, seed {seed}: {problem}")
     sitting.counts[f"{framework}: runs"] += 1

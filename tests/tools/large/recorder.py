@@ -123,6 +123,13 @@ class RecorderProcess:
         findings = Recording(self.directory).history("findings")
         return set(findings["topic"][findings["verdict"] == "hanging"])
 
+    def await_hanging(self, topics: set[str]) -> None:
+        """Wait for samples until these hang: a second look at the same leaders is what shows it."""
+        for _ in range(MOST_LOOKS):
+            self.await_sample()
+            if topics <= self.hanging():
+                return
+
     def check(self, sitting: Sitting, hanging: set[str]) -> None:
         """Whether the recording is sound, and has these topics as hanging and no others."""
         self.check_files(sitting)
@@ -188,10 +195,7 @@ def run(sitting: Sitting) -> None:
             time.sleep(chance.choice([0, 0, 1, 3]))
             start_brokers(kafka, killed)
             recorder.await_sample()
-        for _ in range(MOST_LOOKS):  # a second look at the same leaders is what shows that something hangs
-            recorder.await_sample()
-            if staged.topic in recorder.hanging():
-                break
+        recorder.await_hanging({staged.topic})
         sitting.check(recorder.stop() == 0, f"recorder: it ended: {recorder.errors()[-2000:]}")
         recorder.check(sitting, {staged.topic})
 

@@ -153,11 +153,11 @@ def test_an_overdue_owner_is_fenced(lab: Kafka, trail: Audit) -> None:
         panel.select(finding_of(panel, staged))
         assert panel.buttons["execute"].description == "Fence the id"
         panel.dry_run()
-        assert "A fence of its id would do this" in panel_text(panel)
+        assert f"A fence of {staged.transactional_id} would do this" in panel_text(panel)
         assert "aborted on all of its partitions" in panel_text(panel)
         panel.execute(staged.transactional_id)
         assert is_done(panel)
-        assert f"Epoch {staged.producer_epoch} of producer {staged.producer_id} is fenced" in panel_text(panel)
+        assert f"epoch {staged.producer_epoch} of producer {staged.producer_id} is fenced" in panel_text(panel)
         assert staged.start_offset not in [each.start_offset for each in panel.findings]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from toolkit.analysis.history.lso_holds import candidates, without_short_holds
+from toolkit.analysis.history.lso_holds import candidates, hold_table, without_short_holds
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     LOG_TRANSACTION,
@@ -27,7 +27,7 @@ from toolkit.analysis.log.log_transactions import (
 )
 from toolkit.analysis.log.lso_timeline import lso_steps
 from toolkit.errors import UsageError
-from toolkit.formats.columns import from_ipc, integers, to_ipc
+from toolkit.formats.columns import from_ipc, integers, numbers, to_ipc
 from toolkit.formats.log.headers import Array, take_rows
 from toolkit.schema import LOG_TRANSACTIONS, Row
 from toolkit.schema.derived import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
@@ -249,19 +249,18 @@ class LogState:
     def _add_holds(self, table: pa.Table, ended: int, *, start: int, counts: Array) -> None:
         """Add the candidates of a range, and the ends of earlier candidates."""
         known = set(self._open_holds)  # a second range also begins at 0 if the first one had no batch
-        closed = list(self._closed(table.slice(0, ended)))
+        closed = pa.Table.from_pylist(list(self._closed(table.slice(0, ended))), schema=LSO_HOLDS.arrow_schema)
         found = candidates(table.select(LOG_TRANSACTION_COLUMNS), start=start, min_held_ms=self.min_held_ms)
         has_ended = pc.and_(pc.is_valid(found["first_offset"]), pc.is_valid(found["marker_offset"]))
-        new = found.filter(has_ended).to_pylist()
-        closed += [row for row in new if (row["producer_id"], row["first_offset"]) not in known]
         self._keep(found.filter(pc.invert(has_ended)))
-        starts = self._open["first_offset"].tolist()
-        before = self._before | self._counted(counts, [*starts, *(row["first_offset"] for row in closed)])
-        ends = self._counted(counts, [row["marker_offset"] for row in closed])
-        rows = [row | _between(row, before, ends) for row in closed]
-        if rows:
-            self._holds.append(pa.Table.from_pylist(rows, schema=LSO_HOLDS.arrow_schema))
-        self._before = {at: before[at] for at in starts if at in before}
+        new = found.filter(has_ended)
+        keys = zip(integers(new["producer_id"]).tolist(), integers(new["first_offset"]).tolist(), strict=True)
+        closed = pa.concat_tables([closed, new.filter(pa.array([key not in known for key in keys], pa.bool_()))])
+        counted = self._counted(counts)
+        if closed.num_rows:
+            self._holds.append(_with_records(closed, counted))
+        still_open = counted[np.isin(counted["offset"], self._open["first_offset"])]
+        self._before = {at: (records, size) for at, records, size in still_open.tolist()}
 
     def _closed(self, ended: pa.Table) -> Iterable[dict[str, Any]]:
         """Candidates of earlier ranges that have ended in this one, with their ends."""
@@ -280,15 +279,23 @@ class LogState:
         )
         return rows
 
-    def _counted(self, counts: Array, offsets: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """Records and bytes of the log before each offset that was counted in a range."""
-        first_open = np.array(sorted(set(offsets)), np.int64)
-        found = counts[np.isin(counts["offset"], first_open)].tolist() if len(first_open) else []
-        return {at: (self._records + records, self._bytes + size) for at, records, size in found}
+    def _counted(self, counts: Array) -> Array:
+        """Array of `COUNTED`, by offset: of the log, and not of a range."""
+        counts = counts.copy()
+        counts["records"] += self._records
+        counts["bytes"] += self._bytes
+        counted = np.concatenate((np.array([(at, *both) for at, both in self._before.items()], COUNTED), counts))
+        counted = take_rows(counted, np.argsort(counted["offset"], kind="stable"))
+        return counted[np.append(counted["offset"][1:] != counted["offset"][:-1], True)] if len(counted) else counted
 
 
-def _between(row: Row, before: dict[int, tuple[int, int]], ends: dict[int, tuple[int, int]]) -> dict[str, int | None]:
-    first, last = before.get(row["first_offset"]), ends.get(row["marker_offset"])
-    if first is None or last is None or row["truncated"]:
-        return {"records_held": None, "bytes_held": None}
-    return {"records_held": last[0] - first[0], "bytes_held": last[1] - first[1]}
+def _with_records(holds: pa.Table, counted: Array) -> pa.Table:
+    """Ended holds, with the records and bytes between their first offset and their marker."""
+    first, last = integers(holds["first_offset"]), integers(holds["marker_offset"])
+    is_known = np.isin(first, counted["offset"]) & np.isin(last, counted["offset"])
+    is_known &= integers(holds["truncated"], null=0) == 0
+    held = {name: np.full(holds.num_rows, -1, np.int64) for name in ("records", "bytes")}
+    before, after = (counted[np.searchsorted(counted["offset"], at[is_known])] for at in (first, last))
+    for name, amount in held.items():
+        amount[is_known] = after[name] - before[name]
+    return hold_table(holds, {f"{name}_held": numbers(amount) for name, amount in held.items()})

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructField, StructType
 
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row, Table
-from toolkit.spark.arrow_types import from_arrow, spark_table, struct_type
+from toolkit.spark.arrow_types import from_arrow, spark_table
 from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.pipeline.tables.staging_table import IS_FINAL, LOG
 from toolkit.spark.pipeline.tables.stored_tables import (
@@ -154,7 +154,8 @@ class TableStore:
             conditions.append(f"{LOG} IN ({', '.join(map(_text, changed))})")
         replaced = " OR ".join(conditions)
         if read is not None:
-            logs = self.spark.createDataFrame(list(read.items()), f"{LOG} string, read_from long")
+            types = StructType().add(LOG, "string").add("read_from", "long")
+            logs = self.spark.createDataFrame(list(read.items()), types)
             is_read = FROM_OFFSET.get(name, "true").format(offset="read_from")
             of_others = "true" if keeps_provisional else IS_FINAL
             kept = (
@@ -274,10 +275,7 @@ class TableStore:
         )
 
     def _stored_frame(self, declared: Table, rows: Iterable[Row]) -> DataFrame:
-        made = declared.arrow(rows)
-        types = StructType([StructField(each.name, each.dataType) for each in struct_type(declared)])
-        # Connect cannot infer the types of no rows.
-        frame = from_arrow(self.spark, spark_table(made)) if len(made) else self.spark.createDataFrame([], types)
+        frame = from_arrow(self.spark, spark_table(declared.arrow(rows)))
         return frame.select(*(sf.col(f"`{each}`").alias(STORED_NAMES.get(each, each)) for each in declared.names))
 
     def _merge(self, name: str, changes: DataFrame) -> None:
