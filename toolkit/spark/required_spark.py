@@ -10,9 +10,7 @@ from toolkit.errors import UsageError
 def require_spark() -> None:
     """Require pyspark. Raises UsageError if it is not installed."""
     if find_spec("pyspark") is None:
-        raise UsageError(
-            "Spark is not installed.", do="pip install 'kafka-txn-toolkit[spark]', or use another command."
-        )
+        raise UsageError("Spark is not installed.", do="pip install pyspark, or use another command.")
 
 
 def require_data_sources() -> None:

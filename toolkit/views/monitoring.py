@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 from importlib import resources
 
-from toolkit.errors import UsageError
 from toolkit.schema.docs_links import RUNBOOK_URL
 from toolkit.schema.verdict import Verdict
 
@@ -165,11 +164,9 @@ def alerts(settings: AlertSettings) -> list[Alert]:
 
 
 def prometheus_rules(settings: AlertSettings | None = None) -> str:
-    """The rules, for ``rule_files`` of Prometheus 2 or 3. Raises UsageError if PyYAML is not installed."""
-    try:
-        import yaml
-    except ImportError as error:
-        raise UsageError("Prometheus rules need PyYAML.", do="pip install 'kafka-txn-toolkit[metrics]'") from error
+    """The rules, for ``rule_files`` of Prometheus 2 or 3."""
+    import yaml
+
     settings = settings or AlertSettings()
     recording = [{"record": name, "expr": expr} for name, expr in RECORDING_RULES.items()]
     alerting = [

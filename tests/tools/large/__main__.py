@@ -1,7 +1,7 @@
 """Run a campaign for a time, and add what it did and found to `results.jsonl`; or print the sums of all runs.
 
 ``python -m tests.tools.large disks --seconds 300 --seed one``, or only a part: ``races model``, ``chaos flink``.
-``python -m tests.tools.large table`` rewrites the table of CONTRIBUTING.md.
+``python -m tests.tools.large table`` rewrites the table of docs/about/testing.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The sums of all runs, as the table of CONTRIBUTING.md."""
+"""The sums of all runs, as the table of docs/about/testing.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from tests.process import ROOT
 from tests.tools.large.sitting import results
 
-PAGE = ROOT / "CONTRIBUTING.md"
+PAGE = ROOT / "docs" / "about" / "testing.md"
 HEADER = (
     "| campaign | in all it aims at | seeds | runs with problems | hours | so far |\n"
     "| --- | --- | --- | --- | --- | --- |\n"

@@ -137,7 +137,9 @@ class RecorderProcess:
         found = findings[findings["verdict"] == "hanging"]
         sitting.counts["samples: findings"] += len(findings)
         sitting.counts["samples: hanging, as staged"] += int(found["topic"].isin(hanging).sum())
-        sitting.check(hanging <= set(found["topic"]), f"recorder: never hanging: {hanging - set(found['topic'])}")
+        for topic in hanging - set(found["topic"]):
+            last = findings[findings["topic"] == topic].tail(1)[["sampled_at", "verdict", "missing"]]
+            sitting.check(False, f"recorder: {topic} is never hanging: {last.to_dict('records')}")
         others = records_of(found[~found["topic"].isin(hanging)], Finding)
         if others:
             with Cluster(self.kafka.bootstrap_servers) as cluster:

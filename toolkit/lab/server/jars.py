@@ -150,7 +150,7 @@ def _ivy() -> Path:
         raise LabError(
             "The lab fetches Kafka with the Ivy jar inside pyspark, and pyspark is not installed (or has no jars).",
             means="This Kafka version is not in the cache yet, so it cannot be started.",
-            do="Run pip install 'kafka-txn-toolkit[lab]'.",
+            do="Run pip install pyspark.",
         )
     return found[-1]
 

@@ -217,9 +217,7 @@ class Metrics:
         try:
             from prometheus_client import CollectorRegistry
         except ImportError as error:
-            raise UsageError(
-                "--metrics-port needs prometheus-client.", do="pip install 'kafka-txn-toolkit[metrics]'"
-            ) from error
+            raise UsageError("--metrics-port needs prometheus-client.", do="pip install prometheus-client") from error
         self._series = MetricSeries()
         self._counts = dict.fromkeys((name for name, _ in COUNTS), 0)
         self._lock = threading.Lock()

@@ -361,7 +361,7 @@ def _timeline(
         lead = "It could not be read whether anything was open." if unknown else "Nothing was open."
     if charts and find_spec("plotly") is None:
         charts = ()
-        lead = f"{lead} Not drawn: plotly is not installed (pip install 'kafka-txn-toolkit[notebooks]').".lstrip()
+        lead = f"{lead} Not drawn: plotly is not installed (pip install plotly).".lstrip()
     return ReportSection(title="Timeline", lead=lead, grids=grids, charts=charts, figure=has_figure)
 
 

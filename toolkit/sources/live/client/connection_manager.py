@@ -1,4 +1,4 @@
-"""What this package changes in kafka-python at run time; CONTRIBUTING.md has the words that ask upstream for it.
+"""What this package changes in kafka-python at run time; docs/about/kafka-python.md asks upstream for it.
 
 1. Data that arrives together with the end of file is kept: a broker that rejects a password sends its response and
    closes at once. Reads are 256 KiB instead of 4 KiB, which take 0.4 s more of processor time per GB (of 1.1 s).
