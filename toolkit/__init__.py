@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cluster", "LogDir", "Recording", "__version__", "connect", "explain"]
 
-__getattr__ = lazy_exports(
+__getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "Cluster": "toolkit.sources.live.cluster",

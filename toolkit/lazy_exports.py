@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
 
-def lazy_exports(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
-    """Make a module's ``__getattr__``.
+def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Make a module's ``__getattr__`` and ``__dir__``, which lists what the package exports.
 
     `package`: name of the package.
     `modules`: maps an exported name to the module that defines it.
@@ -18,4 +19,7 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> Callable[[str], ob
             return getattr(import_module(modules[name]), name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return __getattr__
+    def __dir__() -> list[str]:  # noqa: N807
+        return sorted(sys.modules[package].__all__)
+
+    return __getattr__, __dir__

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import datetime as dt
 import inspect
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import toolkit
 from toolkit import Cluster, LogDir, Recording
 from toolkit.errors import UsageError
 from toolkit.schema import SEGMENTS, Row
@@ -24,6 +27,19 @@ def test_each_table_of_a_source_has_one_function(source: type[Source]) -> None:
     for name, function in source.functions.items():
         assert function.read.__name__ == name
         assert function.takes <= {*SOURCE_TABLES[name].takes}
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda each: each.__name__)
+def test_a_source_lists_only_the_tables_that_it_has(source: type[Source]) -> None:
+    """`Recording` listed 62 names, 39 of which could only fail."""
+    names = dir(object.__new__(source))
+    listed = [getattr(getattr(source, name), "table_name", None) for name in names if hasattr(source, name)]
+    assert {name for name in listed if name is not None} == {*tables_of(source.kind)}
+    assert {"records", "read", "findings", "finding_rows"} <= {*names}
+
+
+def test_packages_list_what_they_export() -> None:
+    assert dir(toolkit) == sorted(toolkit.__all__)
 
 
 @pytest.mark.parametrize("declared", SOURCE_TABLES.values(), ids=SOURCE_TABLES)
@@ -68,3 +84,31 @@ def test_no_table_is_found_by_a_composed_name(folder: str) -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
                 assert not isinstance(node.args[1], ast.JoinedStr | ast.BinOp), f"{path}:{node.lineno}"
+
+
+def test_arguments_are_understood_as_users_write_them() -> None:
+    """`topic=` was a TypeError, and the text of a time, which the command line takes, no offset."""
+    arguments = TableArguments.of(start="2026-11-21T13:00:00+01:00", stop="log_end", at="2026-11-21T12:00:00Z")
+    noon = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+    assert (arguments.start, arguments.stop, arguments.at) == (noon, "log_end", noon)
+    for name in ("start", "at"):
+        with pytest.raises(UsageError, match=r"^The time 2026-11-21 has no zone\. Write it as 2026-11-21T12:00:00Z"):
+            TableArguments.of(**{name: "2026-11-21"})
+    with pytest.raises(UsageError, match=r"^'tomorrow' is not an offset\. Use a number, a time as 2026-"):
+        TableArguments.of(start="tomorrow")
+
+
+def test_topic_and_partition_are_names_of_arguments_too() -> None:
+    class Seen(Recording):
+        def read(self, table: str, arguments: TableArguments) -> list[Row]:
+            seen.append((table, arguments.topics, arguments.partitions))
+            return []
+
+    seen: list[object] = []
+    source: Any = object.__new__(Seen)
+    source.finding_rows(topic="orders", partition=2)
+    source.finding_rows(topics=["orders"], partitions=[2])
+    assert seen == [("findings", ["orders"], [2])] * 2
+    for wrong in ({"tpic": "orders"}, {"topic": "orders", "topics": "orders"}):
+        with pytest.raises(UsageError, match=r"^Seen\.findings: got an unexpected .* Its arguments: topics, "):
+            source.findings(**wrong)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Audit", "plan_abort", "plan_abort_list", "plan_commit", "plan_complete", "plan_fence"]
 
-__getattr__ = lazy_exports(
+__getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "Audit": "toolkit.actions.audit",

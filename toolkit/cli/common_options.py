@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from toolkit.errors import UsageError
+from toolkit.schema.coerce import in_utc
 from toolkit.schema.durations import duration_s
 
 
@@ -101,25 +102,12 @@ MaxTransactionTimeout = Annotated[
 
 def time_option(text: str | None) -> dt.datetime | None:
     """Return the time of an option. Raises UsageError if it is none, or has no zone."""
-    try:
-        time = None if text is None else dt.datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is not a time.", do="Write it as 2026-11-21T12:00:00Z.") from None
-    if time is not None and time.tzinfo is None:
-        raise UsageError(
-            f"The time {text} has no zone.", do="Write it as 2026-11-21T12:00:00Z, or with +02:00 at its end."
-        )
-    return time
+    return None if text is None else in_utc(text)
 
 
-def offset_spec(text: str) -> int | dt.datetime | str:
-    """Return an offset, a time, or a named offset, which is checked where it is used."""
-    if text.isdigit():
-        return int(text)
-    try:
-        return dt.datetime.fromisoformat(text)
-    except ValueError:
-        return text
+def offset_spec(text: str) -> int | str:
+    """Return an offset, or the text of a time or a named offset, which is checked where it is used."""
+    return int(text) if text.isdigit() else text
 
 
 def key_values(option: str, pairs: list[str] | None) -> dict[str, str]:

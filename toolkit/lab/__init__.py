@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ConnectedSource", "Kafka"]
 
-__getattr__ = lazy_exports(
+__getattr__, __dir__ = lazy_exports(
     __name__, {"ConnectedSource": "toolkit.lab.connected_source", "Kafka": "toolkit.lab.server.broker"}
 )

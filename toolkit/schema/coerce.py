@@ -99,8 +99,17 @@ def finding_row(finding: FindingLike) -> Row:
     return FINDINGS.rows(frame)[0]
 
 
-def in_utc(time: dt.datetime) -> dt.datetime:
-    """Convert a time to UTC. Raises UsageError if it has no time zone."""
+def in_utc(time: dt.datetime | str) -> dt.datetime:
+    """Convert a time, or its text in ISO 8601, to UTC. Raises UsageError if it is none, or has no time zone."""
+    if isinstance(time, str):
+        text = time
+        try:
+            time = dt.datetime.fromisoformat(text)
+        except ValueError:
+            raise UsageError(f"{text!r} is not a time.", do="Write it as 2026-11-21T12:00:00Z.") from None
+        if time.tzinfo is None:
+            do = "Write it as 2026-11-21T12:00:00Z, or with +02:00 at its end."
+            raise UsageError(f"The time {text} has no zone.", do=do)
     if time.tzinfo is None:
         raise UsageError(f"The time {time} has no time zone.", do="Add one: datetime.now(timezone.utc).")
     return time.astimezone(dt.UTC)

@@ -28,7 +28,7 @@ R = TypeVar("R", bound=TableRow)
 Topics = str | Sequence[str] | None
 Partitions = int | Sequence[int] | Sequence[tuple[str, int]] | None
 Offset = OffsetSpec | None
-Time = dt.datetime | None
+Time = dt.datetime | str | None
 
 LOGS = (CLUSTER, FILES)
 
@@ -72,6 +72,15 @@ class Source:
         if hasattr(cls, "kind") and cls.functions.keys() != {*tables_of(cls.kind)}:
             difference = cls.functions.keys() ^ {*tables_of(cls.kind)}
             raise TypeError(f"{cls.__name__} and the declarations of {cls.kind} differ by {sorted(difference)}.")
+
+    def __dir__(self) -> list[str]:
+        """What it has: no methods of tables of other sources only."""
+        names: list[str] = [*super().__dir__()]
+        return [
+            name
+            for name in names
+            if getattr(getattr(type(self), name, None), "table_name", None) in {None, *self.functions}
+        ]
 
     def read(self, table: str, arguments: TableArguments) -> Any:
         """The rows or Arrow tables of a table, unsorted.

@@ -20,7 +20,7 @@ from toolkit.schema import Row, Table
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.record import TableRow
 from toolkit.schema.table import EVERYTHING, Selection, TopicPartition
-from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_range
+from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_range, parsed_offset_spec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,13 +99,15 @@ class TableArguments:
 
     @classmethod
     def of(cls, **arguments: Any) -> TableArguments:
-        """The arguments as users write them: one topic or partition, any collection of ids, a time in any zone.
+        """The arguments as users write them: one topic or partition, any collection of ids, a time or its text.
 
         Raises UsageError for an invalid range, or a time without zone.
         """
         for name, value in arguments.items():
-            if isinstance(value, dt.datetime):
+            if isinstance(value, dt.datetime) or (name == "at" and isinstance(value, str)):
                 arguments[name] = in_utc(value)
+            elif name in ("start", "stop"):
+                arguments[name] = parsed_offset_spec(value)
             elif name in ("topics", "partitions") and isinstance(value, str | int):
                 arguments[name] = [value]
             elif name in ("transactional_ids", "groups") and value is not None:
@@ -166,6 +168,9 @@ class DeclaredTable:
         """Names of its arguments."""
         return [name for name in inspect.signature(self.spec).parameters if name != "self"]
 
+
+SINGULAR = {"topic": "topics", "partition": "partitions"}
+"""Other names of arguments, as the columns and the command line have them."""
 
 SOURCE_TABLES: dict[str, DeclaredTable] = {}
 """The tables that `Source` declares, by name."""
@@ -271,7 +276,14 @@ def _method(name: str, *, shape: Callable[[Any], Any], returns: str) -> Any:
 
     @functools.wraps(declared.spec)
     def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        arguments = dict(signature.bind(self, *args, **kwargs).arguments)
+        for one, many in SINGULAR.items():
+            if one in kwargs and many in signature.parameters and many not in kwargs:
+                kwargs[many] = kwargs.pop(one)
+        try:
+            arguments = dict(signature.bind(self, *args, **kwargs).arguments)
+        except TypeError as error:
+            taken = ", ".join(declared.takes) or "none"
+            raise UsageError(f"{type(self).__name__}.{name}: {error}.", do=f"Its arguments: {taken}.") from error
         del arguments["self"]
         return shape(self.read(name, TableArguments.of(**arguments)))
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SMALL", "delta_settings", "differences", "local_session", "probe", "register", "ship_package"]
 
-__getattr__ = lazy_exports(
+__getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "SMALL": "toolkit.spark.spark_session",

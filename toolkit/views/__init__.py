@@ -12,4 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["next_steps", "show"]
 
-__getattr__ = lazy_exports(__name__, {"next_steps": "toolkit.views.finding_steps", "show": "toolkit.views.show_table"})
+__getattr__, __dir__ = lazy_exports(
+    __name__, {"next_steps": "toolkit.views.finding_steps", "show": "toolkit.views.show_table"}
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import operator
+import re
 from collections.abc import Mapping
 from typing import SupportsIndex
 
@@ -14,6 +15,7 @@ from toolkit.schema.table import EPOCH
 
 OffsetSpec = SupportsIndex | dt.datetime | str
 
+EXAMPLE = "2026-11-21T12:00:00Z"
 MILLISECOND = dt.timedelta(milliseconds=1)
 
 NAMED: Mapping[str, str] = {
@@ -31,6 +33,13 @@ def named_offset(partition: Partition, name: str) -> int | None:
     return offset
 
 
+def parsed_offset_spec(bound: OffsetSpec | None) -> OffsetSpec | None:
+    """An offset spec with a time in place of its text, which begins with a year. Raises UsageError as `in_utc`."""
+    if isinstance(bound, str) and re.match(r"\d{4}-", bound):
+        return in_utc(bound)
+    return bound
+
+
 def check_offset_spec(bound: OffsetSpec | None) -> None:
     """Raise for an invalid offset spec before anything is read.
 
@@ -38,7 +47,8 @@ def check_offset_spec(bound: OffsetSpec | None) -> None:
     """
     if isinstance(bound, str):
         if bound not in NAMED:
-            raise UsageError(f"{bound!r} is not an offset.", do=f"Use a number, a time, or {', '.join(NAMED)}.")
+            names = ", ".join(NAMED)
+            raise UsageError(f"{bound!r} is not an offset.", do=f"Use a number, a time as {EXAMPLE}, or {names}.")
     elif isinstance(bound, dt.datetime):
         in_utc(bound)
     elif bound is not None and operator.index(bound) < 0:

@@ -11,4 +11,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Recording"]
 
-__getattr__ = lazy_exports(__name__, {"Recording": "toolkit.sources.recording.recording"})
+__getattr__, __dir__ = lazy_exports(__name__, {"Recording": "toolkit.sources.recording.recording"})

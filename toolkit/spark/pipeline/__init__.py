@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VIEWS", "create_views", "findings_over_time", "read", "run"]
 
-__getattr__ = lazy_exports(
+__getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "VIEWS": "toolkit.spark.pipeline.tables.table_views",
