@@ -6,17 +6,22 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.sources.fetched_chunks import fetched_chunks
 from toolkit import Cluster
 from toolkit.config import ClientConfig
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import until
+from toolkit.lab.queries import coordinator, until
+from toolkit.schema.live import Finding
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs import partition_log
+from toolkit.sources.live.state.coordinators import CoordinatorTopic
+from toolkit.sources.live.state.group_offsets import groups_with_offsets
 
 pytestmark = pytest.mark.lab
 
@@ -29,6 +34,7 @@ def three() -> Iterator[Kafka]:
         **EVERYDAY.properties,
         "transaction.state.log.replication.factor": "1",  # every id has one coordinator, and can lose it
         "transaction.state.log.num.partitions": "9",
+        "offsets.topic.replication.factor": "1",
     }
     with Kafka("4.3.1", brokers=3, properties=properties) as kafka:
         yield kafka
@@ -173,3 +179,28 @@ def test_reading_a_log_continues_on_the_new_leader(three: Kafka, monkeypatch: py
     known = sum(len(piece.headers) for piece in lost)
     assert [piece.error for piece in lost[:-1]] == [None] * known
     assert str(lost[-1].error).endswith(f"; offsets {known} to 5 were not read")
+
+
+def test_groups_of_a_partition_without_leader_are_missing(spread: Kafka) -> None:
+    """`lag` had 10 of 20 groups, with exit code 0; a held LSO had no group that waits for it."""
+    with BrokerClient(ClientConfig(spread.bootstrap_servers)) as connected:
+        for group in (groups := [f"group-{number}" for number in range(12)]):
+            consumer = Consumer({"bootstrap.servers": spread.bootstrap_servers, "group.id": group})
+            consumer.commit(offsets=[TopicPartition("spread", 0, 0)], asynchronous=False)
+            consumer.close()
+        coordinators = {group: coordinator(connected, group, group=True) for group in groups}
+    assert LOST in coordinators.values()
+    spread.kill(LOST)
+    with Cluster(spread.bootstrap_servers) as cluster:
+
+        def without_leader() -> str | None:
+            return CoordinatorTopic.read(cluster.client, OFFSETS_TOPIC).leaderless
+
+        until(without_leader, awaited="metadata without that leader")
+        listed, missing = groups_with_offsets(cluster.client)
+        assert {*groups} - {*listed} == {group for group, broker_id in coordinators.items() if broker_id == LOST}
+        (gap,) = missing
+        assert gap.startswith("a leader of __consumer_offsets partitions ")
+        assert gap.endswith(": no broker lists their groups")
+        (finding,) = cluster.records(Finding, topics="spread", partitions=[1])
+        assert finding.groups_held is None

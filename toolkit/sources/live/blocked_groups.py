@@ -18,13 +18,13 @@ from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import error_text
 from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
-from toolkit.sources.live.state.authorization import GROUPS, visibility_of
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.group_offsets import (
     GROUPS_PER_REQUEST,
     fetch_offsets,
     group_ids,
     list_groups,
+    missing_groups,
     read_offsets_of,
 )
 
@@ -70,7 +70,7 @@ def groups_at(
     have committed the offset after its last record, and not the one after the markers that follow it.
 
     Group ids by partition, sorted; null if the offsets of a group could not be read. A partition without groups is left
-    out if this principal may not see all groups.
+    out if groups may be hidden.
     `client`, `brokers`: the connection to the brokers, and the ids of those to query.
     `held`: the LSO of each partition, and its leader.
     """
@@ -83,7 +83,7 @@ def groups_at(
     for each in held:
         waiting = _waiting(client, each, {at[each.tp] for _, at in offsets if each.tp in at})
         found[each.tp] = sorted(group for group, at in offsets if at.get(each.tp) in waiting)
-    if all(found.values()) or not visibility_of(GROUPS, client, brokers).gaps:
+    if all(found.values()) or not missing_groups(client, brokers):
         return found
     return {tp: groups for tp, groups in found.items() if groups}  # none that is visible is not none
 

@@ -31,7 +31,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.live_evidence import LiveEvidence
 from toolkit.sources.live.observe import observe
 from toolkit.sources.live.pending_offsets import deleted_group, offsets_of_group
-from toolkit.sources.live.state.authorization import GROUPS, TOPICS, visibility_of
+from toolkit.sources.live.state.authorization import TOPICS, visibility_of
 from toolkit.sources.live.state.brokers_time import COORDINATORS_TOPICS, read_brokers_time
 from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, read_coordinators
 from toolkit.sources.live.state.group_offsets import (
@@ -40,6 +40,7 @@ from toolkit.sources.live.state.group_offsets import (
     committing_groups,
     group_ids,
     listed_groups,
+    missing_groups,
     share_group_offsets,
     share_isolation_level,
     undescribed_group,
@@ -196,7 +197,7 @@ class Cluster(Source, OffsetTables):
         BrokerError, ConnectionFailed
             If a group may be hidden from this principal, or its offsets cannot be read.
         """
-        for gap in visibility_of(GROUPS, self.client, sorted(self.client.brokers)).gaps:
+        for gap in missing_groups(self.client, sorted(self.client.brokers)):
             raise BrokerError(f"Groups may be hidden; missing: {gap}.", code="GROUP_AUTHORIZATION_FAILED")
         return committing_groups(self.client, partitions)
 

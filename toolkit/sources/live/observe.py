@@ -27,7 +27,7 @@ from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state
 from toolkit.sources.live.state.authorization import TOPICS, TRANSACTIONAL_IDS, visibility_of
 from toolkit.sources.live.state.broker_configs import broker_identities
 from toolkit.sources.live.state.brokers_time import COORDINATORS_TOPICS, read_brokers_time
-from toolkit.sources.live.state.coordinators import CoordinatorTopic, loading_coordinators
+from toolkit.sources.live.state.coordinators import CoordinatorTopic, loading_coordinators, partition_numbers
 from toolkit.sources.live.state.leaders import (
     LSO_COLUMNS,
     OffsetsQuery,
@@ -311,14 +311,12 @@ def _leadership_gaps(before: CoordinatorTopic, after: CoordinatorTopic) -> list[
             moved.append(tp.partition)
     gaps = []
     if leaderless:
-        gaps.append(f"a leader of {STATE_TOPIC} {_numbers(leaderless)}: no broker answers for its ids")
+        gaps.append(f"a leader of {STATE_TOPIC} {partition_numbers(leaderless)}: no broker answers for its ids")
     if moved:
-        gaps.append(f"a stable coordinator: leadership of {STATE_TOPIC} {_numbers(moved)} moved during the observation")
+        gaps.append(
+            f"a stable coordinator: leadership of {STATE_TOPIC} {partition_numbers(moved)} moved during the observation"
+        )
     return gaps
-
-
-def _numbers(partitions: Sequence[int]) -> str:
-    return f"partition{'s' if len(partitions) > 1 else ''} {', '.join(map(str, partitions))}"
 
 
 def _partitions_to_recheck(

@@ -25,6 +25,11 @@ KEYS_PER_REQUEST = 1000
 NOT_YET = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
 
 
+def partition_numbers(partitions: Sequence[int]) -> str:
+    """``partition 3`` or ``partitions 3, 7``."""
+    return f"partition{'s' if len(partitions) > 1 else ''} {', '.join(map(str, partitions))}"
+
+
 @dataclass(frozen=True)
 class CoordinatorTopic:
     """A coordinators' topic: the partition that a key hashes to, and its leader."""
@@ -66,6 +71,12 @@ class CoordinatorTopic:
             f"COORDINATOR_NOT_AVAILABLE: {self.topic} does not exist. The first client that needs it has it created, "
             f"on as many brokers as {FACTOR} says{factor and f' ({factor})'}; {len(client.brokers)} registered"
         )
+
+    @property
+    def leaderless(self) -> str | None:
+        """Its partitions without a leader, whose ids or groups no broker lists; null if there are none."""
+        numbers = sorted(tp.partition for tp, each in self.metadata.partitions.items() if each.leader is None)
+        return f"a leader of {self.topic} {partition_numbers(numbers)}" if numbers else None
 
     def partition(self, key: str) -> int | None:
         """The partition that a key hashes to; null if the topic is not visible."""

@@ -76,7 +76,21 @@ def groups_with_offsets(client: BrokerClient) -> tuple[list[str], Sequence[str]]
     brokers = sorted(client.brokers)
     groups = listed_groups(client, brokers).items()
     found = sorted(group for group, each in groups if each.protocol_type in {*WITH_OFFSETS, SHARE})
-    return found, visibility_of(GROUPS, client, brokers).gaps
+    return found, missing_groups(client, brokers)
+
+
+def missing_groups(client: BrokerClient, brokers: Sequence[int]) -> list[str]:
+    """What is missing for the proof that these brokers list all groups: rights, leaders of ``__consumer_offsets``.
+
+    Brokers omit the groups that this principal may not describe, and no broker has those of a partition without leader.
+    """
+    gaps = [*visibility_of(GROUPS, client, brokers).gaps]
+    topic = CoordinatorTopic.read(client, OFFSETS_TOPIC)
+    if topic.hidden:
+        gaps.append(f"DESCRIBE on Topic '{OFFSETS_TOPIC}', to see that each of its partitions has a leader")
+    elif topic.leaderless:
+        gaps.append(f"{topic.leaderless}: no broker lists their groups")
+    return gaps
 
 
 def undescribed_group(client: BrokerClient, group: str) -> str | None:
