@@ -23,7 +23,7 @@ from tests.analysis.logged import (
     record,
 )
 from tests.analysis.logged import explained as explained_diagnosis
-from toolkit.analysis.diagnosis.diagnose import Diagnosis, transaction_key
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
 from toolkit.analysis.diagnosis.evidence.explanation import _events_around, explain, log_facts
@@ -548,7 +548,7 @@ def held(**fields: Any) -> Finding:
 
 def explained(finding: Finding, log: Excerpt, owner: Transaction = COMPLETE_ABORT) -> Finding:
     """The finding with the log around the transaction at offset 100."""
-    return only(explain([finding], {transaction_key(held()): context(open_transaction(owner), log, init())}))
+    return only(explain([finding], {held().key: context(open_transaction(owner), log, init())}))
 
 
 def test_only_the_transaction_that_holds_the_lso_holds_compaction_and_groups() -> None:

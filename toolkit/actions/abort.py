@@ -13,7 +13,6 @@ from toolkit.actions.plan import RECHECK_AFTER, LeftOut, Plan, PlanList, Result,
 from toolkit.actions.requests import MarkerAction, why_not
 from toolkit.actions.transaction import PlannedTransaction, check_was_read, lso_moved
 from toolkit.analysis.diagnosis.decision.disowned_rules import OFFSETS_DROPPED
-from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.verdicts import ABORT as ABORTED
 from toolkit.analysis.diagnosis.verdicts import COMMIT, UNDECIDED
 from toolkit.errors import ActionRefused, BrokerError
@@ -109,7 +108,7 @@ def plan_abort_list(cluster: Cluster, transactions: Data, *, recheck_after: floa
     NotFound
         If the cluster has no such partition.
     """
-    listed = {transaction_key(each): each for each in records_of(transactions, Finding)}
+    listed = {each.key: each for each in records_of(transactions, Finding)}
     keys = sorted(key for key in listed if None not in key)
     tps = sorted({TopicPartition(key.topic or "", key.partition or 0) for key in keys})
     rows = cluster.finding_rows(partitions=tps, recheck_after=recheck_after) if tps else []
@@ -145,7 +144,7 @@ def _what_frees_most_first(plans: Sequence[Plan]) -> list[Plan]:
 
 def _plan_or_left_out(cluster: Cluster, key: TransactionKey, findings: Sequence[Finding]) -> Plan | LeftOut:
     target = f"{key.topic}-{key.partition}@{key.start_offset}"
-    fresh = next((each for each in findings if transaction_key(each) == key), None)
+    fresh = next((each for each in findings if each.key == key), None)
     try:
         if fresh is None:
             check_was_read(findings, TopicPartition(key.topic or "", key.partition or 0), what="it is open")

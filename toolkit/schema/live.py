@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from toolkit.schema.record import Int16, Int32, Int64, Merge, TableRow, Unit, declares
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.schema.verdict import Verdict
 
 KNOWN, OPEN, ALL, DECISION = Merge.KNOWN, Merge.OPEN, Merge.ALL, Merge.DECISION
@@ -218,6 +218,11 @@ class Finding(TableRow):
     def tp(self) -> TopicPartition | None:
         """The partition; null if the finding is about a whole cluster."""
         return None if self.topic is None or self.partition is None else TopicPartition(self.topic, self.partition)
+
+    @property
+    def key(self) -> TransactionKey:
+        """The key of its transaction."""
+        return TransactionKey(self.topic, self.partition, self.producer_id, self.start_offset)
 
     def merged(self, other: "Finding") -> "Finding":
         """This finding of a transaction with what only another one of it knows, by the policy of each column."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from toolkit.schema.live import FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
-from toolkit.schema.table import STRING, TIME, Column, Table, TopicPartition
+from toolkit.schema.table import STRING, TIME, Column, Table, TopicPartition, TransactionKey
 
 _SAMPLE = Column("sampled_at", TIME, "When the sample was due: the same on every row of a sample.", nullable=False)
 _PHASE = Column(
@@ -92,6 +92,11 @@ class LateTransaction(TableRow):
     ] = None
     broker_id: Annotated[Int32 | None, "Leader of the partition."] = None
     observed_at: Annotated[dt.datetime, "When it was seen, by the recorder's clock."]
+
+    @property
+    def key(self) -> TransactionKey:
+        """The key of its transaction."""
+        return TransactionKey(self.topic, self.partition, self.producer_id, self.start_offset)
 
 
 SAMPLES, LATE_TRANSACTIONS = RecordedSample.table, LateTransaction.table

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.diagnosis.diagnose import DEFAULTS, DiagnoseOptions, Diagnosis, explained_by, transaction_key
+from toolkit.analysis.diagnosis.diagnose import DEFAULTS, DiagnoseOptions, Diagnosis, explained_by
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, OpenEvidence
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.errors import ToolkitError
@@ -81,7 +81,7 @@ def diagnose(
     if before is None:
         return Diagnosed(findings=findings, observations=diagnosis.observations)
     for number, (unexplained, finding) in enumerate(zip(decided, findings, strict=True)):
-        key = transaction_key(finding)
+        key = finding.key
         if (reading := known.get(key)) is not None:
             evidence = (*unexplained.evidence, *reading.explanation)
             findings[number] = explained_by(unexplained, replace(reading.finding, evidence=evidence))
@@ -112,7 +112,7 @@ def _still_known(
     if not known:
         return known
     for finding in diagnosis.findings(log={key: each.facts for key, each in known.items()}, recorded=source.recorded):
-        earlier = known.get(key := transaction_key(finding))
+        earlier = known.get(key := finding.key)
         if earlier and _decided(finding) != _decided(earlier.finding):
             del known[key]
     unread = {each.txn.tp for key, each in to_read.items() if key not in known}

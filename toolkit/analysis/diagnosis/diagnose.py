@@ -34,14 +34,8 @@ from toolkit.analysis.diagnosis.observation import (
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import FINDINGS, EvidenceEntry, Finding, Partition
-from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.schema.verdict import Verdict
-
-
-def transaction_key(finding: Finding | LateTransaction) -> TransactionKey:
-    """The key of a finding's transaction, or of a late one."""
-    return TransactionKey(finding.topic, finding.partition, finding.producer_id, finding.start_offset)
 
 
 def explained_by(finding: Finding, known: Finding) -> Finding:
@@ -160,7 +154,7 @@ class Diagnosis:
             explain these: the logs of that time cannot be read again.
         """
         requested, log = set(requested), log or {}
-        by_key = {(transaction_key(finding), finding.producer_epoch): finding for finding in recorded}
+        by_key = {(finding.key, finding.producer_epoch): finding for finding in recorded}
         rows: list[Finding] = []
         for tp in sorted(requested.union(*(one.notable() for one in self.indexed))):
             covering = self._covering(tp)
@@ -184,7 +178,7 @@ class Diagnosis:
                 is_open=False,
             )
             rows.append(gap_finding(hidden, last))
-        known = [by_key.get((transaction_key(each), each.producer_epoch)) for each in rows]
+        known = [by_key.get((each.key, each.producer_epoch)) for each in rows]
         return FINDINGS.in_order(
             each if same is None else explained_by(each, same) for each, same in zip(rows, known, strict=True)
         )

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.analysis.diagnosis.decision.decide import decide
-from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, TwoSourceEvidence
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.schema.derived import LsoHold, ObservationTime
@@ -86,7 +85,7 @@ def close_by_log(findings: Iterable[Finding], log_transactions: Iterable[LogTran
         if each.marker_offset is not None
     }
     return [
-        _close_by_marker(each, marked) if is_open(each) and (marked := markers.get(transaction_key(each))) else each
+        _close_by_marker(each, marked) if is_open(each) and (marked := markers.get(each.key)) else each
         for each in findings
     ]
 
@@ -109,12 +108,12 @@ def close_by_observation(findings: Iterable[Finding], later: Iterable[Finding]) 
     `later`: findings of a later sample of these partitions; a partition without a finding was not read.
     """
     later = list(later)
-    present = set(map(transaction_key, later))
+    present = {each.key for each in later}
     found = []
     for each in findings:
         seen = [other for other in later if (other.topic, other.partition) == (each.topic, each.partition)]
         has_been_read = bool(seen) and not unread(seen) and seen[0].observed_at > each.observed_at
-        is_gone = has_been_read and is_open(each) and transaction_key(each) not in present
+        is_gone = has_been_read and is_open(each) and each.key not in present
         found.append(_gone(each, seen[0].observed_at) if is_gone else each)
     return found
 
@@ -181,10 +180,10 @@ def merge_findings(of_log: Iterable[Finding], of_recording: Iterable[Finding]) -
         if each.start_offset is None:
             found.append(each)
         else:
-            earlier = recorded.get(transaction_key(each))
-            recorded[transaction_key(each)] = each if earlier is None else each.merged(earlier)
+            earlier = recorded.get(each.key)
+            recorded[each.key] = each if earlier is None else each.merged(earlier)
     for each in of_log:
-        same = recorded.pop(transaction_key(each), None) if each.start_offset is not None else None
+        same = recorded.pop(each.key, None) if each.start_offset is not None else None
         found.append(each if same is None else _both(each, same))
     return [*found, *recorded.values()]
 

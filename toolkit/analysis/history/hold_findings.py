@@ -20,7 +20,6 @@ from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE, TWO_P
 from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER
 from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.decision.decision import Decision
-from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.evidence.causes import CauseIndicator, cause_of, habit
 from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence
 from toolkit.analysis.history.findings_over_time import close
@@ -99,7 +98,7 @@ def held_findings(
             continue
         if same is not None:
             replaced.add(raw.key)
-    return [*found, *(each for each in current_findings or () if transaction_key(each) not in replaced)]
+    return [*found, *(each for each in current_findings or () if each.key not in replaced)]
 
 
 def attributed_holds(holds: Iterable[LsoHold], transaction_history: History | None) -> list[LsoHold]:

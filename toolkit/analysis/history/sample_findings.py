@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER
-from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import Finding, Partition, Producer
@@ -62,7 +61,7 @@ def late_transactions(
     }
     late: list[LateTransaction] = []
     for finding in findings:
-        key = topic, partition, producer_id, start_offset = transaction_key(finding)
+        key = topic, partition, producer_id, start_offset = finding.key
         if topic is None or partition is None or producer_id is None or start_offset is None:
             continue
         timeout_ms = timeouts.get((finding.transactional_id, producer_id), longest_timeout_ms)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.verdicts import COMMIT, OUTCOMES
 from toolkit.errors import UsageError
 from toolkit.schema.live import Finding
@@ -179,7 +178,7 @@ def _group_lag_series(lags: Iterable[GroupLag]) -> tuple[dict[tuple[str, str, in
 
 
 def _is_reported(finding: Finding, sample: Sample) -> bool:
-    first_seen = sample.first_seen.get(transaction_key(finding))
+    first_seen = sample.first_seen.get(finding.key)
     return not finding.verdict.is_brief or (first_seen is not None and first_seen < finding.observed_at)
 
 
@@ -203,7 +202,7 @@ def _held_seconds(finding: Finding, sample: Sample) -> float:
         return 0.0
     since, now = finding.held_from or finding.opened_at, finding.brokers_time
     if since is None or now is None:
-        since, now = sample.first_seen.get(transaction_key(finding)), finding.observed_at
+        since, now = sample.first_seen.get(finding.key), finding.observed_at
     return 0.0 if since is None else max(0.0, (now - since).total_seconds())
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.history.sample_findings import first_seen
 from toolkit.errors import NotFound, ToolkitError
 from toolkit.schema.recorded import RecordedSample
@@ -170,9 +169,9 @@ def resume(directory: Path) -> Sample | None:
         return None
     content = read_sample(directory, found.sample)
     observed = first_seen(content.observation, {})
-    with_opening_time = {transaction_key(each) for each in content.findings if each.opened_at is not None}
+    with_opening_time = {each.key for each in content.findings if each.opened_at is not None}
     recorded = {
-        transaction_key(each): each.opened_at
+        each.key: each.opened_at
         for each in content.late_transactions
         if each.opened_at is not None and each.opened_at_clock == "recorder"
     }

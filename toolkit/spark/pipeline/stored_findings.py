@@ -13,7 +13,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.history.findings_over_time import is_open, observation_times, over_time
 from toolkit.analysis.history.resume_state import LogState
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, TRANSACTION_HISTORY
@@ -63,7 +62,7 @@ def diagnosable(
     `current_findings`: of what is open now.
     `listed`: the partitions of a consistent copy; null for other sources.
     """
-    keys = set(map(transaction_key, current_findings))
+    keys = {each.key for each in current_findings}
     return [
         hold
         for hold in holds
@@ -139,7 +138,7 @@ def markers(findings: Iterable[Finding], log_transactions: DataFrame) -> list[Lo
     `findings`: findings, open and closed.
     `log_transactions`: rows of ``schema.LOG_TRANSACTIONS``.
     """
-    still_open = set(map(transaction_key, filter(is_open, findings)))
+    still_open = {each.key for each in findings if is_open(each)}
     if not still_open:
         return []
     types = "topic string, partition int, producer_id long, first_offset long"

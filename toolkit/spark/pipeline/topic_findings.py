@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from pyspark.sql import functions as sf
 from pyspark.sql.dataframe import DataFrame
 
-from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.history.findings_over_time import close_by_log, merge_findings, observed_holds, without_short
 from toolkit.analysis.history.hold_findings import attributed_holds, by_producer, held_findings, merge_holds
 from toolkit.formats.columns import from_ipc
@@ -197,11 +196,11 @@ class TopicFindings:
             recorded = close_by_log(recorded, markers(recorded, self._present_transactions()))
         origins: defaultdict[TransactionKey, list[Origin]] = defaultdict(list)
         for origin, results in found.items():
-            for key in map(transaction_key, results.findings):
-                origins[key].append(origin)
+            for finding in results.findings:
+                origins[finding.key].append(origin)
         by_origin: defaultdict[Origin, list[Finding]] = defaultdict(list)
         for each in recorded:
-            origin, known = self._origin(each), origins.get(transaction_key(each), [])
+            origin, known = self._origin(each), origins.get(each.key, [])
             by_origin[known[-1] if known and origin not in known else origin].append(each)
         for origin, of_topic in by_origin.items():
             results = found.setdefault(origin, _TopicResults())

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from toolkit.actions.audit import Audit, is_on
 from toolkit.actions.fence import plan_fence
 from toolkit.actions.plan import RECHECK_AFTER, ListResult, Plan, PlanList
-from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.errors import ActionFailed, ActionRefused, ToolkitError, UsageError
 from toolkit.schema.coerce import finding_row, records_of
 from toolkit.schema.live import Finding, Partition
@@ -310,7 +309,7 @@ class AbortPanel(PanelLayout):
             raise UsageError("No dry run has passed.", means="Nothing was written.", do="Do the dry run first.")
         self.typed = ""
         if typed == plan.target and finding is not None:
-            self._acted[transaction_key(finding)] = finding
+            self._acted[finding.key] = finding
         try:
             act = partial(
                 plan.execute, confirm=typed, audit=self.audit, recheck_after=self.recheck_after, cancel=self._cancel
@@ -335,7 +334,7 @@ class AbortPanel(PanelLayout):
         self._uncertain = finding if isinstance(error, ActionFailed) and error.effect != "nothing" else None
 
     def _begin_next_of_list(self, plan: Plan) -> None:
-        self._acted[transaction_key(plan.basis)] = plan.basis
+        self._acted[plan.basis.key] = plan.basis
         self.busy = f"{WORK['execute']}: {plan.target}"
 
     def _explain(self) -> None:
@@ -346,7 +345,7 @@ class AbortPanel(PanelLayout):
     def _postmortem(self) -> None:
         shown = dict(self._acted)
         if self.selected is not None:
-            shown.setdefault(transaction_key(self.selected), self.selected)
+            shown.setdefault(self.selected.key, self.selected)
         if not shown:
             raise UsageError("No finding is chosen.", do="Choose the one that the postmortem is about.")
         problems: list[str] = []

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.history.findings_over_time import (
     close_by_log,
     close_by_observation,
@@ -140,7 +139,7 @@ def _collect(
         own = own_findings(source)
         pair = (findings, own) if isinstance(source, Recording) else (own, findings)
         findings = merge_findings(*pair)
-        keys.append(set(map(transaction_key, own)))
+        keys.append({each.key for each in own})
         if not isinstance(source, (LogDir, Recording)):
             observed += own
     for source, known in zip(sources, keys, strict=True):
@@ -234,7 +233,7 @@ def _closed_by(
 ) -> list[Finding]:
     """The findings, closed if the source shows their end: its own findings leave out short ones."""
     for finding in findings:
-        if isinstance(source, Recording) or not is_open(finding) or transaction_key(finding) in known:
+        if isinstance(source, Recording) or not is_open(finding) or finding.key in known:
             continue
         assert finding.topic is not None
         assert finding.partition is not None

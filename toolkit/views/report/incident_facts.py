@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNKNOWN
 from toolkit.analysis.history.findings_over_time import VERDICT_BEFORE, verdict_before
 from toolkit.schema.actions import OUTCOME, unfinished
@@ -223,8 +222,8 @@ def recorded_verdicts(finding: Finding) -> list[tuple[dt.datetime, str]]:
 
 def group_stalls(finding: Finding, tables: ReportTables) -> list[GroupStall]:
     """How long each group waited, as far as samples, this diagnosis and the groups' commits show it."""
-    key = transaction_key(finding)
-    own = [(sampled_at, each) for sampled_at, each in tables.recorded_findings if transaction_key(each) == key]
+    key = finding.key
+    own = [(sampled_at, each) for sampled_at, each in tables.recorded_findings if each.key == key]
     groups = {*(finding.groups_held or ()), *(group for _, each in own for group in each.groups_held or ())}
     stalls = []
     for group in sorted(groups):
@@ -270,7 +269,7 @@ def _facts(finding: Finding, tables: ReportTables, number: int | None) -> Incide
 
 
 def _own_transaction(finding: Finding, log_transactions: Iterable[LogTransaction]) -> LogTransaction | None:
-    key = tuple(transaction_key(finding))
+    key = tuple(finding.key)
     own = (txn for txn in log_transactions if (txn.topic, txn.partition, txn.producer_id, txn.first_offset) == key)
     return next(own, None)
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches
@@ -86,7 +85,7 @@ def explain(findings: Sequence[Finding], contexts: Mapping[TransactionKey, Diagn
         and further evidence.
     """
     excerpts = {tp: excerpt for each in contexts.values() if each.log for tp, excerpt in each.log.excerpts.items()}
-    return [_explained(each, contexts.get(transaction_key(each)), excerpts) for each in findings]
+    return [_explained(each, contexts.get(each.key), excerpts) for each in findings]
 
 
 def _explained(
