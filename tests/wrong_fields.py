@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.decision.decision import Decision
-from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
-from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import Claim
 from toolkit.analysis.log.log_transactions import LOG_TRANSACTION, LogTransactions, finish, partial_transactions
 from toolkit.formats.log.headers import HEADER, Array, Headers, take_rows
@@ -47,9 +46,9 @@ def tables(past: PastTransaction, read: LogTransaction, lag: GroupLag, sample: R
     sample.time  # type: ignore[attr-defined]
 
 
-def decisions(evidence: OpenEvidence, txn: OpenTransaction, decision: Decision, claim: Claim) -> None:
-    evidence.outcomes  # type: ignore[attr-defined]
-    txn.start_offset  # type: ignore[attr-defined]
+def decisions(case: Case, decision: Decision, claim: Claim) -> None:
+    case.outcomes  # type: ignore[attr-defined]
+    case.start_offset  # type: ignore[attr-defined]
     replace(decision, verdicts="hanging")  # type: ignore[call-arg]
     replace(claim, state="proven")  # type: ignore[call-arg]
 

@@ -2,19 +2,20 @@
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tests.analysis.build import NOW, observation, partition, producer
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
-from toolkit.analysis.diagnosis.diagnose import DiagnoseOptions, Diagnosis
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
-from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
+from toolkit.analysis.diagnosis.case import Case, DiagnoseOptions, IndexedObservation
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
+from toolkit.analysis.diagnosis.evidence.explanation import explain
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
-from toolkit.analysis.diagnosis.observation import IndexedObservation, Observation, OpenTransaction
+from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.analysis.history.sample_findings import with_earlier
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import HEADER, NO_MARKER, Headers
@@ -103,7 +104,7 @@ def init(**more: Any) -> Row:
     return record(0, "Empty", second=-1, **more)
 
 
-def open_transaction(*owners: Transaction, start: int = 100, **more: Any) -> OpenTransaction:
+def open_transaction(*owners: Transaction, start: int = 100, **more: Any) -> Case:
     leader, first_batches = more.pop("leader", partition()), more.pop("first_batches", ())
     producers = [producer(start=start, **more)]
     one = observation(*owners, producers=producers, partitions=[leader], first_batches=first_batches)
@@ -113,15 +114,25 @@ def open_transaction(*owners: Transaction, start: int = 100, **more: Any) -> Ope
 
 def facts(
     diagnosis: Diagnosis, excerpts: Mapping[TopicPartition, Excerpt] | None = None, *events: Row
-) -> dict[TransactionKey, LogFacts]:
-    """What the logs show of the open transactions that need them; see `diagnosed`."""
+) -> dict[TransactionKey, Case]:
+    """The open transactions that need their logs, with them; see `diagnosed`."""
     to_read = diagnosis.to_read()
-    owners = {(each.txn.transactional_id or f"id-{each.txn.producer_id}", each.txn.producer_id) for each in to_read}
+    owners = {(each.transactional_id or f"id-{each.producer_id}", each.producer_id) for each in to_read}
     begun = [record(0, "Empty", second=-1, pid=pid, transactional_id=name) for name, pid in sorted(owners)]
-    log = LogEvidence(
-        excerpts=excerpts or {}, coordinators=coordinator_log(events or begun), marker_search=MarkerSearch()
-    )
-    return {each.key: log_facts(DiagnosisContext(each.txn, log)) for each in to_read}
+    coordinators = coordinator_log(events or begun)
+    return {
+        each.key: with_logs(each, (excerpts or {}).get(each.tp), coordinators, marker_search=MarkerSearch())
+        for each in to_read
+    }
+
+
+def by_logs(diagnosis: Diagnosis, outcome: Outcome) -> dict[TransactionKey, Case]:
+    """The open transactions that need their logs, which have shown this."""
+    return {each.key: replace(each, known_outcome=outcome) for each in diagnosis.to_read()}
+
+
+def with_logs(case: Case, log: Excerpt | None = None, coordinators: CoordinatorLog | None = None, **more: Any) -> Case:
+    return replace(case, excerpt=log, coordinators=coordinators, **more)
 
 
 def diagnosed(
@@ -136,7 +147,7 @@ def diagnosed(
     wrong `hanging`.
     """
     diagnosis = Diagnosis.of(observations)
-    return diagnosis.findings(requested=requested, log=facts(diagnosis, excerpts, *events))
+    return diagnosis.findings(requested=requested, read=facts(diagnosis, excerpts, *events))
 
 
 def sample_diagnosis(observation: Observation, before: Observation | None = None) -> Diagnosis:
@@ -144,9 +155,9 @@ def sample_diagnosis(observation: Observation, before: Observation | None = None
     return Diagnosis.of(with_earlier(observation, before), DiagnoseOptions(is_sample=True))
 
 
-def explained(diagnosis: Diagnosis, contexts: Mapping[TransactionKey, DiagnosisContext]) -> list[Finding]:
+def explained(diagnosis: Diagnosis, cases: Mapping[TransactionKey, Case]) -> list[Finding]:
     """Findings, decided and explained with what the logs show."""
-    return explain(diagnosis.findings(log={key: log_facts(each) for key, each in contexts.items()}), contexts)
+    return explain(diagnosis.findings(read=cases), cases)
 
 
 def diagnosed_sample(
@@ -154,4 +165,4 @@ def diagnosed_sample(
 ) -> list[Finding]:
     """As `diagnosed`, for a sample and the one before it."""
     diagnosis = sample_diagnosis(observation, before)
-    return diagnosis.findings(requested=requested, log=facts(diagnosis))
+    return diagnosis.findings(requested=requested, read=facts(diagnosis))

@@ -12,11 +12,20 @@ from typing import Any
 
 from tests.analysis.build import partition
 from tests.analysis.build import transaction as owner_row
-from tests.analysis.logged import ELSEWHERE, HERE, at, coordinator_log, data, excerpt, marker, open_transaction, record
+from tests.analysis.logged import (
+    ELSEWHERE,
+    HERE,
+    at,
+    coordinator_log,
+    data,
+    excerpt,
+    marker,
+    open_transaction,
+    record,
+    with_logs,
+)
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
-from toolkit.analysis.diagnosis.evidence.log_excerpts import producer_batches
-from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
-from toolkit.analysis.diagnosis.observation import OpenTransaction
+from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
@@ -283,13 +292,13 @@ class World:
         read = self.batches[min(first_batch, start) :]
         left = [each for each in read if each["base_offset"] >= start or each["base_offset"] not in cleaned]
         log = excerpt(*left, start=int(read[0]["base_offset"]))
-        return find_outcome(self.open_transaction(), producer_batches(log, 7, start), self._log(kept, is_one_clock))
+        return with_logs(self.open_transaction(), log, self._log(kept, is_one_clock)).outcome
 
     def _log(self, kept: Sequence[Row], is_one_clock: bool) -> CoordinatorLog:
         leaders = {PARTITION_OF_ID: (1, self.coordinator_epoch)} if is_one_clock else {}
         return coordinator_log(kept, leaders=leaders)
 
-    def open_transaction(self) -> OpenTransaction:
+    def open_transaction(self) -> Case:
         owner = owner_row(state=self.state, epoch=self.epoch, on=self.on, coordinator_id=1)
         return open_transaction(
             *([owner] if self.is_owned else []),

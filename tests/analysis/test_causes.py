@@ -21,36 +21,29 @@ from tests.analysis.logged import (
     marker,
     open_transaction,
     record,
+    with_logs,
 )
 from tests.analysis.logged import explained as explained_diagnosis
+from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
-from toolkit.analysis.diagnosis.evidence.explanation import _events_around, explain, log_facts
+from toolkit.analysis.diagnosis.evidence.explanation import _events_around, explain
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt
 from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch, other_markers
 from toolkit.analysis.diagnosis.evidence_text import record_entry
-from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
 from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import FROM_BROKER_LOG, FROM_METADATA, ClusterEvent
-from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
 
 
-def context(one: OpenTransaction, log: Excerpt | None, *events: Row, unread: Sequence[str] = ()) -> DiagnosisContext:
-    coordinators = coordinator_log(events, unread=unread)
-    excerpts = {} if log is None else {HERE: log}
-    return DiagnosisContext(
-        one, LogEvidence(excerpts=excerpts, coordinators=coordinators, marker_search=MarkerSearch())
-    )
+def context(one: Case, log: Excerpt | None, *events: Row, unread: Sequence[str] = ()) -> Case:
+    return with_logs(one, log, coordinator_log(events, unread=unread), marker_search=MarkerSearch())
 
 
-def cause_of_hanging(
-    one: OpenTransaction, log: Excerpt | None, *events: Row, unread: Sequence[str] = ()
-) -> tuple[str, str]:
+def cause_of_hanging(one: Case, log: Excerpt | None, *events: Row, unread: Sequence[str] = ()) -> tuple[str, str]:
     """Names and sentence of the cause."""
     result = cause(context(one, log, *events, unread=unread), DISOWNED)
     assert result is not None
@@ -88,12 +81,12 @@ OPEN, ALONE = excerpt(*OPEN_BATCHES), excerpt(data(100))
 BEFORE = (marker(0, COMMIT, pid=1, second=1), data(1, pid=1, records=99, second=2))
 
 
-def ended(**more: Any) -> OpenTransaction:
+def ended(**more: Any) -> Case:
     """What its coordinator has committed."""
     return open_transaction(COMMITTED, **more)
 
 
-CAUSES: dict[str, tuple[OpenTransaction, Excerpt | None, list[Row], str, str]] = {  # names, and part of the sentence
+CAUSES: dict[str, tuple[Case, Excerpt | None, list[Row], str, str]] = {  # names, and part of the sentence
     "late after an abort": (
         open_transaction(COMPLETE_ABORT), excerpt(*LATE_BATCHES),
         [init(), *ended_records("Abort", began=0, at_second=1)],
@@ -301,7 +294,7 @@ def test_a_commit_of_version_2_is_proven_without_the_log_of_the_partition() -> N
     assert unread.names == (), "the epoch of its first batch is not known"
 
 
-def of_releases(one: OpenTransaction, *releases: str) -> OpenTransaction:
+def of_releases(one: Case, *releases: str) -> Case:
     coverage = replace(one.observation.coverage, releases=releases)
     return replace(one, observation=replace(one.observation, coverage=coverage))
 
@@ -336,8 +329,7 @@ def test_a_transaction_on_consumer_offsets_names_its_groups() -> None:
     one = open_transaction(COMPLETE_ABORT, leader=partition(topic), topic=topic)
 
     def sentence(groups: Sequence[str]) -> str:
-        log = LogEvidence(excerpts={TopicPartition(topic, 0): excerpt(*LATE_BATCHES, groups={7: groups})})
-        result = cause(DiagnosisContext(one, log), DISOWNED)
+        result = cause(with_logs(one, excerpt(*LATE_BATCHES, groups={7: groups})), DISOWNED)
         assert result is not None
         assert result.names[-1] == "group-offsets"
         return result.sentence
@@ -345,7 +337,7 @@ def test_a_transaction_on_consumer_offsets_names_its_groups() -> None:
     assert "; it holds offsets of groups billing, orders (" in sentence(["billing", "orders"])
     assert "; it holds offsets of group billing (" in sentence(["billing"])
     assert "; it holds offsets of consumer groups (" in sentence([])
-    unread = cause(DiagnosisContext(one, None), DISOWNED)
+    unread = cause(one, DISOWNED)
     assert unread is not None
     assert unread.sentence == "it holds offsets of consumer groups (group-offsets)"
 
@@ -441,7 +433,7 @@ def explained_rows(
     observations = twice(observation(owner, partitions=[partition(hw=high_watermark)]))
     assert only(diagnosed(observations)).verdict == "hanging"
     diagnosis = Diagnosis.of(observations)
-    contexts = {each.key: context(each.txn, log, *events, unread=unread) for each in diagnosis.to_read()}
+    contexts = {each.key: context(each, log, *events, unread=unread) for each in diagnosis.to_read()}
     return explained_diagnosis(diagnosis, contexts)
 
 
@@ -505,18 +497,17 @@ def test_a_marker_contradicts_by_the_high_watermark_of_its_own_partition() -> No
     other = partition("another", hw=10, lso=10)
     diagnosis = Diagnosis.of(twice(observation(COMPLETE_ABORT, partitions=[other, partition()])))
     log = excerpt(*LATE_BATCHES, marker(101, ABORT))
-    (facts,) = (log_facts(context(each.txn, log, init())) for each in diagnosis.to_read())
+    (facts,) = (context(each, log, init()).outcome for each in diagnosis.to_read())
     assert facts.marker_contradicts
     unknown = open_transaction(COMPLETE_ABORT, leader=partition(hw=None))
-    assert not log_facts(context(unknown, log, init())).marker_contradicts, "the marker may be newer"
+    assert not context(unknown, log, init()).outcome.marker_contradicts, "the marker may be newer"
 
 
 def test_a_transaction_that_its_leader_no_longer_shows_open_has_ended() -> None:
     one = open_transaction(COMPLETE_ABORT)
-    key = HERE, 7, 100
-    assert log_facts(DiagnosisContext(one, LogEvidence(excerpts={}, ended={key}))).has_ended
-    assert not log_facts(DiagnosisContext(one, LogEvidence(excerpts={}))).has_ended
-    assert not log_facts(DiagnosisContext(one, None)).has_ended
+    read = context(one, None, init())
+    assert not read.outcome.has_ended
+    assert replace(read, has_ended=True).outcome.has_ended
 
 
 def test_a_batch_of_another_producer_at_its_start_is_a_contradiction() -> None:
@@ -528,9 +519,9 @@ def test_a_batch_of_another_producer_at_its_start_is_a_contradiction() -> None:
 def test_rows_of_unread_partitions_are_unchanged_and_marked() -> None:
     diagnosis = Diagnosis.of(twice(observation(COMPLETE_ABORT)))
     (evidence,) = diagnosis.to_read()
-    unread = context(evidence.txn, None, init())
-    rows = diagnosis.findings(log={evidence.key: log_facts(unread)})
-    for without in (unread, DiagnosisContext(evidence.txn, None)):
+    unread = context(evidence, None, init())
+    rows = diagnosis.findings(read={evidence.key: unread})
+    for without in (unread, evidence):
         (row,) = explain(rows, {evidence.key: without})
         assert [replace(row, evidence=row.evidence[:-1])] == rows
         assert row.evidence[-1].name == "left_out"
@@ -607,8 +598,8 @@ def test_a_partition_was_never_added_if_all_records_of_the_epoch_are_there_and_n
     other_id += ended_records("Commit", began=4, at_second=5, offset=7, pid=8)
     assert never_added(init(), *other_id), "the id's next producer id had it"
     one = open_transaction()
-    unread = DiagnosisContext(one, LogEvidence(excerpts={}))
-    assert (unread.was_never_added, unread.transactions, unread.is_late) == (False, [], False)
+    unread = one
+    assert (unread.was_never_added, unread.past_transactions, unread.is_late) == (False, [], False)
 
 
 def test_a_batch_is_late_unless_its_producer_has_begun_another_transaction() -> None:
@@ -640,9 +631,8 @@ def logged(event: str, second: float, text: str, **more: Any) -> ClusterEvent:
     return ClusterEvent(event=event, timestamp=at(second), text=text, **columns)
 
 
-def with_lines(context: DiagnosisContext, *lines: ClusterEvent) -> DiagnosisContext:
-    assert context.log is not None
-    return DiagnosisContext(context.txn, replace(context.log, cluster_events=lines))
+def with_lines(context: Case, *lines: ClusterEvent) -> Case:
+    return replace(context, cluster_log=lines)
 
 
 SKIPPED = logged("marker_skipped", 11.1, "Couldn't find leader endpoint", transactional_id="payments-7")
@@ -741,9 +731,9 @@ def test_an_outcome_by_a_marker_elsewhere_has_no_time_of_its_decision() -> None:
     """So nobody knows who led then."""
     earlier = data(96, epoch=3), marker(97, COMMIT, epoch=4)
     elsewhere = excerpt(*earlier, data(98, epoch=4), marker(99, COMMIT, epoch=5))
-    here = {HERE: excerpt(data(100, epoch=4, second=10))}
-    log = LogEvidence(excerpts=here, marker_search=MarkerSearch(markers=list(other_markers(ELSEWHERE, elsewhere, 7))))
-    plain = DiagnosisContext(open_transaction(epoch=4), log)
+    here = excerpt(data(100, epoch=4, second=10))
+    search = MarkerSearch(markers=list(other_markers(ELSEWHERE, elsewhere, 7)))
+    plain = with_logs(open_transaction(epoch=4), here, marker_search=search)
     assert plain.outcome.is_decided
     assert cause(with_lines(plain, NOBODY), DISOWNED) == cause(plain, DISOWNED)
 

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.analysis.build import COMPLETE, ago, observation, only, partition, producer, transaction, twice
-from tests.analysis.logged import HERE, data, diagnosed, ended_records, excerpt, init, marker, record
+from tests.analysis.logged import HERE, by_logs, data, diagnosed, ended_records, excerpt, init, marker, record
 from toolkit.analysis.diagnosis.decision.claims import claim_entries, claims_of, needed_override
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED, Claim, Outcome
 from toolkit.formats.log.headers import COMMIT
@@ -59,12 +58,12 @@ def test_no_outcome_proves_both_claims_or_leaves_a_commit_out() -> None:
 
 
 HANGING = observation()
-FREE = LogFacts(outcome=OUTCOMES["undecided"], are_markers_sought=True)
+FREE = replace(OUTCOMES["undecided"], are_markers_sought=True)
 
 
-def entries(one: Observation, log: LogFacts = FREE) -> dict[str, str | None]:
+def entries(one: Observation, shown: Outcome = FREE) -> dict[str, str | None]:
     (evidence,) = Diagnosis.of(twice(one)).to_read()
-    found = list(claim_entries(replace(evidence, log=log)))
+    found = list(claim_entries(replace(evidence, known_outcome=shown)))
     assert {each.source for each in found} <= {"claims"}
     assert {each.observed_at for each in found} <= {one.observed_at}
     return {each.name or "": each.value for each in found}
@@ -76,7 +75,7 @@ def test_the_claims_are_evidence_of_a_finding() -> None:
         "claim_no_commit": "no commit includes offset 100 of orders-0: proven",
         "claim_all_committed": "a commit includes offset 100 of orders-0: refuted",
     }
-    row = only(Diagnosis.of(twice(HANGING)).findings(log={}))
+    row = only(Diagnosis.of(twice(HANGING)).findings(read={}))
     assert [each.name for each in row.evidence if each.source == "claims"] == list(entries(HANGING))
 
 
@@ -86,7 +85,7 @@ def test_a_doubt_leaves_open_whether_a_live_transaction_owns_it() -> None:
     words = "no live transaction owns offset 100 of orders-0: not proven"
     assert entries(gap)["claim_not_owned"] == words
     assert entries(two)["claim_not_owned"] == words, "a rule on its owners leaves it unknown"
-    unread = entries(HANGING, LogFacts(outcome=OUTCOMES["unknown"]))
+    unread = entries(HANGING, OUTCOMES["unknown"])
     assert unread["claim_not_owned"] == "no live transaction owns offset 100 of orders-0: proven", "that is another one"
 
 
@@ -104,7 +103,7 @@ def test_of_what_has_an_owner_no_claim_can_be_asserted(owner: Transaction) -> No
     """No marker is written; a recording keeps what was known of its records."""
     one = observation(owner)
     for outcome in OUTCOMES.values():
-        found = entries(one, LogFacts(outcome=outcome, are_markers_sought=True))
+        found = entries(one, replace(outcome, are_markers_sought=True))
         assert found["claim_not_owned"] == f"no live transaction owns {OFFSETS}: refuted"
         assert found["claim_no_commit"] == f"{outcome.no_commit.words}: {outcome.no_commit.status}"
         assert found["claim_all_committed"] == f"{outcome.all_committed.words}: {outcome.all_committed.status}"
@@ -116,18 +115,18 @@ def test_of_what_has_an_owner_no_claim_can_be_asserted(owner: Transaction) -> No
 def test_that_no_commit_includes_it_is_not_proven_before_markers_elsewhere_were_read(name: str) -> None:
     outcome = OUTCOMES[name]
     words = "no commit includes offset 100 of orders-0"
-    unsought = LogFacts(outcome=outcome)
-    unread = LogFacts(outcome=outcome, are_markers_sought=True, markers_unread="payments-3 could not be read")
+    unsought = outcome
+    unread = replace(outcome, are_markers_sought=True, markers_unread="payments-3 could not be read")
     for log, status in (
         (unsought, "not proven"),
         (unread, "not proven"),
         (replace(unsought, are_markers_sought=True), "proven"),
     ):
         assert entries(HANGING, log)["claim_no_commit"] == f"{words}: {status}"
-    (evidence,) = Diagnosis.of(twice(HANGING)).to_read()
-    row = only(Diagnosis.of(twice(HANGING)).findings(log={evidence.key: unread}))
+    diagnosis = Diagnosis.of(twice(HANGING))
+    row = only(diagnosis.findings(read=by_logs(diagnosis, unread)))
     assert needed_override(row, "abort") == words
-    refuted = LogFacts(outcome=OUTCOMES["committed, and free"])
+    refuted = OUTCOMES["committed, and free"]
     assert entries(HANGING, refuted)["claim_no_commit"] == f"{words}: refuted", "nothing makes that better"
     owned = entries(observation(transaction(start_time=ago(minutes=20))), unsought)
     assert owned["claim_no_commit"] == f"{words}: proven", "of what has an owner, they are not looked for"
@@ -136,9 +135,9 @@ def test_that_no_commit_includes_it_is_not_proven_before_markers_elsewhere_were_
 def test_a_transaction_that_has_written_nothing_here_has_no_claims() -> None:
     one = observation(transaction(start_time=ago(minutes=2)), producers=[], partitions=[partition(lso=150)])
     ((evidence,),) = Diagnosis.of(twice(one)).opened.values()
-    assert evidence.txn.start is None
+    assert evidence.start is None
     assert list(claim_entries(evidence)) == []
-    assert list(claim_entries(replace(evidence, log=FREE))) == []
+    assert list(claim_entries(replace(evidence, known_outcome=FREE))) == []
 
 
 def test_what_may_have_an_owner_has_claims_whether_its_log_was_read_or_not() -> None:

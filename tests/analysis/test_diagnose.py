@@ -18,15 +18,16 @@ from tests.analysis.build import (
     transaction,
     twice,
 )
-from tests.analysis.logged import diagnosed
+from tests.analysis.logged import by_logs, diagnosed
+from toolkit.analysis.diagnosis.case import DiagnoseOptions, IndexedObservation
 from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.decision.decide import PARTITION_RULES
 from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
 from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
-from toolkit.analysis.diagnosis.diagnose import DiagnoseOptions, Diagnosis
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, TwoSourceEvidence
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
+from toolkit.analysis.diagnosis.evidence_kinds import TwoSourceEvidence
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.observation import NOT_OBSERVED, AsOf, IndexedObservation, Observation
+from toolkit.analysis.diagnosis.observation import NOT_OBSERVED, AsOf, Observation
 from toolkit.analysis.diagnosis.verdicts import OUTCOMES, Outcome
 from toolkit.analysis.history.findings_over_time import unread
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -294,16 +295,15 @@ def test_what_began_while_files_were_copied_holds_nothing_at_that_moment() -> No
 # What the logs show meanwhile
 
 
-def with_log(**facts: object) -> Finding:
+def with_log(outcome: Outcome, **facts: Any) -> Finding:
     """The finding of a transaction that no coordinator owns, with what the logs show of it."""
     diagnosis = Diagnosis.of(twice(observation(transaction(state="CompleteCommit", on=()))))
-    (evidence,) = diagnosis.to_read()
-    return only(diagnosis.findings(log={evidence.key: LogFacts(**facts)}))  # type: ignore[arg-type]
+    return only(diagnosis.findings(read=by_logs(diagnosis, replace(outcome, **facts))))
 
 
 def test_the_marker_that_ended_it_is_in_the_evidence() -> None:
     entry = EvidenceEntry(source="Fetch", observed_at=NOW, name="marker_after", value="COMMIT")
-    found = with_log(outcome=decided("commit", end_time=NOW), marker_after="COMMIT marker at 9", marker_entry=entry)
+    found = with_log(decided("commit", end_time=NOW), marker_after="COMMIT marker at 9", marker_entry=entry)
     assert entry in found.evidence
 
 
@@ -317,19 +317,19 @@ def decided(name: str, *, end_time: dt.datetime | None) -> Outcome:
 @pytest.mark.parametrize("name", ["commit", "abort"])
 def test_a_decision_whose_marker_is_on_the_way_is_ending(name: str) -> None:
     """Its coordinator decided after it had answered: the log has Prepare*, and the marker follows."""
-    found = with_log(outcome=decided(name, end_time=None))
+    found = with_log(decided(name, end_time=None))
     assert (found.verdict, found.outcome, found.action) == ("ending", name, None)
 
 
 @pytest.mark.parametrize("name", ["commit", "abort"])
 def test_a_marker_written_while_the_logs_are_read_is_not_missing(name: str) -> None:
     """The partition is read before the coordinators' records, and its leader once more after them."""
-    found = with_log(outcome=decided(name, end_time=NOW), has_ended=True)
+    found = with_log(decided(name, end_time=NOW), has_ended=True)
     assert (found.verdict, found.outcome, found.action) == ("ending", None, None)
 
 
 def test_a_missing_marker_is_completed_only_once_its_transaction_is_complete() -> None:
-    found = with_log(outcome=decided("commit", end_time=NOW))
+    found = with_log(decided("commit", end_time=NOW))
     assert (found.verdict, found.outcome, found.action) == ("stuck_ending", "commit", "complete")
 
 
@@ -354,7 +354,7 @@ def test_rechecks_reads_and_findings_come_in_the_order_of_partitions() -> None:
     diagnosis = Diagnosis.of(twice(one))
     in_order = [("orders", number) for number in sorted(numbers)]
     assert Diagnosis.of([one]).to_recheck() == in_order
-    assert [each.txn.tp for each in diagnosis.to_read()] == in_order
+    assert [each.tp for each in diagnosis.to_read()] == in_order
     found = diagnosis.findings(
         requested=[TopicPartition("orders", 1), TopicPartition("orders", 8), TopicPartition("aaa", 0)]
     )

@@ -8,16 +8,17 @@ import pytest
 
 from tests.analysis.build import NOW, clock, first_batch, observation, partition, transaction, twice
 from tests.analysis.logged import HERE, at, record
+from toolkit.analysis.diagnosis.case import IndexedObservation
 from toolkit.analysis.diagnosis.evidence_text import (
     by_observations,
+    case_evidence,
     coverage_evidence,
     event_entry,
     number,
     partition_evidence,
     record_entry,
-    transaction_evidence,
 )
-from toolkit.analysis.diagnosis.observation import Coverage, IndexedObservation, Observation
+from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
@@ -31,8 +32,8 @@ def texts(found: Iterable[EvidenceEntry]) -> list[tuple[str | None, ...]]:
 
 
 def of_transaction(one: Observation) -> list[tuple[str | None, ...]]:
-    ((txn,),) = IndexedObservation(one).cases.values()
-    return texts(transaction_evidence(txn, [one]))
+    ((case,),) = IndexedObservation(one).cases.values()
+    return texts(case_evidence(replace(case, observations=[one])))
 
 
 def test_the_evidence_of_a_partition() -> None:

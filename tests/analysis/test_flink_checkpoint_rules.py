@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from tests.analysis.build import ago, observation, only, producer, transaction, twice
-from tests.analysis.logged import facts
+from tests.analysis.logged import by_logs, facts
 from toolkit.actions.abort import ABORT
-from toolkit.analysis.diagnosis.diagnose import DiagnoseOptions, Diagnosis
-from toolkit.analysis.diagnosis.evidence_kinds import CHECKPOINT_ENTRY, LogFacts
+from toolkit.analysis.diagnosis.case import DiagnoseOptions
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
+from toolkit.analysis.diagnosis.evidence_kinds import CHECKPOINT_ENTRY
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.errors import ActionRefused
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema.live import Finding
-from toolkit.schema.table import TransactionKey
 
 
 def checkpoint(*committables: Committable, prefix: str = "tx", others: int = 0) -> FlinkCheckpoint:
@@ -54,7 +54,7 @@ def test_what_a_checkpoint_is_to_commit_is_prepared_whatever_its_age(minutes: in
 def test_another_transaction_of_the_same_id_is_not_the_checkpoints(committable: Committable) -> None:
     txn = transaction(transactional_id="tx-0-5", start_time=ago(minutes=70), timeout_ms=60_000)
     diagnosis = Diagnosis.of([observation(txn)], DiagnoseOptions(checkpoints=[checkpoint(committable)]))
-    row = only(diagnosis.findings(log=facts(diagnosis)))
+    row = only(diagnosis.findings(read=facts(diagnosis)))
     assert (row.verdict, row.action) == ("overdue", "fence")
     assert entries(row) == ["checkpoint 5 (/flink jobs/chk-5) does not commit it"]
 
@@ -79,13 +79,17 @@ def test_each_checkpoint_of_its_job_is_evidence() -> None:
 
 def test_what_has_no_owner_and_is_in_a_checkpoint_is_never_hanging() -> None:
     """The same evidence without the checkpoint is proven to hang."""
-    undecided = Outcome(name="undecided", reason="no commit or abort includes it", offsets="offset 100 of orders-0")
-    log = LogFacts(outcome=undecided, are_markers_sought=True)
-    log_of = {TransactionKey("orders", 0, 7, 100): log}
-    observations = twice(observation())
-    hanging = only(Diagnosis.of(observations).findings(log=log_of))
+    undecided = Outcome(
+        name="undecided",
+        reason="no commit or abort includes it",
+        offsets="offset 100 of orders-0",
+        are_markers_sought=True,
+    )
+    without = Diagnosis.of(twice(observation()))
+    hanging = only(without.findings(read=by_logs(without, undecided)))
     assert (hanging.verdict, hanging.action) == ("hanging", "abort")
-    row = only(Diagnosis.of(observations, DiagnoseOptions(checkpoints=[checkpoint(OWN)])).findings(log=log_of))
+    diagnosis = Diagnosis.of(without.observations, DiagnoseOptions(checkpoints=[checkpoint(OWN)]))
+    row = only(diagnosis.findings(read=by_logs(diagnosis, undecided)))
     assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
     assert row.missing == (
         "a coordinator that has it open: checkpoint 5 (/flink jobs/chk-5) of its Flink job is to commit it",
@@ -96,9 +100,9 @@ def test_what_has_no_owner_and_is_in_a_checkpoint_is_never_hanging() -> None:
 
 @pytest.mark.parametrize(("outcome", "action"), [("commit", "complete"), ("abort", "abort")])
 def test_what_a_coordinator_has_decided_is_no_checkpoints_any_more(outcome: str, action: str) -> None:
-    decided = Outcome(name=outcome, reason="its log shows it")
-    log_of = {TransactionKey("orders", 0, 7, 100): LogFacts(outcome=decided, are_markers_sought=True)}
-    row = only(Diagnosis.of(twice(observation()), DiagnoseOptions(checkpoints=[checkpoint(OWN)])).findings(log=log_of))
+    decided = Outcome(name=outcome, reason="its log shows it", are_markers_sought=True)
+    diagnosis = Diagnosis.of(twice(observation()), DiagnoseOptions(checkpoints=[checkpoint(OWN)]))
+    row = only(diagnosis.findings(read=by_logs(diagnosis, decided)))
     assert (row.outcome, row.action) == (outcome, action)
 
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from tests.analysis.build import first_batch, partition
-from tests.analysis.logged import data, excerpt, marker, milliseconds, open_transaction
-from toolkit.analysis.diagnosis.evidence.log_excerpts import producer_batches
-from toolkit.analysis.diagnosis.evidence.open_parts import LogTime, OpenPart, offsets_text, open_parts
+from tests.analysis.logged import data, excerpt, marker, milliseconds, open_transaction, with_logs
+from toolkit.analysis.diagnosis.evidence.open_parts import LogTime, OpenPart, offsets_text
 from toolkit.formats.log.batches import LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT
 
@@ -19,8 +18,8 @@ def parts(
     *rows: dict[str, Any], stop: int = 150, epoch: int = 0, brokers_write: bool = False, **more: Any
 ) -> Sequence[OpenPart]:
     """Of producer 7 from offset 100 on; the high watermark is 150, and the log was read up to it."""
-    read = producer_batches(excerpt(*rows, stop=stop, brokers_write=brokers_write), 7, 100)
-    return open_parts(open_transaction(epoch=epoch, **more), read)
+    log = excerpt(*rows, stop=stop, brokers_write=brokers_write)
+    return with_logs(open_transaction(epoch=epoch, **more), log).open_parts
 
 
 def time(second: float, *, leader_epoch: int = 4, is_exact: bool = False) -> LogTime:
@@ -117,8 +116,8 @@ def test_a_batch_with_a_brokers_time_and_one_without_are_two_parts() -> None:
 
 
 def test_a_transaction_at_offset_0_and_a_time_of_0() -> None:
-    read = producer_batches(excerpt(data(0), other(1, 0, max_timestamp=0), start=0, stop=150), 7, 0)
-    (found,) = open_parts(open_transaction(start=0), read)
+    log = excerpt(data(0), other(1, 0, max_timestamp=0), start=0, stop=150)
+    (found,) = with_logs(open_transaction(start=0), log).open_parts
     assert (found.first_offset, found.before and found.before.time) == (0, 0)
 
 
@@ -155,25 +154,24 @@ def test_behind_its_marker_nothing_is_open() -> None:
 @pytest.mark.parametrize("hw", [150, None])
 def test_without_the_log_of_the_partition_all_is_unread(hw: int | None) -> None:
     one = open_transaction(epoch=4, leader=partition(hw=hw))
-    (unread,) = open_parts(one, None)
+    (unread,) = one.open_parts
     assert unread == OpenPart(
         first_offset=100, last_offset=None, lowest_epoch=-1, highest_epoch=4, after=None, before=None
     ), "older epochs may have opened it"
     first = open_transaction(epoch=4, first_batches=[first_batch(epoch=3)])
-    (unread,) = open_parts(first, None)
+    (unread,) = first.open_parts
     assert (unread.lowest_epoch, unread.highest_epoch, unread.epoch) == (3, 4, None)
     own = open_transaction(epoch=4, first_batches=[first_batch(epoch=4)])
-    assert open_parts(own, None)[0].epoch == 4
-    nothing_of_it = producer_batches(excerpt(data(100, pid=8)), 7, 100)
-    assert open_parts(one, nothing_of_it) == open_parts(one, None)
+    assert own.open_parts[0].epoch == 4
+    assert with_logs(one, excerpt(data(100, pid=8))).open_parts == one.open_parts
 
 
 def test_a_leader_that_does_not_show_the_epoch_leaves_any() -> None:
-    (unread,) = open_parts(open_transaction(epoch=-1), None)
+    (unread,) = open_transaction(epoch=-1).open_parts
     assert (unread.lowest_epoch, unread.highest_epoch) == (-1, 32767)
     (_, unread) = parts(data(100, epoch=2), stop=102, epoch=-1)
     assert (unread.lowest_epoch, unread.highest_epoch) == (2, 32767)
-    assert open_parts(open_transaction(start=0, epoch=0), None)[0].first_offset == 0
+    assert open_transaction(start=0, epoch=0).open_parts[0].first_offset == 0
 
 
 def test_an_epoch_above_that_of_the_leader_is_not_lowered() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,12 +20,11 @@ from tests.analysis.logged import (
     marker,
     open_transaction,
     record,
+    with_logs,
 )
 from toolkit.analysis.coordinator.coordinator_log import IdHistory
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
-    DiagnosisContext,
-    LogEvidence,
+from toolkit.analysis.diagnosis.evidence.log_selection import (
     MarkerSearchPlan,
     named_topics,
     plan_marker_search,
@@ -35,13 +35,11 @@ from toolkit.analysis.diagnosis.evidence.other_markers import (
     MarkerSearch,
     OtherMarker,
     other_markers,
-    outcome_by_markers,
     unexplained_marker,
 )
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
-from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 
 
@@ -51,9 +49,9 @@ def found(*rows: dict[str, Any], tp: TopicPartition = ELSEWHERE, pid: int = 7) -
 
 def outcome(*markers: OtherMarker, first: int | None = 4, newest: int = 4) -> Outcome:
     """Of open records with epochs `first` to `newest`; no record of their producer is left in the coordinators' log."""
-    here = {} if first is None else {HERE: excerpt(data(100, epoch=first), data(101, epoch=newest))}
-    log = LogEvidence(excerpts=here, marker_search=MarkerSearch(markers=markers))
-    return DiagnosisContext(open_transaction(epoch=newest), log).outcome
+    here = None if first is None else excerpt(data(100, epoch=first), data(101, epoch=newest))
+    search = MarkerSearch(markers=markers)
+    return with_logs(open_transaction(epoch=newest), here, coordinator_log([]), marker_search=search).outcome
 
 
 COMMITTED = (data(98, epoch=4), marker(99, COMMIT, epoch=5))
@@ -105,25 +103,23 @@ def test_an_epoch_counts_only_if_a_commit_began_it(ended: tuple[Any, ...], earli
 def test_an_epoch_that_the_log_began_otherwise_was_given_out_twice(state: str, version: int, is_proven: bool) -> None:
     """A restore of the coordinators' log: another instance got the epoch, and its commit of version 1 was aborted."""
     one, markers = open_transaction(epoch=4), [*BEGUN, *found(*ABORTED)]
-    batches = DiagnosisContext(one, LogEvidence(excerpts={HERE: excerpt(data(100, epoch=4))})).producer_batches
     row = record(3, state, second=60, epoch=4, client_transaction_version=version)
-    of_epoch = [TransactionLogRecord.of(row)]
-    assert (outcome_by_markers(one, batches, markers, of_epoch=of_epoch) is not None) is is_proven
-    log = LogEvidence(
-        excerpts={HERE: excerpt(data(100, epoch=4))},
+    log = partial(
+        with_logs,
+        log=excerpt(data(100, epoch=4)),
         coordinators=coordinator_log([row], unread=["a part was not read"]),
         marker_search=MarkerSearch(markers=markers),
     )
-    assert DiagnosisContext(one, log).outcome.name == ("abort" if is_proven else "unknown")
+    assert log(one).outcome.name == ("abort" if is_proven else "unknown")
 
 
 def test_the_commit_that_began_the_epoch_may_be_on_the_partition_itself() -> None:
     here = excerpt(*EARLIER_COMMIT, data(100, epoch=4), start=90)
-    log = LogEvidence(excerpts={HERE: here}, marker_search=MarkerSearch(markers=found(*COMMITTED)))
-    assert DiagnosisContext(open_transaction(epoch=4), log).outcome.name == "commit"
+    log = partial(with_logs, log=here, marker_search=MarkerSearch(markers=found(*COMMITTED)))
+    assert log(open_transaction(epoch=4)).outcome.name == "commit"
     not_begun = excerpt(data(96, epoch=4), marker(97, COMMIT, epoch=4), data(100, epoch=4), start=90)
-    log = LogEvidence(excerpts={HERE: not_begun}, marker_search=MarkerSearch(markers=found(*COMMITTED)))
-    assert DiagnosisContext(open_transaction(epoch=4), log).outcome.name == "unknown"
+    log = partial(with_logs, log=not_begun, marker_search=MarkerSearch(markers=found(*COMMITTED)))
+    assert log(open_transaction(epoch=4)).outcome.name == "unknown"
 
 
 def test_the_outcome_is_that_of_the_open_epoch_whatever_comes_before_and_after() -> None:
@@ -185,21 +181,21 @@ def test_markers_prove_an_outcome_of_one_producer_and_epoch_elsewhere(
 def test_a_client_that_goes_from_version_1_to_2_within_an_epoch_has_written_a_batch_before() -> None:
     """The epoch of the open records is that of its transactions of version 1, too."""
     for sequence, expected in ((0, "commit"), (1, "unknown")):
-        log = LogEvidence(excerpts={HERE: excerpt(data(100, epoch=4, sequence=sequence))}, marker_search=ENDED)
-        assert DiagnosisContext(open_transaction(epoch=4), log).outcome.name == expected
+        log = partial(with_logs, log=excerpt(data(100, epoch=4, sequence=sequence)), marker_search=ENDED)
+        assert log(open_transaction(epoch=4)).outcome.name == expected
 
 
 def test_of_records_whose_opening_batch_was_deleted_the_epoch_is_not_known() -> None:
     """DeleteRecords moves the start of the log past it; the LSO stays below."""
-    log = LogEvidence(excerpts={HERE: excerpt(data(101, epoch=4))}, marker_search=ENDED)
-    assert DiagnosisContext(open_transaction(epoch=4), log).outcome.name == "unknown"
+    log = partial(with_logs, log=excerpt(data(101, epoch=4)), marker_search=ENDED)
+    assert log(open_transaction(epoch=4)).outcome.name == "unknown"
 
 
 def outcome_of_records_after(second: float, *markers: OtherMarker) -> str:
     """Of records that are younger than a marker of another producer at that time."""
     here = excerpt(marker(99, COMMIT, pid=8, second=second), data(100, epoch=4, second=second))
-    log = LogEvidence(excerpts={HERE: here}, marker_search=MarkerSearch(markers=[*BEGUN, *markers]))
-    return DiagnosisContext(open_transaction(epoch=4), log).outcome.name
+    log = partial(with_logs, log=here, marker_search=MarkerSearch(markers=[*BEGUN, *markers]))
+    return log(open_transaction(epoch=4)).outcome.name
 
 
 def test_a_marker_from_before_the_records_is_not_of_their_transaction() -> None:
@@ -213,10 +209,10 @@ def test_a_marker_from_before_the_records_is_not_of_their_transaction() -> None:
 
 
 def test_markers_elsewhere_count_only_once_they_were_sought() -> None:
-    log = LogEvidence(excerpts={HERE: excerpt(*EARLIER_COMMIT, data(100, epoch=4))}, marker_search=None)
+    log = partial(with_logs, log=excerpt(*EARLIER_COMMIT, data(100, epoch=4)), marker_search=None)
     one = open_transaction(epoch=4)
-    assert DiagnosisContext(one, log).outcome.name == "unknown"
-    assert DiagnosisContext(one, None).outcome.name == "unknown"
+    assert log(one).outcome.name == "unknown"
+    assert one.outcome.name == "unknown"
 
 
 # A COMMIT marker that the coordinators' log does not explain
@@ -350,12 +346,13 @@ ENDED_LATER = [
 
 def unproven(*markers: OtherMarker, here: Sequence[dict[str, Any]] = (), records: Sequence[Row] = COMMITS) -> str:
     """What is missing for an open record of epoch 0 at offset 100, written at second 80 by its client."""
-    log = LogEvidence(
-        excerpts={HERE: excerpt(*here, data(100, second=80), start=0)},
+    log = partial(
+        with_logs,
+        log=excerpt(*here, data(100, second=80), start=0),
         coordinators=coordinator_log(records),
         marker_search=MarkerSearch(markers=markers),
     )
-    return "; ".join(DiagnosisContext(open_transaction(), log).outcome.missing)
+    return "; ".join(log(open_transaction()).outcome.missing)
 
 
 def other(offset: int, second: float, **more: Any) -> dict[str, Any]:
@@ -434,24 +431,25 @@ def test_the_client_of_the_lost_transaction_may_go_on_until_it_begins_another(
 
 def test_records_from_before_the_first_end_are_of_no_later_transaction() -> None:
     for second, is_between in ((64.9, False), (65.1, True)):
-        log = LogEvidence(
-            excerpts={HERE: excerpt(data(100, second=60), other(101, second), start=0)},
+        log = partial(
+            with_logs,
+            log=excerpt(data(100, second=60), other(101, second), start=0),
             coordinators=coordinator_log(ENDED_LATER),
             marker_search=MarkerSearch(markers=found(*TWICE)),
         )
         txn = open_transaction(leader=partition(high_watermark=102, log_end_offset=102))
-        missing = "; ".join(DiagnosisContext(txn, log).outcome.missing)
+        missing = "; ".join(log(txn).outcome.missing)
         assert ("ended twice" in missing) is is_between
 
 
 def test_a_commit_that_the_log_does_not_have_is_a_contradiction() -> None:
     """It has lost its tail, or came back from a backup: then it may have lost a commit of the open records, too."""
     lost, known = commit_at(30), [init()]
-    here = {HERE: excerpt(data(100, second=20), stop=150)}
+    here = excerpt(data(100, second=20), stop=150)
     one = open_transaction()
-    plain = LogEvidence(excerpts=here, coordinators=coordinator_log(known), marker_search=MarkerSearch())
-    assert DiagnosisContext(one, plain).outcome.name == "undecided"
-    contradicted = DiagnosisContext(one, replace(plain, marker_search=MarkerSearch(markers=[lost]))).outcome
+    plain = partial(with_logs, log=here, coordinators=coordinator_log(known), marker_search=MarkerSearch())
+    assert plain(one).outcome.name == "undecided"
+    contradicted = partial(plain, marker_search=MarkerSearch(markers=[lost]))(one).outcome
     assert (contradicted.name, contradicted.evidence) == ("unknown", (lost.entry,))
     assert contradicted.missing == (
         "the decision of the COMMIT marker at offset 99 of payments-3, of 2026-11-21 11:50:30 UTC: the coordinators' "
@@ -468,10 +466,10 @@ def test_a_commit_that_the_log_does_not_have_is_a_contradiction() -> None:
         (lost_before, None, "undecided"),
         (nothing_before, MarkerSearch(), "undecided"),
     ):
-        log = LogEvidence(
-            excerpts={HERE: excerpt(*before, *own, stop=150)}, coordinators=coordinator_log(known), marker_search=sought
+        log = partial(
+            with_logs, log=excerpt(*before, *own, stop=150), coordinators=coordinator_log(known), marker_search=sought
         )
-        assert DiagnosisContext(one, log).outcome.name == name, "its own partition's markers count, too"
+        assert log(one).outcome.name == name, "its own partition's markers count, too"
 
 
 @pytest.mark.parametrize(
@@ -491,18 +489,18 @@ def test_a_commit_that_is_proven_is_contradicted_by_any_decision_that_the_log_do
     """It may have lost the abort of these records: then they joined a transaction that was committed later."""
     committed = [init(), *ended_records("Commit", began=3, at_second=11, on=(HERE, ELSEWHERE))]
     before = data(90, pid=1, records=10)
-    here = {HERE: excerpt(before, data(100, second=4), marker(101, COMMIT, pid=1, second=5), stop=150)}
+    here = excerpt(before, data(100, second=4), marker(101, COMMIT, pid=1, second=5), stop=150)
     search = MarkerSearch(markers=markers)
-    log = LogEvidence(excerpts=here, coordinators=coordinator_log(committed), marker_search=search)
-    assert DiagnosisContext(open_transaction(), log).outcome.name == name
+    log = partial(with_logs, log=here, coordinators=coordinator_log(committed), marker_search=search)
+    assert log(open_transaction()).outcome.name == name
 
 
 def test_an_abort_that_the_log_does_not_have_contradicts_a_commit_only() -> None:
     """What no commit includes may be aborted, whatever else was."""
-    here = {HERE: excerpt(data(100, second=20), stop=150)}
+    here = excerpt(data(100, second=20), stop=150)
     search = MarkerSearch(markers=[commit_at(300, kind=ABORT)])
-    log = LogEvidence(excerpts=here, coordinators=coordinator_log([init()]), marker_search=search)
-    assert DiagnosisContext(open_transaction(), log).outcome.name == "undecided"
+    log = partial(with_logs, log=here, coordinators=coordinator_log([init()]), marker_search=search)
+    assert log(open_transaction()).outcome.name == "undecided"
 
 
 @pytest.mark.parametrize(("epoch", "is_explained"), [(0, True), (1, True), (2, False)])
@@ -520,9 +518,9 @@ def test_a_log_that_was_not_read_up_to_the_start_shows_no_batches() -> None:
     """An excerpt up to the offset before it says nothing about what is open."""
     one = open_transaction()
     for rows, shown in (((data(98), data(99)), False), ((data(98), data(100)), True)):
-        context = DiagnosisContext(one, LogEvidence(excerpts={HERE: excerpt(*rows)}))
-        assert (context.producer_batches is not None) is shown
-    assert DiagnosisContext(one, None).histories == ()
+        context = with_logs(one, log=excerpt(*rows))
+        assert (context.batches is not None) is shown
+    assert one.id_histories == ()
 
 
 def test_between_the_data_and_its_marker_nothing_may_be_missing() -> None:
@@ -536,7 +534,7 @@ def test_between_the_data_and_its_marker_nothing_may_be_missing() -> None:
 
 def test_the_partitions_of_a_producer_are_read_those_of_its_epoch_and_of_higher_ones_first() -> None:
     """A marker of version 1 has the epoch of its data; what has a lower epoch was written before."""
-    context = DiagnosisContext(open_transaction(epoch=4), LogEvidence(excerpts={}))
+    context = open_transaction(epoch=4)
     epochs = {("a", 0): 9, ("b", 0): 5, ("e", 0): 4, HERE: 5, ("__transaction_state", 0): 5}
     older = [producer(epoch=3, topic="older", partition=n) for n in range(60)]
     rows = [producer(epoch=epoch, topic=topic, partition=n) for (topic, n), epoch in epochs.items()]
@@ -556,24 +554,24 @@ def test_the_partitions_of_a_producer_are_read_those_of_its_epoch_and_of_higher_
 @pytest.mark.parametrize(("epoch", "is_ahead"), [(0, False), (1, True)])
 def test_an_epoch_that_the_log_does_not_have_shows_that_it_has_lost_records(epoch: int, is_ahead: bool) -> None:
     """It lost a commit of version 2 with the epoch that it raised; the next data was elsewhere, and `abort` lost it."""
-    here = {HERE: excerpt(data(100, second=80), start=0)}
-    log = LogEvidence(excerpts=here, coordinators=coordinator_log([init()]), marker_search=MarkerSearch())
+    here = excerpt(data(100, second=80), start=0)
+    log = partial(with_logs, log=here, coordinators=coordinator_log([init()]), marker_search=MarkerSearch())
     rows = [producer(epoch=0), producer(epoch=epoch, topic="payments", partition=3), producer(8, epoch=9)]
-    plan = plan_marker_search([DiagnosisContext(open_transaction(), log)], rows)
+    plan = plan_marker_search([log(open_transaction())], rows)
     assert plan.ahead == ({7: rows[1]} if is_ahead else {})
-    outcome = DiagnosisContext(open_transaction(), replace(log, marker_search=MarkerSearch(ahead=plan.ahead))).outcome
+    outcome = partial(log, marker_search=MarkerSearch(ahead=plan.ahead))(open_transaction()).outcome
     assert outcome.name == ("unknown" if is_ahead else "undecided")
     if is_ahead:
         assert outcome.missing[0].startswith("why producer 7 has epoch 1 on payments-3: ")
         assert [(each.source, each.value) for each in outcome.evidence] == [
             ("DescribeProducers", "epoch 1 on payments-3")
         ]
-    nothing_left = DiagnosisContext(open_transaction(), replace(log, coordinators=coordinator_log([])))
+    nothing_left = partial(log, coordinators=coordinator_log([]))(open_transaction())
     assert plan_marker_search([nothing_left], rows).ahead == {}
 
 
 def test_a_thousand_partitions_are_read_each_for_all_of_its_producers() -> None:
-    contexts = [DiagnosisContext(open_transaction(pid=pid), None) for pid in range(1_002)]
+    contexts = [open_transaction(pid=pid) for pid in range(1_002)]
     rows = [producer(pid, epoch=5, topic="payments", partition=pid) for pid in range(1_001)]
     rows.append(producer(1_001, epoch=5, topic="payments", partition=0))
     plan = plan_marker_search(contexts, rows)
@@ -584,9 +582,9 @@ def test_a_thousand_partitions_are_read_each_for_all_of_its_producers() -> None:
 
 def test_a_partition_that_the_coordinators_records_name_and_that_could_not_be_read_is_missing() -> None:
     rows = [record(1, "Ongoing", second=1, on=(ELSEWHERE,)), record(2, "Empty", second=2, topic_partitions=None)]
-    log = LogEvidence(excerpts={}, coordinators=coordinator_log(rows))
-    context, other = DiagnosisContext(open_transaction(), log), DiagnosisContext(open_transaction(pid=8), log)
-    assert context.listed == {ELSEWHERE}
+    log = partial(with_logs, coordinators=coordinator_log(rows))
+    context, other = log(open_transaction()), log(open_transaction(pid=8))
+    assert context.recorded_partitions == {ELSEWHERE}
     failed = producer(topic="payments", partition=3, error="LEADER_NOT_AVAILABLE: none")
     unread = {7: "payments-3 could not be read (LEADER_NOT_AVAILABLE)"}
     assert plan_marker_search([context], [failed]) == MarkerSearchPlan(partitions={}, unread=unread, ahead={})
@@ -597,22 +595,22 @@ def test_a_partition_that_the_coordinators_records_name_and_that_could_not_be_re
 
 def test_the_topics_of_its_producer_are_those_that_the_coordinators_records_name() -> None:
     rows = [record(1, "Ongoing", second=1, on=(ELSEWHERE,)), record(2, "Empty", second=2, topic_partitions=None)]
-    log = LogEvidence(excerpts={}, coordinators=coordinator_log(rows))
-    assert named_topics([DiagnosisContext(open_transaction(), log)]) == {"orders", "payments"}
+    log = partial(with_logs, coordinators=coordinator_log(rows))
+    assert named_topics([log(open_transaction())]) == {"orders", "payments"}
 
 
 def test_a_partition_is_read_from_before_the_oldest_of_the_open_records() -> None:
     """5 s before a broker's time ahead of them, and a minute more; or before the first record of their producer."""
     one, older = (
-        DiagnosisContext(open_transaction(), LogEvidence(excerpts={HERE: excerpt(before, data(100))}))
+        with_logs(open_transaction(), log=excerpt(before, data(100)))
         for before in (marker(99, COMMIT, second=160), marker(99, COMMIT, second=150))
     )
     assert search_from([one, older]) == search_from([older, one]) == at(85)
     assert search_from([one]) == at(95)
-    log = LogEvidence(excerpts={HERE: excerpt(data(100, second=-3_000))}, coordinators=coordinator_log([init()]))
-    by_record = DiagnosisContext(open_transaction(transaction(on=())), log)
+    log = partial(with_logs, log=excerpt(data(100, second=-3_000)), coordinators=coordinator_log([init()]))
+    by_record = log(open_transaction(transaction(on=())))
     assert search_from([by_record, one]) == at(-66), "a client's time may be any"
-    assert search_from([one, DiagnosisContext(open_transaction(), None)]) is None, "one was not read"
+    assert search_from([one, open_transaction()]) is None, "one was not read"
 
 
 def test_the_logs_to_read_for_open_transactions() -> None:
@@ -633,7 +631,7 @@ def test_the_logs_to_read_for_open_transactions() -> None:
         HERE: (60, frozenset({7, 8, 9, 10}), leaders[0]),
         ELSEWHERE: (0, frozenset({8}), leaders[1]),
     }
-    owned = {number: [each.txn.transactional_id for each in found] for number, found in selection.owned.items()}
+    owned = {number: [each.transactional_id for each in found] for number, found in selection.owned.items()}
     assert owned == {33: ["payments-7", "orders-10"], None: ["refunds-9"]}
     assert selection.producer_ids == {8}
     assert select_logs([]).excerpts == []

@@ -21,6 +21,7 @@ from tests.analysis.logged import (
     marker,
     open_transaction,
     record,
+    with_logs,
 )
 from tests.analysis.outcome_model import (
     Expiry,
@@ -36,10 +37,8 @@ from tests.analysis.outcome_model import (
     after,
 )
 from tests.tiers import fuzzed
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, producer_batches
-from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
-from toolkit.analysis.diagnosis.observation import IndexedObservation, OpenTransaction
+from toolkit.analysis.diagnosis.case import Case, IndexedObservation
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
@@ -399,12 +398,11 @@ def test_one_clock_needs_the_broker_that_wrote_the_records() -> None:
 # Logs that do not reach back, or were not read
 
 
-def find(one: OpenTransaction, log: Excerpt | None, *events: Row, **more: Any) -> Outcome:
+def find(one: Case, log: Excerpt | None, *events: Row, **more: Any) -> Outcome:
     coordinators = coordinator_log(events, **more)
-    excerpts = {} if log is None else {HERE: log}
     if log is not None:  # which was read up to its end
         one = replace(one, leader=replace(one.leader, high_watermark=log.stop))
-    return DiagnosisContext(one, LogEvidence(excerpts=excerpts, coordinators=coordinators)).outcome
+    return with_logs(one, log, coordinators).outcome
 
 
 COMPLETE_COMMIT = transaction(state="CompleteCommit", on=())
@@ -506,7 +504,7 @@ def test_records_that_could_not_be_read() -> None:
         "unknown",
         (f"{unread[0]}: whether a commit includes these records of orders-0",),
     )
-    not_read = DiagnosisContext(open_transaction(COMPLETE_COMMIT), LogEvidence(excerpts={HERE: log})).outcome
+    not_read = with_logs(open_transaction(COMPLETE_COMMIT), log).outcome
     assert not_read.missing[0].startswith("the coordinators' log, which was not read")
 
 
@@ -687,8 +685,8 @@ def by_one_clock(world: World, *, coordinator: tuple[int, int] = (1, 3), **leade
     """The outcome, if the coordinator is this broker in this term, and the partition's leader has these fields."""
     one = world.open_transaction()
     one = replace(one, leader=replace(one.leader, **leader))
-    batches = producer_batches(excerpt(*world.batches, start=0), 7, one.start or 0)
-    return find_outcome(one, batches, coordinator_log(world.records, leaders={33: coordinator})).name
+    coordinators = coordinator_log(world.records, leaders={33: coordinator})
+    return with_logs(one, excerpt(*world.batches, start=0), coordinators).outcome.name
 
 
 def test_one_clock_is_that_of_one_broker_which_wrote_the_marker_and_all_records() -> None:

@@ -18,12 +18,13 @@ from tests.analysis.build import (
     transaction,
     twice,
 )
-from tests.analysis.logged import HERE, data, diagnosed, ended_records, excerpt, facts, init, marker, record
+from tests.analysis.logged import HERE, by_logs, data, diagnosed, ended_records, excerpt, facts, init, marker, record
+from toolkit.analysis.diagnosis.case import DiagnoseOptions
 from toolkit.analysis.diagnosis.decision.claims import needed_override
-from toolkit.analysis.diagnosis.decision.decide import decide, needs_markers
+from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence, LogFacts
+from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.formats.log.headers import COMMIT
@@ -55,7 +56,7 @@ FIRST_BATCH = first_batch(epoch=1)
 )  # fmt: skip
 def test_a_live_transaction(owner: Transaction, verdict: str, is_read: bool, reason: str, remedy: str) -> None:
     diagnosis = Diagnosis.of(twice(observation(owner)))
-    row = only(diagnosis.findings(log=facts(diagnosis)))
+    row = only(diagnosis.findings(read=facts(diagnosis)))
     assert (row.verdict, row.outcome, bool(diagnosis.to_read())) == (verdict, "undecided", is_read)
     assert row.action == ("fence" if verdict == "overdue" else None)
     assert row.reason.startswith('coordinator 3: id "payments-7" is Ongoing')
@@ -85,7 +86,7 @@ def test_the_log_of_a_live_transaction_is_read_if_its_first_batch_is_older(
 def test_a_decided_transaction_that_its_coordinator_still_writes(state: str, outcome: str) -> None:
     for seconds, verdict in ((65, "ending"), (66, "stuck_ending")):
         diagnosis = Diagnosis.of(twice(observation(transaction(state=state, last_update_time=ago(seconds=seconds)))))
-        row = only(diagnosis.findings(log=facts(diagnosis)))
+        row = only(diagnosis.findings(read=facts(diagnosis)))
         assert (row.verdict, row.outcome, row.action) == (verdict, outcome, None)
         assert (bool(diagnosis.to_read()), diagnosis.to_recheck()) == (verdict == "stuck_ending", [HERE])
         assert row.cause == (None if verdict == "ending" else "marker not written by the coordinator")
@@ -131,7 +132,7 @@ def test_a_decided_transaction_that_its_coordinator_still_writes(state: str, out
 )
 def test_a_hanging_transaction(owner: Transaction | None, cause: str | None, reason: str, remedy: str) -> None:
     diagnosis = Diagnosis.of(twice(observation(*([owner] if owner else []))))
-    row = only(diagnosis.findings(log=facts(diagnosis)))
+    row = only(diagnosis.findings(read=facts(diagnosis)))
     assert (row.verdict, row.outcome, row.action, row.cause) == ("hanging", "undecided", "abort", cause)
     assert reason in row.reason
     assert row.reason.endswith(" (seen twice, 5 s apart; all 3 brokers answered).")
@@ -160,7 +161,7 @@ def test_a_hanging_transaction(owner: Transaction | None, cause: str | None, rea
 )  # fmt: skip
 def test_an_answer_that_proves_nothing(owner: Transaction, reason: str, missing: str) -> None:
     diagnosis = Diagnosis.of(twice(observation(owner)))
-    row = only(diagnosis.findings(log=facts(diagnosis)))
+    row = only(diagnosis.findings(read=facts(diagnosis)))
     assert (row.verdict, row.outcome, row.action, row.cause) == ("unknown", "unknown", None, None)
     assert reason in row.reason
     assert row.missing[0].startswith(missing)
@@ -185,9 +186,8 @@ def test_a_coordinator_that_could_not_log_the_last_epoch(
 ) -> None:
     """Below epoch 32767, a newer instance may have it; before the timeout, the fence may still be on its way."""
     diagnosis = Diagnosis.of(twice(observation(owner, producers=[producer(epoch=epoch)])))
-    decided = Outcome(name=outcome, reason="its log shows it")
-    log = {key: replace(each, outcome=decided) for key, each in facts(diagnosis).items()}
-    row = only(diagnosis.findings(log=log))
+    decided = Outcome(name=outcome, reason="its log shows it", are_markers_sought=True)
+    row = only(diagnosis.findings(read=by_logs(diagnosis, decided)))
     assert (row.verdict, row.action) == (verdict, "abort" if verdict == "hanging" else None)
     if verdict == "overdue":
         assert row.outcome == "undecided"
@@ -272,24 +272,26 @@ def test_only_a_live_transaction_is_overdue_or_long_or_ended_by_its_client(one: 
 def test_markers_elsewhere_are_read_where_they_can_contradict_an_action() -> None:
     """A marker, or the fence of what is overdue."""
     (evidence,) = Diagnosis.of(twice(observation())).to_read()
-    facts_of = {name: LogFacts(outcome=Outcome(name=name, reason="")) for name in ("undecided", "unknown", "commit")}
-    likely = LogFacts(outcome=Outcome(name="unknown", reason="", commit_claim="they are older than the commit"))
-    for log in (*facts_of.values(), likely):
-        assert needs_markers(replace(evidence, log=log))
-    assert not needs_markers(replace(evidence, log=facts_of["unknown"], is_single_sample=True))
+    outcomes = {name: Outcome(name=name, reason="") for name in ("undecided", "unknown", "commit")}
+    likely = Outcome(name="unknown", reason="", commit_claim="they are older than the commit")
+    for outcome in (*outcomes.values(), likely):
+        assert replace(evidence, known_outcome=outcome).needs_markers
+    options = DiagnoseOptions(is_sample=True)
+    single = replace(evidence, observations=evidence.observations[:1], options=options)
+    assert not replace(single, known_outcome=outcomes["unknown"]).needs_markers
     for age, is_overdue in ((dt.timedelta(days=1), True), (dt.timedelta(seconds=1), False)):
         (owned,) = Diagnosis.of(twice(observation(transaction(start_time=NOW - age)))).opened.values()
-        assert needs_markers(replace(owned[0], log=facts_of["undecided"])) == is_overdue
+        assert replace(owned[0], known_outcome=outcomes["undecided"]).needs_markers == is_overdue
 
 
 @pytest.mark.parametrize("name", ["undecided", "abort"])
 def test_nothing_hangs_before_markers_on_other_partitions_were_sought(name: str) -> None:
     """The coordinators' log may have lost a commit, of which they would show."""
     (evidence,) = Diagnosis.of(twice(observation())).to_read()
-    log = LogFacts(outcome=Outcome(name=name, reason="its log shows it"), are_markers_sought=True)
-    assert decide(replace(evidence, log=log)).verdict == "hanging"
-    not_sought = decide(replace(evidence, log=replace(log, are_markers_sought=False)))
-    unread = decide(replace(evidence, log=replace(log, markers_unread="Broker 2 did not answer")))
+    outcome = Outcome(name=name, reason="its log shows it", are_markers_sought=True)
+    assert replace(evidence, known_outcome=outcome).decision.verdict == "hanging"
+    not_sought = replace(evidence, known_outcome=replace(outcome, are_markers_sought=False)).decision
+    unread = replace(evidence, known_outcome=replace(outcome, markers_unread="Broker 2 did not answer")).decision
     for found, why in ((not_sought, "they were not read"), (unread, "Broker 2 did not answer")):
         assert (found.verdict, found.outcome, found.action) == ("unknown", "unknown", None)
         assert found.missing == (
@@ -302,8 +304,8 @@ def test_nothing_hangs_before_markers_on_other_partitions_were_sought(name: str)
 @pytest.mark.parametrize("unread", [None, "Broker 2 did not answer"])
 def test_a_commit_needs_no_markers_on_other_partitions(unread: str | None) -> None:
     (evidence,) = Diagnosis.of(twice(observation())).to_read()
-    log = LogFacts(outcome=Outcome(name="commit", reason="its log shows it"), markers_unread=unread)
-    assert decide(replace(evidence, log=log)).action == "complete"
+    outcome = Outcome(name="commit", reason="its log shows it", markers_unread=unread)
+    assert replace(evidence, known_outcome=outcome).decision.action == "complete"
 
 
 BEFORE = data(0, pid=1, records=100)

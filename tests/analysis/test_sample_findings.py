@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.analysis.build import COMPLETE, ago, observation, only, partition, producer, transaction, twice
-from tests.analysis.logged import diagnosed, diagnosed_sample, sample_diagnosis
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
+from tests.analysis.logged import by_logs, diagnosed, diagnosed_sample, sample_diagnosis
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
@@ -145,8 +144,7 @@ NOT_KNOWN = Outcome(name="unknown", reason="its log", missing=("its log",), offs
 def test_a_finding_that_was_recorded_is_the_same_when_it_is_read(owner: Transaction, outcome: Outcome) -> None:
     one = observation(owner)
     diagnosis = sample_diagnosis(one, earlier_sample(one))
-    facts = LogFacts(outcome=outcome, are_markers_sought=True)
-    recorded = only(diagnosis.findings(log={each.key: facts for each in diagnosis.to_read()}))
+    recorded = only(diagnosis.findings(read=by_logs(diagnosis, replace(outcome, are_markers_sought=True))))
     again = only(diagnosis.findings(recorded=[recorded]))
     names = ("verdict", "outcome", "action", "missing", "cause")
     assert [getattr(again, name) for name in names] == [getattr(recorded, name) for name in names]

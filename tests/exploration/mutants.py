@@ -15,16 +15,16 @@ from tests.exploration.seam import time_of
 from tests.exploration.worlds import world_of
 from toolkit.actions import abort
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from toolkit.analysis.diagnosis.case import Case, IndexedObservation
 from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.decision import disowned_rules, owned_rules
 from toolkit.analysis.diagnosis.evidence import (
     closed_transactions,
-    diagnosis_context,
     log_excerpts,
     open_parts,
+    other_markers,
     outcome_proof,
 )
-from toolkit.analysis.diagnosis.observation import IndexedObservation
 from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
 from toolkit.formats.log.batches import TRANSACTIONAL
 from toolkit.sources.live import observe
@@ -107,7 +107,7 @@ def _first_look_only(p: pytest.MonkeyPatch) -> None:
     def opened(self: IndexedObservation) -> Iterator[Any]:
         for producers in self._open_before.values():
             for row in producers.values():
-                yield self._txn(row)
+                yield self._case(row)
 
     p.setattr(IndexedObservation, "_open_on_leaders", opened)
 
@@ -122,7 +122,7 @@ def _no_preflight(p: pytest.MonkeyPatch) -> None:
 
 def _undecided(p: pytest.MonkeyPatch) -> None:
     outcome = Outcome(name=UNDECIDED, reason="the log is not asked")
-    p.setattr(diagnosis_context, "find_outcome", lambda *_: outcome)
+    p.setattr(outcome_proof, "find_outcome", lambda *_: outcome)
 
 
 def _impure_epochs(p: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def _machines_time(p: pytest.MonkeyPatch) -> None:
 
 
 def _first_part_only(p: pytest.MonkeyPatch) -> None:
-    p.setattr(outcome_proof, "open_parts", lambda *arguments: open_parts.open_parts(*arguments)[:1])
+    p.setattr(outcome_proof._Proof, "parts", property(lambda self: self.case.open_parts[:1]))
 
 
 def _client_times(module: ModuleType) -> Patch:
@@ -264,17 +264,17 @@ MUTANTS = (
     ),
     Mutant(
         guard="markers elsewhere that no decision explains",
-        patch=_nothing(diagnosis_context, "unexplained_marker", None),
+        patch=_nothing(other_markers, "unexplained_marker", None),
         world="K3: a COMMIT marker on p1 that no decision explains, version 1",
     ),
     Mutant(
         guard="a transaction that was ended twice",
-        patch=_nothing(diagnosis_context, "lost_end", None),
+        patch=_nothing(other_markers, "lost_end", None),
         world="K3: the end of a commit is lost, and what came after it",
     ),
     Mutant(
         guard="epochs that the coordinators' log does not have",
-        patch=lambda p: p.setattr(diagnosis_context.DiagnosisContext, "highest_epoch", None),
+        patch=lambda p: p.setattr(Case, "highest_epoch", None),
         world="K3: version 2, a commit is lost with all that came after it",
     ),
     Mutant(

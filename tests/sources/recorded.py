@@ -8,11 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from tests.analysis.build import clock, observation, partition, producer, transaction
-from tests.analysis.logged import sample_diagnosis
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
+from tests.analysis.logged import by_logs, sample_diagnosis
 from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
 from toolkit.schema import RECORDED
-from toolkit.schema.table import TransactionKey
 from toolkit.sources.recording.recorded_samples import recorded_sample
 from toolkit.sources.recording.sampler import Sample
 
@@ -34,10 +32,11 @@ def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None, g
         brokers_time=clock(due),
     )
     one = replace(one, coverage=replace(one.coverage, gaps=[*one.coverage.gaps, *gaps]))
-    undecided = Outcome(name=UNDECIDED, reason="the coordinators' log has all of its transactions")
-    facts = LogFacts(outcome=undecided, are_markers_sought=True)
+    undecided = Outcome(
+        name=UNDECIDED, reason="the coordinators' log has all of its transactions", are_markers_sought=True
+    )
     diagnosis = sample_diagnosis(one, replace(one, observed_at=due - dt.timedelta(seconds=10)))
-    found = diagnosis.findings(log={TransactionKey("orders", 0, 8, 100): facts})
+    found = diagnosis.findings(read=by_logs(diagnosis, undecided))
     row = recorded_sample(one, due=due, interval_ms=10_000, seconds=0.5)
     return Sample(due=due, observation=one, findings=found, row=replace(row, error=error))
 

@@ -11,8 +11,8 @@ import pytest
 from tests.causes import cause_names
 from toolkit import Cluster, Recording
 from toolkit.actions.abort import plan_abort
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import ExcerptStart
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
+from toolkit.analysis.diagnosis.evidence.log_selection import ExcerptStart
 from toolkit.analysis.history import sample_findings
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, StagedIncident

@@ -99,7 +99,7 @@ def record(
     if metrics_host != LOOPBACK and metrics_port is None:
         raise UsageError("--metrics-host applies to metrics that are served.", do="Add --metrics-port PORT.")
 
-    from toolkit.analysis.diagnosis.diagnose import DiagnoseOptions
+    from toolkit.analysis.diagnosis.case import DiagnoseOptions
     from toolkit.sources.recording.recorder import Recorder
     from toolkit.sources.recording.sample_writer import SampleWriter
     from toolkit.sources.recording.sampler import SampleOptions, Sampler

@@ -6,18 +6,15 @@ import datetime as dt
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from toolkit.analysis.diagnosis.diagnose import DEFAULTS, DiagnoseOptions, Diagnosis, explained_by
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, OpenEvidence
+from toolkit.analysis.diagnosis.case import DEFAULTS, Case, DiagnoseOptions
+from toolkit.analysis.diagnosis.diagnose import Diagnosis, explained_by
 from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.errors import ToolkitError
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.table import TransactionKey
 from toolkit.sources.evidence_source import EvidenceSource
-
-if TYPE_CHECKING:
-    from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 
 MAX_LOG_AGE = dt.timedelta(seconds=60)  # after which the logs of a sample are read again
 
@@ -26,7 +23,7 @@ MAX_LOG_AGE = dt.timedelta(seconds=60)  # after which the logs of a sample are r
 class LogReading:
     """What the logs showed of an open transaction when they were read."""
 
-    facts: LogFacts  # for the decision
+    outcome: Outcome  # for the decision
     finding: Finding  # as it was explained
     explanation: Sequence[EvidenceEntry]  # the evidence that this added
     owner: tuple[object, ...]  # what was known of its owner and producer
@@ -62,20 +59,20 @@ def diagnose(
     to_read = {each.key: each for each in diagnosis.to_read()} if options.log_evidence else {}
     known = _still_known(source, diagnosis, to_read, before or {})
     unread = [each for each in to_read.values() if each.key not in known]
-    contexts: Mapping[TransactionKey, DiagnosisContext] = {}
-    facts, readings = {key: each.facts for key, each in known.items()}, {**known}
+    read: Mapping[TransactionKey, Case] = {}
+    readings = {**known}
     if unread:
-        from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts  # imports numpy and Arrow
+        from toolkit.analysis.diagnosis.evidence.explanation import explain  # imports numpy and Arrow
         from toolkit.sources.gather import gather
 
         try:
-            contexts = gather(source, unread)
+            read = gather(source, unread)
         except ToolkitError:
             if before is None:
                 raise  # the observation of a sample is valid without its logs
-        facts |= {key: log_facts(context) for key, context in contexts.items()}
-    decided = diagnosis.findings(requested=source.requested, log=facts, recorded=source.recorded)
-    explained = explain(decided, contexts) if contexts else decided
+    cases = {**_as_known(to_read, known), **read}
+    decided = diagnosis.findings(requested=source.requested, read=cases, recorded=source.recorded)
+    explained = explain(decided, read) if read else decided
     owners = source.owners({each.transactional_id for each in decided if each.transactional_id}, diagnosis.observations)
     findings = [replace(each, owner=owners.get(each.transactional_id or "")) for each in source.with_groups(explained)]
     if before is None:
@@ -85,12 +82,12 @@ def diagnose(
         if (reading := known.get(key)) is not None:
             evidence = (*unexplained.evidence, *reading.explanation)
             findings[number] = explained_by(unexplained, replace(reading.finding, evidence=evidence))
-        elif (context := contexts.get(key)) is not None and _was_read(context):
-            readings[key] = LogReading(
-                facts=facts[key],
+        elif (case := read.get(key)) is not None and case.excerpt is not None and not case.excerpt.error:
+            readings[key] = LogReading(  # where the log around it could not be read, the next sample reads it
+                outcome=case.outcome,
                 finding=finding,
                 explanation=finding.evidence[len(unexplained.evidence) :],
-                owner=_owner(to_read[key]),
+                owner=_owner(case),
                 read_at=diagnosis.observations[-1].observed_at,
             )
     return Diagnosed(findings=findings, observations=diagnosis.observations, log_readings=readings)
@@ -99,7 +96,7 @@ def diagnose(
 def _still_known(
     source: EvidenceSource,
     diagnosis: Diagnosis,
-    to_read: Mapping[TransactionKey, OpenEvidence],
+    to_read: Mapping[TransactionKey, Case],
     before: Mapping[TransactionKey, LogReading],
 ) -> dict[TransactionKey, LogReading]:
     """What an earlier sample's logs still show, of partitions where they show it of every transaction."""
@@ -111,24 +108,24 @@ def _still_known(
     }
     if not known:
         return known
-    for finding in diagnosis.findings(log={key: each.facts for key, each in known.items()}, recorded=source.recorded):
+    for finding in diagnosis.findings(read=_as_known(to_read, known), recorded=source.recorded):
         earlier = known.get(key := finding.key)
         if earlier and _decided(finding) != _decided(earlier.finding):
             del known[key]
-    unread = {each.txn.tp for key, each in to_read.items() if key not in known}
-    return {key: each for key, each in known.items() if to_read[key].txn.tp not in unread}
+    unread = {each.tp for key, each in to_read.items() if key not in known}
+    return {key: each for key, each in known.items() if to_read[key].tp not in unread}
 
 
-def _was_read(context: DiagnosisContext) -> bool:
-    """Whether the log around it was read: if not, the next sample reads it."""
-    excerpt = None if context.log is None else context.log.excerpts.get(context.txn.tp)
-    return excerpt is not None and not excerpt.error
+def _as_known(
+    to_read: Mapping[TransactionKey, Case], known: Mapping[TransactionKey, LogReading]
+) -> dict[TransactionKey, Case]:
+    """The transactions whose logs were read for an earlier sample."""
+    return {key: replace(to_read[key], known_outcome=each.outcome) for key, each in known.items()}
 
 
-def _owner(evidence: OpenEvidence) -> tuple[object, ...]:
+def _owner(case: Case) -> tuple[object, ...]:
     """What is known of the owner and the producer of a transaction."""
-    txn = evidence.txn
-    return txn.producer.producer_epoch, txn.transactional_id, txn.owner_epoch, txn.state, txn.listed
+    return case.producer.producer_epoch, case.transactional_id, case.owner_epoch, case.state, case.listed
 
 
 def _decided(finding: Finding) -> tuple[object, ...]:

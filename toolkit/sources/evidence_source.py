@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.schema.live import Finding
 from toolkit.schema.metadata import ClusterEvent
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import TopicPartition, TransactionKey
 
 if TYPE_CHECKING:
     from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
-    from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, ExcerptStart, LogSelection
+    from toolkit.analysis.diagnosis.case import Case
     from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
+    from toolkit.analysis.diagnosis.evidence.log_selection import ExcerptStart, LogSelection
     from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch
 
 
@@ -61,12 +62,12 @@ class EvidenceSource(ABC):
         """What happened to the cluster since then, in order; none if the source does not show it."""
         return ()
 
-    def search_markers(self, contexts: Sequence[DiagnosisContext]) -> MarkerSearch:
+    def search_markers(self, cases: Sequence[Case]) -> MarkerSearch:
         """The markers of the transactions' producers on other partitions."""
         raise NotImplementedError
 
-    def ended(self, contexts: Sequence[DiagnosisContext]) -> Collection[tuple[TopicPartition, int, int]]:
-        """Partition, producer id and start offset of those that are not open any more; none if nothing changes."""
+    def ended(self, cases: Sequence[Case]) -> Collection[TransactionKey]:
+        """Those that are not open any more; none if nothing changes."""
         return ()
 
     def with_groups(self, findings: Sequence[Finding]) -> Sequence[Finding]:

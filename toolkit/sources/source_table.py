@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
-from toolkit.analysis.diagnosis.diagnose import DEFAULTS, DiagnoseOptions
+from toolkit.analysis.diagnosis.case import DEFAULTS, DiagnoseOptions
 from toolkit.errors import UsageError
 from toolkit.schema import Row, Table
 from toolkit.schema.coerce import in_utc

@@ -16,6 +16,7 @@ from toolkit.schema.live import Transaction
 from toolkit.schema.verdict import Verdict
 
 CLOCKS_DIFFER = dt.timedelta(seconds=5)  # tolerated difference between the clocks of two brokers
+BEFORE_OPENING = dt.timedelta(minutes=1)  # before open records: what happened to the cluster then may be why it hangs
 TIMEOUT_GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
 NOT_READ = "no broker's time was read"
 CLOCK_OF = "the clock of "  # begins the source of a time that was a clock's when it was read

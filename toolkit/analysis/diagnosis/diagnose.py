@@ -7,31 +7,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from toolkit.analysis.diagnosis.case import DEFAULTS, Case, DiagnoseOptions, IndexedObservation
 from toolkit.analysis.diagnosis.clocks import TransactionAge, is_overdue
 from toolkit.analysis.diagnosis.decision.claims import claim_entries
-from toolkit.analysis.diagnosis.decision.decide import decide, needs_log, needs_recheck
+from toolkit.analysis.diagnosis.decision.decide import Evidence, decide
 from toolkit.analysis.diagnosis.decision.decision import Decision
 from toolkit.analysis.diagnosis.evidence_kinds import (
     CHECKPOINT_ENTRY,
     OUTCOME_ENTRY,
     TO_COMMIT,
-    Evidence,
     GapEvidence,
-    LogFacts,
-    OpenEvidence,
     PartitionEvidence,
 )
-from toolkit.analysis.diagnosis.evidence_text import coverage_evidence, partition_evidence, transaction_evidence
-from toolkit.analysis.diagnosis.observation import (
-    MAX_TRANSACTION_TIMEOUT_MS,
-    IndexedObservation,
-    Observation,
-    OpenTransaction,
-    between,
-    is_held,
-    observed_between,
-)
-from toolkit.formats.flink_checkpoint import FlinkCheckpoint
+from toolkit.analysis.diagnosis.evidence_text import case_evidence, coverage_evidence, partition_evidence
+from toolkit.analysis.diagnosis.observation import Observation, is_held
 from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import FINDINGS, EvidenceEntry, Finding, Partition
 from toolkit.schema.table import TopicPartition, TransactionKey
@@ -56,28 +45,12 @@ def explained_by(finding: Finding, known: Finding) -> Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnoseOptions:
-    """How a source is diagnosed."""
-
-    recheck_after: float = 5.0  # seconds before the confirming second observation; 0 disables it
-    # a live transaction older than this is `long`; the default is the brokers' of transaction.max.timeout.ms
-    max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
-    log_evidence: bool = True  # read the log around held LSOs for outcome, cause, opening time and impact
-    # whether the last observation is a sample: what is in no earlier one waits for the next
-    is_sample: bool = False
-    checkpoints: Sequence[FlinkCheckpoint] = ()  # completed checkpoints of Flink jobs
-
-
-DEFAULTS = DiagnoseOptions()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """The observations of each partition, before the logs are read and anything is decided."""
 
     indexed: Sequence[IndexedObservation]  # the observations by partition, in order of time
-    # the evidence of the open transactions of each partition, as far as it does not need the logs
-    opened: Mapping[TopicPartition, Sequence[OpenEvidence]]
+    # the open transactions of each partition, with the evidence that does not need the logs
+    opened: Mapping[TopicPartition, Sequence[Case]]
     options: DiagnoseOptions
 
     @classmethod
@@ -95,20 +68,17 @@ class Diagnosis:
         `earlier`: observations before these, indexed already.
         """
         indexed = [*earlier, *map(IndexedObservation, observations)]
-        opened: dict[TopicPartition, Sequence[OpenEvidence]] = {}
+        opened: dict[TopicPartition, Sequence[Case]] = {}
         for tp in set().union(*(one.cases for one in indexed)):
             covering = [one for one in indexed if tp in one.before]
             opened[tp] = [
-                OpenEvidence(
-                    txn=_with_time_in_state(txn, history),
-                    history=history,
+                replace(
+                    case,
                     observations=[one.observation for one in covering],
-                    is_single_sample=options.is_sample and len(covering) == 1,
-                    long_after=dt.timedelta(milliseconds=options.max_transaction_timeout_ms),
-                    checkpoints=options.checkpoints,
+                    history=[one.same(case) for one in covering],
+                    options=options,
                 )
-                for txn in covering[-1].cases.get(tp, ())
-                for history in [[one.same(txn) for one in covering]]
+                for case in covering[-1].cases.get(tp, ())
             ]
         return cls(indexed=indexed, opened=opened, options=options)
 
@@ -127,20 +97,20 @@ class Diagnosis:
         return sorted(
             tp
             for tp in set().union(*(one.notable() for one in self.indexed))
-            if any(needs_recheck(each) or _may_become_overdue(each.txn, after) for each in self.opened.get(tp, ()))
+            if any(each.needs_recheck or _may_become_overdue(each, after) for each in self.opened.get(tp, ()))
             or bool(last.errors(tp))
             or _partition(tp, self._covering(tp)).is_held
         )
 
-    def to_read(self) -> list[OpenEvidence]:
+    def to_read(self) -> list[Case]:
         """Open transactions whose logs have to be read, in the order of their partitions and start offsets."""
-        return [each for tp in sorted(self.opened) for each in self.opened[tp] if needs_log(each)]
+        return [each for tp in sorted(self.opened) for each in self.opened[tp] if each.needs_log]
 
     def findings(
         self,
         *,
         requested: Iterable[TopicPartition] = (),
-        log: Mapping[TransactionKey, LogFacts] | None = None,
+        read: Mapping[TransactionKey, Case] | None = None,
         recorded: Iterable[Finding] = (),
     ) -> list[Finding]:
         """Complete the evidence, and decide.
@@ -149,24 +119,23 @@ class Diagnosis:
         watermark with nothing open at it, one per partition that could not be read if no coordinator has a transaction
         open there, one with null topic if topics may be hidden.
         `requested`: partitions that get a row even if nothing is held (`clear`).
-        `log`: what the logs show of open transactions, read after the last observation.
+        `read`: open transactions whose logs were read after the last observation.
         `recorded`: for a recording: the findings that were recorded with the last observation, which are evidence, and
             explain these: the logs of that time cannot be read again.
         """
-        requested, log = set(requested), log or {}
+        requested, read = set(requested), read or {}
         by_key = {(finding.key, finding.producer_epoch): finding for finding in recorded}
         rows: list[Finding] = []
         for tp in sorted(requested.union(*(one.notable() for one in self.indexed))):
             covering = self._covering(tp)
             if not covering:
                 continue
-            held = [
-                replace(each, log=log.get(each.key), recorded=by_key.get((each.key, each.txn.producer.producer_epoch)))
-                for each in self.opened.get(tp, ())
-            ]
-            rows += _in_order(list(map(_transaction, held)))
+            held = [read.get(each.key, each) for each in self.opened.get(tp, ())]
+            if by_key:
+                held = [replace(each, recorded=by_key.get((each.key, each.producer.producer_epoch))) for each in held]
+            rows += _in_order(list(map(_case, held)))
             of_partition = _partition(tp, covering)
-            is_unread = bool(of_partition.errors) and not any(each.txn.partition_error for each in held)
+            is_unread = bool(of_partition.errors) and not any(each.partition_error for each in held)
             if is_unread or of_partition.is_held or (tp in requested and not held):
                 rows.append(_partition_finding(of_partition, covering[-1].observation))
         last = self.indexed[-1].observation
@@ -187,20 +156,10 @@ class Diagnosis:
         return [one for one in self.indexed if tp in one.before]
 
 
-def _may_become_overdue(txn: OpenTransaction, after: dt.timedelta) -> bool:
+def _may_become_overdue(case: Case, after: dt.timedelta) -> bool:
     """Whether no broker's time shows the age of a transaction, and a second observation after that time would."""
     seen_again = TransactionAge(observed_for=after)
-    return txn.state == "Ongoing" and txn.age.since_start is None and is_overdue(txn.owner, seen_again)
-
-
-def _with_time_in_state(txn: OpenTransaction, history: Sequence[OpenTransaction | None]) -> OpenTransaction:
-    first = next(each for each in history if each and each.state == txn.state)  # at the latest itself
-    same = next(each for each in history if each and each.of_owner == txn.of_owner)
-    return replace(
-        txn,
-        seen_for=between(first.observation, txn.observation),
-        observed_for=observed_between(same.observation, txn.observation),
-    )
+    return case.state == "Ongoing" and case.age.since_start is None and is_overdue(case.owner, seen_again)
 
 
 def _in_order(found: Sequence[Finding]) -> list[Finding]:
@@ -211,77 +170,73 @@ def _in_order(found: Sequence[Finding]) -> list[Finding]:
     return [replace(each, queue_position=i) for i, each in enumerate(holding, start=1)] + idle
 
 
-def _transaction(evidence: OpenEvidence) -> Finding:
-    txn, decision = evidence.txn, decide(evidence)
-    opened_at, clock = _opened(txn, owned=decision.verdict.is_owned or txn.partition_error is not None)
+def _case(case: Case) -> Finding:
+    decision = case.decision
+    opened_at, clock = _opened(case, owned=decision.verdict.is_owned or case.partition_error is not None)
     has_timeout = (
-        decision.verdict in {Verdict.ONGOING, Verdict.LONG, Verdict.OVERDUE} or txn.partition_error is not None
+        decision.verdict in {Verdict.ONGOING, Verdict.LONG, Verdict.OVERDUE} or case.partition_error is not None
     )
     return replace(
-        _decided(decision, txn.leader, txn.observation),
-        producer_id=txn.producer_id,
-        producer_epoch=txn.producer.producer_epoch,
-        transactional_id=txn.transactional_id,
-        start_offset=txn.start,
+        _decided(decision, case.leader, case.observation),
+        producer_id=case.producer_id,
+        producer_epoch=case.producer.producer_epoch,
+        transactional_id=case.transactional_id,
+        start_offset=case.start,
         cause=decision.cause,
-        evidence=(
-            *transaction_evidence(txn, evidence.observations),
-            *_of_logs(evidence),
-            *_of_checkpoints(evidence),
-            *claim_entries(evidence),
-        ),
+        evidence=(*case_evidence(case), *_of_logs(case), *_of_checkpoints(case), *claim_entries(case)),
         opened_at=opened_at,
         opened_at_clock=clock,
-        expires_at=txn.expires_at if has_timeout and txn.state == "Ongoing" else None,
-        broker_id=txn.producer.broker_id,
-        observed_at=txn.observation.observed_at,
-        error=txn.partition_error,
+        expires_at=case.expires_at if has_timeout and case.state == "Ongoing" else None,
+        broker_id=case.producer.broker_id,
+        observed_at=case.observation.observed_at,
+        error=case.partition_error,
     )
 
 
-def _of_logs(evidence: OpenEvidence) -> Iterator[EvidenceEntry]:
-    if evidence.log is None:
+def _of_logs(case: Case) -> Iterator[EvidenceEntry]:
+    if not case.is_read:
         return
-    outcome = evidence.log.outcome
     yield EvidenceEntry(
         source="__transaction_state",
-        observed_at=evidence.txn.observation.observed_at,
+        observed_at=case.observation.observed_at,
         name=OUTCOME_ENTRY,
-        value=f"{outcome.name}: {outcome.reason}",
+        value=f"{case.outcome.name}: {case.outcome.reason}",
     )
-    yield from outcome.evidence
-    if evidence.log.marker_entry is not None:
-        yield evidence.log.marker_entry
+    yield from case.outcome.evidence
+    if case.outcome.marker_entry is not None:
+        yield case.outcome.marker_entry
 
 
-def _of_checkpoints(evidence: OpenEvidence) -> Iterator[EvidenceEntry]:
+def _of_checkpoints(case: Case) -> Iterator[EvidenceEntry]:
     """Whether a checkpoint is to commit it, of each checkpoint with the prefix of its id."""
-    for checkpoint in evidence.checkpoints:
-        is_own = checkpoint is evidence.checkpoint
-        if not is_own and not checkpoint.has_prefix_of(evidence.txn.transactional_id or ""):
+    for checkpoint in case.options.checkpoints:
+        is_own = checkpoint is case.checkpoint
+        if not is_own and not checkpoint.has_prefix_of(case.transactional_id or ""):
             continue
         unread = f", as far as it was read ({checkpoint.others} states were not)" if checkpoint.others else ""
         yield EvidenceEntry(
             source="_metadata",
-            observed_at=evidence.txn.observation.observed_at,
+            observed_at=case.observation.observed_at,
             name=CHECKPOINT_ENTRY,
             value=f"{checkpoint.name} {TO_COMMIT if is_own else f'does not commit it{unread}'}",
         )
 
 
-def _opened(txn: OpenTransaction, *, owned: bool) -> tuple[dt.datetime | None, str | None]:
-    if owned and txn.owner and txn.owner.start_time:
-        return txn.owner.start_time, "coordinator"
-    if txn.first_epoch is None or txn.first_batch is None:
+def _opened(case: Case, *, owned: bool) -> tuple[dt.datetime | None, str | None]:
+    if owned and case.owner and case.owner.start_time:
+        return case.owner.start_time, "coordinator"
+    if case.first_epoch is None or case.first_batch is None:
         return None, None
-    return txn.first_batch.base_timestamp, "broker" if txn.first_batch.log_append_time else "producer"
+    return case.first_batch.base_timestamp, "broker" if case.first_batch.log_append_time else "producer"
 
 
 def _partition(tp: TopicPartition, covering: Sequence[IndexedObservation]) -> PartitionEvidence:
     first, last = covering[0], covering[-1]
     partition = last.after[tp]
     lso, lso_before = partition.last_stable_offset, first.before[tp].last_stable_offset
-    is_explained = lso is not None and any(txn.start is not None and txn.start <= lso for txn in last.cases.get(tp, ()))
+    is_explained = lso is not None and any(
+        each.start is not None and each.start <= lso for each in last.cases.get(tp, ())
+    )
     return PartitionEvidence(
         partition=partition,
         errors=last.errors(tp),

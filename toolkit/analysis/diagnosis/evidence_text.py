@@ -5,16 +5,19 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
-from toolkit.analysis.diagnosis.observation import Observation, OpenTransaction, between
+from toolkit.analysis.diagnosis.observation import Observation, between
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Partition, Producer, Transaction
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import TopicPartition
+
+if TYPE_CHECKING:
+    from toolkit.analysis.diagnosis.case import Case
 
 _TIMES = {1: "seen once", 2: "seen twice"}
 
@@ -84,11 +87,11 @@ def _brokers(observation: Observation) -> str:
     return f"broker{'s' if len(ids) > 1 else ''} {', '.join(ids)}" if ids else "an unknown broker"
 
 
-def transaction_evidence(txn: OpenTransaction, observations: Sequence[Observation]) -> tuple[EvidenceEntry, ...]:
+def case_evidence(case: Case) -> tuple[EvidenceEntry, ...]:
     """Observed values of an open transaction, of its partition and of its coordinator."""
-    sources = FILES if observations[-1].from_files else REQUESTS
-    of_partition = _partition_entries(txn.leader, sources)
-    return (*of_partition, *_of_transaction(txn, sources), *_of_observations(txn.tp, observations, sources))
+    sources = FILES if case.observation.from_files else REQUESTS
+    of_partition = _partition_entries(case.leader, sources)
+    return (*of_partition, *_of_case(case, sources), *_of_observations(case.tp, case.observations, sources))
 
 
 def partition_evidence(partition: Partition, observations: Sequence[Observation]) -> tuple[EvidenceEntry, ...]:
@@ -176,8 +179,8 @@ def _of_observations(
         yield _entry("coverage", None, last.observed_at, "gap", gap)
 
 
-def _of_transaction(txn: OpenTransaction, sources: _Sources) -> Iterator[EvidenceEntry]:
-    producer = txn.producer
+def _of_case(case: Case, sources: _Sources) -> Iterator[EvidenceEntry]:
+    producer = case.producer
     values: dict[str, object] = {
         "producer_epoch": producer.producer_epoch,
         "current_txn_start_offset": producer.current_txn_start_offset,
@@ -186,7 +189,7 @@ def _of_transaction(txn: OpenTransaction, sources: _Sources) -> Iterator[Evidenc
         "last_timestamp": producer.last_timestamp,
     }
     yield from _entries(sources.producers, producer.broker_id, producer.observed_at, values)
-    for owner in txn.owners:
+    for owner in case.owners:
         values = {
             "transactional_id": owner.transactional_id,
             "producer_epoch": owner.producer_epoch,
@@ -197,19 +200,20 @@ def _of_transaction(txn: OpenTransaction, sources: _Sources) -> Iterator[Evidenc
         yield from _entries(owner.source, owner.broker_id, owner.observed_at, values)
         changed = {"last_update_time": owner.last_update_time}
         yield from _entries(STATE_TOPIC, owner.broker_id, owner.observed_at, changed)
-        listed = str(txn.listed).lower()
+        listed = str(case.listed).lower()
         yield _entry(owner.source, owner.broker_id, owner.observed_at, "expects_marker_here", listed)
-    if txn.as_of is not None:
-        yield _entry(STATE_TOPIC, None, txn.as_of.time, "proven_until", f"{at(txn.as_of.time)}, by {txn.as_of.proof}")
-    if txn.first_batch is not None:
-        clock = "broker" if txn.first_batch.log_append_time else "producer"
+    if case.as_of is not None:
+        until = f"{at(case.as_of.time)}, by {case.as_of.proof}"
+        yield _entry(STATE_TOPIC, None, case.as_of.time, "proven_until", until)
+    if case.first_batch is not None:
+        clock = "broker" if case.first_batch.log_append_time else "producer"
         texts: dict[str, object] = {
-            "first_batch_producer": f"{txn.first_batch.producer_id} epoch {txn.first_batch.producer_epoch}",
-            "first_batch_offsets": f"{txn.first_batch.base_offset}..{txn.first_batch.last_offset}",
-            f"first_batch_time_by_{clock}": txn.first_batch.base_timestamp,
+            "first_batch_producer": f"{case.first_batch.producer_id} epoch {case.first_batch.producer_epoch}",
+            "first_batch_offsets": f"{case.first_batch.base_offset}..{case.first_batch.last_offset}",
+            f"first_batch_time_by_{clock}": case.first_batch.base_timestamp,
         }
         for name, value in texts.items():
-            yield _entry(sources.log, txn.producer.broker_id, txn.observation.observed_at, name, value)
+            yield _entry(sources.log, case.producer.broker_id, case.observation.observed_at, name, value)
 
 
 def _entries(

@@ -32,7 +32,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What was decided about the open records of a transaction, all of them."""
+    """What was decided about the open records of a transaction, all of them, as the logs show it."""
 
     name: str  # one of `OUTCOMES`
     reason: str  # what shows that, as a sentence without its dot
@@ -47,6 +47,16 @@ class Outcome:
     is_partly_committed: bool = False
     is_partly_free: bool = False
     commit_claim: str | None = None  # for `UNKNOWN`: what is not proven if a commit is likely; null if none is
+    # what else the logs show, read after the coordinators answered
+    other_producer_id: int | None = None  # producer of the batch at the start offset, if it is another one
+    # ``COMMIT marker at offset 12``: the producer's first marker after the start; null if there is none
+    marker_after: str | None = None
+    marker_contradicts: bool = False  # whether that marker was in the log before the leader showed the transaction open
+    marker_entry: EvidenceEntry | None = None  # the marker as evidence
+    # whether the producer's markers on other partitions were looked for, and why they could not be read
+    are_markers_sought: bool = False
+    markers_unread: str | None = None
+    has_ended: bool = False  # whether the leader no longer shows it open, once the coordinators' log was read
 
     @property
     def is_decided(self) -> bool:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Self
 
 from toolkit.analysis.broker_software import release_of
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
+from toolkit.analysis.diagnosis.case import DiagnoseOptions
 from toolkit.analysis.diagnosis.clocks import BrokersTime
-from toolkit.analysis.diagnosis.diagnose import DiagnoseOptions, Diagnosis
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence_text import scope
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.config import ClientConfig
@@ -232,8 +233,7 @@ class Cluster(Source, OffsetTables):
         BrokerError, ConnectionFailed, NotFound
             If the partitions cannot be observed.
         """
-        from toolkit.analysis.diagnosis.evidence.explanation import log_facts  # imports numpy and Arrow
-        from toolkit.sources.gather import gather
+        from toolkit.sources.gather import gather  # imports numpy and Arrow
 
         evidence = ClusterEvidence(self, TableArguments.of(partitions=sorted(partitions)))
         observation = self.observe(partitions=sorted(partitions))
@@ -245,10 +245,9 @@ class Cluster(Source, OffsetTables):
             each
             for found in diagnosis.opened.values()
             for each in found
-            if each.txn.producer_id == producer_id and each.txn.start is not None
+            if each.producer_id == producer_id and each.start is not None
         ]
-        contexts = gather(evidence, opened, search_all=True) if opened else {}
-        found = diagnosis.findings(log={key: log_facts(context) for key, context in contexts.items()})
+        found = diagnosis.findings(read=gather(evidence, opened, search_all=True) if opened else {})
         return [each for each in found if each.error or each.producer_id == producer_id], observation
 
     def topic_gaps(self) -> Sequence[str]:

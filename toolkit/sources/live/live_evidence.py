@@ -6,15 +6,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.schema.live import Finding
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.sources.evidence_source import EvidenceSource
 from toolkit.sources.live.blocked_groups import with_groups
 from toolkit.sources.live.client.broker_client import BrokerClient
 
 if TYPE_CHECKING:
     from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
-    from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, ExcerptStart, LogSelection
+    from toolkit.analysis.diagnosis.case import Case
     from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
+    from toolkit.analysis.diagnosis.evidence.log_selection import ExcerptStart, LogSelection
     from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch
 
 
@@ -36,15 +37,15 @@ class LiveEvidence(EvidenceSource):
 
         return coordinator_logs(self.client, selection, excerpts)
 
-    def search_markers(self, contexts: Sequence[DiagnosisContext]) -> MarkerSearch:
+    def search_markers(self, cases: Sequence[Case]) -> MarkerSearch:
         from toolkit.sources.live.logs.excerpt_reader import search_markers
 
-        return search_markers(self.client, contexts)
+        return search_markers(self.client, cases)
 
-    def ended(self, contexts: Sequence[DiagnosisContext]) -> Collection[tuple[TopicPartition, int, int]]:
+    def ended(self, cases: Sequence[Case]) -> Collection[TransactionKey]:
         from toolkit.sources.live.logs.log_evidence import ended
 
-        return ended(self.client, contexts)
+        return ended(self.client, cases)
 
     def with_groups(self, findings: Sequence[Finding]) -> Sequence[Finding]:
         return with_groups(self.client, findings)

@@ -37,8 +37,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.observation import AsOf, OpenTransaction
+from toolkit.analysis.diagnosis.observation import AsOf
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.metadata_records import MetadataState
 from toolkit.formats.object_store import ObjectPath
@@ -65,7 +66,7 @@ class ConsistencyCheck:
 
 
 def check_consistency(
-    txn: OpenTransaction,
+    case: Case,
     state: ReplicaState,
     state_topic: StateTopic,
     proof: CopyProof,
@@ -75,15 +76,15 @@ def check_consistency(
 ) -> ConsistencyCheck:
     """Doubts about a transaction that is open on its partition and that no coordinator owns.
 
-    `txn`: the transaction, which no coordinator owns as far as the files show.
+    `case`: the transaction, which no coordinator owns as far as the files show.
     `state`: the replica of its partition, read with checksums from `lowest` on.
     `proof`: what the manifests of the files prove.
     `lowest`: start offset of the partition's lowest such transaction.
     `changes`: returns what has changed in a log since it was listed, if the caller asserts a consistent copy; else
         null.
     """
-    start, producer_id, name = txn.start or 0, txn.producer_id, state.log.where
-    found = ConsistencyCheck(doubts=[*_segment_doubts(txn, state, start, lowest)])
+    start, producer_id, name = case.start or 0, case.producer_id, state.log.where
+    found = ConsistencyCheck(doubts=[*_segment_doubts(case, state, start, lowest)])
     found.doubts += [  # although no row shows an id as the owner, it may have this producer id for its next transaction
         f'the state of id "{event.transactional_id}", whose next producer id this is'
         for partition in state_topic.partitions.values()
@@ -95,17 +96,17 @@ def check_consistency(
         found.notes.append(
             "the caller asserts that the brokers were stopped when these files were copied (consistent_copy)"
         )
-    elif (by_manifest := proof.doubt(state, _coordinators(txn, state_topic), start)) is None:
+    elif (by_manifest := proof.doubt(state, _coordinators(case, state_topic), start)) is None:
         found.notes.append(
             f"the transaction was open before {STATE_TOPIC} was copied and after it, on a broker that led the "
             "partitions all the while, by the manifest of the copy"
         )
-    elif not txn.owner:
+    elif not case.owner:
         found.doubts.append(
             f"{CONSISTENT_COPY}: no id has producer {producer_id}, which proves nothing if the files "
             f"were copied at different times{_by_manifest(proof, state, by_manifest)}"
         )
-    elif doubt := _failed_step(txn.owner, state, state_topic, start):
+    elif doubt := _failed_step(case.owner, state, state_topic, start):
         found.doubts.append(
             f"proof that {name} and {STATE_TOPIC} were copied at one moment: {doubt}"
             f"{_by_manifest(proof, state, by_manifest)}; or {CONSISTENT_COPY}"
@@ -122,16 +123,16 @@ def _by_manifest(proof: CopyProof, state: ReplicaState, doubt: str) -> str:
     return f"; the manifest of the copy proves nothing, as {doubt}" if proof.has_manifest(state) else ""
 
 
-def _coordinators(txn: OpenTransaction, state_topic: StateTopic) -> list[ReplicaState]:
+def _coordinators(case: Case, state_topic: StateTopic) -> list[ReplicaState]:
     """The partitions of ``__transaction_state`` that may own a transaction: that of its id, or all."""
-    number = None if txn.owner is None else txn.owner.txn_state_partition
+    number = None if case.owner is None else case.owner.txn_state_partition
     return [each.replica for key, each in state_topic.partitions.items() if number is None or key == number]
 
 
-def _segment_doubts(txn: OpenTransaction, state: ReplicaState, start: int, lowest: int) -> Iterable[str]:
+def _segment_doubts(case: Case, state: ReplicaState, start: int, lowest: int) -> Iterable[str]:
     """Doubts that the segments show the transaction open from its first batch to the end of the log."""
     window, name = state.window, state.log.where
-    producer_id = txn.producer_id
+    producer_id = case.producer_id
     if state.log.is_text:
         yield f"the segments of {name}: output of kafka-dump-log.sh shows neither damage nor truncation"
     damage = [each for each in window.damage if not each.is_torn] + window.wrong_checksums

@@ -13,12 +13,12 @@ from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
+from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.clocks import UNKNOWN_TIME, BrokersTime
-from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
+from toolkit.analysis.diagnosis.evidence.log_selection import (
     MAX_OFFSETS,
-    DiagnosisContext,
     ExcerptStart,
     LogSelection,
     cut_search,
@@ -26,7 +26,6 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     plan_marker_search,
     search_from,
 )
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
 from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch, OtherMarker, markers_found
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets
@@ -96,8 +95,8 @@ class FileObservation(EvidenceSource):
     def cluster_events(self, since: dt.datetime) -> Sequence[ClusterEvent]:
         return sorted(self.contents.cluster_events(since=since), key=lambda each: each.timestamp or NEVER)
 
-    def search_markers(self, contexts: Sequence[DiagnosisContext]) -> MarkerSearch:
-        return search_replica_markers(self.contents, self.replicas, self.observation.producers, contexts)
+    def search_markers(self, cases: Sequence[Case]) -> MarkerSearch:
+        return search_replica_markers(self.contents, self.replicas, self.observation.producers, cases)
 
     def owners(self, ids: Collection[str], observations: Sequence[Observation]) -> Mapping[str, str | None]:
         return owner_clauses(self.observation.transactions, all_ids=self.state_topic.all_ids)
@@ -222,13 +221,13 @@ def _with_doubts(
         return by_log[id(log)]
 
     for tp, opened in Diagnosis.of([observation]).opened.items():
-        disowned = [each.txn for each in opened if each.txn.start is not None and is_disowned(each)]
+        disowned = [each for each in opened if each.start is not None and each.is_disowned]
         if not disowned:
             continue
-        lowest = min(start for txn in disowned if (start := txn.start) is not None)
-        for txn in disowned:
+        lowest = min(start for case in disowned if (start := case.start) is not None)
+        for case in disowned:
             found = check_consistency(
-                txn, replicas[tp][0], state_topic, proof, lowest=lowest, changes=changes if is_consistent else None
+                case, replicas[tp][0], state_topic, proof, lowest=lowest, changes=changes if is_consistent else None
             )
             if len(ids := topic_ids(replicas[tp])) > 1:
                 found.doubts.append(
@@ -237,8 +236,8 @@ def _with_doubts(
                 )
             if not is_consistent:
                 found.doubts += contents.metadata.stale_replica_doubts(tp, replicas[tp][0].log.where.broker_id)
-            foreign = foreign_id_doubts(contents.first_free_producer_id, txn.producer_id)
-            doubts[*tp, txn.producer_id] = [*found.doubts, *foreign]
+            foreign = foreign_id_doubts(contents.first_free_producer_id, case.producer_id)
+            doubts[*tp, case.producer_id] = [*found.doubts, *foreign]
             notes.setdefault(tp, []).extend(note for note in found.notes if note not in notes[tp])
     return replace(observation, doubts=doubts, notes=notes)
 
@@ -349,10 +348,10 @@ def _groups(state: ReplicaState, headers: Headers, producer_ids: Collection[int]
 
 def _coordinators(state_topic: StateTopic, selection: LogSelection) -> CoordinatorLog:
     """Records of the transactions' owners; of former owners, if no id owns a transaction."""
-    owners = {name for owned in selection.owned.values() for each in owned if (name := each.txn.transactional_id)}
+    owners = {name for owned in selection.owned.values() for each in owned if (name := each.transactional_id)}
     records: list[TransactionLogRecord] = []
     # Another id may have had the producer id of an owner: then it was given out twice.
-    producer_ids = selection.producer_ids.union(each.txn.producer_id for each in chain(*selection.owned.values()))
+    producer_ids = selection.producer_ids.union(each.producer_id for each in chain(*selection.owned.values()))
     for partition in state_topic.partitions.values():
         ids = (owners & partition.newest.keys()) | partition.replica.window.records.ids_of(producer_ids)
         if ids:
@@ -368,27 +367,27 @@ Replicas = Mapping[TopicPartition, Sequence[ReplicaState]]
 
 
 def search_replica_markers(
-    contents: Contents, replicas: Replicas, producers: Sequence[Producer], contexts: Sequence[DiagnosisContext]
+    contents: Contents, replicas: Replicas, producers: Sequence[Producer], cases: Sequence[Case]
 ) -> MarkerSearch:
     """Markers of the producers on the partitions that the files show them on.
 
     `contents`: the files; of other partitions, the replica with most of the log is read.
     `replicas`, `producers`: of the partitions that were read already.
-    `contexts`: open transactions that no coordinator will end.
+    `cases`: open transactions that no coordinator will end.
     """
     complete = contents.complete()
     if gaps := complete.scope(complete.logs).cluster_gaps:
-        return MarkerSearch(unread={each.txn.producer_id: gaps[0] for each in contexts})
-    read, too_large = _further_logs(complete, replicas, contexts)
+        return MarkerSearch(unread={each.producer_id: gaps[0] for each in cases})
+    read, too_large = _further_logs(complete, replicas, cases)
     further = dict(complete.by_partition(read))
     states = {tp: found[0] for tp, found in (*further.items(), *replicas.items())}
     elsewhere = [each for tp in further for each in producers_of(states[tp]) if not each.error]
     named: dict[TopicPartition, list[dt.datetime | None]] = {}
-    for event in (event for each in contexts for event in each.events):
+    for event in (event for each in cases for event in each.records):
         for tp in {*(event.topic_partitions or ())} - states.keys() - too_large.keys():
             named.setdefault(tp, []).append(event.timestamp)
     absent = {tp: Error.of(why).text for tp, why in _absent(complete, named).items() if why is not None}
-    plan = plan_marker_search(contexts, [*producers, *elsewhere], unread=absent | too_large)
+    plan = plan_marker_search(cases, [*producers, *elsewhere], unread=absent | too_large)
     markers: list[OtherMarker] = []
     unread = dict(plan.unread)
     for tp, found in plan.partitions.items():
@@ -399,7 +398,7 @@ def search_replica_markers(
 
 
 def _further_logs(
-    contents: Contents, replicas: Replicas, contexts: Sequence[DiagnosisContext]
+    contents: Contents, replicas: Replicas, cases: Sequence[Case]
 ) -> tuple[list[FolderLog], dict[TopicPartition, str]]:
     """Logs of partitions that were not read, and why others are not; if they are large, of topics that records name."""
     logs = [
@@ -410,7 +409,7 @@ def _further_logs(
         and log.where.tp not in replicas
     ]
     if sum(log.newest_size for log in logs) > MAX_SEARCHED:
-        named = named_topics(contexts)
+        named = named_topics(cases)
         logs = [log for log in logs if log.where.topic in named]
     sizes = accumulate(log.newest_size for log in logs)
     read = [log for log, size in zip(logs, sizes, strict=True) if size <= MAX_SEARCHED]
@@ -418,16 +417,16 @@ def _further_logs(
     return read, dict.fromkeys(too_large, f"more than {MAX_SEARCHED >> 30} GiB of segments would have to be read")
 
 
-def _replica_markers(tp: TopicPartition, state: ReplicaState, contexts: Sequence[DiagnosisContext]) -> MarkerSearch:
+def _replica_markers(tp: TopicPartition, state: ReplicaState, cases: Sequence[Case]) -> MarkerSearch:
     log, begin, end = state.log, state.log_start_offset or 0, state.high_watermark
-    producer_ids = {context.txn.producer_id for context in contexts}
+    producer_ids = {case.producer_id for case in cases}
     if end is None or not isinstance(log, FolderLog):  # a marker may be a deposed leader's, a text may be incomplete
         why = "text of kafka-dump-log.sh" if end is not None else "without a high watermark"
         return MarkerSearch(unread=dict.fromkeys(producer_ids, f"{tp.topic}-{tp.partition} is {why}"))
-    since = search_from(contexts)
+    since = search_from(cases)
     start = max(begin, end - MAX_OFFSETS if since is None else log.offset_before(milliseconds(since)))
     stop = min(end, start + MAX_OFFSETS)
-    cut = cut_search(tp, contexts, start=start if start > begin else None, is_cut=stop < end)
+    cut = cut_search(tp, cases, start=start if start > begin else None, is_cut=stop < end)
     parts = list(log.parts(start=start, stop=stop, crc=True))
     headers = concatenate([part.headers for part in parts])
     is_wrong = headers["crc_ok"] == 0

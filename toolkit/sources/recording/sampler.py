@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from toolkit.analysis.diagnosis.case import DEFAULTS, DiagnoseOptions
 from toolkit.analysis.diagnosis.consumer_lag import group_lag
-from toolkit.analysis.diagnosis.diagnose import DEFAULTS, DiagnoseOptions
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.analysis.history.sample_findings import LATE_PADDING_MS, first_seen, late_transactions, with_earlier
 from toolkit.errors import ToolkitError
@@ -29,12 +29,8 @@ from toolkit.sources.live.state.group_offsets import offsets_of_groups
 from toolkit.sources.recording.recorded_samples import AFTER, BEFORE, recorded_sample
 
 if TYPE_CHECKING:
-    pass
-
-
-if TYPE_CHECKING:
-    from toolkit.analysis.diagnosis.evidence.diagnosis_context import ExcerptStart
     from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
+    from toolkit.analysis.diagnosis.evidence.log_selection import ExcerptStart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
-from toolkit.analysis.diagnosis.diagnose import DiagnoseOptions
+from toolkit.analysis.diagnosis.case import DiagnoseOptions
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.history.sample_findings import LATE_PADDING_MS
 from toolkit.config import ClientConfig

@@ -6,22 +6,25 @@ Sources: KIP-664 (markers), KIP-890 (transaction version 2); docs/outcomes.md sa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.decision.disowned_rules import are_markers_unread, doubts
-from toolkit.analysis.diagnosis.decision.owned_rules import first_owned_rule
-from toolkit.analysis.diagnosis.evidence_kinds import ALL_COMMITTED, NO_COMMIT, NOT_OWNED, OpenEvidence, recorded_claims
+from toolkit.analysis.diagnosis.evidence_kinds import ALL_COMMITTED, NO_COMMIT, NOT_OWNED, recorded_claims
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED, Claim
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.verdict import Verdict
+
+if TYPE_CHECKING:
+    from toolkit.analysis.diagnosis.case import Case
 
 NEEDED = {"abort": (NOT_OWNED, NO_COMMIT), "complete": (NOT_OWNED, ALL_COMMITTED)}
 """The claims that an action needs."""
 
 
-def claim_entries(e: OpenEvidence) -> Iterator[EvidenceEntry]:
+def claim_entries(e: Case) -> Iterator[EvidenceEntry]:
     """The claims about an open transaction as evidence; none if a coordinator owns it, and its log was not read."""
-    rule = first_owned_rule(e)
-    if e.txn.start is None or (rule is not None and rule.verdict is not Verdict.UNKNOWN and e.log is None):
+    rule = e.owned_rule
+    if e.start is None or (rule is not None and rule.verdict is not Verdict.UNKNOWN and not e.is_read):
         return
     status = PROVEN if rule is None and not doubts(e) else NOT_PROVEN
     if rule is not None and rule.verdict is not Verdict.UNKNOWN:
@@ -33,10 +36,7 @@ def claim_entries(e: OpenEvidence) -> Iterator[EvidenceEntry]:
     claims = {NOT_OWNED: not_owned, NO_COMMIT: no_commit, ALL_COMMITTED: e.outcome.all_committed}
     for name, claim in claims.items():
         yield EvidenceEntry(
-            source="claims",
-            observed_at=e.txn.observation.observed_at,
-            name=name,
-            value=f"{claim.words}: {claim.status}",
+            source="claims", observed_at=e.observation.observed_at, name=name, value=f"{claim.words}: {claim.status}"
         )
 
 

@@ -1,4 +1,4 @@
-"""The function that decides, its rules on partitions and on two sources, and whether the evidence is enough for it."""
+"""Decisions on what is no open transaction of one source: on partitions, two sources, an end, and missing evidence."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from toolkit.analysis.diagnosis.decision.decision import Decision
-from toolkit.analysis.diagnosis.decision.disowned_rules import doubts, first_disowned_rule
-from toolkit.analysis.diagnosis.decision.owned_rules import first_owned_rule
-from toolkit.analysis.diagnosis.evidence_kinds import (
-    EndEvidence,
-    Evidence,
-    GapEvidence,
-    OpenEvidence,
-    PartitionEvidence,
-    TwoSourceEvidence,
-)
+from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence, PartitionEvidence, TwoSourceEvidence
 from toolkit.analysis.diagnosis.evidence_text import at, number
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNDECIDED, UNKNOWN
 from toolkit.schema.verdict import Verdict
 
+Evidence = PartitionEvidence | EndEvidence | GapEvidence | TwoSourceEvidence
+"""What is decided here; an open transaction is decided by its `Case`."""
 PartitionText = Callable[[PartitionEvidence], str]
 
 
@@ -126,9 +119,6 @@ def _of_two_sources(e: TwoSourceEvidence) -> Decision:
 
 def decide(evidence: Evidence) -> Decision:
     """Decide by the first rule that applies."""
-    if isinstance(evidence, OpenEvidence):
-        rule = first_owned_rule(evidence) or first_disowned_rule(evidence)
-        return rule.decision(evidence)
     if isinstance(evidence, PartitionEvidence):
         return next(rule for rule in PARTITION_RULES if rule.applies(evidence)).decision(evidence)
     if isinstance(evidence, TwoSourceEvidence):
@@ -149,21 +139,3 @@ def decide(evidence: Evidence) -> Decision:
         missing=evidence.missing,
         rule="evidence is missing altogether",
     )
-
-
-def needs_log(evidence: OpenEvidence) -> bool:
-    """Whether the logs have to be read: to decide, or to explain what holds the LSO for long."""
-    rule = first_owned_rule(evidence)
-    return evidence.txn.start is not None and (rule is None or rule.is_explained)
-
-
-def needs_markers(evidence: OpenEvidence) -> bool:
-    """Whether markers of its producer elsewhere may contradict the log: nobody will end it, or a fence would."""
-    rule = first_owned_rule(evidence)
-    return not doubts(evidence) if rule is None else rule.action == "fence"
-
-
-def needs_recheck(evidence: OpenEvidence) -> bool:
-    """Whether one observation does not decide: another has to show the same."""
-    rule = first_owned_rule(evidence)
-    return rule is None or rule.verdict in {Verdict.UNKNOWN, Verdict.ENDING, Verdict.STUCK_ENDING}

@@ -5,13 +5,15 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.verdicts import PROVEN, UNDECIDED, UNKNOWN
 from toolkit.schema.live import Finding
 from toolkit.schema.record import Merge
 from toolkit.schema.verdict import Verdict
+
+if TYPE_CHECKING:
+    from toolkit.analysis.diagnosis.case import Case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,7 @@ def _parts(decided: Decision | Finding) -> dict[str, Any]:
     return {name: getattr(decided, name) for name, policy in policies if policy is Merge.DECISION}
 
 
-OpenText = Callable[[OpenEvidence], str]
+OpenText = Callable[["Case"], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,7 @@ class OpenRule:
     """A rule on open transactions."""
 
     name: str  # what it is about
-    applies: Callable[[OpenEvidence], bool]  # whether it applies
+    applies: Callable[[Case], bool]  # whether it applies
     verdict: Verdict
     # one of `verdicts.OUTCOMES`; null if it has ended. `undecided` becomes `unknown` if logs were read and prove it not
     outcome: str | None
@@ -69,11 +71,11 @@ class OpenRule:
     why: OpenText
     remedy: OpenText
     action: str | None = None  # command that is safe
-    needs: Callable[[OpenEvidence], tuple[str, ...]] = lambda e: ()  # for `unknown`: what is missing
+    needs: Callable[[Case], tuple[str, ...]] = lambda e: ()  # for `unknown`: what is missing
     cause: str | None = None  # root cause, if the coordinator's state shows it
     is_explained: bool = False  # whether the logs are read to explain it
 
-    def decision(self, e: OpenEvidence) -> Decision:
+    def decision(self, e: Case) -> Decision:
         """The decision, if the rule applies."""
         is_proven = not e.has_outcome or e.outcome.no_commit.status == PROVEN
         return Decision(

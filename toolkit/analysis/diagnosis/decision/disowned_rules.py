@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from toolkit.analysis.diagnosis.decision.decision import OpenRule
-from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
-from toolkit.analysis.diagnosis.evidence_kinds import GET_MISSING, OpenEvidence
+from toolkit.analysis.diagnosis.evidence_kinds import GET_MISSING
 from toolkit.analysis.diagnosis.evidence_text import by_observations, coordinator_says
-from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, NOT_PROVEN, REFUTED, UNDECIDED, UNKNOWN
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
+
+if TYPE_CHECKING:
+    from toolkit.analysis.diagnosis.case import Case
 
 OUTCOME_NOT_PROVEN = "outcome not proven"
 COMMIT_IS_LIKELY = "a commit is likely"
@@ -21,77 +24,66 @@ OFFSETS_DROPPED = (
 )
 
 
-def first_disowned_rule(e: OpenEvidence) -> OpenRule:
-    """The first of these rules that applies; the last one always does."""
-    return next(rule for rule in DISOWNED_RULES if rule.applies(e))
+def _command(e: Case, action: str) -> str:
+    return f"kafka-txn {action} {e.tp.flags} --start-offset {e.start}"
 
 
-def _command(txn: OpenTransaction, action: str) -> str:
-    return f"kafka-txn {action} {txn.tp.flags} --start-offset {txn.start}"
+def _abort(e: Case) -> str:
+    if e.tp[0] == OFFSETS_TOPIC:
+        return f"{_command(e, 'abort')} ({OFFSETS_DROPPED})"
+    return _command(e, "abort")
 
 
-def _abort(e: OpenEvidence) -> str:
-    if e.txn.tp[0] == OFFSETS_TOPIC:
-        return f"{_command(e.txn, 'abort')} ({OFFSETS_DROPPED})"
-    return _command(e.txn, "abort")
-
-
-def _abort_before_the_marker(e: OpenEvidence) -> str:
+def _abort_before_the_marker(e: Case) -> str:
     return f"Soon, as the new epoch's marker would decide this data too: {_abort(e)}"
 
 
-def _why_disowned(e: OpenEvidence) -> str:
+def _why_disowned(e: Case) -> str:
     """Why no coordinator will end the transaction, without its dot."""
-    txn = e.txn
-    if txn.owner is None:
-        return (
-            f"no transactional id has producer {txn.producer_id} any more, so no coordinator will end this transaction"
-        )
-    says = coordinator_says(txn.owner)
-    if txn.state != "Ongoing":
+    if e.owner is None:
+        return f"no transactional id has producer {e.producer_id} any more, so no coordinator will end this transaction"
+    says = coordinator_says(e.owner)
+    if e.state != "Ongoing":
         return f"{says}, so no coordinator will end this transaction"
-    if txn.epoch == txn.owner_epoch or txn.epoch < 0:
+    if e.epoch == e.owner_epoch or e.epoch < 0:
         return f"{says} on other partitions and does not know this one, so this one will never get a marker"
-    if txn.listed:
+    if e.listed:
         return (
-            f"{says} with epoch {txn.owner_epoch} on this partition, as its log confirms, so epoch {txn.epoch} is "
+            f"{says} with epoch {e.owner_epoch} on this partition, as its log confirms, so epoch {e.epoch} is "
             "dead, and the next marker will decide its data"
         )
     return (
-        f"{says} with epoch {txn.owner_epoch} elsewhere, so no coordinator will end this transaction of epoch "
-        f"{txn.epoch}"
+        f"{says} with epoch {e.owner_epoch} elsewhere, so no coordinator will end this transaction of epoch {e.epoch}"
     )
 
 
-def _hanging_reason(e: OpenEvidence) -> str:
+def _hanging_reason(e: Case) -> str:
     return f"{_why_disowned(e)} ({by_observations(e.observations)})."
 
 
-def _aborted_reason(e: OpenEvidence) -> str:
+def _aborted_reason(e: Case) -> str:
     return f"{_why_disowned(e)}: {e.outcome.reason} ({by_observations(e.observations)})."
 
 
-def _not_proven(e: OpenEvidence) -> str:
-    owner = e.txn.owner
-    why = f"no transactional id that was read has producer {e.txn.producer_id}" if owner is None else _why_disowned(e)
+def _not_proven(e: Case) -> str:
+    owner = e.owner
+    why = f"no transactional id that was read has producer {e.producer_id}" if owner is None else _why_disowned(e)
     return f"Not proven to be hanging: {why}."
 
 
-def doubts(e: OpenEvidence) -> tuple[str, ...]:
+def doubts(e: Case) -> tuple[str, ...]:
     """What is missing to prove that no coordinator will end the transaction; empty if it is proven."""
-    txn = e.txn
     doubts = list(dict.fromkeys(gap for observation in e.observations for gap in observation.coverage.gaps))
-    doubts += txn.observation.doubts.get((*txn.tp, txn.producer_id), ())
-    if txn.leader_moved:
+    doubts += e.observation.doubts.get((*e.tp, e.producer_id), ())
+    if e.leader_moved:
         doubts.append("a response of the partition's leader: leadership moved during the observation")
-    if txn.leader.error:
-        doubts.append(f"the leader's offsets: {txn.leader.error}")
+    if e.leader.error:
+        doubts.append(f"the leader's offsets: {e.leader.error}")
     if e.is_single_sample:
         doubts.append("a second sample: it was seen in one only")
-    earlier = e.earlier()
-    if any(one is None for one in earlier):
+    if None in e.history:
         doubts.append("a second observation: it was open in the last one only")
-    elif any(one and (not is_disowned(one) or one.txn.epoch != txn.epoch) for one in earlier):
+    elif any(one and (not one.is_disowned or one.epoch != e.epoch) for one in e.of_each_observation):
         doubts.append("observations that agree: the coordinator answered differently before")
     return tuple(doubts)
 
@@ -102,23 +94,23 @@ def _is_recorded_otherwise(recorded: Finding) -> bool:
     return recorded.verdict not in _DISOWNED_VERDICTS or is_mixed
 
 
-def are_markers_unread(e: OpenEvidence) -> bool:
+def are_markers_unread(e: Case) -> bool:
     """Whether markers on other partitions, which may contradict the coordinators' log, are not known."""
-    return e.log is not None and (not e.log.are_markers_sought or e.log.markers_unread is not None)
+    return e.is_read and (not e.outcome.are_markers_sought or e.outcome.markers_unread is not None)
 
 
-def _is_superseded(e: OpenEvidence) -> bool:
-    return e.txn.state == "Ongoing" and e.txn.epoch < e.txn.owner_epoch
+def _is_superseded(e: Case) -> bool:
+    return e.state == "Ongoing" and e.epoch < e.owner_epoch
 
 
-def _recorded_otherwise(e: OpenEvidence) -> tuple[str, ...]:
+def _recorded_otherwise(e: Case) -> tuple[str, ...]:
     """What was missing when it was recorded."""
     if e.recorded is None or e.recorded.missing:
         return () if e.recorded is None else e.recorded.missing
     return (f"a recorded finding that agrees: it was recorded as {e.recorded.verdict}",)
 
 
-def _is_decided_only(e: OpenEvidence) -> bool:
+def _is_decided_only(e: Case) -> bool:
     """Whether the log has the decision, and not yet that all markers are written."""
     return e.outcome.transaction is not None and e.outcome.transaction.end_time is None
 
@@ -149,7 +141,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="recorded otherwise",
-        applies=lambda e: e.log is None and e.recorded is not None and _is_recorded_otherwise(e.recorded),
+        applies=lambda e: not e.is_read and e.recorded is not None and _is_recorded_otherwise(e.recorded),
         verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=_not_proven,
@@ -158,35 +150,33 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="the log has another producer's batch",
-        applies=lambda e: e.log is not None and e.log.other_producer_id is not None,
+        applies=lambda e: e.outcome.other_producer_id is not None,
         verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=_not_proven,
         remedy=lambda e: GET_MISSING,
-        needs=lambda e: (
-            f"a log that agrees: the batch at {e.txn.start} is of producer {e.log and e.log.other_producer_id}",
-        ),
+        needs=lambda e: (f"a log that agrees: the batch at {e.start} is of producer {e.outcome.other_producer_id}",),
     ),
     OpenRule(
         name="the log has its marker, the producer state has not",
-        applies=lambda e: e.log is not None and e.log.marker_contradicts,
+        applies=lambda e: e.outcome.marker_contradicts,
         verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=_not_proven,
         remedy=lambda e: GET_MISSING,
-        needs=lambda e: (f"producer state that agrees: there is the {e.log and e.log.marker_after}",),
+        needs=lambda e: (f"producer state that agrees: there is the {e.outcome.marker_after}",),
     ),
     OpenRule(
         name="its marker came meanwhile",
-        applies=lambda e: e.log is not None and e.log.marker_after is not None,
+        applies=lambda e: e.outcome.marker_after is not None,
         verdict=Verdict.ENDING,
         outcome=None,
-        why=lambda e: f"The {e.log and e.log.marker_after} has ended it in the meantime.",
+        why=lambda e: f"The {e.outcome.marker_after} has ended it in the meantime.",
         remedy=lambda e: "None: it has ended.",
     ),
     OpenRule(
         name="it has ended meanwhile",
-        applies=lambda e: e.log is not None and e.log.has_ended,
+        applies=lambda e: e.outcome.has_ended,
         verdict=Verdict.ENDING,
         outcome=None,
         why=lambda e: f"It has ended in the meantime: {e.outcome.reason}.",
@@ -201,7 +191,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         outcome=COMMIT,
         why=lambda e: f"{_capital(e.outcome.reason)}, and none will be written.",
         remedy=lambda e: (
-            f"{_command(e.txn, 'complete')} writes the COMMIT marker that is missing. Never an abort marker: these "
+            f"{_command(e, 'complete')} writes the COMMIT marker that is missing. Never an abort marker: these "
             "records are committed."
         ),
         action="complete",
@@ -214,8 +204,8 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         why=_not_proven,
         remedy=lambda e: (
             "Write no marker: an abort discards committed records, and a commit makes others visible. Read "
-            f"{e.txn.tp[0]}-{e.txn.tp[1]} from offset {e.txn.start} with read_uncommitted, and keep the records of "
-            f"producer {e.txn.producer_id}."
+            f"{e.tp[0]}-{e.tp[1]} from offset {e.start} with read_uncommitted, and keep the records of "
+            f"producer {e.producer_id}."
         ),
         needs=lambda e: e.outcome.missing,
     ),
@@ -227,7 +217,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         why=_not_proven,
         remedy=lambda e: (
             "Do not abort: a commit is likely. Check in the client's log, or in its checkpoint, what it committed. If "
-            f"that shows that {e.outcome.all_committed.words}, {_command(e.txn, 'complete')} says how to write the "
+            f"that shows that {e.outcome.all_committed.words}, {_command(e, 'complete')} says how to write the "
             "COMMIT marker that is missing."
         ),
         needs=lambda e: e.outcome.missing,
@@ -249,8 +239,8 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         why=_not_proven,
         remedy=lambda e: GET_MISSING,
         needs=lambda e: (
-            f"the markers of producer {e.txn.producer_id} on other partitions, which show whether the coordinators' "
-            f"log has lost a commit: {(e.log and e.log.markers_unread) or 'they were not read'}",
+            f"the markers of producer {e.producer_id} on other partitions, which show whether the coordinators' "
+            f"log has lost a commit: {e.outcome.markers_unread or 'they were not read'}",
         ),
     ),
     OpenRule(
@@ -288,7 +278,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="not added to the open transaction",
-        applies=lambda e: e.txn.state == "Ongoing",
+        applies=lambda e: e.state == "Ongoing",
         verdict=Verdict.HANGING,
         outcome=UNDECIDED,
         why=_hanging_reason,
@@ -298,7 +288,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="nothing open under its id",
-        applies=lambda e: e.txn.owner is not None,
+        applies=lambda e: e.owner is not None,
         verdict=Verdict.HANGING,
         outcome=UNDECIDED,
         why=_hanging_reason,

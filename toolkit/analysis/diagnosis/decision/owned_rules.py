@@ -6,15 +6,15 @@ import datetime as dt
 import math
 import shlex
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from toolkit.analysis.coordinator.transaction_endings import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import may_be_flinks
 from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE
 from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER, TIMEOUT_GRACE, age_verdict, is_overdue
 from toolkit.analysis.diagnosis.decision.decision import OpenRule
-from toolkit.analysis.diagnosis.evidence_kinds import GET_MISSING, OpenEvidence
+from toolkit.analysis.diagnosis.evidence_kinds import GET_MISSING
 from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, number
-from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, PROVEN, REFUTED, UNDECIDED, UNKNOWN
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
@@ -22,18 +22,11 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
 from toolkit.schema.verdict import Verdict
 
+if TYPE_CHECKING:
+    from toolkit.analysis.diagnosis.case import Case
+
 NOT_CHECKPOINTED = "if no checkpoint of Flink is to commit it"
 COMPARED_AFTER = dt.timedelta(seconds=10)  # of a live transaction, before its log is read for records of an earlier one
-
-
-def first_owned_rule(e: OpenEvidence) -> OpenRule | None:
-    """The first of these rules that applies; null if none does."""
-    return next((rule for rule in OWNED_RULES if rule.applies(e)), None)
-
-
-def is_disowned(evidence: OpenEvidence) -> bool:
-    """Whether the coordinators' answers, as far as they go, show no coordinator that will end the transaction."""
-    return first_owned_rule(evidence) is None
 
 
 RESTART = (
@@ -41,127 +34,127 @@ RESTART = (
 )
 
 
-def _owner(e: OpenEvidence) -> Transaction:
-    assert e.txn.owner is not None
-    return e.txn.owner
+def _owner(e: Case) -> Transaction:
+    assert e.owner is not None
+    return e.owner
 
 
-def _says(e: OpenEvidence) -> str:
+def _says(e: Case) -> str:
     return coordinator_says(_owner(e))
 
 
-def _state_since(txn: OpenTransaction) -> dt.timedelta:
+def _state_since(e: Case) -> dt.timedelta:
     """Minimum time in a Prepare* state: since the coordinator's last log record, or since it was first observed."""
-    since, now = txn.owner.last_update_time if txn.owner else None, txn.now.time
-    return txn.seen_for if since is None or now is None else max(txn.seen_for, now - since - CLOCKS_DIFFER)
+    since, now = e.owner.last_update_time if e.owner else None, e.now.time
+    return e.seen_for if since is None or now is None else max(e.seen_for, now - since - CLOCKS_DIFFER)
 
 
-def _is_live(e: OpenEvidence) -> bool:
-    return e.txn.state == "Ongoing" and e.txn.epoch == e.txn.owner_epoch and e.txn.listed
+def _is_live(e: Case) -> bool:
+    return e.state == "Ongoing" and e.epoch == e.owner_epoch and e.listed
 
 
-def _may_have_committed(e: OpenEvidence) -> bool:
+def _may_have_committed(e: Case) -> bool:
     """Whether it is not proven that a fence, which aborts all that is open here, discards no committed records."""
-    return e.txn.start is not None and e.outcome.no_commit.status != PROVEN
+    return e.start is not None and e.outcome.no_commit.status != PROVEN
 
 
-def _timeout(txn: OpenTransaction) -> dt.timedelta:
-    return dt.timedelta(milliseconds=(txn.owner.timeout_ms if txn.owner else None) or 0)
+def _timeout(e: Case) -> dt.timedelta:
+    return dt.timedelta(milliseconds=(e.owner.timeout_ms if e.owner else None) or 0)
 
 
-def _age_verdict(e: OpenEvidence) -> Verdict:
-    return age_verdict(_owner(e), e.txn.age, long_after=e.long_after)
+def _age_verdict(e: Case) -> Verdict:
+    return age_verdict(_owner(e), e.age, long_after=dt.timedelta(milliseconds=e.options.max_transaction_timeout_ms))
 
 
-def _is_stuck_at_last_epoch(e: OpenEvidence) -> bool:
+def _is_stuck_at_last_epoch(e: Case) -> bool:
     """Whether its coordinator fences it by epoch 32767, which no client gets, and its timeout has passed."""
-    is_fenced = e.txn.state == "Ongoing" and e.txn.listed and e.txn.owner_epoch == LAST_EPOCH + 1
+    is_fenced = e.state == "Ongoing" and e.listed and e.owner_epoch == LAST_EPOCH + 1
     is_uncommitted = e.outcome.no_commit.status != REFUTED and e.checkpoint is None
-    return is_fenced and is_uncommitted and e.txn.epoch == LAST_EPOCH and is_overdue(e.txn.owner, e.txn.age)
+    return is_fenced and is_uncommitted and e.epoch == LAST_EPOCH and is_overdue(e.owner, e.age)
 
 
-def _begins_earlier(txn: OpenTransaction) -> bool:
+def _begins_earlier(e: Case) -> bool:
     """Whether its first batch may be of an earlier transaction: it is older than its owner's, which is not that young.
 
     The clocks are a client's and the coordinator's; a young transaction ends soon, or is looked at again.
     """
-    begin = None if txn.first_batch is None else txn.first_batch.base_timestamp
-    started, age = txn.owner.start_time if txn.owner else None, txn.age.since_start
-    is_old = not txn.observation.from_files if age is None else age >= COMPARED_AFTER
+    begin = None if e.first_batch is None else e.first_batch.base_timestamp
+    started, age = e.owner.start_time if e.owner else None, e.age.since_start
+    is_old = not e.observation.from_files if age is None else age >= COMPARED_AFTER
     return is_old and begin is not None and started is not None and begin < started
 
 
-def _age(txn: OpenTransaction) -> str:
-    if txn.age.since_start is not None:
-        return f" for {duration(txn.age.since_start)}{_as_of(txn)}"
-    if txn.observation.from_files:
+def _age(e: Case) -> str:
+    if e.age.since_start is not None:
+        return f" for {duration(e.age.since_start)}{_as_of(e)}"
+    if e.observation.from_files:
         return " for a time that the files do not prove"
-    if txn.owner and txn.owner.start_time:
-        return f" since {at(txn.owner.start_time)} (no broker's time shows for how long)"
+    if e.owner and e.owner.start_time:
+        return f" since {at(e.owner.start_time)} (no broker's time shows for how long)"
     return ""
 
 
-def _as_of(txn: OpenTransaction) -> str:
-    return "" if txn.as_of is None else f" as of {at(txn.as_of.time)}, by {txn.as_of.proof}"
+def _as_of(e: Case) -> str:
+    return "" if e.as_of is None else f" as of {at(e.as_of.time)}, by {e.as_of.proof}"
 
 
-def _within_timeout(e: OpenEvidence) -> str:
-    timeout = f" of {duration(_timeout(e.txn))}" if _timeout(e.txn) else ""
-    is_known = e.txn.age.since_start is not None and e.txn.age.since_start <= _timeout(e.txn)
+def _within_timeout(e: Case) -> str:
+    timeout = f" of {duration(_timeout(e))}" if _timeout(e) else ""
+    is_known = e.age.since_start is not None and e.age.since_start <= _timeout(e)
     within = "within its own timeout" if is_known or not timeout else "not proven to be past its own timeout"
-    return f"{_says(e)}{_age(e.txn)}, {within}{timeout}."
+    return f"{_says(e)}{_age(e)}, {within}{timeout}."
 
 
-def _past_timeout(e: OpenEvidence) -> str:
+def _past_timeout(e: Case) -> str:
     """How it is known that the timeout has passed."""
-    txn, start = e.txn, _owner(e).start_time
+    start = _owner(e).start_time
     since = "" if start is None else f" since {at(start)}"
-    if txn.observation.from_files:
-        return f"{since} with a timeout of {duration(_timeout(txn))}: it should have been aborted{_as_of(txn)}"
-    if txn.age.is_observed or txn.now.time is None:
-        seen = f"it has been observed for {duration(txn.observed_for)}"
+    if e.observation.from_files:
+        return f"{since} with a timeout of {duration(_timeout(e))}: it should have been aborted{_as_of(e)}"
+    if e.age.is_observed or e.now.time is None:
+        seen = f"it has been observed for {duration(e.age.observed_for)}"
     else:
-        seen = f"it was {'' if txn.now.is_current else 'at least '}{at(txn.now.time)} by {txn.now.source}"
-    return f"{since} with a timeout of {duration(_timeout(txn))}, and {seen}: it should have been aborted"
+        seen = f"it was {'' if e.now.is_current else 'at least '}{at(e.now.time)} by {e.now.source}"
+    return f"{since} with a timeout of {duration(_timeout(e))}, and {seen}: it should have been aborted"
 
 
-def _last_write(txn: OpenTransaction) -> str:
-    last = txn.producer.last_timestamp
-    return "" if last is None or txn.start is None else f" Its last batch here has the time {at(last)}."
+def _last_write(e: Case) -> str:
+    last = e.producer.last_timestamp
+    return "" if last is None or e.start is None else f" Its last batch here has the time {at(last)}."
 
 
-def _wait(e: OpenEvidence) -> str:
-    if e.txn.expires_at is None:
+def _wait(e: Case) -> str:
+    if e.expires_at is None:
         return "Wait: its coordinator has it open."
-    expires_at = at(e.txn.expires_at)
+    expires_at = at(e.expires_at)
     condition = f", and {NOT_CHECKPOINTED}" if _may_be_flinks(e) else ""
     if e.has_outcome and _may_have_committed(e):
         condition += f", and if {e.outcome.no_commit.words}, which is not proven"
     return (
         f"Wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to end it sooner"
-        f"{condition}.{_longer_recheck(e, _timeout(e.txn) + TIMEOUT_GRACE)}"
+        f"{condition}.{_longer_recheck(e, _timeout(e) + TIMEOUT_GRACE)}"
     )
 
 
-def _longer_recheck(e: OpenEvidence, age: dt.timedelta) -> str:
+def _longer_recheck(e: Case, age: dt.timedelta) -> str:
     """That only a recheck as long as `age` proves it, where no broker's clock can be read: before 3.3, ZooKeeper."""
-    if e.txn.observation.monotonic is None or e.txn.now.is_current:
+    if e.observation.monotonic is None or e.now.is_current:
         return ""
     seconds = math.ceil(age.total_seconds()) + 1
     return f" No broker's clock was read: --recheck-after {seconds} shows whether it should have ended."
 
 
-def _may_be_flinks(e: OpenEvidence) -> bool:
-    return may_be_flinks(e.txn.transactional_id or "")
+def _may_be_flinks(e: Case) -> bool:
+    return may_be_flinks(e.transactional_id or "")
 
 
-def _checkpoint(e: OpenEvidence) -> FlinkCheckpoint:
+def _checkpoint(e: Case) -> FlinkCheckpoint:
     assert e.checkpoint is not None
     return e.checkpoint
 
 
-def _commit(e: OpenEvidence) -> str:
-    path, name = shlex.quote(str(_checkpoint(e).path)), shlex.quote(e.txn.transactional_id or "")
+def _commit(e: Case) -> str:
+    path, name = shlex.quote(str(_checkpoint(e).path)), shlex.quote(e.transactional_id or "")
     return f"kafka-txn commit --flink-checkpoint {path} --transactional-id {name}"
 
 
@@ -169,10 +162,10 @@ def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
     """What is decided and not yet written everywhere: the outcome follows from the coordinator's state."""
     yield OpenRule(
         name=f"{state} for long",
-        applies=lambda e: e.txn.state == state and e.txn.listed and _state_since(e.txn) > PREPARE_GRACE,
+        applies=lambda e: e.state == state and e.listed and _state_since(e) > PREPARE_GRACE,
         verdict=Verdict.STUCK_ENDING,
         outcome=outcome,
-        why=lambda e: f"{_says(e)} for {duration(_state_since(e.txn))}{_as_of(e.txn)} and has not ended it here.",
+        why=lambda e: f"{_says(e)} for {duration(_state_since(e))}{_as_of(e)} and has not ended it here.",
         remedy=lambda e: (
             "First bring the leader of this partition back (ISR, disk, authorization) and check the coordinator's "
             f"log; then move the leader of __transaction_state-{_owner(e).txn_state_partition}, which sends the "
@@ -183,7 +176,7 @@ def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
     )
     yield OpenRule(
         name=state,
-        applies=lambda e: e.txn.state == state and e.txn.listed,
+        applies=lambda e: e.state == state and e.listed,
         verdict=Verdict.ENDING,
         outcome=outcome,
         why=lambda e: f"{_says(e)}: the outcome is decided and its marker is on the way.",
@@ -194,7 +187,7 @@ def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
     )
 
 
-def _over_committed(name: str, outcome: str, is_committed: Callable[[OpenEvidence], bool]) -> OpenRule:
+def _over_committed(name: str, outcome: str, is_committed: Callable[[Case], bool]) -> OpenRule:
     """A live transaction whose marker decides committed records of an earlier one, too."""
     return OpenRule(
         name=name,
@@ -202,7 +195,7 @@ def _over_committed(name: str, outcome: str, is_committed: Callable[[OpenEvidenc
         verdict=Verdict.ONGOING,
         outcome=outcome,
         why=lambda e: (
-            f"{_says(e)}{_age(e.txn)}, and committed records of an earlier transaction are open here, too: "
+            f"{_says(e)}{_age(e)}, and committed records of an earlier transaction are open here, too: "
             f"{e.outcome.reason}."
         ),
         remedy=lambda e: (
@@ -216,22 +209,22 @@ def _over_committed(name: str, outcome: str, is_committed: Callable[[OpenEvidenc
 OWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="its partition was not read",
-        applies=lambda e: e.txn.partition_error is not None,
+        applies=lambda e: e.partition_error is not None,
         verdict=Verdict.UNKNOWN,
         outcome=None,
         why=lambda e: (
-            f"{_says(e)}{_age(e.txn)}"
-            + (f", past its timeout of {duration(_timeout(e.txn))}" if is_overdue(e.txn.owner, e.txn.age) else "")
-            + f", and {e.txn.tp} was not read: "
-            + ("what is open" if e.txn.state == "Ongoing" else "whether its marker is written")
+            f"{_says(e)}{_age(e)}"
+            + (f", past its timeout of {duration(_timeout(e))}" if is_overdue(e.owner, e.age) else "")
+            + f", and {e.tp} was not read: "
+            + ("what is open" if e.state == "Ongoing" else "whether its marker is written")
             + " there is not known."
         ),
         remedy=lambda e: GET_MISSING,
-        needs=lambda e: (f"the log of {e.txn.tp}: {e.txn.partition_error}",),
+        needs=lambda e: (f"the log of {e.tp}: {e.partition_error}",),
     ),
     OpenRule(
         name="on the coordinators' topic",
-        applies=lambda e: e.txn.tp[0] == STATE_TOPIC,
+        applies=lambda e: e.tp[0] == STATE_TOPIC,
         verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=lambda e: "An open transaction on __transaction_state cannot come from a producer.",
@@ -241,22 +234,22 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="several coordinators",
-        applies=lambda e: len(e.txn.owners) > 1,
+        applies=lambda e: len(e.owners) > 1,
         verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
-        why=lambda e: f"{len(e.txn.owners)} coordinators report producer {e.txn.producer_id}.",
+        why=lambda e: f"{len(e.owners)} coordinators report producer {e.producer_id}.",
         remedy=lambda e: GET_MISSING,
-        needs=lambda e: ("one coordinator that owns the id: " + "; ".join(map(coordinator_says, e.txn.owners)),),
+        needs=lambda e: ("one coordinator that owns the id: " + "; ".join(map(coordinator_says, e.owners)),),
         is_explained=True,
     ),
     OpenRule(
         name="not described",
-        applies=lambda e: e.txn.owner is not None and bool(e.txn.owner.error),
+        applies=lambda e: e.owner is not None and bool(e.owner.error),
         verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
-        why=lambda e: f'Transactional id "{e.txn.transactional_id}" could not be described.',
+        why=lambda e: f'Transactional id "{e.transactional_id}" could not be described.',
         remedy=lambda e: GET_MISSING,
-        needs=lambda e: (f'the state of "{e.txn.transactional_id}": {_owner(e).error}',),
+        needs=lambda e: (f'the state of "{e.transactional_id}": {_owner(e).error}',),
         is_explained=True,
     ),
     *_ending_rules("PrepareCommit", COMMIT),
@@ -264,7 +257,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     *_ending_rules("PrepareEpochFence", ABORT),
     OpenRule(
         name="ending elsewhere",
-        applies=lambda e: e.txn.state.startswith("Prepare"),
+        applies=lambda e: e.state.startswith("Prepare"),
         verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=lambda e: f"{_says(e)} on other partitions and no longer expects a marker here.",
@@ -274,7 +267,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="prepared",
-        applies=lambda e: e.txn.state == "Ongoing" and e.txn.two_phase and e.txn.listed,
+        applies=lambda e: e.state == "Ongoing" and e.two_phase and e.listed,
         verdict=Verdict.PREPARED,
         outcome=UNDECIDED,
         why=lambda e: f"{_says(e)} by two-phase commit (no timeout), so it never expires.",
@@ -283,7 +276,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="prepared elsewhere",
-        applies=lambda e: e.txn.two_phase and e.txn.state == "Ongoing",
+        applies=lambda e: e.two_phase and e.state == "Ongoing",
         verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=lambda e: f"{_says(e)} by two-phase commit, which may run ahead of its producer id.",
@@ -293,10 +286,10 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="stale coordinator",
-        applies=lambda e: e.txn.owner_epoch >= 0 and e.txn.epoch > e.txn.owner_epoch,
+        applies=lambda e: e.owner_epoch >= 0 and e.epoch > e.owner_epoch,
         verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
-        why=lambda e: f"{_says(e)} with epoch {e.txn.owner_epoch}, older than the partition's {e.txn.epoch}.",
+        why=lambda e: f"{_says(e)} with epoch {e.owner_epoch}, older than the partition's {e.epoch}.",
         remedy=lambda e: GET_MISSING,
         needs=lambda e: (
             "a coordinator that knows the partition's epoch (this one is stale or lost its newest records)",
@@ -309,16 +302,16 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="live, of two epochs",
-        applies=lambda e: _is_live(e) and e.txn.is_mixed,
+        applies=lambda e: _is_live(e) and e.is_mixed,
         verdict=Verdict.ONGOING,
         outcome=UNDECIDED,
         why=lambda e: (
-            f"{_says(e)} with epoch {e.txn.epoch}, but the first batch has the dead epoch "
-            f"{e.txn.first_epoch}: its commit would make those records visible."
+            f"{_says(e)} with epoch {e.epoch}, but the first batch has the dead epoch "
+            f"{e.first_epoch}: its commit would make those records visible."
         ),
         remedy=lambda e: (
             f"Have its client abort, or{f', {NOT_CHECKPOINTED},' if _may_be_flinks(e) else ''} fence "
-            f'"{e.txn.transactional_id}", so that the coordinator aborts all of it. Never an abort marker: it would '
+            f'"{e.transactional_id}", so that the coordinator aborts all of it. Never an abort marker: it would '
             "lose half of a live transaction."
         ),
         cause="mixed epochs in one transaction",
@@ -329,7 +322,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         applies=lambda e: _is_live(e) and e.checkpoint is not None,
         verdict=Verdict.PREPARED,
         outcome=UNDECIDED,
-        why=lambda e: f"{_says(e)}{_age(e.txn)}, and {_checkpoint(e).name} of its Flink job is to commit it.",
+        why=lambda e: f"{_says(e)}{_age(e)}, and {_checkpoint(e).name} of its Flink job is to commit it.",
         remedy=lambda e: (
             "Restore the job from that checkpoint or a later one: it commits the transaction. If the job cannot start "
             f"in time, {_commit(e)} commits it. Never fence or abort it: the job considers its records written."
@@ -359,7 +352,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         remedy=lambda e: (
             f"Check coordinator {number(_owner(e).coordinator_id)} (log, load, __transaction_state-"
             f"{_owner(e).txn_state_partition}). kafka-txn fence --transactional-id "
-            f"{shlex.quote(e.txn.transactional_id or '')} ends it; if it may be Flink's, check first that no "
+            f"{shlex.quote(e.transactional_id or '')} ends it; if it may be Flink's, check first that no "
             "checkpoint is to commit it. Never an abort marker: it has an owner."
         ),
         action="fence",
@@ -370,13 +363,13 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         applies=lambda e: _is_live(e) and _age_verdict(e) is Verdict.LONG,
         verdict=Verdict.LONG,
         outcome=UNDECIDED,
-        why=lambda e: f"{_within_timeout(e)}{_last_write(e.txn)}",
+        why=lambda e: f"{_within_timeout(e)}{_last_write(e)}",
         remedy=lambda e: f"{RESTART} Otherwise w{_wait(e)[1:]}",
         is_explained=True,
     ),
     OpenRule(
         name="live, with an older first batch",
-        applies=lambda e: _is_live(e) and _begins_earlier(e.txn),
+        applies=lambda e: _is_live(e) and _begins_earlier(e),
         verdict=Verdict.ONGOING,
         outcome=UNDECIDED,
         why=_within_timeout,
@@ -388,14 +381,14 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="an epoch is missing",
-        applies=lambda e: e.txn.owner is not None and (e.txn.owner_epoch < 0 or (e.txn.listed and e.txn.epoch < 0)),
+        applies=lambda e: e.owner is not None and (e.owner_epoch < 0 or (e.listed and e.epoch < 0)),
         verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=lambda e: f"{_says(e)}, and whether this transaction is an older one is not known.",
         remedy=lambda e: GET_MISSING,
         needs=lambda e: (
-            f"the epoch of producer {e.txn.producer_id} "
-            f"{'at its coordinator' if e.txn.owner_epoch < 0 else 'on the partition'}",
+            f"the epoch of producer {e.producer_id} "
+            f"{'at its coordinator' if e.owner_epoch < 0 else 'on the partition'}",
         ),
         is_explained=True,
     ),
@@ -405,8 +398,8 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         verdict=Verdict.OVERDUE,
         outcome=UNDECIDED,
         why=lambda e: (
-            f"{_says(e)}, its timeout of {duration(_timeout(e.txn))} has passed, and its epoch is "
-            f"{e.txn.owner_epoch}, which no client gets: the coordinator raised it to fence epoch {e.txn.epoch}, and "
+            f"{_says(e)}, its timeout of {duration(_timeout(e))} has passed, and its epoch is "
+            f"{e.owner_epoch}, which no client gets: the coordinator raised it to fence epoch {e.epoch}, and "
             "has not logged it. Before 4.3.0 it cannot fence a second time, and its other transactions may not time "
             "out either."
         ),
@@ -422,20 +415,17 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="a fence may be in progress",
         applies=lambda e: (
-            e.txn.state == "Ongoing"
-            and e.txn.epoch < e.txn.owner_epoch
-            and e.txn.listed
-            and _owner(e).last_update_time is None
+            e.state == "Ongoing" and e.epoch < e.owner_epoch and e.listed and _owner(e).last_update_time is None
         ),
         verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=lambda e: (
-            f"{_says(e)} with epoch {e.txn.owner_epoch} on this partition: either epoch {e.txn.epoch} is "
+            f"{_says(e)} with epoch {e.owner_epoch} on this partition: either epoch {e.epoch} is "
             "dead, or its coordinator is fencing it and will abort it."
         ),
         remedy=lambda e: GET_MISSING,
         needs=lambda e: (
-            f'the record of "{e.txn.transactional_id}" with epoch {e.txn.owner_epoch} in __transaction_state'
+            f'the record of "{e.transactional_id}" with epoch {e.owner_epoch} in __transaction_state'
             f"-{_owner(e).txn_state_partition} (READ on that topic): the epoch is raised before it is logged",
         ),
         is_explained=True,
@@ -443,14 +433,13 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="a state that this version does not know",
         applies=lambda e: (
-            e.txn.owner is not None
-            and e.txn.state not in {"Ongoing", "Empty", "CompleteCommit", "CompleteAbort", "Dead"}
+            e.owner is not None and e.state not in {"Ongoing", "Empty", "CompleteCommit", "CompleteAbort", "Dead"}
         ),
         verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=lambda e: f"{_says(e)}, a state this version does not know.",
         remedy=lambda e: GET_MISSING,
-        needs=lambda e: (f"the meaning of the state {e.txn.state or 'that was not returned'}",),
+        needs=lambda e: (f"the meaning of the state {e.state or 'that was not returned'}",),
         is_explained=True,
     ),
 )

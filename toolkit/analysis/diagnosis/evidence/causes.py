@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from toolkit.analysis.broker_software import may_affect
-from toolkit.analysis.cluster_events import UNCLEAN
+from toolkit.analysis.cluster_events import LEADER_EVENTS, UNCLEAN
 from toolkit.analysis.coordinator.coordinator_log import producer_ids
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence_text import at, record_entry
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -23,6 +23,9 @@ from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import FROM_BROKER_LOG, ClusterEvent
 from toolkit.schema.table import Error
 from toolkit.schema.verdict import Verdict
+
+if TYPE_CHECKING:
+    from toolkit.analysis.diagnosis.case import Case
 
 FLINK_ID = re.compile(r".+-\d+-\d+")  # prefix, subtask, checkpoint
 RANDOM_ID = re.compile(r".*[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}.*", re.IGNORECASE)
@@ -49,16 +52,16 @@ class CauseIndicator:
     evidence: tuple[EvidenceEntry, ...] = ()
 
 
-def cause(context: DiagnosisContext, checks: Sequence[CauseCheck]) -> Cause | None:
+def cause(case: Case, checks: Sequence[CauseCheck]) -> Cause | None:
     """The root cause of a held transaction, as far as the log shows it.
 
     Null if there is nothing to explain. A transaction that no coordinator will end always has one: if no cause was
     found, it states what was read.
     `checks`: `DISOWNED` for a transaction that no coordinator will end, else some of `CHECKS`.
     """
-    found = cause_of([found for check in checks if (found := check(context)) is not None])
+    found = cause_of([found for check in checks if (found := check(case)) is not None])
     if found is None and checks is DISOWNED:
-        return Cause(names=(), sentence=_no_cause_found(context))
+        return Cause(names=(), sentence=_no_cause_found(case))
     return found
 
 
@@ -75,8 +78,8 @@ def cause_of(indicators: Sequence[CauseIndicator]) -> Cause | None:
     )
 
 
-def _head_deleted(context: DiagnosisContext) -> CauseIndicator | None:
-    start, log_start = context.txn.start, context.txn.leader.log_start_offset
+def _head_deleted(case: Case) -> CauseIndicator | None:
+    start, log_start = case.start, case.leader.log_start_offset
     if start is None or log_start is None or start >= log_start:
         return None
     text = (
@@ -86,26 +89,26 @@ def _head_deleted(context: DiagnosisContext) -> CauseIndicator | None:
     return CauseIndicator(text=text, names=("head-deleted",))
 
 
-def _mixed_epochs(context: DiagnosisContext) -> CauseIndicator | None:
-    if context.opening is None:
+def _mixed_epochs(case: Case) -> CauseIndicator | None:
+    if case.opening is None:
         return None
-    batches = context.opening.open_data
-    later = batches[batches["producer_epoch"] > context.epoch]
+    batches = case.opening.open_data
+    later = batches[batches["producer_epoch"] > case.opening_epoch]
     if not len(later):
         return None
     text = (
-        f"mixed epochs in one transaction: epoch {context.epoch}, which is dead, opened it, and epoch "
+        f"mixed epochs in one transaction: epoch {case.opening_epoch}, which is dead, opened it, and epoch "
         f"{later['producer_epoch'][0]} writes into it from offset {later['base_offset'][0]} on"
     )
-    evidence = (context.opening.entry("first_batch", batches), context.opening.entry("first_of_new_epoch", later))
+    evidence = (case.opening.entry("first_batch", batches), case.opening.entry("first_of_new_epoch", later))
     return CauseIndicator(text=text, evidence=evidence)
 
 
-def _no_owner(context: DiagnosisContext) -> CauseIndicator | None:
-    if context.txn.owner:
+def _no_owner(case: Case) -> CauseIndicator | None:
+    if case.owner:
         return None
-    for owner in producer_ids(context.events).get(context.txn.producer_id, ()):
-        last = [record for record in context.events if record.transactional_id == owner.transactional_id][-1]
+    for owner in producer_ids(case.records).get(case.producer_id, ()):
+        last = [record for record in case.records if record.transactional_id == owner.transactional_id][-1]
         if owner.now == "expired":
             text = (
                 f'its id "{owner.transactional_id}" has expired: {STATE_TOPIC}-{owner.txn_state_partition} has its '
@@ -118,19 +121,21 @@ def _no_owner(context: DiagnosisContext) -> CauseIndicator | None:
     return CauseIndicator(text="no owner: its id has expired or moved on to another producer id", names=("no-owner",))
 
 
-def _superseded(context: DiagnosisContext) -> CauseIndicator | None:
-    if context.txn.owner_epoch <= context.epoch or context.outcome.is_decided:
+def _superseded(case: Case) -> CauseIndicator | None:
+    if case.owner_epoch <= case.opening_epoch or case.outcome.is_decided:
         return None
-    name, epoch = context.txn.transactional_id, context.txn.owner_epoch
-    return CauseIndicator(text=f'superseded epoch: "{name}" is at epoch {epoch}, this transaction at {context.epoch}')
+    name, epoch = case.transactional_id, case.owner_epoch
+    return CauseIndicator(
+        text=f'superseded epoch: "{name}" is at epoch {epoch}, this transaction at {case.opening_epoch}'
+    )
 
 
-def _late(context: DiagnosisContext) -> CauseIndicator | None:
-    if context.outcome.is_decided:
+def _late(case: Case) -> CauseIndicator | None:
+    if case.outcome.is_decided:
         return None
-    if not context.is_late or context.opening is None:
+    if not case.is_late or case.opening is None:
         return None
-    producer_batches = context.opening
+    producer_batches = case.opening
     committed = int(producer_batches.marker_before["marker"][0]) == COMMIT
     text = (
         f"a batch of the same producer came after the {'COMMIT' if committed else 'ABORT'} marker at offset "
@@ -147,87 +152,79 @@ def _late(context: DiagnosisContext) -> CauseIndicator | None:
         ),
         producer_batches.entry("marker_before", producer_batches.marker_before),
         producer_batches.entry("first_batch", producer_batches.first_batch),
-        *map(record_entry, context.events[-1:]),
+        *map(record_entry, case.records[-1:]),
     )
     return CauseIndicator(
         text=text, names=("late-after-commit" if committed else "late-after-abort",), evidence=evidence
     )
 
 
-def _torn(context: DiagnosisContext) -> CauseIndicator | None:
+def _torn(case: Case) -> CauseIndicator | None:
     """A hint: the late batch may be the rest of a transaction that a delayed EndTxn ended, as nothing in it says whose.
 
     It needs transaction version 1: with version 2, EndTxn has the epoch of its transaction. Seen on Kafka by Jepsen
     (Bufstream 0.1.0, 2024).
     """
-    producer_batches = context.opening
-    if producer_batches is None or not context.is_late or not producer_batches.sequence_follows:
+    producer_batches = case.opening
+    if producer_batches is None or not case.is_late or not producer_batches.sequence_follows:
         return None
-    if context.outcome.is_decided:
+    if case.outcome.is_decided:
         return None
     if int(producer_batches.marker_before["marker"][0]) != COMMIT:
         return None
-    last = context.events[-1] if context.events else None
+    last = case.records[-1] if case.records else None
     if last is not None and (last.client_transaction_version or 0) >= 2:
         return None
     text = "a hint: an EndTxn that was delayed may have committed the first half of the same transaction"
     return CauseIndicator(text=text, names=("torn-transaction",))
 
 
-def _never_added(context: DiagnosisContext) -> CauseIndicator | None:
-    if context.outcome.is_decided:  # it was added to the transaction that was ended; a later one is open elsewhere
+def _never_added(case: Case) -> CauseIndicator | None:
+    if case.outcome.is_decided:  # it was added to the transaction that was ended; a later one is open elsewhere
         return None
-    txn = context.txn
-    topic, partition = txn.tp
-    records = context.of_epoch
-    if context.was_never_added:
+    records = case.of_epoch
+    if case.was_never_added:
         text = (
             f"written but never added: the coordinator wrote {_count(records)} of producer "
-            f"{txn.producer_id} epoch {context.epoch}, and none includes {topic}-{partition}"
+            f"{case.producer_id} epoch {case.opening_epoch}, and none includes {case.tp}"
         )
-    elif context.is_late or context.epoch != txn.owner_epoch:
+    elif case.is_late or case.opening_epoch != case.owner_epoch:
         return None
-    elif txn.state == "Empty":
+    elif case.state == "Empty":
         text = "written but never added: no transaction of this epoch has begun"
-    elif txn.state == "Ongoing" and not txn.listed:
+    elif case.state == "Ongoing" and not case.listed:
         text = "written but not added to the transaction that is open elsewhere"
     else:
         return None
     return CauseIndicator(
-        text=text, names=("never-added",), evidence=(*_first_batch(context), *map(record_entry, records[-3:]))
+        text=text, names=("never-added",), evidence=(*_first_batch(case), *map(record_entry, records[-3:]))
     )
 
 
-def _marker_lost(context: DiagnosisContext) -> CauseIndicator | None:
-    if not context.outcome.is_decided:
+def _marker_lost(case: Case) -> CauseIndicator | None:
+    if not case.outcome.is_decided:
         return None
-    text = f"its marker is lost: {context.outcome.reason}"
-    evidence = _first_batch(context)
-    for names, why in (
-        _by_lines(context),
-        _by_leaders(context),
-        _compacted(context),
-        _led_by_another(context),
-        _refused(context),
-    ):
+    text = f"its marker is lost: {case.outcome.reason}"
+    evidence = _first_batch(case)
+    for names, why in (_by_lines(case), _by_leaders(case), _compacted(case), _led_by_another(case), _refused(case)):
         if why:
             return CauseIndicator(text=f"{text}; {why}", names=names, evidence=evidence)
     return CauseIndicator(text=f"{text}; what was read does not show why", names=("marker-lost",), evidence=evidence)
 
 
-def _may_be_skipped(context: DiagnosisContext) -> bool:
+def _may_be_skipped(case: Case) -> bool:
     """Whether the coordinators are of a release that skips markers, or may be."""
-    return may_affect("KAFKA-20734", context.txn.observation.coverage.releases)
+    return may_affect("KAFKA-20734", case.observation.coverage.releases)
 
 
 Reason = tuple[tuple[str, ...], str]
 """Cause names, and why; the text is empty if there is no such reason."""
 
 
-def _by_lines(context: DiagnosisContext) -> Reason:
+def _by_lines(case: Case) -> Reason:
     """Where a broker logged what became of the marker."""
     for event, names in (("marker_skipped", ("marker-skipped",)), ("marker_refused", ("marker-refused",))):
-        if found := context.lines(event):
+        if found := case.lines(event):
             return names, _logged(found[-1])
     return (), ""
 
@@ -237,18 +234,19 @@ def _logged(line: ClusterEvent) -> str:
     return f'{broker} logged at {at(line.timestamp)}: "{line.text}"' if line.timestamp else f'{broker}: "{line.text}"'
 
 
-def _by_leaders(context: DiagnosisContext) -> Reason:
+def _by_leaders(case: Case) -> Reason:
     """Where the metadata log says who led when: whether there was a leader to write the marker, or one that lost it."""
-    if context.opening is None:
+    if case.opening is None:
         return (), ""
-    opened_in = int(context.opening.first_batch["leader_epoch"][0])
-    changes = [each for each in context.leader_events if (each.leader_epoch or 0) > opened_in]
-    decided = context.outcome.transaction.decided_at if context.outcome.transaction else None
+    opened_in = int(case.opening.first_batch["leader_epoch"][0])
+    of_leaders = (each for each in case.cluster_events if each.tp == case.tp and each.event in LEADER_EVENTS)
+    changes = [each for each in of_leaders if (each.leader_epoch or 0) > opened_in]
+    decided = case.outcome.transaction.decided_at if case.outcome.transaction else None
     before = [each for each in changes if decided and each.timestamp and each.timestamp <= decided]
-    if before and before[-1].event == "no_leader" and _may_be_skipped(context):
+    if before and before[-1].event == "no_leader" and _may_be_skipped(case):
         return ("marker-skipped",), f"{_with_time(before[-1])}, and {SKIPPED}"
     unclean = next((each for each in changes if each.event == UNCLEAN), None)
-    truncated = next(iter(context.lines("log_truncated")), None)
+    truncated = next(iter(case.lines("log_truncated")), None)
     why = "; ".join(_with_time(each) for each in (unclean, truncated) if each is not None)
     return ("marker-lost",) if why else (), why
 
@@ -259,37 +257,37 @@ def _with_time(event: ClusterEvent) -> str:
     return f"{event.text}{f' ({at(event.timestamp)})' if event.timestamp else ''}"
 
 
-def _compacted(context: DiagnosisContext) -> Reason:
-    compacted = context.opening is not None and context.opening.excerpt.is_compacted
+def _compacted(case: Case) -> Reason:
+    compacted = case.opening is not None and case.opening.excerpt.is_compacted
     return ("marker-compacted",), "the topic is compacted, and the cleaner may have removed it" if compacted else ""
 
 
-def _led_by_another(context: DiagnosisContext) -> Reason:
+def _led_by_another(case: Case) -> Reason:
     """By the leader epochs alone; a partition that had no leader for a while has another one afterwards, too."""
-    if context.opening is None:
+    if case.opening is None:
         return (), ""
-    opened_in = int(context.opening.first_batch["leader_epoch"][0])
-    later = context.opening.excerpt.headers
-    epochs = later["leader_epoch"][(later["base_offset"] > context.opening.start) & (later["leader_epoch"] > opened_in)]
-    now = int(epochs[0]) if len(epochs) else context.txn.leader.leader_epoch or -1
+    opened_in = int(case.opening.first_batch["leader_epoch"][0])
+    later = case.opening.excerpt.headers
+    epochs = later["leader_epoch"][(later["base_offset"] > case.opening.start) & (later["leader_epoch"] > opened_in)]
+    now = int(epochs[0]) if len(epochs) else case.leader.leader_epoch or -1
     if now <= opened_in:
         return (), ""
     changed = f"(leader epoch {opened_in}, then {now})"
-    if len(context.txn.leader.replicas or ()) == 1:  # there is no other that could lead
-        if _may_be_skipped(context):
+    if len(case.leader.replicas or ()) == 1:  # there is no other that could lead
+        if _may_be_skipped(case):
             return ("marker-skipped",), f"its only replica was offline {changed}, and {SKIPPED}"
         return ("marker-lost",), f"its only replica was offline {changed}, and may have lost its last records"
     lost = f"another leader took over {changed}, perhaps without the last records"
-    if not _may_be_skipped(context):
+    if not _may_be_skipped(case):
         return ("marker-lost",), lost
     return ("marker-lost", "marker-skipped"), f"{lost}, or the partition had no leader for a while, and {SKIPPED}"
 
 
-def _refused(context: DiagnosisContext) -> Reason:
+def _refused(case: Case) -> Reason:
     """Whether the partition refuses the coordinator's epoch as too old."""
-    known = context.txn.producer.coordinator_epoch
+    known = case.producer.coordinator_epoch
     coordinator_epoch = max(
-        (record.leader_epoch for record in context.events if record.leader_epoch is not None), default=None
+        (record.leader_epoch for record in case.records if record.leader_epoch is not None), default=None
     )
     if known is None or coordinator_epoch is None or known <= coordinator_epoch:
         return (), ""
@@ -299,30 +297,30 @@ def _refused(context: DiagnosisContext) -> Reason:
     )
 
 
-def _of_groups(context: DiagnosisContext) -> CauseIndicator | None:
-    if context.txn.tp[0] != OFFSETS_TOPIC:
+def _of_groups(case: Case) -> CauseIndicator | None:
+    if case.tp[0] != OFFSETS_TOPIC:
         return None
-    producer_id = context.txn.producer_id
-    groups = context.producer_batches.excerpt.groups.get(producer_id, ()) if context.producer_batches else ()
+    producer_id = case.producer_id
+    groups = case.batches.excerpt.groups.get(producer_id, ()) if case.batches else ()
     groups_text = f"group{'s' if len(groups) > 1 else ''} {', '.join(groups)}" if groups else "consumer groups"
     return CauseIndicator(text=f"it holds offsets of {groups_text}", names=("group-offsets",))
 
 
-def _not_ended(context: DiagnosisContext) -> CauseIndicator | None:
-    isr, replicas = context.txn.leader.isr, context.txn.leader.replicas
+def _not_ended(case: Case) -> CauseIndicator | None:
+    isr, replicas = case.leader.isr, case.leader.replicas
     if isr is not None and replicas is not None and len(isr) < len(replicas):
         text = f"its marker cannot be written while replicas are missing: {len(isr)} of {len(replicas)} are in sync"
         return CauseIndicator(text=text, names=("marker-not-written",))
-    for names, why in (_refused(context), _by_lines(context)):
+    for names, why in (_refused(case), _by_lines(case)):
         if why:
             return CauseIndicator(text=f"its marker is not written: {why}", names=names)
-    if failed := context.lines("marker_request_failed"):
+    if failed := case.lines("marker_request_failed"):
         text = f"a broker does not know the version in which coordinators send markers: {_logged(failed[-1])}"
         return CauseIndicator(text=text, names=("marker-not-sent",))
-    if retried := context.lines("marker_retried"):
+    if retried := case.lines("marker_retried"):
         text = f"the partition's leader does not write the marker: {_logged(retried[-1])}"
         return CauseIndicator(text=text, names=("marker-not-written",))
-    last = context.events[-1] if context.events else None
+    last = case.records[-1] if case.records else None
     if last is not None and last.client_transaction_version == 2:
         text = "its coordinator has lost the marker that it has to write, or the partition's leader refuses it as old"
         return CauseIndicator(
@@ -334,14 +332,14 @@ def _not_ended(context: DiagnosisContext) -> CauseIndicator | None:
     )
 
 
-def _two_phase(context: DiagnosisContext) -> CauseIndicator | None:
+def _two_phase(case: Case) -> CauseIndicator | None:
     return CauseIndicator(
         text="prepared by two-phase commit; its external coordinator has not decided", names=("two-phase-commit",)
     )
 
 
-def _habit(context: DiagnosisContext) -> CauseIndicator | None:
-    return habit(context.txn.transactional_id or "", context.txn.owner.timeout_ms if context.txn.owner else None)
+def _habit(case: Case) -> CauseIndicator | None:
+    return habit(case.transactional_id or "", case.owner.timeout_ms if case.owner else None)
 
 
 def habit(name: str, timeout_ms: int | None) -> CauseIndicator | None:
@@ -355,9 +353,8 @@ def habit(name: str, timeout_ms: int | None) -> CauseIndicator | None:
     return None
 
 
-def _no_cause_found(context: DiagnosisContext) -> str:
-    excerpt = None if context.log is None else context.log.excerpts.get(context.txn.tp)
-    unread = () if context.coordinators is None else context.coordinators.gaps
+def _no_cause_found(case: Case) -> str:
+    excerpt, unread = case.excerpt, () if case.coordinators is None else case.coordinators.gaps
     if excerpt is None:
         read = "the log was not read"
     elif excerpt.start >= excerpt.stop:
@@ -371,11 +368,11 @@ def _count(records: Sequence[TransactionLogRecord]) -> str:
     return f"{len(records)} record{'' if len(records) == 1 else 's'}"
 
 
-def _first_batch(context: DiagnosisContext) -> tuple[EvidenceEntry, ...]:
-    return (context.opening.entry("first_batch", context.opening.first_batch),) if context.opening else ()
+def _first_batch(case: Case) -> tuple[EvidenceEntry, ...]:
+    return (case.opening.entry("first_batch", case.opening.first_batch),) if case.opening else ()
 
 
-CauseCheck = Callable[[DiagnosisContext], CauseIndicator | None]
+CauseCheck = Callable[["Case"], CauseIndicator | None]
 
 DISOWNED: tuple[CauseCheck, ...] = (
     _head_deleted,

@@ -9,13 +9,12 @@ import datetime as dt
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.evidence_text import event_entry
 from toolkit.analysis.log.log_transactions import (
     OPEN,
@@ -26,12 +25,15 @@ from toolkit.analysis.log.log_transactions import (
 )
 from toolkit.analysis.log.lso_timeline import lso_steps
 from toolkit.analysis.log.record_counts import amounts
-from toolkit.formats.log.headers import COMMIT, StructuredRow
+from toolkit.formats.log.headers import StructuredRow
 from toolkit.schema import utc
 from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.schema.verdict import Verdict
+
+if TYPE_CHECKING:
+    from toolkit.analysis.diagnosis.case import Case
 
 MAX_EVENTS = 20  # of the cluster, from shortly before the first batch on
 LOG_LEFT_OUT = (
@@ -40,41 +42,14 @@ LOG_LEFT_OUT = (
 )
 
 
-def log_facts(context: DiagnosisContext) -> LogFacts:
-    """What the logs show of an open transaction, for the decision."""
-    batches, key = context.producer_batches, (context.txn.tp, context.txn.producer_id, context.txn.start)
-    log, search = context.log, None if context.log is None else context.log.marker_search
-    facts = LogFacts(
-        outcome=context.outcome,
-        has_ended=log is not None and key in log.ended,
-        are_markers_sought=search is not None,
-        markers_unread=None if search is None else search.unread.get(context.txn.producer_id),
-    )
-    if batches is None:
-        return facts
-    other = batches.foreign_opening
-    facts = replace(facts, other_producer_id=int(other["producer_id"][0]) if len(other) else None)
-    if not len(batches.markers_after):
-        return facts
-    marker = batches.markers_after[0]
-    # Records below it were in the log when the producers were read.
-    high_watermark = context.txn.high_watermark_before or 0
-    return replace(
-        facts,
-        marker_after=f"{'COMMIT' if marker['marker'] == COMMIT else 'ABORT'} marker at offset {marker['base_offset']}",
-        marker_contradicts=bool(marker["base_offset"] < high_watermark),
-        marker_entry=batches.entry("marker_after", batches.markers_after),
-    )
-
-
-def explain(findings: Sequence[Finding], contexts: Mapping[TransactionKey, DiagnosisContext]) -> list[Finding]:
+def explain(findings: Sequence[Finding], cases: Mapping[TransactionKey, Case]) -> list[Finding]:
     """Add log evidence to findings.
 
     Parameters
     ----------
     findings
         From `Diagnosis.findings`.
-    contexts
+    cases
         The open transactions whose logs had to be read. Without an excerpt of a partition, the evidence of its findings
         states so (``left_out``), as for one that could not be read.
 
@@ -84,45 +59,43 @@ def explain(findings: Sequence[Finding], contexts: Mapping[TransactionKey, Diagn
         The findings with ``cause``, ``opened_at``, ``records_held``, ``bytes_held``, ``compaction_held``, ``held_from``
         and further evidence.
     """
-    excerpts = {tp: excerpt for each in contexts.values() if each.log for tp, excerpt in each.log.excerpts.items()}
-    return [_explained(each, contexts.get(each.key), excerpts) for each in findings]
+    excerpts = {each.tp: each.excerpt for each in cases.values() if each.excerpt is not None}
+    return [_explained(each, cases.get(each.key), excerpts) for each in findings]
 
 
-def _explained(
-    finding: Finding, context: DiagnosisContext | None, excerpts: Mapping[TopicPartition, Excerpt]
-) -> Finding:
+def _explained(finding: Finding, case: Case | None, excerpts: Mapping[TopicPartition, Excerpt]) -> Finding:
     if (tp := finding.tp) is None:
         return finding
     excerpt = excerpts.get(tp)
     if excerpt is None:
-        return finding if context is None else _left_out(finding, LOG_LEFT_OUT)
+        return finding if case is None else _left_out(finding, LOG_LEFT_OUT)
     finding = held_back(finding, excerpt)
     if finding.queue_position == 1:
         groups = excerpt.groups.get(finding.producer_id or -1)
         held = None if groups is None else tuple(groups)
         finding = replace(finding, compaction_held=excerpt.is_compacted, groups_held=held)
-    if context is None:
+    if case is None:
         return finding
-    batches = context.producer_batches
+    batches = case.batches
     if batches is not None:
         finding = opening_time(finding, batches)
     elif excerpt.error is not None:
         finding = _left_out(finding, f"the log around it could not be read: {excerpt.error}")
-    finding = replace(finding, evidence=(*finding.evidence, *_events_around(context)))
+    finding = replace(finding, evidence=(*finding.evidence, *_events_around(case)))
     if batches is not None and finding.queue_position == 1:
         finding = held_since(finding, batches)
-    is_ended = context.txn.state.startswith("Prepare")
+    is_ended = case.state.startswith("Prepare")
     is_disowned = finding.verdict is Verdict.HANGING or (finding.verdict is Verdict.STUCK_ENDING and not is_ended)
-    why = cause(context, DISOWNED if is_disowned else CHECKS.get(finding.verdict, ()))
+    why = cause(case, DISOWNED if is_disowned else CHECKS.get(finding.verdict, ()))
     if why is None:
         return finding
     return replace(finding, cause=why.sentence, evidence=(*finding.evidence, *why.evidence))
 
 
-def _events_around(context: DiagnosisContext) -> tuple[EvidenceEntry, ...]:
+def _events_around(case: Case) -> tuple[EvidenceEntry, ...]:
     """What happened to the cluster, in order; rather what is about the transaction or its partition than the rest."""
-    events = context.cluster_events
-    is_own = [each.error or each.tp == context.txn.tp or each.transactional_id is not None for each in events]
+    events = case.cluster_events
+    is_own = [each.error or each.tp == case.tp or each.transactional_id is not None for each in events]
     chosen = sorted(range(len(events)), key=lambda number: not is_own[number])[:MAX_EVENTS]
     return tuple(event_entry(events[number]) for number in sorted(chosen))
 

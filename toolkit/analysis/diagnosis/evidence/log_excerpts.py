@@ -110,6 +110,17 @@ class ProducerBatches:
         return foreign
 
     @property
+    def foreign_producer_id(self) -> int | None:
+        """The producer of `foreign_opening`; null if there is none."""
+        return int(self.foreign_opening["producer_id"][0]) if len(self.foreign_opening) else None
+
+    @property
+    def marker_after(self) -> str:
+        """``COMMIT marker at offset 12``: the first of `markers_after`."""
+        marker = self.markers_after[0]
+        return f"{NAMES[int(marker['marker'])]} marker at offset {marker['base_offset']}"
+
+    @property
     def is_late(self) -> bool:
         """Whether the first batch has the epoch of the transaction that the marker before it ended.
 

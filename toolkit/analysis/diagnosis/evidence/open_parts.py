@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from toolkit.analysis.diagnosis.evidence.log_excerpts import ProducerBatches
-from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME
 from toolkit.formats.log.headers import Headers
+
+if TYPE_CHECKING:
+    from toolkit.analysis.diagnosis.case import Case
 
 LAST_EPOCH = 2**15 - 1
 
@@ -59,15 +61,13 @@ def offsets_text(first: int, last: int | None) -> str:
     return f"offset {first}" if first == last else f"offsets {first} to {last}"
 
 
-def open_parts(txn: OpenTransaction, batches: ProducerBatches | None) -> Sequence[OpenPart]:
-    """The open batches in offset order; those that were not read are a part of unknown batches at the end.
-
-    `batches`: its producer's batches around its start; null if the partition's log was not read.
-    """
-    highest = LAST_EPOCH if txn.epoch < 0 else txn.epoch
+def open_parts(case: Case) -> Sequence[OpenPart]:
+    """The open batches in offset order; those that were not read are a part of unknown batches at the end."""
+    batches = case.batches
+    highest = LAST_EPOCH if case.epoch < 0 else case.epoch
     if batches is None or not len(batches.open_data):
-        lowest = -1 if txn.first_epoch is None else txn.first_epoch
-        return [_unread_part(txn.start or 0, lowest, highest, after=None)]
+        lowest = -1 if case.first_epoch is None else case.first_epoch
+        return [_unread_part(case.start or 0, lowest, highest, after=None)]
     headers, data = batches.excerpt.headers, batches.open_data
     timed: Headers = headers[batches.excerpt.has_brokers_time]
     # A batch that has a broker's time of its own is at that time, neither before nor after it.
@@ -79,7 +79,7 @@ def open_parts(txn: OpenTransaction, batches: ProducerBatches | None) -> Sequenc
     stops = [*starts[1:], len(data)]
     parts = [
         OpenPart(
-            first_offset=max(int(data["base_offset"][start]), txn.start or 0),
+            first_offset=max(int(data["base_offset"][start]), case.start or 0),
             last_offset=int(data["last_offset"][stop - 1]),
             lowest_epoch=int(epochs[start]),
             highest_epoch=int(epochs[start]),
@@ -89,7 +89,7 @@ def open_parts(txn: OpenTransaction, batches: ProducerBatches | None) -> Sequenc
         )
         for start, stop in zip(starts, stops, strict=True)
     ]
-    end = txn.leader.high_watermark if txn.leader.high_watermark is not None else txn.leader.log_end_offset
+    end = case.leader.high_watermark if case.leader.high_watermark is not None else case.leader.log_end_offset
     if end is not None and batches.excerpt.stop < end and not len(batches.markers_after):
         latest = _brokers_time(timed, len(timed) - 1)
         parts.append(_unread_part(batches.excerpt.stop, parts[-1].highest_epoch, highest, after=latest))

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from toolkit.analysis.coordinator.coordinator_log import IdHistory
-from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches, producer_batches
-from toolkit.analysis.diagnosis.evidence.open_parts import OpenPart, open_parts
-from toolkit.analysis.diagnosis.evidence_text import at, record_entry
-from toolkit.analysis.diagnosis.observation import OpenTransaction
-from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, Outcome
+from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, producer_batches
+from toolkit.analysis.diagnosis.evidence.open_parts import OpenPart
+from toolkit.analysis.diagnosis.evidence_text import FILES, REQUESTS, at, elsewhere_entry, record_entry
+from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNKNOWN, Outcome
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import COMMIT as COMMIT_MARKER
 from toolkit.formats.log.headers import Headers
@@ -29,6 +29,9 @@ from toolkit.schema import utc
 from toolkit.schema.live import EvidenceEntry, Producer
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.table import TopicPartition
+
+if TYPE_CHECKING:
+    from toolkit.analysis.diagnosis.case import Case
 
 END = 2**63 - 1
 RESTART = dt.timedelta(seconds=3)  # no broker starts again and loads its log sooner
@@ -118,6 +121,41 @@ def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Ite
         )
 
 
+def checked_by_markers(case: Case, outcome: Outcome) -> Outcome:
+    """The outcome by the coordinators' log unless markers contradict it; where that proves none, the one by markers."""
+    search, producer_id = case.marker_search, case.producer_id
+    if search is None or outcome.is_contradicted:
+        return outcome
+    here = () if case.excerpt is None else other_markers(case.tp, case.excerpt, producer_id)
+    markers = list({(each.tp, each.offset): each for each in (*search.markers, *here)}.values())
+    if outcome.name == UNKNOWN:
+        by_markers = outcome_by_markers(case, markers)
+        return outcome if by_markers is None else replace(by_markers, offsets=outcome.offsets)
+    history = case.id_histories[0] if len(case.id_histories) == 1 else None
+    # An operator's ABORT marker has the epoch of the data; one that is raised is a coordinator's.
+    aborts = [each for each in markers if each.is_raised or outcome.name == COMMIT]
+    unexplained = unexplained_marker(producer_id, history, markers, is_commit=True) or unexplained_marker(
+        producer_id, history, aborts, is_commit=False
+    )
+    if unexplained is not None:
+        missing, evidence = unexplained_text(unexplained, outcome.offsets), [unexplained.entry]
+    elif (ahead := search.ahead.get(producer_id)) is not None:
+        sources = FILES if case.observation.from_files else REQUESTS
+        missing, evidence = ahead_text(ahead, outcome.offsets), [elsewhere_entry(ahead, source=sources.producers)]
+    elif outcome.name != COMMIT and (lost := lost_end(case, history, markers)):
+        missing, evidence = lost_end_text(lost, outcome.offsets), [*lost.evidence]
+    else:
+        return outcome
+    return Outcome(
+        name=UNKNOWN,
+        reason=missing,
+        missing=(missing,),
+        evidence=tuple(evidence),
+        offsets=outcome.offsets,
+        is_contradicted=True,
+    )
+
+
 def unexplained_marker(
     producer_id: int, history: IdHistory | None, markers: Sequence[OtherMarker], *, is_commit: bool
 ) -> OtherMarker | None:
@@ -190,9 +228,7 @@ class LostEnd:
     evidence: tuple[EvidenceEntry, ...]
 
 
-def lost_end(
-    txn: OpenTransaction, batches: ProducerBatches | None, history: IdHistory | None, markers: Sequence[OtherMarker]
-) -> LostEnd | None:
+def lost_end(case: Case, history: IdHistory | None, markers: Sequence[OtherMarker]) -> LostEnd | None:
     """A transaction that was ended twice, if open records may be of a lost one after it; null if there is none.
 
     A coordinator that loads its log writes the markers of a decision again, unless the log has their end. So there are
@@ -200,8 +236,8 @@ def lost_end(
     another coordinator, or long after the decision; it had not ended before its last first marker. The client of the
     lost transaction may go on, until it begins the next one.
     """
-    parts, markers = open_parts(txn, batches), [each for each in markers if each.producer_id == txn.producer_id]
-    own = [] if history is None else [each for each in history.records if each.producer_id == txn.producer_id]
+    parts, markers = case.open_parts, [each for each in markers if each.producer_id == case.producer_id]
+    own = [] if history is None else [each for each in history.records if each.producer_id == case.producer_id]
     begun = [each.timestamp for each in own if each.state in {"Ongoing", "Empty"} and each.timestamp is not None]
     explained: dict[TopicPartition, int] = {}
     for marker in sorted(markers, key=lambda each: (each.tp, each.offset)):
@@ -223,7 +259,7 @@ def lost_end(
         first, last, epoch = decision.timestamp, end.timestamp, end.producer_epoch
         is_end = (decision.state or "").startswith("Prepare") and (end.state or "").startswith("Complete")
         # On its own partitions the second marker, if it is not skipped, ends what is open.
-        if not is_end or first is None or last is None or epoch is None or txn.tp in (decision.topic_partitions or ()):
+        if not is_end or first is None or last is None or epoch is None or case.tp in (decision.topic_partitions or ()):
             continue
         is_of_another = decision.leader_epoch != end.leader_epoch
         own_markers: dict[TopicPartition, OtherMarker] = {}  # on each of its partitions, the first since the decision
@@ -290,33 +326,25 @@ def ahead_text(producer: Producer, offsets: str) -> str:
     )
 
 
-def outcome_by_markers(
-    txn: OpenTransaction,
-    batches: ProducerBatches | None,
-    markers: Sequence[OtherMarker],
-    *,
-    of_epoch: Sequence[TransactionLogRecord] = (),
-) -> Outcome | None:
+def outcome_by_markers(case: Case, markers: Sequence[OtherMarker]) -> Outcome | None:
     """The outcome that markers on other partitions prove; null if they do not.
 
-    `batches`: its producer's batches around its start; null if the partition's log was not read.
     `markers`: markers of its producer, those on its own partition included.
-    `of_epoch`: the coordinators' records of its producer and epoch.
     """
     # InitProducerId began the epoch, or a client of version 1 has it: after a restore it was given out twice.
-    if any(each.state == "Empty" or (each.client_transaction_version or 1) < 2 for each in of_epoch):
+    if any(each.state == "Empty" or (each.client_transaction_version or 1) < 2 for each in case.of_epoch):
         return None
-    own = [each for each in markers if each.producer_id == txn.producer_id]
+    batches, own = case.batches, [each for each in markers if each.producer_id == case.producer_id]
     first = None if batches is None or not len(batches.first_batch) else batches.first_batch[0]
     if first is not None and first["base_sequence"] > 0:  # with version 2, a transaction begins with number 0
         return None
-    epoch = txn.first_epoch if first is None else int(first["producer_epoch"])
-    if epoch is None or epoch != txn.epoch:
+    epoch = case.first_epoch if first is None else int(first["producer_epoch"])
+    if epoch is None or epoch != case.epoch:
         return None
     # A commit that raised the epoch to this one: the client was of version 2 when it began.
     if not any(each.is_commit and each.is_raised and each.epoch == epoch for each in own):
         return None
-    found = [each for each in own if each.is_raised and each.epoch == epoch + 1 and each.tp != txn.tp]
+    found = [each for each in own if each.is_raised and each.epoch == epoch + 1 and each.tp != case.tp]
     written_after = None if batches is None else batches.brokers_time_before
     is_late = written_after is not None and any(
         each.time is None or each.time + CLOCKS_DIFFER < written_after for each in found

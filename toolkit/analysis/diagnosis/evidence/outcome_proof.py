@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, IdHistory
 from toolkit.analysis.diagnosis.evidence.closed_transactions import (
@@ -31,47 +32,42 @@ from toolkit.analysis.diagnosis.evidence.closed_transactions import (
     DecidedTransaction,
     ProducerMarker,
 )
-from toolkit.analysis.diagnosis.evidence.log_excerpts import ProducerBatches
-from toolkit.analysis.diagnosis.evidence.open_parts import LogTime, OpenPart, offsets_text, open_parts
+from toolkit.analysis.diagnosis.evidence.open_parts import LogTime, OpenPart, offsets_text
 from toolkit.analysis.diagnosis.evidence_text import at, record_entry
-from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNDECIDED, UNKNOWN, Outcome
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import COMMIT as COMMIT_MARKER
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 
+if TYPE_CHECKING:
+    from toolkit.analysis.diagnosis.case import Case
+    from toolkit.analysis.diagnosis.evidence.log_excerpts import ProducerBatches
+
 APPEND_DELAY = 1_000  # ms from the time of a marker to its append, on one broker; more is covered by the clocks' bound
 
 
-def find_outcome(txn: OpenTransaction, batches: ProducerBatches | None, log: CoordinatorLog | None) -> Outcome:
-    """What was decided about the open records of a transaction.
-
-    `batches`: its producer's batches around its start; null if the partition's log was not read.
-    `log`: the coordinators' log, read after the leader has shown the transaction open; null if it was not read.
-    """
-    if txn.start is None:
+def find_outcome(case: Case) -> Outcome:
+    """What was decided about the open records of a case, by the log of its partition and by the coordinators'."""
+    if case.start is None:
         return Outcome(name=UNDECIDED, reason="it has written nothing here yet")
-    parts = open_parts(txn, batches)
-    name = f"{txn.tp[0]}-{txn.tp[1]}"
+    parts, log, name = case.open_parts, case.coordinators, str(case.tp)
     offsets = f"{offsets_text(parts[0].first_offset, parts[-1].last_offset)} of {name}"
     whether = f"whether a commit includes these records of {name}"
     if log is None:
         return _unknown(offsets, f"the coordinators' log, which was not read: {whether}")
     if log.gaps:
         return _unknown(offsets, *(f"{why}: {whether}" for why in log.gaps))
-    histories = log.of(txn.producer_id, txn.transactional_id)
-    if len(histories) != 1 or (first := histories[0].first_of(txn.producer_id)) is None:
+    histories = case.id_histories
+    if len(histories) != 1 or (first := histories[0].first_of(case.producer_id)) is None:
         found = f"{len(histories)} ids have it" if len(histories) > 1 else f"none is left{_since(log)}"
-        return _unknown(offsets, f"records of producer {txn.producer_id} in {STATE_TOPIC} ({found}): {whether}")
+        return _unknown(offsets, f"records of producer {case.producer_id} in {STATE_TOPIC} ({found}): {whether}")
     leader = None if first.txn_state_partition is None else log.leaders.get(first.txn_state_partition)
     return _Proof(
-        txn=txn,
-        batches=batches,
-        parts=parts,
+        case=case,
         history=histories[0],
         first=first,
         leader_of_records=leader,
-        other_ids=log.other_ids(txn.producer_id, histories[0].transactional_id),
+        other_ids=log.other_ids(case.producer_id, histories[0].transactional_id),
         offsets=offsets,
         whether=whether,
     ).outcome
@@ -107,9 +103,7 @@ class _PartDecisions:
 class _Proof:
     """Open batches of a producer on a partition, compared with its decided transactions and with its markers there."""
 
-    txn: OpenTransaction
-    batches: ProducerBatches | None
-    parts: Sequence[OpenPart]
+    case: Case
     history: IdHistory
     first: TransactionLogRecord
     leader_of_records: tuple[int, int] | None
@@ -139,17 +133,25 @@ class _Proof:
         return self._not_proven()
 
     @property
+    def parts(self) -> Sequence[OpenPart]:
+        return self.case.open_parts
+
+    @property
+    def batches(self) -> ProducerBatches | None:
+        return self.case.batches
+
+    @property
     def name(self) -> str:
         return f'"{self.history.transactional_id}" in {STATE_TOPIC}-{self.first.txn_state_partition}'
 
     @property
     def tp_name(self) -> str:
-        return f"{self.txn.tp[0]}-{self.txn.tp[1]}"
+        return str(self.case.tp)
 
     @cached_property
     def transactions(self) -> Sequence[PastTransaction]:
         """The producer's transactions, in order."""
-        found = (each for each in self.history.transactions if each.producer_id in {self.txn.producer_id, None})
+        found = (each for each in self.history.transactions if each.producer_id in {self.case.producer_id, None})
         return sorted(found, key=lambda each: each.first_offset or 0)
 
     @cached_property
@@ -158,7 +160,7 @@ class _Proof:
         return [
             each
             for each in self.transactions
-            if each.decided_at is not None and (each.topic_partitions is None or self.txn.tp in each.topic_partitions)
+            if each.decided_at is not None and (each.topic_partitions is None or self.case.tp in each.topic_partitions)
         ]
 
     @cached_property
@@ -204,7 +206,7 @@ class _Proof:
 
     def _clocks_differ(self, time: LogTime, decided: PastTransaction) -> float:
         """By how much the clocks of the leader and the coordinator may differ, in ms: by 0 if one broker is both."""
-        leader, known = self.txn.leader, self.leader_of_records
+        leader, known = self.case.leader, self.leader_of_records
         is_one = (
             known is not None
             and known[0] == leader.leader
@@ -240,7 +242,7 @@ class _Proof:
 
     @cached_property
     def _own_records(self) -> Sequence[TransactionLogRecord]:
-        return [each for each in self.history.records if each.producer_id == self.txn.producer_id]
+        return [each for each in self.history.records if each.producer_id == self.case.producer_id]
 
     @cached_property
     def _epochs_of_version_2(self) -> frozenset[int]:
@@ -260,7 +262,7 @@ class _Proof:
 
     def _contradiction(self) -> str | None:
         """What shows that the coordinators' log has lost records, or that the producer id was given out twice."""
-        producer_id = self.txn.producer_id
+        producer_id = self.case.producer_id
         if self.other_ids:
             ids = ", ".join(f'"{name}"' for name in self.other_ids)
             return f"one transactional id of producer {producer_id}, which {ids} had, too"
@@ -268,7 +270,7 @@ class _Proof:
         if self._begins_the_producer and begun is not None:
             times = [each.time for each in self.markers if each.time is not None]
             times += [each.before.time for each in self.parts if each.before is not None]
-            if not self.txn.listed:  # a client's time proves nothing, and counts against a proof
+            if not self.case.listed:  # a client's time proves nothing, and counts against a proof
                 times += [each.written_at for each in self.parts if each.written_at is not None]
             if any(time + MAX_DIFFERENCE_MS < _milliseconds(begun) for time in times):
                 return (
@@ -300,7 +302,7 @@ class _Proof:
         of_epoch = self._of(epoch)
         of_version_2 = [each for each in of_epoch if any(map(_shows_version_2, self._records_of(each)))]
         if of_version_2:
-            return any(self.txn.tp not in (each.topic_partitions or (self.txn.tp,)) for each in of_version_2)
+            return any(self.case.tp not in (each.topic_partitions or (self.case.tp,)) for each in of_version_2)
         # An abort of version 2 may be the coordinator's own, but then no client ever has the epoch that it raised.
         return not of_epoch and any(
             each.producer_epoch == epoch
@@ -353,7 +355,7 @@ class _Proof:
         return ClosedTransactions(
             decided=[self._compared(each) for each in self.decided],
             markers=self.markers,
-            lowest_epoch=self.txn.epoch if self.parts[0].lowest_epoch < 0 else self.parts[0].lowest_epoch,
+            lowest_epoch=self.case.epoch if self.parts[0].lowest_epoch < 0 else self.parts[0].lowest_epoch,
             began=None if began is None else _milliseconds(began),
             read_from=math.inf if self.batches is None else min(self.batches.brokers_times[:1], default=math.inf),
             is_whole=excerpt is not None and excerpt.start == 0 and self._begins_the_producer,
@@ -397,7 +399,7 @@ class _Proof:
     @cached_property
     def _is_one_clock(self) -> bool:
         """Whether the broker that wrote the last marker has written these records too."""
-        leader, known = self.txn.leader, self.leader_of_records
+        leader, known = self.case.leader, self.leader_of_records
         return (
             known is not None
             and all(record.leader_epoch == known[1] for record in self._compared_records)
@@ -546,7 +548,7 @@ class _Proof:
             return f"clocks that agree on which transaction the marker at offset {self._marker_offset} ended"
         if self.batches is not None and self.batches.excerpt.start == 0:
             return f"a proof that {self.tp_name} was not created again, or lost its log, after this decision"
-        return f"the log of {self.tp_name} from before offset {self.txn.start}, with its markers"
+        return f"the log of {self.tp_name} from before offset {self.case.start}, with its markers"
 
     @property
     def _marker_offset(self) -> int | None:

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
+from toolkit.analysis.diagnosis.case import Case
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
+from toolkit.analysis.diagnosis.evidence.log_selection import (
     MAX_OFFSETS,
-    DiagnosisContext,
     ExcerptStart,
     cut_search,
     named_topics,
     plan_marker_search,
     search_from,
 )
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
 from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch, OtherMarker, markers_found
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log
@@ -154,48 +154,46 @@ def _excerpt(
     )
 
 
-def search_markers(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -> MarkerSearch:
+def search_markers(client: BrokerClient, cases: Sequence[Case]) -> MarkerSearch:
     """The markers of the producers on the partitions where their leaders show them, or the coordinators' records.
 
-    `contexts`: open transactions that no coordinator will end.
+    `cases`: open transactions that no coordinator will end.
     """
     try:
         metadata = read_metadata(client, None)
         if len(metadata.partitions) > MAX_SEARCHED:
-            metadata = read_metadata(client, named_topics(contexts))
-        hidden = _hidden(client, metadata.partitions, contexts)
-        plan = plan_marker_search(contexts, read_producers(client, metadata.partitions), unread=hidden)
+            metadata = read_metadata(client, named_topics(cases))
+        hidden = _hidden(client, metadata.partitions, cases)
+        plan = plan_marker_search(cases, read_producers(client, metadata.partitions), unread=hidden)
         topics = {tp.topic for tp in plan.partitions}
         markers: list[OtherMarker] = []
         unread = dict(plan.unread)
-        ahead = _still_ahead(client, plan.ahead, contexts)
+        ahead = _still_ahead(client, plan.ahead, cases)
         for partition in read_partitions(client, read_metadata(client, topics).at(sorted(plan.partitions))):
             of_partition = plan.partitions[partition.tp]
             found = _read_markers(client, partition, of_partition)
             markers += found.markers
             unread |= found.unread
     except ToolkitError as error:
-        return MarkerSearch(unread={each.txn.producer_id: error.what.rstrip(".") for each in contexts})
+        return MarkerSearch(unread={each.producer_id: error.what.rstrip(".") for each in cases})
     return MarkerSearch(markers=markers, unread=unread, ahead=ahead)
 
 
 def _hidden(
-    client: BrokerClient, visible: Container[TopicPartition], contexts: Sequence[DiagnosisContext]
+    client: BrokerClient, visible: Container[TopicPartition], cases: Sequence[Case]
 ) -> Mapping[TopicPartition, str]:
     """Partitions that coordinators' records name and the metadata does not show, if it may hide them; and why."""
-    named = {tp for each in contexts for tp in each.listed if tp not in visible}
+    named = {tp for each in cases for tp in each.recorded_partitions if tp not in visible}
     gaps = visibility_of(TOPICS, client, sorted(client.brokers)).gaps if named else ()
     return dict.fromkeys(named, f"its topic is deleted or hidden; missing: {'; '.join(gaps)}") if gaps else {}
 
 
-def _still_ahead(
-    client: BrokerClient, ahead: Mapping[int, Producer], contexts: Sequence[DiagnosisContext]
-) -> dict[int, Producer]:
+def _still_ahead(client: BrokerClient, ahead: Mapping[int, Producer], cases: Sequence[Case]) -> dict[int, Producer]:
     """Those producers whose coordinator does not have the epoch, now that a partition has it.
 
     A client of transaction version 2 may have begun another one since the coordinators' log was read.
     """
-    ids = {history.transactional_id for each in contexts if each.txn.producer_id in ahead for history in each.histories}
+    ids = {history.transactional_id for each in cases if each.producer_id in ahead for history in each.id_histories}
     found = dict(ahead)
     if not ids:
         return found
@@ -206,17 +204,17 @@ def _still_ahead(
     return found
 
 
-def _read_markers(client: BrokerClient, partition: Partition, contexts: Sequence[DiagnosisContext]) -> MarkerSearch:
+def _read_markers(client: BrokerClient, partition: Partition, cases: Sequence[Case]) -> MarkerSearch:
     """The markers of open transactions' producers on another partition."""
-    name, producer_ids = f"{partition.topic}-{partition.partition}", {each.txn.producer_id for each in contexts}
+    name, producer_ids = f"{partition.topic}-{partition.partition}", {each.producer_id for each in cases}
     if partition.error:
         return MarkerSearch(unread=dict.fromkeys(producer_ids, f"{name} could not be read ({partition.error})"))
     begin, end = partition.log_start_offset or 0, partition.high_watermark or 0
-    since = search_from(contexts)
+    since = search_from(cases)
     start = max(begin, end - MAX_OFFSETS) if since is None else since
     fetched = fetch_range(client, partition, start, "high_watermark")
     is_cut = fetched.stop > fetched.start + MAX_OFFSETS
-    cut = cut_search(fetched.tp, contexts, start=fetched.start if fetched.start > begin else None, is_cut=is_cut)
+    cut = cut_search(fetched.tp, cases, start=fetched.start if fetched.start > begin else None, is_cut=is_cut)
     parts, errors = list[Headers](), list[str]()
     for chunk in fetched.chunks:
         headers = chunk.headers

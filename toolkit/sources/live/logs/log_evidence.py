@@ -5,21 +5,17 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, names_any
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
-    DiagnosisContext,
-    ExcerptStart,
-    LogEvidence,
-    LogSelection,
-)
+from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
+from toolkit.analysis.diagnosis.evidence.log_selection import ExcerptStart, LogSelection
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Partition
 from toolkit.schema.log import TransactionLogRecord
-from toolkit.schema.table import Error, TopicPartition
+from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
 from toolkit.sources.live.logs.excerpt_reader import read_excerpts
@@ -42,15 +38,14 @@ MAX_RECORDS_OF_EACH = 20_000  # of every partition, if no id has the producer id
 TOO_LONG = f"{STATE_TOPIC}-{{}} has more than {MAX_RECORDS:,} records since then, which were not read"
 
 
-def ended(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -> frozenset[tuple[TopicPartition, int, int]]:
+def ended(client: BrokerClient, cases: Sequence[Case]) -> frozenset[TransactionKey]:
     """Those of the transactions that their leaders do not show open any more."""
-    keys = {(each.txn.tp, each.txn.producer_id, each.txn.start) for each in contexts if each.txn.start is not None}
-    partitions = {tp for tp, _, _ in keys}
+    partitions = {each.tp for each in cases}
     metadata = read_metadata(client, {topic for topic, _ in partitions}).at(sorted(partitions))
     producers = read_producers(client, metadata, idle_producers=False)
     unread = {each.tp for each in producers if each.error}
-    still_open = {(each.tp, each.producer_id, each.current_txn_start_offset) for each in producers}
-    return frozenset(key for key in keys if key not in still_open and key[0] not in unread)
+    still_open = {(*each.tp, each.producer_id, each.current_txn_start_offset) for each in producers}
+    return frozenset(each.key for each in cases if each.key not in still_open and each.tp not in unread)
 
 
 def excerpts_around(client: BrokerClient, starts: Iterable[ExcerptStart]) -> dict[TopicPartition, Excerpt]:
@@ -100,9 +95,9 @@ class _CoordinatorReader:
         for number, owned in selection.owned.items():
             if number is None:
                 continue
-            self._ids[number] = {each.txn.transactional_id for each in owned if each.txn.transactional_id is not None}
-            self._owned_producer_ids[number] = {each.txn.producer_id for each in owned}
-            times = [_opened_after(each, excerpts.get(each.txn.tp)) for each in owned]
+            self._ids[number] = {each.transactional_id for each in owned if each.transactional_id is not None}
+            self._owned_producer_ids[number] = {each.producer_id for each in owned}
+            times = [replace(each, excerpt=excerpts.get(each.tp)).opened_after for each in owned]
             known = [time for time in times if time is not None]
             self._since[number] = min(known) if len(known) == len(times) else None
         self._start: dict[int, int] = {}
@@ -189,10 +184,3 @@ def _leaders(topic: CoordinatorTopic) -> dict[int, tuple[int, int]]:
         for tp, each in topic.metadata.partitions.items()
         if each.leader is not None and each.leader_epoch is not None
     }
-
-
-def _opened_after(evidence: OpenEvidence, excerpt: Excerpt | None) -> dt.datetime | None:
-    """A broker's time before the open records; null if the excerpt has none."""
-    if excerpt is None or evidence.txn.start is None:
-        return None
-    return DiagnosisContext(evidence.txn, LogEvidence(excerpts={evidence.txn.tp: excerpt})).opened_after
