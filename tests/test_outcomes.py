@@ -52,7 +52,7 @@ from toolkit.lab.queries import ALWAYS_UP
 from toolkit.schema import Row
 from toolkit.schema.metadata import FROM_BROKER_LOG, FROM_METADATA
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.live.logs import log_evidence
+from toolkit.sources.live.logs import coordinator_logs
 from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.sources.recording.sampler import SampleOptions, take_sample
 from toolkit.sources.source import Source
@@ -133,7 +133,7 @@ def check_without_older_records(cluster: Cluster, staged: Sequence[StagedCase], 
     Else the outcome is unknown, or the last record shows the true one. A recording keeps the proof.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_evidence, "MAX_RECORDS", 1)
+        patch.setattr(coordinator_logs, "MAX_RECORDS", 1)
         rows = rows_of(cluster, staged)
         record_twice(cluster, path)
     check_by_markers(rows, staged)

@@ -27,7 +27,7 @@ from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import SteadyClient, await_coordinators, config_of, coordinator, partitions, until
 from toolkit.schema import Row
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs import log_evidence
+from toolkit.sources.live.logs import coordinator_logs
 from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic
 
 pytestmark = pytest.mark.lab
@@ -170,7 +170,7 @@ def test_a_commit_between_two_reads_is_no_missing_marker(
         monkeypatch.undo()
         return read_coordinator_topic(*arguments)
 
-    monkeypatch.setattr(log_evidence, "read_coordinator_topic", commit_first)
+    monkeypatch.setattr(coordinator_logs, "read_coordinator_topic", commit_first)
     row = staged.finding(partition)
     assert columns(row) == ("hanging", "undecided", "abort"), "of the dead epoch, as the leader showed it before"
     await_complete(producer)

@@ -26,9 +26,10 @@ from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import partitions, until
 from toolkit.schema import Row
 from toolkit.sources.gather import gather
+from toolkit.sources.live import live_evidence
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.cluster import ClusterEvidence
-from toolkit.sources.live.logs import excerpt_reader, log_evidence
+from toolkit.sources.live.logs import excerpt_reader
 from toolkit.sources.source_table import TableArguments
 
 pytestmark = pytest.mark.lab
@@ -136,7 +137,7 @@ def test_an_id_that_has_expired_is_found_by_its_tombstone(lab: Kafka) -> None:
 def test_logs_of_healthy_partitions_are_not_read(
     cluster: Cluster, kafka: Kafka, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_evidence, "excerpts_around", None)
+    monkeypatch.setattr(excerpt_reader, "read_excerpts", None)
     with INCIDENTS[name](kafka) as staged:
         rows = cluster.finding_rows(topics=[staged.topic], recheck_after=0.1)
     assert {row["verdict"] for row in rows} <= {"ongoing", "clear"}
@@ -300,8 +301,8 @@ def test_without_a_cause_the_range_that_was_read_is_named(
 def test_the_number_of_partitions_read_is_limited(
     cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(log_evidence, "MAX_PARTITIONS", most)
-    monkeypatch.setattr(log_evidence, "SMALL_TIMEOUT_S", -1.0)
+    monkeypatch.setattr(live_evidence, "MAX_PARTITIONS", most)
+    monkeypatch.setattr(live_evidence, "SMALL_TIMEOUT_S", -1.0)
     with INCIDENTS["never_added"](kafka) as staged:
         TxnProducer(cluster.client, f"more-{staged.topic}").init().send(staged.topic, 1)
         rows = cluster.finding_rows(topics=[staged.topic], recheck_after=0.1)

@@ -20,7 +20,7 @@ from toolkit.lab.producer import TxnProducer
 from toolkit.schema import RECORDED, Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs.log_evidence import excerpts_around
+from toolkit.sources.live.logs.excerpt_reader import read_excerpts
 from toolkit.sources.live.state.broker_configs import longest_timeout_ms
 from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.sources.recording.sampler import Sample, SampleOptions, take_sample
@@ -114,11 +114,13 @@ def test_a_known_cause_is_not_read_again_for_a_minute(
     read = of(sampled().tables["findings"], staged)
     topics: list[str] = []
 
-    def read_others(client: BrokerClient, starts: Sequence[ExcerptStart]) -> Mapping[TopicPartition, Excerpt]:
+    def read_others(
+        client: BrokerClient, starts: Sequence[ExcerptStart], **options: Any
+    ) -> Mapping[TopicPartition, Excerpt]:
         topics.extend(each.tp.topic for each in starts)
-        return excerpts_around(client, starts)
+        return read_excerpts(client, starts, **options)
 
-    monkeypatch.setattr("toolkit.sources.live.logs.log_evidence.excerpts_around", read_others)
+    monkeypatch.setattr("toolkit.sources.live.logs.excerpt_reader.read_excerpts", read_others)
     evidence = of(sampled().tables["findings"], staged)
     assert staged.topic not in topics
     for name in ("cause", "opened_at", "opened_at_clock", "records_held", "bytes_held", "held_from", "groups_held"):
