@@ -20,10 +20,13 @@ from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED
 from toolkit.errors import BrokerError, ToolkitError
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema import FINDINGS, Row
+from toolkit.schema.coerce import records_of
 from toolkit.schema.live import EvidenceEntry, Finding
+from toolkit.schema.record import TableRow
 from toolkit.schema.verdict import Verdict
 
 T = TypeVar("T")
+R = TypeVar("R", bound=TableRow)
 Change = Callable[["RowCluster"], None]
 
 
@@ -87,21 +90,11 @@ class RowCluster:
     def cluster_id(self) -> str:
         return "y49LRH0C"
 
-    def partition_rows(self, **arguments: Any) -> Sequence[Row]:
-        self._called("partition_rows", arguments)
-        return self.partitions
-
-    def producer_rows(self, **arguments: Any) -> Sequence[Row]:
-        self._called("producer_rows", arguments)
-        return self.producers
-
-    def transaction_rows(self, **arguments: Any) -> Sequence[Row]:
-        self._called("transaction_rows", arguments)
-        return self.transactions
-
-    def finding_rows(self, **arguments: Any) -> Sequence[Row]:
-        self._called("finding_rows", arguments)
-        return self.findings
+    def records(self, record: type[R], **arguments: Any) -> list[R]:
+        """The prepared rows of a record's table; the call is that of ``finding_rows``, for findings."""
+        name = record.table.name
+        self._called(f"{name.removesuffix('s')}_rows", arguments)
+        return records_of(getattr(self, name), record)
 
     def send_one(self, request: Any, *, broker_id: int) -> Any:
         self._called("send_one", {"broker_id": broker_id})

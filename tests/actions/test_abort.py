@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from confluent_kafka import Consumer
@@ -18,6 +18,8 @@ from toolkit.errors import ActionRefused, BrokerError, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.schema import Row
+from toolkit.schema.live import Finding
+from toolkit.schema.record import TableRow
 from toolkit.schema.verdict import Verdict
 
 pytestmark = pytest.mark.lab
@@ -28,6 +30,8 @@ HANGING = [
 ONGOING = [
     name for name, incident in INCIDENTS.items() if incident.expected == "ongoing" and incident.setup is EVERYDAY
 ]
+
+R = TypeVar("R", bound=TableRow)
 
 
 @pytest.fixture
@@ -314,8 +318,9 @@ def with_gap(row: Row) -> Row:
 class ClusterWithGap(Cluster):
     """A cluster whose findings lack the response of one broker."""
 
-    def finding_rows(self, **arguments: Any) -> list[Row]:
-        return [with_gap(row) for row in super().finding_rows(**arguments)]
+    def records(self, record: type[R], **arguments: Any) -> list[R]:
+        found = super().records(record, **arguments)
+        return [record.of(with_gap(each.row())) for each in found] if record is Finding else found
 
 
 def test_a_live_or_decided_transaction_is_never_overridden(kafka: Kafka, cluster: Cluster) -> None:

@@ -111,8 +111,7 @@ def plan_abort_list(cluster: Cluster, transactions: Data, *, recheck_after: floa
     listed = {each.key: each for each in records_of(transactions, Finding)}
     keys = sorted(key for key in listed if None not in key)
     tps = sorted({TopicPartition(key.topic or "", key.partition or 0) for key in keys})
-    rows = cluster.finding_rows(partitions=tps, recheck_after=recheck_after) if tps else []
-    findings = [Finding.of(row) for row in rows]
+    findings = cluster.records(Finding, partitions=tps, recheck_after=recheck_after) if tps else []
     found = [_plan_or_left_out(cluster, key, findings) for key in keys]
     nameless = [each for key, each in listed.items() if None in key]  # a partition or a broker that could not be read
     return PlanList(

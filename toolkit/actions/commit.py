@@ -58,8 +58,9 @@ class Commit(CoordinatorAction):
         checkpoint, committable = _checkpointed(cluster, name)
         owner = describe_owner(cluster, name)
         check_owner(owner, committable)
-        rows = cluster.finding_rows(partitions=sorted(owner.topic_partitions or ()), recheck_after=recheck_after)
-        found = [each for each in map(Finding.of, rows) if each.error or each.producer_id == committable.producer_id]
+        partitions = sorted(owner.topic_partitions or ())
+        findings = cluster.records(Finding, partitions=partitions, recheck_after=recheck_after)
+        found = [each for each in findings if each.error or each.producer_id == committable.producer_id]
         if other := next((each for each in found if each.action != "commit"), None):
             raise ActionRefused(
                 f"{other.tp} is {other.verdict}: {other.reason}",

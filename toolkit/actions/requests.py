@@ -172,7 +172,7 @@ class MarkerAction(Action):
     def fresh_plans(self, plans: Sequence[Plan], recheck_after: float) -> Sequence[Plan | ToolkitError]:
         cluster, tps = plans[0].cluster, sorted({each.transaction.tp for each in plans})
         before = partition_views(cluster, tps)
-        findings = [Finding.of(row) for row in cluster.finding_rows(partitions=tps, recheck_after=recheck_after)]
+        findings = cluster.records(Finding, partitions=tps, recheck_after=recheck_after)
         producers = producer_views(cluster, tps)
         return [_caught(partial(self._fresh, each, before, findings, producers)) for each in plans]
 
@@ -204,8 +204,7 @@ class MarkerAction(Action):
     def guard(self, fresh: Plan) -> None:
         """The coordinators, then the leader, and last its producer state."""
         cluster, txn = fresh.cluster, fresh.transaction
-        for row in cluster.transaction_rows(producer_ids=[txn.producer_id]):
-            owner = Transaction.of(row)
+        for owner in cluster.records(Transaction, producer_ids=[txn.producer_id]):
             if owner.error:
                 if fresh.refusal is not None or owner.error.startswith(TOO_OLD):
                     continue  # what it would say is what was overridden
@@ -456,8 +455,7 @@ def describe_owner(cluster: Cluster, transactional_id: str) -> Transaction:
 
     Raises NotFound if its coordinator has no such id. Raises BrokerError if it does not describe it.
     """
-    (row,) = cluster.transaction_rows(transactional_ids=[transactional_id])
-    owner = Transaction.of(row)
+    (owner,) = cluster.records(Transaction, transactional_ids=[transactional_id])
     if owner.error:
         code = Error.of(owner.error).code
         if code == "TRANSACTIONAL_ID_NOT_FOUND":

@@ -148,8 +148,7 @@ def transaction_at(
     `recheck_after`: as for `Cluster.findings`.
     Raises NotFound if there is none. Raises BrokerError if it cannot be known whether there is one.
     """
-    rows = cluster.finding_rows(partitions=[tp], recheck_after=recheck_after)
-    found = [Finding.of(row) for row in rows]
+    found = cluster.records(Finding, partitions=[tp], recheck_after=recheck_after)
     for each in found:
         if each.tp == tp and each.start_offset == start_offset:
             return each
@@ -179,8 +178,7 @@ def check_was_read(found: Iterable[Finding], tp: TopicPartition, *, what: str) -
 
 def partition_views(cluster: Cluster, tps: Sequence[TopicPartition]) -> Mapping[TopicPartition, Partition]:
     """Partitions as their leaders have them; what could not be read has an error."""
-    found = [Partition.of(row) for row in cluster.partition_rows(partitions=list(tps))]
-    return {each.tp: each for each in found}
+    return {each.tp: each for each in cluster.records(Partition, partitions=list(tps))}
 
 
 def partition_view(cluster: Cluster, tp: TopicPartition) -> Partition:
@@ -201,7 +199,7 @@ def producer_views(
     cluster: Cluster, tps: Sequence[TopicPartition], *, broker_id: int | None = None
 ) -> Sequence[Producer]:
     """The producers of partitions, as their leaders have them; what could not be read has an error."""
-    return [Producer.of(row) for row in cluster.producer_rows(partitions=list(tps), broker_id=broker_id)]
+    return cluster.records(Producer, partitions=list(tps), broker_id=broker_id)
 
 
 def producers_on(producers: Iterable[Producer], tp: TopicPartition) -> list[Producer]:
