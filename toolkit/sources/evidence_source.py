@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
     from toolkit.analysis.diagnosis.case import Case
     from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-    from toolkit.analysis.diagnosis.evidence.log_selection import ExcerptStart, LogSelection
+    from toolkit.analysis.diagnosis.evidence.log_selection import ExcerptStart
     from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch
 
 
@@ -52,10 +52,8 @@ class EvidenceSource(ABC):
         """
         raise NotImplementedError
 
-    def coordinator_logs(
-        self, selection: LogSelection, excerpts: Mapping[TopicPartition, Excerpt]
-    ) -> Iterator[CoordinatorLog]:
-        """The coordinators' log, at least once; each time it reaches further back."""
+    def coordinator_logs(self, cases: Sequence[Case]) -> Iterator[CoordinatorLog]:
+        """The coordinators' records of their owners, or of former ones, at least once; each time further back."""
         raise NotImplementedError
 
     def cluster_events(self, since: dt.datetime) -> Sequence[ClusterEvent]:

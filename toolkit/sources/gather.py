@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.clocks import BEFORE_OPENING
-from toolkit.analysis.diagnosis.evidence.log_selection import select_logs
+from toolkit.analysis.diagnosis.evidence.log_selection import excerpt_starts
 from toolkit.analysis.diagnosis.verdicts import UNKNOWN
 from toolkit.schema.table import TransactionKey
 from toolkit.sources.evidence_source import EvidenceSource
@@ -24,12 +24,11 @@ def gather(source: EvidenceSource, to_read: Sequence[Case], *, search_all: bool 
     `to_read`: from `Diagnosis.to_read`.
     `search_all`: look for markers on other partitions for those that a coordinator owns, too.
     """
-    selection = select_logs(to_read)
-    excerpts = source.excerpts(selection.excerpts)
+    excerpts = source.excerpts(excerpt_starts(to_read))
     # In doubt, too, unlike `Case.needs_markers`: a recorder keeps the outcome for later samples, a fence needs no more.
     disowned = {each.key for each in to_read if each.is_disowned}
     cases = {each.key: replace(each, excerpt=excerpts.get(each.tp)) for each in to_read}
-    for coordinators in source.coordinator_logs(selection, excerpts):
+    for coordinators in source.coordinator_logs(list(cases.values())):
         cases = {key: replace(each, coordinators=coordinators) for key, each in cases.items()}
         if all(cases[key].outcome.name != UNKNOWN for key in disowned):
             break

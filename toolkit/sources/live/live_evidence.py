@@ -22,7 +22,7 @@ from toolkit.sources.live.state.producer_states import read_producers
 
 if TYPE_CHECKING:
     from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-    from toolkit.analysis.diagnosis.evidence.log_selection import ExcerptStart, LogSelection
+    from toolkit.analysis.diagnosis.evidence.log_selection import ExcerptStart
     from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch
 
 MAX_PARTITIONS = 50  # with an excerpt of megabytes, for cause and impact
@@ -61,13 +61,11 @@ class LiveEvidence(EvidenceSource):
                 )
         return excerpts
 
-    def coordinator_logs(
-        self, selection: LogSelection, excerpts: Mapping[TopicPartition, Excerpt]
-    ) -> Iterator[CoordinatorLog]:
+    def coordinator_logs(self, cases: Sequence[Case]) -> Iterator[CoordinatorLog]:
         """From the time of the open records on; then from the beginning of the log on, if that is more."""
         from toolkit.sources.live.logs.coordinator_logs import CoordinatorReader
 
-        reader = CoordinatorReader(self.client, selection, excerpts)
+        reader = CoordinatorReader(self.client, cases)
         yield reader.read()
         if (further := reader.read_further()) is not None:
             yield further

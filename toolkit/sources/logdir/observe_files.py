@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, chain
+from itertools import accumulate
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
 from toolkit.analysis.diagnosis.evidence.log_selection import (
     MAX_OFFSETS,
     ExcerptStart,
-    LogSelection,
     cut_search,
     named_topics,
     plan_marker_search,
@@ -87,10 +86,8 @@ class FileObservation(EvidenceSource):
         read = [each for each in starts if each.tp in self.replicas]
         return {each.tp: _excerpt(self.replicas[each.tp][0], each.offset, each.producer_ids) for each in read}
 
-    def coordinator_logs(
-        self, selection: LogSelection, excerpts: Mapping[TopicPartition, Excerpt]
-    ) -> Iterator[CoordinatorLog]:
-        yield _coordinators(self.state_topic, selection)
+    def coordinator_logs(self, cases: Sequence[Case]) -> Iterator[CoordinatorLog]:
+        yield _coordinators(self.state_topic, cases)
 
     def cluster_events(self, since: dt.datetime) -> Sequence[ClusterEvent]:
         return sorted(self.contents.cluster_events(since=since), key=lambda each: each.timestamp or NEVER)
@@ -346,12 +343,12 @@ def _groups(state: ReplicaState, headers: Headers, producer_ids: Collection[int]
     return {producer_id: sorted(groups) for producer_id, groups in found.items()}
 
 
-def _coordinators(state_topic: StateTopic, selection: LogSelection) -> CoordinatorLog:
+def _coordinators(state_topic: StateTopic, cases: Sequence[Case]) -> CoordinatorLog:
     """Records of the transactions' owners; of former owners, if no id owns a transaction."""
-    owners = {name for owned in selection.owned.values() for each in owned if (name := each.transactional_id)}
+    owners = {each.transactional_id for each in cases if each.transactional_id}
     records: list[TransactionLogRecord] = []
     # Another id may have had the producer id of an owner: then it was given out twice.
-    producer_ids = selection.producer_ids.union(each.producer_id for each in chain(*selection.owned.values()))
+    producer_ids = {each.producer_id for each in cases}
     for partition in state_topic.partitions.values():
         ids = (owners & partition.newest.keys()) | partition.replica.window.records.ids_of(producer_ids)
         if ids:

@@ -31,41 +31,22 @@ class ExcerptStart(NamedTuple):
     producer_ids: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSelection:
-    """The logs to read for open transactions."""
-
-    excerpts: Sequence[ExcerptStart]  # the logs of their partitions, in the order of the transactions
-    # those that a transactional id owns, by its partition of ``__transaction_state``; null if that is not known. The
-    # records of the id are read
-    owned: Mapping[int | None, Sequence[Case]]
-    producer_ids: frozenset[int]  # producers without an owner: the records of every id that had one of them are read
-
-
-def select_logs(to_read: Iterable[Case]) -> LogSelection:
-    """The logs to read for these transactions, from a cluster or from files."""
+def excerpt_starts(cases: Iterable[Case]) -> list[ExcerptStart]:
+    """Where the logs of cases are read: each partition from its lowest transaction on, in the order of the cases."""
     by_partition: defaultdict[TopicPartition, list[Case]] = defaultdict(list)
-    owned: defaultdict[int | None, list[Case]] = defaultdict(list)
-    producer_ids: set[int] = set()
-    for each in to_read:
+    for each in cases:
         by_partition[each.tp].append(each)
-        if each.owner is None:
-            producer_ids.add(each.producer_id)
-        elif each.owner.transactional_id is not None:
-            owned[each.owner.txn_state_partition].append(each)
-    excerpts = [_excerpt_start(tp, opened) for tp, opened in by_partition.items()]
-    return LogSelection(excerpts=excerpts, owned=owned, producer_ids=frozenset(producer_ids))
-
-
-def _excerpt_start(tp: TopicPartition, opened: Sequence[Case]) -> ExcerptStart:
-    leader = opened[0].leader
-    lowest = min(case.start for case in opened if case.start is not None)
-    return ExcerptStart(
-        tp=tp,
-        leader=leader,
-        offset=max(leader.log_start_offset or 0, lowest),
-        producer_ids=frozenset(case.producer_id for case in opened),
-    )
+    return [
+        ExcerptStart(
+            tp=tp,
+            leader=opened[0].leader,
+            offset=max(
+                opened[0].leader.log_start_offset or 0, min(each.start for each in opened if each.start is not None)
+            ),
+            producer_ids=frozenset(each.producer_id for each in opened),
+        )
+        for tp, opened in by_partition.items()
+    ]
 
 
 MAX_OFFSETS = 20_000  # to read of each partition, from the time of the open records on

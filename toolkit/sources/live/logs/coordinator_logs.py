@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -11,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, names_any
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-from toolkit.analysis.diagnosis.evidence.log_selection import LogSelection
+from toolkit.analysis.diagnosis.case import Case
 from toolkit.errors import BrokerError, NotFound, ToolkitError
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -20,7 +20,7 @@ from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers
 from toolkit.schema.live import Partition
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
-from toolkit.schema.table import Error, TopicPartition
+from toolkit.schema.table import Error
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import offset_of
 from toolkit.sources.live.logs.partition_log import FetchedChunk, fetch_range
@@ -172,20 +172,20 @@ class CoordinatorReader:
     ListOffsets finds it; then, if that does not reach back far enough, from the beginning of the log.
     """
 
-    def __init__(
-        self, client: BrokerClient, selection: LogSelection, excerpts: Mapping[TopicPartition, Excerpt]
-    ) -> None:
+    def __init__(self, client: BrokerClient, cases: Sequence[Case]) -> None:
         self._client = client
-        self._producer_ids = selection.producer_ids
-        self._ids: dict[int, set[str]] = {}
-        self._owned_producer_ids: dict[int, set[int]] = {}
+        self._producer_ids = {each.producer_id for each in cases if each.owner is None}
+        self._ids: defaultdict[int, set[str]] = defaultdict(set)
+        self._owned_producer_ids: defaultdict[int, set[int]] = defaultdict(set)
         self._since: dict[int, dt.datetime | None] = {}
-        for number, owned in selection.owned.items():
-            if number is None:
-                continue
-            self._ids[number] = {each.transactional_id for each in owned if each.transactional_id is not None}
-            self._owned_producer_ids[number] = {each.producer_id for each in owned}
-            times = [replace(each, excerpt=excerpts.get(each.tp)).opened_after for each in owned]
+        opened_after: defaultdict[int, list[dt.datetime | None]] = defaultdict(list)
+        for each in cases:
+            number = None if each.owner is None else each.owner.txn_state_partition
+            if number is not None and each.transactional_id is not None:
+                self._ids[number].add(each.transactional_id)
+                self._owned_producer_ids[number].add(each.producer_id)
+                opened_after[number].append(each.opened_after)
+        for number, times in opened_after.items():
             known = [time for time in times if time is not None]
             self._since[number] = min(known) if len(known) == len(times) else None
         self._start: dict[int, int] = {}
