@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from unittest import mock
 
 from tests.exploration.explore import Run, Trace, reached, run, schedules, trace_of
 from tests.exploration.known_limits import is_known
@@ -18,7 +19,8 @@ from tests.exploration.seam import ModelClient
 from tests.exploration.server import everything
 from tests.exploration.state import State
 from tests.exploration.world import World
-from toolkit.analysis.diagnosis import diagnose as diagnose_module
+from toolkit.analysis.diagnosis.decision.decide import PartitionRule
+from toolkit.analysis.diagnosis.decision.decision import OpenRule
 from toolkit.schema import Row
 
 
@@ -77,18 +79,18 @@ def merged(reports: Iterable[Report], name: str) -> Report:
 def rules_recorded() -> Iterator[list[str]]:
     """The names of the rules that decide, in order."""
     names: list[str] = []
-    decide: Any = vars(diagnose_module)["decide"]
 
-    def recording(evidence: Any) -> Any:
-        decision = decide(evidence)
-        names.append(decision.rule)
-        return decision
+    def recording(decision: Any) -> Any:
+        def recorded(rule: Any, evidence: Any) -> Any:
+            names.append(rule.name)
+            return decision(rule, evidence)
 
-    setattr(diagnose_module, "decide", recording)  # noqa: B010
-    try:
+        return recorded
+
+    with ExitStack() as stack:
+        for each in (OpenRule, PartitionRule):
+            stack.enter_context(mock.patch.object(each, "decision", recording(each.decision)))
         yield names
-    finally:
-        setattr(diagnose_module, "decide", decide)  # noqa: B010
 
 
 def explore_states(world: World, *, limit: int | None = None, first_only: bool = False) -> Report:

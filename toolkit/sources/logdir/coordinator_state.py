@@ -265,7 +265,7 @@ def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, Com
     """
     commits = [
         record
-        for record in records_of(files.offsets_log(groups=[group]), OffsetsLogRecord)
+        for record in files.records(OffsetsLogRecord, groups=[group])
         if record.error is None and record.kind == "offset_commit" and record.topic is not None
     ]
     transactional = {record.group_partition for record in commits if record.is_transactional} - {None}
@@ -291,10 +291,10 @@ def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, Com
             found[tp] = CommittedOffset(record.committed_offset, None)
     owned = ((record, _log_transaction(record, log_transactions)) for record in commits)
     pending = {_tp(record): record for record, txn in owned if txn is not None and txn.outcome == "open"}
-    rows = files.producer_rows(topics=OFFSETS_TOPIC, partitions=partitions) if pending else []
+    producers = files.records(Producer, topics=OFFSETS_TOPIC, partitions=partitions) if pending else []
     opened = {
         (each.partition, each.producer_id)
-        for each in map(Producer.of, rows)
+        for each in producers
         if each.current_txn_start_offset is not None or each.error
     }
     for tp, record in pending.items():
@@ -313,7 +313,7 @@ def groups_in_files(files: Source) -> list[str]:
     Raises NotFound if ``__consumer_offsets`` is not among them.
     """
     files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none
-    commits = records_of(files.offsets_log(), OffsetsLogRecord)
+    commits = files.records(OffsetsLogRecord)
     found = (each.group_id for each in commits if each.kind == "offset_commit" and not each.tombstone)
     return sorted({group for group in found if group is not None})
 
@@ -325,7 +325,7 @@ def committing_in_files(files: Source, partitions: Sequence[TopicPartition]) -> 
     """
     found: dict[TopicPartition, set[str]] = {tp: set() for tp in partitions}
     files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none
-    for record in records_of(files.offsets_log(), OffsetsLogRecord):
+    for record in files.records(OffsetsLogRecord):
         if record.kind == "offset_commit" and record.topic is not None and _tp(record) in found:
             found[_tp(record)].add(record.group_id or "")
     return {tp: sorted(groups) for tp, groups in found.items()}

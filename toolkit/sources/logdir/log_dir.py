@@ -473,9 +473,9 @@ class LogDir(Source, OffsetTables):
         Source.transaction_owners, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC]
     )
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
-        rows = self.transaction_rows(transactional_ids=arguments.transactional_ids)
+        transactions = self.records(Transaction, transactional_ids=arguments.transactional_ids)
         state_topic = read_state_topic(self.contents())
-        return transaction_owners(map(Transaction.of, rows), all_ids=state_topic.all_ids)
+        return transaction_owners(transactions, all_ids=state_topic.all_ids)
 
     @implements(Source.exposure, rows_of=RowsOf.ALL, topics=[STATE_TOPIC, METADATA_TOPIC])
     def exposure(self, arguments: TableArguments) -> Iterable[Exposure]:
@@ -489,7 +489,7 @@ class LogDir(Source, OffsetTables):
         )
 
         version, contents = arguments.kafka_version, self.contents()
-        records = list(map(TransactionLogRecord.of, self.transaction_log_rows()))
+        records = self.records(TransactionLogRecord)
         times = (each.timestamp for each in records if each.timestamp is not None)
         as_of = max(times, default=contents.taken_at)
         metadata = contents.metadata

@@ -215,8 +215,8 @@ class Recording(Source):
 
     @implements(Source.transaction_owners)
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
-        rows = self.transaction_rows(transactional_ids=arguments.transactional_ids, at=arguments.at)
-        return transaction_owners(map(Transaction.of, rows))
+        ids = arguments.transactional_ids
+        return transaction_owners(self.records(Transaction, transactional_ids=ids, at=arguments.at))
 
     @implements(Source.findings, without=["recheck_after"])
     def findings(self, arguments: TableArguments) -> Iterable[Finding]:
