@@ -32,6 +32,7 @@ from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import coordinator, leader, until
 from toolkit.schema.live import Finding
 from toolkit.views.agent.agent_tools import AgentTools
+from toolkit.views.document import Connection
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("test_complete")]
 
@@ -173,11 +174,12 @@ def test_committed_records_without_a_marker_are_delivered(skipped: Skipped, clus
 def test_an_agent_gets_the_plan_and_writes_nothing(skipped: Skipped) -> None:
     topic, partition = skipped.partitions["command"]
     agent = AgentTools(
-        lambda: Cluster(skipped.kafka.bootstrap_servers), address="--bootstrap-server b", recheck_after=1
+        lambda: Cluster(skipped.kafka.bootstrap_servers), connection=Connection(server="b"), recheck_after=1
     )
     answer = agent.plan_complete(topic, partition, 0)
     where = f"--topic {topic} --partition {partition} --start-offset 0"
-    assert answer["command"] == f"kafka-txn complete --bootstrap-server b {where}"
+    assert answer["command"] == f"kafka-txn complete --bootstrap-server b {where}".split()
+    assert " ".join(answer["command"]) == answer["command_line"]
     assert (answer["refusal"], answer["impact"]["records"], answer["finding"]["outcome"]) == (None, 2, "commit")
     assert read_committed(skipped.kafka, topic, partition) == 0
 

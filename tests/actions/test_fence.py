@@ -190,7 +190,7 @@ def test_the_plan_prints_the_command_of_kafka_transactions_sh(
     kafka: Kafka, cluster: Cluster, staged: StagedIncident
 ) -> None:
     plan = plan_fence(cluster, staged.transactional_id)
-    completed = kafka.run_tool("org.apache.kafka.tools.TransactionsCommand", *str(plan.command).split()[1:])
+    completed = kafka.run_tool("org.apache.kafka.tools.TransactionsCommand", *(plan.command or ())[1:])
     assert completed.returncode == 0, completed.stderr
     with pytest.raises(ActionRefused, match="changed since it was planned"):
         plan.preflight()

@@ -184,7 +184,7 @@ def test_a_plan_warns_of_what_no_check_can_exclude_and_of_offsets_that_an_abort_
 def test_the_equal_lines_of_kafkas_own_tool() -> None:
     plan = abort_plan(RowCluster())
     tool = "kafka-transactions.sh --bootstrap-server one:9092 abort --topic orders --partition 0"
-    assert plan.command == f"{tool} --start-offset 100"
+    assert " ".join(plan.command or ()) == f"{tool} --start-offset 100"
 
 
 # Right before the marker

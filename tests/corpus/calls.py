@@ -27,6 +27,7 @@ from toolkit.errors import ToolkitError
 from toolkit.sources import progress_bar
 from toolkit.sources.source_table import SOURCE_TABLES, TableArguments
 from toolkit.views.agent.agent_tools import AgentTools
+from toolkit.views.document import Connection
 from toolkit.views.panel.panel_html import problem_html
 
 SHOWN = {".csv", ".html", ".json", ".jsonl", ".md", ".svg"}
@@ -160,7 +161,7 @@ def tool(connect: Connect, name: str, *, around: Path | None = None, label: str 
 
     def run() -> str:
         with desk({}, around):
-            tools = AgentTools(connect, address="--bootstrap-server HOST:PORT", recheck_after=1.0)
+            tools = AgentTools(connect, connection=Connection(server="HOST:PORT"), recheck_after=1.0)
             return json.dumps(getattr(tools, name)(**arguments), indent=1) + "\n"
 
     return Call(name=f"tool-{name}{label}", run=run, covers=f"tool {name}")

@@ -19,9 +19,11 @@ from toolkit.schema.live import Finding
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import CLUSTER
+from toolkit.views.action_document import done_section, fence_section, passed
+from toolkit.views.document import Connection
 from toolkit.views.panel.action_steps import button_text, checked_plan
-from toolkit.views.panel.panel_html import answer_html, choice, evidence_html, fence_html, problem_html, why_not_html
-from toolkit.views.panel.plan_html import done_html, done_text, plan_html
+from toolkit.views.panel.panel_html import answer_html, choice, evidence_html, problem_html, why_not_html
+from toolkit.views.renderers import html_text
 
 FORMATS = ("table", "json", "csv")
 PROPERTIES = "client.properties"
@@ -177,18 +179,19 @@ def _cards(connect: Callable[[], Cluster], staged: Sequence[Mapping[str, Any]], 
         if chosen is None or chosen.action is None:
             yield from map(why_not_html, found)
             try:
-                yield fence_html(plan_fence(cluster, each["transactional_id"]))
+                fence = fence_section(plan_fence(cluster, each["transactional_id"]))
+                yield html_text([fence], connection=Connection.of(cluster))
             except ActionRefused as refused:
                 yield problem_html(refused)
             return
         yield button_text(chosen)
         plan = checked_plan(cluster, chosen, recheck_after=1.0)
-        yield plan_html(plan, Audit("audit.jsonl"))
+        yield html_text([passed(plan, Audit("audit.jsonl"))], connection=Connection.of(cluster))
         if is_done:
             done = plan.execute(
                 confirm=plan.target, audit=Audit("audit.jsonl"), recheck_after=1.0, cancel=threading.Event()
             )
-            yield from (done_html(plan, done, "audit.jsonl"), done_text(plan, done))
+            yield html_text([done_section(plan, done, "audit.jsonl")])
 
     for each in staged:
         yield card(connect, partial(shown, each), name=f"card-{_label(each)}")

@@ -17,6 +17,7 @@ from tests.spy import Calls, Spy, spy_on
 from tests.stored import compare
 from toolkit.schema import TRANSACTION_HISTORY
 from toolkit.views.agent import agent_tools
+from toolkit.views.document import Connection
 
 ARGUMENTS: Mapping[str, Any] = {
     "group": "one",
@@ -45,7 +46,7 @@ ANSWERS = {
 def differences(calls: Calls, source: str) -> Iterator[str]:
     """The calls of each tool on a source, and what each parameter changes in them."""
     made: Any = Spy.__new__(getattr(agent_tools, source), source, calls)
-    tools = agent_tools.AgentTools(lambda: made, address="--bootstrap-server broker:9092", recheck_after=7.5)
+    tools = agent_tools.AgentTools(lambda: made, connection=Connection(server="broker:9092"), recheck_after=7.5)
 
     def calls_of(tool: Any, arguments: Mapping[str, Any]) -> Counter[str]:
         calls.lines.clear()

@@ -39,7 +39,7 @@ class Abort(MarkerAction):
     blocked = "not proven to be hanging"
     only = "Only a transaction proven to be hanging is ended by an abort marker; any other has an owner."
     discards = True
-    kafka_tool = "abort {where}"  # it reads the epochs from the leader (brokers from 2.8 on)
+    kafka_tool = ("abort",)  # it reads the epochs from the leader (brokers from 2.8 on)
 
     def ruling(self, found: Finding) -> Ruling:
         if found.outcome == COMMIT:

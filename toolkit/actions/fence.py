@@ -57,7 +57,7 @@ class Fence(CoordinatorAction):
     done = "The id was fenced"
     done_if = "it was fenced if its epoch is not {producer_epoch} of producer {producer_id} any more."
     not_done = NOT_DONE | {"INVALID_REQUEST"}
-    kafka_tool = "forceTerminateTransaction --transactionalId {id}"  # newer than 4.0
+    kafka_tool = ("forceTerminateTransaction", "--transactionalId")  # newer than 4.0
 
     def plan_now(self, cluster: Cluster, name: str, *, long_after_ms: int, earlier: Plan | None = None) -> Plan:
         """The plan as of now. `earlier`: that of before, whose observation is the first of two."""

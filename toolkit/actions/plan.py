@@ -7,7 +7,6 @@ surprise.
 
 from __future__ import annotations
 
-import shlex
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -252,13 +251,17 @@ class Plan:
         return self.ruling.needed_override
 
     @property
-    def command(self) -> str | None:
-        """The equal line of Kafka's own tool; null if it has none."""
+    def command(self) -> tuple[str, ...] | None:
+        """The equal command of Kafka's own tool, its arguments unquoted; null if it has none."""
         if self.action.kafka_tool is None:
             return None
-        where = "" if self.transactional_id else f"{self.transaction.tp.flags} --start-offset {self.start_offset}"
-        arguments = self.action.kafka_tool.format(where=where, id=shlex.quote(self.transactional_id or ""))
-        return f"kafka-transactions.sh --bootstrap-server {self.cluster.bootstrap_servers} {arguments}"
+        if self.transactional_id is not None:
+            what: tuple[str, ...] = (self.transactional_id,)
+        else:
+            where = ("--topic", self.topic, "--partition", str(self.partition))
+            what = (*where, "--start-offset", str(self.start_offset))
+        tool = ("kafka-transactions.sh", "--bootstrap-server", self.cluster.bootstrap_servers)
+        return (*tool, *self.action.kafka_tool, *what)
 
     def offered(self) -> Plan:
         """Itself. Raises ActionRefused if it is refused, and nobody may override that."""
@@ -402,7 +405,7 @@ class Action(ABC):
 
     name: str
     right: str  # what its principal needs
-    kafka_tool: str | None = None  # the arguments of kafka-transactions.sh that do the same; null if it has none
+    kafka_tool: tuple[str, ...] | None = None  # of kafka-transactions.sh, which does the same; null if it has none
     nothing = "Nothing was written."
     after_plan_s = 0.0  # the fresh check ends no sooner than this after the plan
     discards = False  # whether records are lost by it, which are saved first

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.cli.action_answer import ActionAnswer
 from toolkit.cli.output import progress
 from toolkit.errors import ActionRefused, UsageError
-from toolkit.views.action_texts import list_left_out, list_preview, list_result, to_confirm
-from toolkit.views.row_formats import size_text
 
 if TYPE_CHECKING:
     from toolkit.actions.audit import Audit
-    from toolkit.actions.plan import PlanList
     from toolkit.schema import Row
     from toolkit.sources.live.cluster import Cluster
 
@@ -67,14 +64,16 @@ def abort_list(
     Raises ToolkitError: what stopped the list, once the result is written.
     """
     from toolkit.actions.abort import plan_abort_list
+    from toolkit.views.action_document import preview
 
     progress(f"Checking {len(transactions)} transactions ...")
     plan = plan_abort_list(cluster, transactions, recheck_after=recheck_after)
+    parts = preview(plan, audit=audit if save else None)
     if not plan.plans:
-        answer.say(preview(plan, saves=save))
+        answer.say(parts)
     if not plan.plans and confirm is None:
         raise ActionRefused("No transaction of the list is proven to be hanging.", means="Nothing was written.")
-    confirmed = answer.confirmation(plan, confirm, preview(plan, saves=save))
+    confirmed = answer.confirmation(plan, confirm, parts)
     if confirmed is None:
         return
     done = plan.execute(
@@ -85,23 +84,6 @@ def abort_list(
         max_save_bytes=max_save_bytes,
         progress=lambda each: progress(f"Checking {each.target} again ..."),
     )
-    answer.show_result(plan, done, list_result(plan, done), audit)
+    answer.show_result(plan, done, audit)
     if done.error is not None:
         raise done.error
-
-
-def preview(plan: PlanList, *, saves: bool) -> Iterator[str]:
-    """What is aborted, each by name, and what is left out and why."""
-    if plan.plans:
-        yield f"Dry run: nothing was changed. Abort markers would end {plan.target}:"
-    yield from (f"- {line}" for lines in (list_preview(plan), list_left_out(plan)) for line in lines)
-    if plan.plans:
-        sizes = [each.impact.size for each in plan.plans]
-        known = size_text(sum(size or 0 for size in sizes))
-        size = f"at least {known}" if None in sizes else known
-        yield f"Their records ({size} in the log) are saved first." if saves else "Their records are not saved."
-        yield (
-            "All are checked again before the first marker, and each right before its own. The first that is not as "
-            "planned stops the list."
-        )
-        yield to_confirm(plan.target)

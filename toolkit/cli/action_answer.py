@@ -6,7 +6,7 @@ import dataclasses
 import datetime as dt
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolkit.actions.plan import ListResult, Plan, PlanList, Result
     from toolkit.cli.source_options import SourceOptions
     from toolkit.schema.live import Finding
+    from toolkit.views.document import Connection, Part
 
 NOT_CONFIRMED = "Not confirmed: nothing was sent."
 # Fields of a plan that are no fact for a person: a connection, a file, what this process measures for itself.
@@ -46,18 +47,19 @@ class ActionAnswer:
 
     action: str  # the command
     output: ActionFormat  # how it is written
+    connection: Connection  # of the commands in it
 
     @property
     def is_json(self) -> bool:
         """Whether one object is written, and nothing else."""
         return self.output is ActionFormat.JSON
 
-    def say(self, sentences: Iterable[str]) -> None:
-        """Write sentences, wrapped to the terminal, for a person."""
-        from toolkit.views.findings_text import wrap
+    def say(self, parts: Iterable[Part]) -> None:
+        """Write parts of a document, wrapped to the terminal, for a person."""
+        from toolkit.views.renderers import text_lines
 
         if not self.is_json:
-            show(line for text in sentences for line in wrap(text, before="", width=width()))
+            show(text_lines(parts, connection=self.connection, width=width()))
 
     def show_finding(self, finding: Finding, source_options: SourceOptions) -> None:
         """Write what is known of the transaction, for a person."""
@@ -82,19 +84,19 @@ class ActionAnswer:
         `execute`: of the plan. `saves`: whether records are saved beside the audit trail.
         Raises typer.Exit: of a dry run that would be refused.
         """
-        from toolkit.views.action_texts import preview, result
+        from toolkit.views.action_document import preview
 
-        sentences = preview(plan, audit=audit if saves else None, override=override)
+        parts = preview(plan, audit=audit if saves else None, override=override)
         is_refused = plan.refusal is not None and override != plan.needed_override
-        confirmed = self.confirmation(plan, confirm, sentences, is_refused=is_refused)
+        confirmed = self.confirmation(plan, confirm, parts, is_refused=is_refused)
         if confirmed is None:
             return
         progress("Checking it again ...")
         done = execute(confirm=confirmed, audit=audit, override=override)
-        self.show_result(plan, done, result(plan, done), audit)
+        self.show_result(plan, done, audit)
 
     def confirmation(
-        self, plan: Plan | PlanList, option: str | None, preview: Iterable[str], *, is_refused: bool = False
+        self, plan: Plan | PlanList, option: str | None, preview: Sequence[Part], *, is_refused: bool = False
     ) -> str | None:
         """Write the dry run unless an option confirms it; return what was confirmed, null for a dry run.
 
@@ -103,22 +105,23 @@ class ActionAnswer:
         """
         if option is not None:
             return option
-        if self.is_json:
-            self._write(plan)
-        self.say(preview)
+        self._write(plan, preview)
         if is_refused:
             raise typer.Exit(REFUSED)
         return self._typed(plan.target) if not self.is_json and is_at_terminal() else None
 
-    def show_result(
-        self, plan: Plan | PlanList, result: Result | ListResult, sentences: Iterable[str], audit: Audit
-    ) -> None:
+    def show_result(self, plan: Plan | PlanList, done: Result | ListResult, audit: Audit) -> None:
         """Write what was done."""
-        if self.is_json:
-            self._write(plan, result=result, audit_file=str(audit.path))
-        self.say([*sentences, f"Audit trail: {audit.path}."])
+        from toolkit.views.action_document import result
 
-    def _write(self, plan: Plan | PlanList, **done: Any) -> None:
+        self._write(plan, result(plan, done, str(audit.path)), result=done, audit_file=str(audit.path))
+
+    def _write(self, plan: Plan | PlanList, parts: Sequence[Part], **done: Any) -> None:
+        from toolkit.views.renderers import json_value
+
+        if not self.is_json:
+            self.say(parts)
+            return
         fields = {
             "action": self.action,
             "target": plan.target,
@@ -128,6 +131,7 @@ class ActionAnswer:
             "plan": plan,
             "result": None,
             "audit_file": None,
+            "document": json_value(parts, connection=self.connection),
         }
         sys.stdout.write(json.dumps(plain(fields | done), indent=2) + "\n")
 
@@ -138,7 +142,7 @@ class ActionAnswer:
             return str(typer.prompt(question, default="", show_default=False)).strip() or None
         except typer.Abort as aborted:
             if isinstance(aborted.__context__, EOFError):  # Ctrl-D
-                self.say(["", NOT_CONFIRMED])
+                show(["", NOT_CONFIRMED])
                 return None
             interrupt = KeyboardInterrupt()
             interrupt.add_note(NOT_CONFIRMED)

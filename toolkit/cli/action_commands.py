@@ -123,7 +123,8 @@ def abort(
 
     if list_file is not None and (topic, partition, start_offset, override) != (None, None, None, None):
         raise UsageError("--list names the transactions, and nothing of it can be overridden.")
-    audit, answer = Audit(audit_file), ActionAnswer(action="abort", output=output)
+    audit = Audit(audit_file)
+    answer = ActionAnswer(action="abort", output=output, connection=source_options.connection)
     if confirm is not None:
         audit.check()
     if list_file is not None:
@@ -181,7 +182,10 @@ def complete(
     from toolkit.actions.complete import plan_complete
     from toolkit.actions.transaction import transaction_at
 
-    audit, answer = Audit(audit_file), ActionAnswer(action="complete", output=output)
+    audit, answer = (
+        Audit(audit_file),
+        ActionAnswer(action="complete", output=output, connection=source_options.connection),
+    )
     if confirm is not None:
         audit.check()
     with source_options.connect() as cluster:
@@ -218,7 +222,10 @@ def commit(
 
     if not source_options.flink_checkpoint:
         raise UsageError("commit needs the checkpoint that decides.", do="Add --flink-checkpoint PATH.")
-    audit, answer = Audit(audit_file), ActionAnswer(action="commit", output=output)
+    audit, answer = (
+        Audit(audit_file),
+        ActionAnswer(action="commit", output=output, connection=source_options.connection),
+    )
     if confirm is not None:
         audit.check()
     with source_options.connect() as cluster:
@@ -249,9 +256,11 @@ def fence(
     """
     from toolkit.actions.audit import Audit
     from toolkit.actions.fence import FLINK, plan_fence
-    from toolkit.views.action_texts import fence_owner
+    from toolkit.views.action_document import fence_owner
+    from toolkit.views.document import Paragraph
 
-    audit, answer = Audit(audit_file), ActionAnswer(action="fence", output=output)
+    audit = Audit(audit_file)
+    answer = ActionAnswer(action="fence", output=output, connection=source_options.connection)
     if confirm is not None:
         audit.check()
     with source_options.connect() as cluster:
@@ -259,7 +268,7 @@ def fence(
             plan = plan_fence(cluster, transactional_id, max_transaction_timeout_ms=int(max_transaction_timeout * 1000))
         answer.say(fence_owner(plan))
         if confirm is not None and FLINK in plan.warnings:
-            answer.say([f"Warning: {FLINK}"])
+            answer.say([Paragraph(f"Warning: {FLINK}")])
         answer.act(plan, plan.execute, audit=audit, confirm=confirm, override=override)
 
 

@@ -287,7 +287,7 @@ def mcp(*, recheck_after: RecheckAfter = 5, source_options: SourceOptions) -> No
     source_options.check()  # invalid usage ends it here, not in a result for the agent
     if source_options.paths:
         source_options.open()
-    tools = AgentTools(source_options.open, address=source_options.address, recheck_after=recheck_after)
+    tools = AgentTools(source_options.open, connection=source_options.connection, recheck_after=recheck_after)
     mcp_server(tools).run("stdio")
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
     from toolkit.sources.logdir import LogDir
     from toolkit.sources.recording import Recording
+    from toolkit.views.document import Connection
 
     AnySource: TypeAlias = Cluster | LogDir | Recording
 
@@ -170,6 +171,14 @@ class SourceOptions:
         """The files to read, which nothing is written to; none of a cluster."""
         broker_logs = map(str, self.broker_log or ())
         return [*(self.log_dir or ()), *broker_logs, *([str(self.recording)] if self.recording else ())]
+
+    @property
+    def connection(self) -> Connection:
+        """What the commands of an answer need to reach the cluster; of files nothing."""
+        from toolkit.views.document import Connection
+
+        checkpoints = tuple(map(str, self.flink_checkpoint or ()))
+        return Connection(server=self.bootstrap_server or "", config=self.command_config or "", checkpoints=checkpoints)
 
     @property
     def address(self) -> str:

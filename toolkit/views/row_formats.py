@@ -45,7 +45,7 @@ def row_lines(
     names = [name for name in table.names if name not in hidden] if columns is None else columns
     cells = [[cell_text(row.get(name)) for name in names] for row in rows]
     numbers = [any(_is_number(row.get(name)) for row in rows) for name in names]
-    lines = _columns(names, cells, numbers)
+    lines = text_columns(names, cells, numbers)
     if width is None or max(map(len, lines)) <= width:
         return lines
     longest = max(map(len, names))
@@ -120,7 +120,7 @@ def size_text(count: int) -> str:
     return f"{count} bytes"
 
 
-def _columns(names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool]) -> list[str]:
+def text_columns(names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool]) -> list[str]:
     """Aligned columns; a long heading over a narrow column is wrapped."""
     widths = [max(map(len, [*name.split("_"), *column])) for name, *column in zip(names, *cells, strict=True)]
     heads = [textwrap.wrap(name.replace("_", " "), width) for name, width in zip(names, widths, strict=True)]

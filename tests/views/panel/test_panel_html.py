@@ -17,7 +17,7 @@ from toolkit.actions.transaction import MarkerImpact, PartitionResult
 from toolkit.errors import ActionRefused, ToolkitError
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
-from toolkit.views.action_texts import changes, lso_difference
+from toolkit.views.action_document import changes, done_section, lso_difference, passed
 from toolkit.views.panel.finding_list import PAGE, FindingList
 from toolkit.views.panel.panel_html import (
     answer_html,
@@ -29,9 +29,9 @@ from toolkit.views.panel.panel_html import (
     traceback_html,
     why_not_html,
 )
-from toolkit.views.panel.plan_html import done_html, plan_html
 from toolkit.views.panel.timeline_picture import FigureFrame, TimelinePicture
 from toolkit.views.plots import figure_html, plot_overview
+from toolkit.views.renderers import html_text
 from toolkit.views.urgency import by_urgency
 
 NOW = dt.datetime(2026, 11, 21, 9, 0, tzinfo=dt.UTC)
@@ -175,8 +175,8 @@ def plan(planned: MarkerImpact, **more: Any) -> Plan:
 
 
 def test_an_unmoved_lso_is_reported_as_unmoved() -> None:
-    assert "the LSO stays at 5" in done_html(
-        plan(impact()), Result(partitions=[result(5, next_start_offset=5)]), "audit.jsonl"
+    assert "the LSO stays at 5" in html_text(
+        [done_section(plan(impact()), Result(partitions=[result(5, next_start_offset=5)]), "audit.jsonl")]
     )
 
 
@@ -202,7 +202,7 @@ def test_a_dry_run_has_the_warnings_of_its_plan() -> None:
     planned = plan(impact(), topic="__consumer_offsets")
     assert len(planned.warnings) == 2
     for text in planned.warnings:
-        assert text in html.unescape(plan_html(planned, Audit("audit.jsonl")))
+        assert text in html.unescape(html_text([passed(planned, Audit("audit.jsonl"))]))
 
 
 def many(number: int) -> list[Finding]:

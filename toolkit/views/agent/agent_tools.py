@@ -27,6 +27,8 @@ from toolkit.views.agent.agent_answers import (
     names_in,
     short_enough,
 )
+from toolkit.views.document import NOWHERE, Command, Connection
+from toolkit.views.renderers import command_line
 
 if TYPE_CHECKING:
     from toolkit.actions.plan import Plan
@@ -63,15 +65,19 @@ class AgentTools:
 
     `source`: opens the source: a cluster, files or a recording. It is opened again for each call, and chosen at the
         start of the server, never by the agent.
-    `address`: options of the command line that select it, for a command to copy.
+    `connection`: what a command to copy needs to reach it.
     `recheck_after`: of a cluster: seconds before the confirming second check; 0 disables it.
     """
 
     def __init__(
-        self, source: Callable[[], AbstractContextManager[AnySource]], *, address: str = "", recheck_after: float = 5.0
+        self,
+        source: Callable[[], AbstractContextManager[AnySource]],
+        *,
+        connection: Connection = NOWHERE,
+        recheck_after: float = 5.0,
     ) -> None:
         self._source = source
-        self._address = address
+        self._connection = connection
         self._recheck_after = recheck_after
         self._pages = AnswerPages()
 
@@ -238,9 +244,11 @@ class AgentTools:
                 raise UsageError("A marker is planned on a live cluster.", do="Use a server that reads one.")
             finding = transaction_at(source, tp, start_offset=start_offset, recheck_after=self._recheck_after)
             plan = plan_marker(source, inert_finding(finding.row()))
-        command = f"kafka-txn {action} {self._address} {tp.flags} --start-offset {start_offset}".replace("  ", " ")
+        where = ("--topic", topic, "--partition", str(partition), "--start-offset", str(start_offset))
+        argv = self._connection.argv(Command(("kafka-txn", action, *where)))
         return {
-            "command": None if plan.refusal else command,
+            "command": None if plan.refusal else list(argv),
+            "command_line": None if plan.refusal else command_line(argv),
             "confirmation": "It is a dry run until a person confirms it by name.",
             "refusal": inert(plan.refusal),
             "impact": inert(asdict(plan.impact)),

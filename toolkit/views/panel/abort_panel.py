@@ -18,14 +18,15 @@ from toolkit.errors import ActionFailed, ActionRefused, ToolkitError, UsageError
 from toolkit.schema.coerce import finding_row, records_of
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.table import TopicPartition, TransactionKey
+from toolkit.views.action_document import done_section
 from toolkit.views.explained_error import explain
 from toolkit.views.findings_text import summary
 from toolkit.views.panel import action_steps
 from toolkit.views.panel.layout import WORK, PanelLayout
 from toolkit.views.panel.panel_html import FENCED, choice, is_same, next_actionable
-from toolkit.views.panel.plan_html import done_text
 from toolkit.views.panel.postmortem import postmortem
 from toolkit.views.panel.timeline_picture import picture
+from toolkit.views.renderers import text_lines
 
 if TYPE_CHECKING:
     from toolkit.schema.coerce import FindingLike
@@ -222,7 +223,8 @@ class AbortPanel(PanelLayout):
                 self.focus_on("problem")
             return
         if self.step == "done" and self.ended is not None and self.result is not None and name == "execute":
-            self.announce(done_text(self.ended, self.result))
+            done = done_section(self.ended, self.result, str(self.audit.path))
+            self.announce(f"{done.badge.capitalize()}: {text_lines(done.parts)[0]}")
         elif name in {"dry_run", "dry_run_all"} and self.plan is not None:
             self.announce(f"The dry run passed. Nothing was written. To do it, type {self.plan.target}.")
         elif name == "refresh":

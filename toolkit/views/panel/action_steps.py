@@ -6,21 +6,18 @@ Which action a finding has was decided with it (`analysis.diagnosis.decision`); 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from toolkit.actions.abort import plan_abort, plan_abort_list
 from toolkit.actions.commit import plan_commit
 from toolkit.actions.complete import plan_complete
 from toolkit.actions.fence import plan_fence
-from toolkit.actions.plan import ListResult, Plan, PlanList, Result
+from toolkit.actions.plan import Plan, PlanList
 from toolkit.errors import ActionRefused
 from toolkit.schema.live import Finding
 
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
-
-ActionPlan: TypeAlias = Plan | PlanList
-ActionResult: TypeAlias = ListResult | Result
 
 
 def checked_plan(cluster: Cluster, finding: Finding, *, recheck_after: float) -> Plan:

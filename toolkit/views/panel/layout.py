@@ -17,6 +17,8 @@ from toolkit.errors import ConnectionFailed
 from toolkit.schema.actions import ActionStep
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
+from toolkit.views.action_document import done_section, fence_section, passed
+from toolkit.views.document import Connection, Part
 from toolkit.views.explained_error import ExplainedError
 from toolkit.views.findings_text import summary
 from toolkit.views.panel.action_steps import button_text
@@ -26,7 +28,6 @@ from toolkit.views.panel.panel_html import (
     bullets,
     choice,
     evidence_html,
-    fence_html,
     folded,
     grid,
     line,
@@ -36,9 +37,9 @@ from toolkit.views.panel.panel_html import (
     traceback_html,
     why_not_html,
 )
-from toolkit.views.panel.plan_html import done_html, plan_html
 from toolkit.views.panel.postmortem import postmortem_html
 from toolkit.views.panel.timeline_picture import FigureFrame, TimelinePicture
+from toolkit.views.renderers import html_text
 from toolkit.views.report import Report
 from toolkit.views.report.report_tables import action_grid
 from toolkit.views.row_formats import count
@@ -159,9 +160,9 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         self.list.show(self.findings, self.selected)
         self._draw_list_step()
         self._set_html("answer", answer_html(finding) if finding else "")
-        fence = fence_html(self.fence) if self.fence else ""
+        fence = self._html(fence_section(self.fence)) if self.fence else ""
         self._set_html("why_not", "" if finding is None or is_actionable else why_not_html(finding) + fence)
-        self._set_html("planned", plan_html(self.plan, self.audit) if self.plan else "")
+        self._set_html("planned", self._html(passed(self.plan, self.audit)) if self.plan else "")
         self.confirmation.description = f"To do it, type {self.plan.target}" if self.plan else "Confirmation"
         self._set_html("done", self._done())
         self._set_html("beside", bullets(self.problems) if self.problems else "")
@@ -235,7 +236,10 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         if self.step != "done" or self.ended is None or self.result is None:
             return ""
         last = "" if next_actionable(self.findings) else paragraph("Nothing else needs an action.")
-        return done_html(self.ended, self.result, str(self.audit.path)) + last
+        return self._html(done_section(self.ended, self.result, str(self.audit.path))) + last
+
+    def _html(self, *parts: Part) -> str:
+        return html_text(parts, connection=Connection.of(self.cluster))
 
 
 def _heading(text: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import shlex
 import traceback
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -26,7 +25,6 @@ from toolkit.views.row_formats import count, printable
 from toolkit.views.urgency import age, by_urgency
 
 if TYPE_CHECKING:
-    from toolkit.actions.plan import Plan
     from toolkit.views.report.report_parts import Fact, Grid
 
 
@@ -153,19 +151,6 @@ def why_not_html(finding: Finding) -> str:
         paragraph(verdict.sentence),
         f"<p><b>Remedy</b> {line(finding.remedy)}</p>",
     )
-
-
-def fence_html(plan: Plan) -> str:
-    """The command that fences the owner, or why it would be refused; and its effect. Nothing is sent."""
-    title = f"<h3>To end it: fence its id “{line(plan.target)}”</h3>"
-    if plan.refusal is not None:
-        return card(
-            "plain", title, f"<p><b>It would be refused now</b>: {line(plan.refusal)}</p>", bullets(plan.warnings)
-        )
-    server = shlex.quote(plan.cluster.bootstrap_servers)
-    text = f"kafka-txn fence --bootstrap-server {server} --transactional-id {shlex.quote(plan.target)}"
-    intro = paragraph("In a terminal, a dry run until it is confirmed there:")
-    return card("plain", title, intro, command(text), bullets(plan.warnings))
 
 
 def _adds_nothing(label: str, finding: Finding) -> bool:

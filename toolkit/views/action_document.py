@@ -1,43 +1,97 @@
-"""What an action would do, and what it did, in sentences."""
+"""What an action would do, and what it did, as parts of a document."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from toolkit.actions.plan import ListResult, PlanList, Result
+from toolkit.views.document import Bullets, Code, Command, Options, Paragraph, Part, Section, Sentence
 from toolkit.views.row_formats import count, size_text
 
 if TYPE_CHECKING:
     from toolkit.actions.audit import Audit
-    from toolkit.actions.plan import ListResult, Plan, PlanList, Result
+    from toolkit.actions.plan import Plan
     from toolkit.actions.transaction import MarkerImpact, PartitionResult, PlannedTransaction
 
 MAX_LINES = 20  # of committed offsets
 NOT_DELIVERED = "Another transaction holds the LSO before its records: they are delivered once that has ended."
 KAFKAS_TOOL = {
-    "abort": "Kafka's tool writes the same marker without these checks and without the copy",
-    "fence": "Kafka's tool (newer than 4.0) does the same without these checks",
+    "abort": "Kafka's tool writes the same marker without these checks and without the copy:",
+    "fence": "Kafka's tool (newer than 4.0) does the same without these checks:",
 }
+ENDED = {"abort": "ended", "complete": "ended", "commit": "committed", "fence": "fenced"}
+DRY_RUN = "Dry run: nothing was changed."
 
 
-def preview(plan: Plan, *, audit: Audit | None = None, override: str | None = None) -> Iterator[str]:
-    """What an action would do, and how to do it, or why it would be refused.
+def preview(plan: Plan | PlanList, *, audit: Audit | None = None, override: str | None = None) -> list[Part]:
+    """The dry run of a command: what it would do, and how to do it, or why it would be refused.
 
     `audit`: of an abort, beside which its records are saved; null if they are not. `override`: what the caller asserts.
     """
-    yield f"Dry run: nothing was changed. {lead(plan)}"
-    yield from (f"- {each}" for each in changes(plan, audit=audit))
+    if isinstance(plan, PlanList):
+        parts = list(_list_parts(plan, DRY_RUN, saves=audit is not None))
+        return [*parts, to_confirm(plan.target)] if plan.plans else parts
+    parts = [Paragraph(f"{DRY_RUN} {lead(plan)}"), Bullets(tuple(changes(plan, audit=audit)))]
     if plan.refusal is not None and override != plan.needed_override:
-        yield f"It would be refused: {plan.refusal}"
+        parts.append(Paragraph(f"It would be refused: {plan.refusal}"))
         if plan.needed_override is not None:
-            yield f"An override has to repeat, word for word: {plan.needed_override}"
-        return
+            parts.append(Paragraph(f"An override has to repeat, word for word: {plan.needed_override}"))
+        return parts
     if plan.refusal is not None:
-        yield f"Overridden: {plan.refusal}"
-    yield to_confirm(plan.target)
-    if plan.refusal is None and plan.command is not None:
-        yield f"{KAFKAS_TOOL[plan.action.name]}: {plan.command}"
+        parts.append(Paragraph(f"Overridden: {plan.refusal}"))
+    return [*parts, to_confirm(plan.target), *_kafkas_tool(plan)]
+
+
+def to_confirm(target: str) -> Paragraph:
+    """What to add to a dry run, to do it."""
+    return Paragraph(("To do it, add: ", Options(("--confirm", target))))
+
+
+def _kafkas_tool(plan: Plan) -> list[Part]:
+    if plan.refusal is not None or plan.command is None:
+        return []
+    return [Paragraph(KAFKAS_TOOL[plan.action.name]), Command(plan.command)]
+
+
+def passed(plan: Plan | PlanList, audit: Audit) -> Section:
+    """A dry run of the panel that passed, and what to type there. `audit`: beside which records are saved."""
+    intro = "It was checked again just now."
+    if isinstance(plan, PlanList):
+        parts = list(_list_parts(plan, intro, saves=True))
+    else:
+        parts = [Paragraph(f"{intro} {lead(plan)}"), Bullets(tuple(changes(plan, audit=audit))), *_kafkas_tool(plan)]
+    how = Paragraph(("To do it, type ", Code(plan.target), " and press the button."))
+    return Section(title="The dry run passed. Nothing was written.", parts=(*parts, how))
+
+
+def done_section(plan: Plan | PlanList, done: Result | ListResult, audit: str) -> Section:
+    """What was done, and what it changed, for the panel."""
+    head, *rest = result(plan, done, audit)
+    badge = "ended" if isinstance(plan, PlanList) else ENDED[plan.action.name]
+    return Section(title=plan.target, badge=badge, tone="done", parts=(Paragraph(head.text, "moved"), *rest))
+
+
+def result(plan: Plan | PlanList, done: Result | ListResult, audit: str) -> list[Paragraph]:
+    """What was done, the headline first, and the file of the audit trail."""
+    if isinstance(plan, PlanList):
+        assert isinstance(done, ListResult)
+        sentences = list_result(plan, done)
+    else:
+        assert isinstance(done, Result)
+        sentences = _result(plan, done)
+    return [*map(Paragraph, sentences), Paragraph(f"Audit trail: {audit}.", "soft")]
+
+
+def fence_section(plan: Plan) -> Section:
+    """The command that fences a live owner, or why it would be refused; and its effect. Nothing is sent."""
+    how: list[Part] = [
+        Paragraph("In a terminal, a dry run until it is confirmed there:"),
+        Command(("kafka-txn", "fence", "--transactional-id", plan.target)),
+    ]
+    refused: list[Part] = [Paragraph(f"It would be refused now: {plan.refusal}")]
+    parts = (*(how if plan.refusal is None else refused), Bullets(tuple(plan.warnings)))
+    return Section(title=f"To end it: fence its id “{plan.target}”", parts=parts)
 
 
 def lead(plan: Plan) -> str:
@@ -127,8 +181,7 @@ def groups_text(groups: Sequence[str] | None) -> str:
     return f"groups that continue: {'not known' if groups is None else ', '.join(groups) or 'none'}"
 
 
-def result(plan: Plan, done: Result) -> Iterator[str]:
-    """What an action did, the headline first."""
+def _result(plan: Plan, done: Result) -> Iterator[str]:
     was, now = plan.owner, done.owner
     if was is None or now is None:
         yield from _marker_result(plan, done)
@@ -180,20 +233,15 @@ def lso_difference(impact: MarkerImpact, done: PartitionResult) -> str:
     return f"The plan had {planned}: what is open behind it has changed since."
 
 
-def fence_owner(plan: Plan) -> Iterator[str]:
+def fence_owner(plan: Plan) -> Iterator[Part]:
     """Whose id it is, and on which partitions its transaction is open."""
     owner = plan.owner
     assert owner is not None
     who = f"producer {owner.producer_id} epoch {owner.producer_epoch}"
-    since = f" since {owner.start_time:%Y-%m-%d %H:%M:%S} UTC" if owner.start_time else ""
-    yield f"{plan.target}  {plan.verdict}  {who}, {owner.state}{since}"
+    since = (" since ", owner.start_time) if owner.start_time else ()
+    yield Paragraph((f"{plan.target}  {plan.verdict}  {who}, {owner.state}", *since))
     if plan.topic_partitions:
-        yield "on " + ", ".join(map(str, plan.topic_partitions))
-
-
-def to_confirm(target: str) -> str:
-    """What to add to a dry run, to do it."""
-    return f"To do it, add: --confirm {shlex.quote(target)}"
+        yield Paragraph("on " + ", ".join(map(str, plan.topic_partitions)))
 
 
 def _impact(txn: PlannedTransaction) -> MarkerImpact:
@@ -212,8 +260,37 @@ def _lso_after(done: PartitionResult) -> str:
     return f"the LSO stays at {after}" if before == after else f"the LSO moved from {before} to {after}"
 
 
-def list_preview(plan: PlanList) -> Iterator[str]:
-    """What the marker of each transaction changes."""
+def _list_parts(plan: PlanList, intro: str, *, saves: bool) -> Iterator[Part]:
+    """What the markers of a list change in sum, each by name, and what is left out, why, and its own remedy."""
+    left_out = tuple(
+        f"left out: {left.target}  {f'{left.verdict}: ' if left.verdict else ''}{left.reason}"
+        f"{f' Remedy: {left.remedy}' if left.remedy else ''}"
+        for left in plan.left_out
+    )
+    if plan.plans:
+        impacts = [each.impact for each in plan.plans]
+        least = "at least " if any(each.records is None for each in impacts) else ""
+        records = count(sum(each.records or 0 for each in impacts), "record")
+        known = [each.groups for each in impacts if each.groups is not None]
+        groups = sorted({group for of_one in known for group in of_one}) if len(known) == len(impacts) else None
+        yield Paragraph(f"{intro} Abort markers would end {plan.target}:")
+        yield Bullets((f"{least}{records} of them are never read", groups_text(groups)))
+        yield Section(title=f"All {plan.target}", parts=(Bullets(tuple(_each_of(plan))),), is_folded=True)
+    if left_out:
+        yield Section(title=f"{len(left_out)} left out", parts=(Bullets(left_out),), is_folded=True)
+    if plan.plans:
+        sizes = [each.impact.size for each in plan.plans]
+        size = f"{'at least ' if None in sizes else ''}{size_text(sum(size or 0 for size in sizes))}"
+        yield Paragraph(
+            f"Their records ({size} in the log) are saved first." if saves else "Their records are not saved."
+        )
+        yield Paragraph(
+            "All are checked again before the first marker, and each right before its own. The first that is not as "
+            "planned stops the list."
+        )
+
+
+def _each_of(plan: PlanList) -> Iterator[Sentence]:
     for each in plan.plans:
         txn, impact = each.transaction, each.impact
         records = "an unknown number of records" if impact.records is None else count(impact.records, "record")
@@ -227,20 +304,12 @@ def list_preview(plan: PlanList) -> Iterator[str]:
             yield f"{each.target}: {groups_text(impact.groups)}"
 
 
-def list_left_out(plan: PlanList) -> Iterator[str]:
-    """What is not aborted, why not, and its own remedy."""
-    for left in plan.left_out:
-        verdict = f"{left.verdict}: " if left.verdict else ""
-        yield f"left out: {left.target}  {verdict}{left.reason}{f' Remedy: {left.remedy}' if left.remedy else ''}"
-
-
 def list_result(plan: PlanList, done: ListResult) -> Iterator[str]:
-    """How the LSO of each partition moved, and where the list stopped."""
+    """How the LSO of each partition moved, and where the list stopped, the sum first."""
+    stop = "" if done.stopped_at is None else f"; stopped at {done.stopped_at}"
+    yield f"{len(done.done)} of {plan.target} aborted{stop}."
     for each in done.done:
         saved = f", {count(each.result.records_saved or 0, 'record')} saved" if each.result.records_file else ""
         yield f"{each.target}: {_lso_after(each.result.partitions[0])}{saved}."
-    yield f"Aborted: {len(done.done)} of {plan.target}."
-    if done.stopped_at is not None:
-        yield f"Stopped at {done.stopped_at}."
     if done.not_tried:
         yield f"Not tried: {', '.join(done.not_tried)}."

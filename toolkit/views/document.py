@@ -1,0 +1,196 @@
+"""An answer as typed parts, which `renderers` writes for a terminal, as HTML, as Markdown and as JSON.
+
+Texts are of us or of others: a renderer escapes both. A command is its arguments, never a part of a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from toolkit.sources.live.cluster import Cluster
+
+ACTIONS = frozenset({"abort", "complete", "commit", "fence"})
+"""Commands that change a cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A name, an option or a value as it is typed."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An address of the docs."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options to add to a command line; ``Options(("--confirm", "orders-0@12"))``."""
+
+    argv: tuple[str, ...]
+
+
+Inline: TypeAlias = "str | int | dt.datetime | dt.timedelta | Code | Link | Options"
+"""Of a sentence: an offset or a number, a time, a duration."""
+Sentence: TypeAlias = "str | tuple[Inline, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command, its program first: ``kafka-txn`` or a tool of Kafka. A renderer adds the options of the connection."""
+
+    argv: tuple[str, ...]
+
+
+Value: TypeAlias = "Sentence | Command"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A label, and what it says in one or more lines."""
+
+    label: str
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A sentence or more; `kind`: lead or soft."""
+
+    text: Sentence
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bullets:
+    """A list of sentences."""
+
+    items: tuple[Sentence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Labels with what they say."""
+
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """Lines of others: a broker, a traceback."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A table of texts, with a sentence about omitted rows, or one without rows; columns in `numbers` are numbers."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numbers: frozenset[str] = frozenset()
+    note: str = ""
+    empty: str = "None."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """Parts under a title; `badge`: a verdict beside it; `tone`: a colour; `is_folded`: opened by a click, in HTML."""
+
+    title: str
+    parts: tuple[Part, ...]
+    badge: str = ""
+    tone: str = ""
+    is_folded: bool = False
+
+
+Part: TypeAlias = Paragraph | Bullets | Fields | Quote | Grid | Section | Command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """What the commands of an answer need to reach its source.
+
+    `server`, `config`: of a cluster. `checkpoints`: of Flink, which abort and fence ask first.
+    """
+
+    server: str = ""
+    config: str = ""
+    checkpoints: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Connection:
+        """That of a cluster whose file of properties, if it has any, is not known."""
+        is_plain = cluster.config.masked().get("security.protocol", "plaintext").lower() == "plaintext"
+        config = "" if is_plain else "client.properties"
+        checkpoints = tuple(str(each.path) for each in cluster.flink_checkpoints)
+        return cls(server=cluster.bootstrap_servers, config=config, checkpoints=checkpoints)
+
+    def argv(self, command: Command) -> tuple[str, ...]:
+        """A command that runs as it stands: ours has its options behind the verb, Kafka's tools before it."""
+        program, *rest = command.argv
+        if program != "kafka-txn":
+            server = {"--bootstrap-server": self.server or "HOST:PORT"} if "--bootstrap-server" not in rest else {}
+            config = _options({"--command-config": self.config})
+            at = 0 if server else 2  # behind the server
+            return (program, *_options(server), *rest[:at], *config, *rest[at:])
+        verb, *rest = rest
+        if {"--bootstrap-server", "--log-dir", "--recording"} & set(rest):
+            return (program, verb, *rest)
+        named = _options({"--bootstrap-server": self.server, "--command-config": self.config})
+        checked = self.checkpoints if verb in {"abort", "fence"} else ()
+        return (program, verb, *named, *(word for each in checked for word in ("--flink-checkpoint", each)), *rest)
+
+
+NOWHERE = Connection()
+
+
+def _options(named: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(word for option, value in named.items() if value for word in (option, value))
+
+
+_COMMAND = re.compile(r"kafka-txn [a-z-]+(?: --[a-z-]+ (?:'[^']*'|\"[^\"]*\"|[^\s'\"])+)+")
+
+
+def with_commands(text: str) -> list[Value]:
+    """The sentences of a text, and the commands in it, each by itself.
+
+    `text`: as rules and symptoms have it, with the arguments of its commands quoted.
+    """
+    values: list[Value] = []
+    rest = text
+    while found := _COMMAND.search(rest):
+        line, after = found[0], rest[found.end() :]
+        if line.split()[1] not in ACTIONS:  # those that act are followed by a space
+            line, after = line.rstrip(".,:;)"), line[len(line.rstrip(".,:;)")) :] + after
+        if before := rest[: found.start()].strip():
+            values.append(before)
+        values.append(Command(tuple(shlex.split(line))))
+        rest = _continued(after)
+    return [*values, rest] if rest else values
+
+
+def _continued(after: str) -> str:
+    """What follows a command, as a sentence of its own."""
+    after = after.lstrip(" .,:;)")
+    if after.startswith("(") and after.endswith(")"):
+        after = f"{after[1:-1]}."
+        return after[:1].upper() + after[1:]
+    return f"It {after}" if after[:1].islower() and not after.startswith(("or ", "and ", "with ")) else after
+
+
+def commands_in(values: Sequence[Value]) -> list[Command]:
+    """The commands among them."""
+    return [each for each in values if isinstance(each, Command)]

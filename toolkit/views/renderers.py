@@ -1,0 +1,307 @@
+"""Writers of a document: for a terminal, as HTML, as Markdown and as JSON. They quote, and nothing else does."""
+
+from __future__ import annotations
+
+import datetime as dt
+import html
+import re
+import shlex
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, assert_never
+
+from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.schema.durations import duration
+from toolkit.views.document import (
+    NOWHERE,
+    Bullets,
+    Code,
+    Command,
+    Connection,
+    Field,
+    Fields,
+    Grid,
+    Inline,
+    Link,
+    Options,
+    Paragraph,
+    Part,
+    Quote,
+    Section,
+    Sentence,
+    Value,
+)
+from toolkit.views.row_formats import printable, text_columns
+
+LABEL = 9  # columns of the labels of fields
+
+
+def command_line(argv: Iterable[str]) -> str:
+    """Arguments as a shell reads them, in one line of printable characters."""
+    return " ".join(map(_quoted, argv))
+
+
+def _quoted(argument: str) -> str:
+    if argument.isprintable():
+        return shlex.quote(argument)
+    written = (c if c.isprintable() else "".join(f"\\x{byte:02x}" for byte in c.encode(errors="surrogateescape"))
+               for c in argument.replace("\\", r"\\").replace("'", r"\'"))  # fmt: skip
+    return f"$'{''.join(written)}'"  # of bash, ksh and zsh
+
+
+def sentence_text(sentence: Sentence) -> str:
+    """A sentence in one line of printable characters, as a terminal shows it."""
+    parts = (sentence,) if isinstance(sentence, str) else sentence
+    return "".join(map(_plain, parts))
+
+
+def _plain(part: Inline) -> str:
+    match part:
+        case str():
+            return printable(part)
+        case Code(text):
+            return printable(text)
+        case Link(address):
+            return printable(address)
+        case Options(argv):
+            return command_line(argv)
+        case dt.datetime():
+            return at(part)
+        case dt.timedelta():
+            return duration(part)
+        case int():
+            return str(part)
+        case _:
+            assert_never(part)
+
+
+def text_lines(parts: Iterable[Part], *, connection: Connection = NOWHERE, width: int | None = None) -> list[str]:
+    """A document for a terminal.
+
+    `width`: columns to wrap at, between words; a command is never wrapped. Null for no wrapping.
+    """
+    lines: list[str] = []
+    for part in parts:
+        match part:
+            case Paragraph(text):
+                lines += wrap(sentence_text(text), before="", width=width)
+            case Bullets(items):
+                lines += [line for item in items for line in wrap(sentence_text(item), before="- ", width=width)]
+            case Command():
+                lines.append(command_line(connection.argv(part)))
+            case Fields(fields):
+                lines += field_lines(fields, connection=connection, width=width)
+            case Quote(text):
+                lines += [printable(line) for line in text.splitlines()]
+            case Grid():
+                lines += [part.title, *(wrap(part.note, before="", width=width) if part.note else ())]
+                lines += (
+                    text_columns(part.columns, part.rows, [name in part.numbers for name in part.columns])
+                    if part.rows
+                    else [part.empty]
+                )
+            case Section():
+                lines.append(printable(f"{part.title}  {part.badge}".rstrip()))
+                lines += text_lines(part.parts, connection=connection, width=width)
+            case _:
+                assert_never(part)
+    return lines
+
+
+def field_lines(
+    fields: Sequence[Field], *, connection: Connection = NOWHERE, width: int | None = None, label: int = LABEL
+) -> list[str]:
+    """Fields for a terminal, the labels in a column of their own; a command is a line of its own."""
+    label = max(label, *(len(each.label) + 2 for each in fields))
+    lines: list[str] = []
+    for each in fields:
+        title = each.label
+        for value in each.values:
+            if isinstance(value, Command):
+                lines += [f"  {title}"] if title else []
+                lines.append(f"    {command_line(connection.argv(value))}")
+            else:
+                lines += wrap(sentence_text(value), before=f"  {title:<{label}}", width=width)
+            title = ""
+    return lines
+
+
+def wrap(text: str, *, before: str, width: int | None) -> list[str]:
+    """Text as lines with a hanging indent after `before`."""
+    if width is None:
+        return [before + text]
+    return textwrap.wrap(
+        text,
+        max(width, len(before) + 30),
+        initial_indent=before,
+        subsequent_indent=" " * len(before),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [before.rstrip()]
+
+
+def escaped_html(text: object) -> str:
+    """Any text in HTML."""
+    return html.escape(printable(str(text)))
+
+
+def html_text(parts: Iterable[Part], *, connection: Connection = NOWHERE, level: int = 3) -> str:
+    """A document as HTML; `level`: of its headings."""
+    return "".join(_html(part, connection, level) for part in parts)
+
+
+def _html(part: Part, connection: Connection, level: int) -> str:
+    match part:
+        case Paragraph(text, kind):
+            return f'<p class="{kind}">{_html_value(text, connection)}</p>' if kind else (
+                f"<p>{_html_value(text, connection)}</p>")  # fmt: skip
+        case Bullets(items):
+            return f"<ul>{''.join(f'<li>{_html_value(each, connection)}</li>' for each in items)}</ul>"
+        case Command():
+            return _html_value(part, connection)
+        case Fields(fields):
+            return f"<dl>{''.join(_html_field(each, connection) for each in fields)}</dl>"
+        case Quote(text):
+            return f"<pre tabindex='0'>{chr(10).join(map(escaped_html, text.splitlines()))}</pre>"
+        case Grid():
+            heads = "".join(f"<th scope='col'>{escaped_html(name)}</th>" for name in part.columns)
+            rows = "".join(f"<tr>{''.join(f'<td>{escaped_html(cell)}</td>' for cell in row)}</tr>" for row in part.rows)
+            head = f'<div class="scroll" role="region" aria-label="{escaped_html(part.title)}" tabindex="0">'
+            return f"{head}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
+        case Section():
+            inside = html_text(part.parts, connection=connection, level=level + 1)
+            if part.is_folded:
+                head = f"<summary>{escaped_html(part.title)}</summary>"
+                return f'<details class="fold">{head}{inside}</details>' if inside else ""
+            badge = f'<span class="badge {part.tone}">{escaped_html(part.badge)}</span> ' if part.badge else ""
+            role = ' role="alert"' if part.tone == "problem" else ""
+            head = f"<h{level}>{badge}{escaped_html(part.title)}</h{level}>"
+            return f'<div class="card {part.tone or "plain"}"{role}>{head}{inside}</div>'
+        case _:
+            assert_never(part)
+
+
+def _html_field(field: Field, connection: Connection) -> str:
+    lines = "".join(f"<div>{_html_value(each, connection)}</div>" for each in field.values)
+    return f"<dt>{escaped_html(field.label)}</dt><dd>{lines}</dd>"
+
+
+def _html_value(value: Value, connection: Connection) -> str:
+    if isinstance(value, Command):
+        return f"<code>{escaped_html(command_line(connection.argv(value)))}</code>"
+    return "".join(map(_html_inline, (value,) if isinstance(value, str) else value))
+
+
+def _html_inline(part: Inline) -> str:
+    text = escaped_html(_plain(part))
+    if isinstance(part, Link):
+        return f'<a href="{text}" target="_blank" rel="noopener noreferrer">{text}</a>'
+    return f"<code>{text}</code>" if isinstance(part, Code | Options) else text
+
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
+
+
+def escaped_markdown(text: str) -> str:
+    """Any text in Markdown, and in the HTML within it."""
+    return _SPECIAL.sub(r"\\\1", " ".join(printable(text).split()))
+
+
+def markdown_lines(parts: Iterable[Part], *, connection: Connection = NOWHERE, level: int = 3) -> list[str]:
+    """A document as Markdown; `level`: of its headings."""
+    lines: list[str] = []
+    for part in parts:
+        lines += [*_markdown(part, connection, level), ""]
+    return lines
+
+
+def _markdown(part: Part, connection: Connection, level: int) -> Iterator[str]:
+    match part:
+        case Paragraph(text):
+            yield _markdown_sentence(text)
+        case Bullets(items):
+            yield from (f"- {_markdown_sentence(each)}" for each in items)
+        case Command():
+            yield from _fenced(command_line(connection.argv(part)))
+        case Fields(fields):
+            for each in fields:
+                yield from _markdown_field(each, connection)
+        case Quote(text):
+            yield from _fenced(*map(printable, text.splitlines()))
+        case Grid():
+            yield from (f"{'#' * level} {escaped_markdown(part.title)}", "")
+            if part.note:
+                yield from (escaped_markdown(part.note), "")
+            yield from _markdown_rows(part) if part.rows else (escaped_markdown(part.empty),)
+        case Section():
+            badge = f": {escaped_markdown(part.badge)}" if part.badge else ""
+            yield from (f"{'#' * level} {escaped_markdown(part.title)}{badge}", "")
+            yield from markdown_lines(part.parts, connection=connection, level=level + 1)
+        case _:
+            assert_never(part)
+
+
+def _markdown_field(field: Field, connection: Connection) -> Iterator[str]:
+    """Its sentences in a line, each command below."""
+    sentences = "; ".join(_markdown_sentence(each) for each in field.values if not isinstance(each, Command))
+    yield f"- {escaped_markdown(field.label)}: {sentences}".rstrip()
+    for each in field.values:
+        if isinstance(each, Command):
+            yield from ("", *(f"  {line}" for line in _fenced(command_line(connection.argv(each)))), "")
+
+
+def _fenced(*lines: str) -> Iterator[str]:
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield from (fence, *lines, fence)
+
+
+def _markdown_rows(grid: Grid) -> Iterator[str]:
+    yield f"| {' | '.join(map(escaped_markdown, grid.columns))} |"
+    yield f"| {' | '.join('---:' if name in grid.numbers else '---' for name in grid.columns)} |"
+    yield from (f"| {' | '.join(map(escaped_markdown, row))} |" for row in grid.rows)
+
+
+def _markdown_sentence(sentence: Sentence) -> str:
+    return "".join(map(_markdown_inline, (sentence,) if isinstance(sentence, str) else sentence))
+
+
+def _markdown_inline(part: Inline) -> str:
+    text = _plain(part)
+    if isinstance(part, Code | Options):
+        (fence,) = {"`" * (1 + max(map(len, re.findall("`+", text)), default=0))}
+        edge = " " if "`" in text else ""
+        return f"{fence}{edge}{text}{edge}{fence}"
+    return f"<{text}>" if isinstance(part, Link) else escaped_markdown(text)
+
+
+def json_value(parts: Iterable[Part], *, connection: Connection = NOWHERE) -> list[dict[str, Any]]:
+    """A document as JSON: an object for each part, a command as the list of its arguments."""
+    return [_json(part, connection) for part in parts]
+
+
+def _json(part: Part, connection: Connection) -> dict[str, Any]:
+    match part:
+        case Paragraph(text):
+            return {"text": sentence_text(text)}
+        case Bullets(items):
+            return {"items": list(map(sentence_text, items))}
+        case Command():
+            return {"command": list(connection.argv(part))}
+        case Fields(fields):
+            return {
+                "fields": {each.label: [_json_value(value, connection) for value in each.values] for each in fields}
+            }
+        case Quote(text):
+            return {"quote": text}
+        case Grid():
+            return {"title": part.title, "columns": list(part.columns), "rows": [list(row) for row in part.rows]}
+        case Section():
+            inside = json_value(part.parts, connection=connection)
+            return {"title": part.title, **({"badge": part.badge} if part.badge else {}), "parts": inside}
+        case _:
+            assert_never(part)
+
+
+def _json_value(value: Value, connection: Connection) -> str | dict[str, Any]:
+    return {"command": list(connection.argv(value))} if isinstance(value, Command) else sentence_text(value)
