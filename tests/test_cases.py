@@ -82,7 +82,9 @@ def test_each_text_gets_its_right_answer() -> None:
     for answer in ANSWERS:
         explained = explain(case(answer.case))
         text = "\n".join(explained.lines())
-        named = next((line for line in text.splitlines() if line.startswith("Named: ")), "Named: ").partition(": ")[2]
+        named = (
+            next((line for line in text.splitlines() if line.startswith("Named ")), "").removeprefix("Named").strip()
+        )
         found = explained.symptoms, named, answer.says in text
         if found != ((answer.symptom,), answer.named, True):
             wrong[answer.case] = found

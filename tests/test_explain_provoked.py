@@ -194,5 +194,5 @@ def test_a_missing_resource_is_not_checked_and_others_are(here: Provoked) -> Non
 def test_resources_of_an_unknown_text_are_checked(here: Provoked) -> None:
     done = on(here.kafka, "explain", "it does not work", "--topic", "lag", "--partition", "0", "--recheck-after", "0")
     assert done.returncode == 4, done.stdout + done.stderr
-    assert done.stdout.startswith("unknown: ")
+    assert done.stdout.startswith("unknown  ")
     assert "lag-0" in done.stdout

@@ -185,7 +185,7 @@ def test_a_list_of_the_command_line(kafka: Kafka, tmp_path: Path) -> None:
         assert (wrong.returncode, "does not name '2 transactions'" in wrong.stderr) == (5, True)
         done = on(kafka, "abort", "--list", str(listed), *trail, "--confirm", "2 transactions")
         assert done.returncode == 0, done.stderr
-        assert "Aborted: 2 of 2 transactions." in done.stdout
+        assert done.stdout.startswith("2 of 2 transactions aborted.\n")
         again = on(kafka, "abort", "--list", str(listed), *trail, "--confirm", "2 transactions")
         assert again.returncode == 5
         assert f"- left out: {target(first)}  Producer" in again.stdout

@@ -19,7 +19,6 @@ from toolkit.views.row_formats import printable
 if TYPE_CHECKING:
     from toolkit.actions.audit import Audit
     from toolkit.actions.plan import ListResult, Plan, PlanList, Result
-    from toolkit.cli.source_options import SourceOptions
     from toolkit.schema.live import Finding
     from toolkit.views.document import Connection, Part
 
@@ -61,13 +60,12 @@ class ActionAnswer:
         if not self.is_json:
             show(text_lines(parts, connection=self.connection, width=width()))
 
-    def show_finding(self, finding: Finding, source_options: SourceOptions) -> None:
+    def show_finding(self, finding: Finding) -> None:
         """Write what is known of the transaction, for a person."""
         from toolkit.views.findings_text import finding_lines
 
         if not self.is_json:
-            runnable = dataclasses.replace(finding, remedy=source_options.runnable(finding.remedy))
-            show([*finding_lines([runnable], width=width()), ""])
+            show([*finding_lines([finding], width=width(), connection=self.connection), ""])
 
     def act(
         self,

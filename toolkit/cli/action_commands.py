@@ -149,7 +149,7 @@ def abort(
         found = transaction_at(cluster, tp, start_offset=start_offset, recheck_after=recheck_after)
         with audited(audit, confirm, marker_step("abort", cluster, found)):
             plan = plan_abort(cluster, found)
-        answer.show_finding(found, source_options)
+        answer.show_finding(found)
 
         def execute(**options: Any) -> Result:
             limit = agreed_size(plan, max_save_bytes) if save_records and not answer.is_json else max_save_bytes
@@ -192,7 +192,7 @@ def complete(
         progress("Checking what was decided ...")
         tp = TopicPartition(topic, partition)
         found = transaction_at(cluster, tp, start_offset=start_offset, recheck_after=recheck_after)
-        answer.show_finding(found, source_options)
+        answer.show_finding(found)
         with audited(audit, confirm, marker_step("complete", cluster, found)):
             plan = plan_complete(cluster, found)
         execute = partial(plan.execute, recheck_after=recheck_after)

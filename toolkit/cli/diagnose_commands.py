@@ -30,6 +30,7 @@ from toolkit.cli.common_options import (
 from toolkit.cli.output import INCOMPLETE, NOT_FOUND, answer, progress, remark, show, width
 from toolkit.cli.source_options import FILE_OPTIONS, SourceOptions, takes_source
 from toolkit.errors import ConnectionFailed, UsageError
+from toolkit.views.document import NOWHERE, Connection
 
 if TYPE_CHECKING:
     from toolkit.cli.source_options import AnySource
@@ -65,7 +66,7 @@ def diagnose(
         partitions=partition,
         log_evidence=log_evidence,
     )
-    answer_findings(findings, findings, output, proof=proof, scope=scope)
+    answer_findings(findings, findings, output, proof=proof, scope=scope, connection=source_options.connection)
     raise typer.Exit(verdict_exit_code(findings))
 
 
@@ -98,7 +99,8 @@ def find_hanging(
         log_evidence=log_evidence,
         broker_id=broker_id,
     )
-    answer_findings(in_doubt(findings), findings, output, proof=proof, scope=scope)
+    connection = source_options.connection
+    answer_findings(in_doubt(findings), findings, output, proof=proof, scope=scope, connection=connection)
     raise typer.Exit(verdict_exit_code(findings))
 
 
@@ -156,9 +158,7 @@ def explain(
             progress("Looking up what the text names ...")
             explained = explain_pasted(source)
             assert explained.checks is not None
-            findings = explained.checks.findings
-            runnable = tuple(replace(each, remedy=source_options.runnable(each.remedy)) for each in findings)
-            explained = replace(explained, checks=replace(explained.checks, findings=runnable))
+            explained = replace(explained, connection=source_options.connection)
     except ConnectionFailed as error:  # the text is explained all the same
         explained = replace(explain_pasted(), checks=ResourceChecks(not_checked=(str(error),)))
         _answer_explained(explained, output, code=INCOMPLETE)
@@ -299,7 +299,7 @@ def read_findings(
     max_transaction_timeout: float,
     **options: Any,
 ) -> tuple[list[Finding], str | None, str | None]:
-    """Findings whose remedies can be run as they stand, `proof_line`, and what was read, which an all-clear names.
+    """Findings, `proof_line`, and what was read, which an all-clear names.
 
     Before them a line on stderr about the second check, or about the time of the sample.
     """
@@ -320,7 +320,7 @@ def read_findings(
                 progress(f"Checking; doubtful partitions are checked again {recheck_after:g} s later ...")
         findings = source.records(Finding, **options)
         proof = proof_line(source, output)
-    return [replace(each, remedy=source_options.runnable(each.remedy)) for each in findings], proof, source.scope
+    return findings, proof, source.scope
 
 
 def proof_line(source: AnySource, output: Format) -> str | None:
@@ -342,20 +342,21 @@ def answer_findings(
     *,
     proof: str | None = None,
     scope: str | None = None,
+    connection: Connection = NOWHERE,
 ) -> None:
     """Write `findings`; for a person with all else that is open on their partitions, and the sum of all that was seen.
 
     `proof`, for a person only, is the first line; an all-clear names the `scope`.
     """
-    from toolkit.views.findings_text import LINKED_FINDINGS, finding_lines, finding_page, summary, wrap
+    from toolkit.views.findings_text import LINKED_FINDINGS, finding_lines, linked_row, summary
+    from toolkit.views.renderers import wrap
 
     if output is not Format.TABLE:
-        rows = [{**each.row(), "docs": finding_page(each.verdict, each.cause)} for each in findings]
-        answer(LINKED_FINDINGS, rows, output)
+        answer(LINKED_FINDINGS, [linked_row(each, connection) for each in findings], output)
         return
     partitions = {(each.topic, each.partition) for each in findings}
     whole = [each for each in of if (each.topic, each.partition) in partitions]
-    lines = finding_lines(whole, width=width())
+    lines = finding_lines(whole, width=width(), connection=connection)
     first = [] if proof is None else [*wrap(proof, before="", width=width()), ""]
     show([*first, *lines, *([""] if lines else []), summary(of, scope=scope)])
 

@@ -182,7 +182,7 @@ def abort_command(
     cluster itself before it writes.
     """
     from toolkit.views.abort_command_line import abort_advice
-    from toolkit.views.findings_text import wrap
+    from toolkit.views.renderers import wrap
 
     partition_options(topic, partition)
     files = _open(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -32,7 +31,6 @@ CLUSTER_OPTIONS = ("bootstrap_server", "command_config", "timeout")
 WAITS = ("timeout", "recheck_after")  # for a cluster; a default is no error with files
 SERVER_FLAG = "--bootstrap-server HOST:PORT"
 SERVER_VARIABLE, CONFIG_VARIABLE = "KAFKA_TXN_BOOTSTRAP_SERVER", "KAFKA_TXN_COMMAND_CONFIG"
-_ACTION = re.compile(r"kafka-txn (abort|complete|commit|fence)(?= --)")
 
 BootstrapServer = Annotated[
     str | None,
@@ -190,18 +188,6 @@ class SourceOptions:
     def source(self) -> str:
         """The options that name the source."""
         return self.address or " ".join(f"--log-dir {shlex.quote(path)}" for path in self.log_dir or ())
-
-    def runnable(self, remedy: str) -> str:
-        """A remedy whose commands can be run as they stand, on this cluster."""
-        if not self.names_cluster:
-            return remedy
-        checkpoints = [f"--flink-checkpoint {shlex.quote(str(path))}" for path in self.flink_checkpoint or ()]
-
-        def with_options(found: re.Match[str]) -> str:
-            checked = checkpoints if found[1] in {"abort", "fence"} else []
-            return " ".join([found[0], self.address, *checked])
-
-        return _ACTION.sub(with_options, remedy)
 
     def or_environment(self) -> SourceOptions:
         """These options; if they name no source, the cluster that the environment names, which is said on stderr."""

@@ -233,7 +233,7 @@ def lag(
         rows, failed = _lag_of(source, groups)
     answer(GROUP_LAG, rows, output, without=("reason", "broker_id"))
     if output is Format.TABLE:
-        from toolkit.views.findings_text import wrap
+        from toolkit.views.renderers import wrap
 
         for row in rows:
             # The numbers alone mislead where something is held, a lag is nothing to read, or there is no such offset.

@@ -17,7 +17,8 @@ from toolkit.lab.lab_source import create_topic
 from toolkit.lab.server.broker import Kafka
 from toolkit.schema import Row
 from toolkit.sources.live.cluster import Cluster
-from toolkit.views.findings_text import finding_lines, summary, wrap
+from toolkit.views.findings_text import finding_lines, summary
+from toolkit.views.renderers import wrap
 
 WRONG = {  # topic and the incident staged on it
     "orders": "late_message",

@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -28,21 +28,14 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """An address of the docs."""
-
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
 class Options:
     """Options to add to a command line; ``Options(("--confirm", "orders-0@12"))``."""
 
     argv: tuple[str, ...]
 
 
-Inline: TypeAlias = "str | int | dt.datetime | dt.timedelta | Code | Link | Options"
-"""Of a sentence: an offset or a number, a time, a duration."""
+Inline: TypeAlias = "str | int | dt.datetime | dt.timedelta | Code | Options"
+"""Of a sentence: an offset or a number, a time, a duration. An address of the docs in a text is a link."""
 Sentence: TypeAlias = "str | tuple[Inline, ...]"
 
 
@@ -81,9 +74,10 @@ class Bullets:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Labels with what they say."""
+    """Labels with what they say; `indent`: in a terminal; without any, they are a block of their own."""
 
     fields: tuple[Field, ...]
+    indent: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +101,15 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """Parts under a title; `badge`: a verdict beside it; `tone`: a colour; `is_folded`: opened by a click, in HTML."""
+    """Parts under a title.
+
+    `lead`: the answer in a line, beside the title in a terminal. `badge`: a verdict. `tone`: a colour. `is_folded`:
+    opened by a click, in HTML.
+    """
 
     title: str
     parts: tuple[Part, ...]
+    lead: str = ""
     badge: str = ""
     tone: str = ""
     is_folded: bool = False
@@ -131,8 +130,13 @@ class Connection:
     checkpoints: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, cluster: Cluster) -> Connection:
-        """That of a cluster whose file of properties, if it has any, is not known."""
+    def of(cls, source: object) -> Connection:
+        """That of a cluster, whose file of properties, if it has any, is not known; of another source none."""
+        from toolkit.sources.source_table import CLUSTER
+
+        if getattr(source, "kind", None) != CLUSTER:
+            return NOWHERE
+        cluster = cast("Cluster", source)
         is_plain = cluster.config.masked().get("security.protocol", "plaintext").lower() == "plaintext"
         config = "" if is_plain else "client.properties"
         checkpoints = tuple(str(each.path) for each in cluster.flink_checkpoints)
@@ -161,7 +165,7 @@ def _options(named: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(word for option, value in named.items() if value for word in (option, value))
 
 
-_COMMAND = re.compile(r"kafka-txn [a-z-]+(?: --[a-z-]+ (?:'[^']*'|\"[^\"]*\"|[^\s'\"])+)+")
+_COMMAND = re.compile(r"kafka-txn [a-z-]+(?: --[a-z-]+[ =](?:'[^']*'|\"[^\"]*\"|[^\s'\"`])+)+")
 
 
 def with_commands(text: str) -> list[Value]:
@@ -176,10 +180,18 @@ def with_commands(text: str) -> list[Value]:
         if line.split()[1] not in ACTIONS:  # those that act are followed by a space
             line, after = line.rstrip(".,:;)"), line[len(line.rstrip(".,:;)")) :] + after
         if before := rest[: found.start()].strip():
-            values.append(before)
+            values.append(_marked(before))
         values.append(Command(tuple(shlex.split(line))))
         rest = _continued(after)
-    return [*values, rest] if rest else values
+    return [*values, _marked(rest)] if rest else values
+
+
+def _marked(text: str) -> Sentence:
+    """A text of ours, with what it has in backticks as code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0 or len(parts) == 1:
+        return text
+    return tuple(Code(part) if index % 2 else part for index, part in enumerate(parts) if part)
 
 
 def _continued(after: str) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, number
 from toolkit.analysis.symptoms.recognition import NamedResources, RecognizedSymptom, pasted_records, recognize
-from toolkit.analysis.symptoms.symptom import Symptom
 from toolkit.schema import FINDINGS, Column, ListOf, Row, StructOf, Table
 from toolkit.schema.docs_links import symptom_page
 from toolkit.schema.live import Transaction
@@ -16,9 +15,9 @@ from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import INT16, INT32, INT64, STRING, TOPIC_PARTITIONS
 from toolkit.sources.resource_checks import ResourceChecks, check_resources
-from toolkit.views.findings_text import finding_lines, summary, wrap
-from toolkit.views.html_page import page
-from toolkit.views.row_formats import printable
+from toolkit.views.document import NOWHERE, Connection, Field, Fields, Paragraph, Section, Value, with_commands
+from toolkit.views.findings_text import finding_parts, linked_row, summary
+from toolkit.views.renderers import html_text, text_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,33 +35,33 @@ WHAT_TO_COLLECT = (
 )
 
 
-def answer_lines(symptom: Symptom) -> Iterator[tuple[str, str]]:
-    """Label and sentence of each line; only the first line of a kind has its label."""
-    kinds = (("cause", symptom.causes), ("check", symptom.checks), ("safe", symptom.safe), ("never", symptom.never))
-    for label, sentences in kinds:
-        yield from ((label if index == 0 else "", sentence) for index, sentence in enumerate(sentences))
-    yield "source", ", ".join(symptom.sources)
-    yield "page", symptom_page(symptom.name)
+def _symptom_section(recognized: RecognizedSymptom) -> Section:
+    symptom = recognized.symptom
+    kinds = {"cause": symptom.causes, "check": symptom.checks, "safe": symptom.safe, "never": symptom.never}
+    fields = (
+        *(Field(label, _values(sentences)) for label, sentences in kinds.items() if sentences),
+        Field("source", (", ".join(symptom.sources),)),
+        Field("page", (symptom_page(symptom.name),)),
+    )
+    lead = f"{symptom.title} ({', '.join(recognized.clients)})"
+    return Section(title=symptom.name, lead=lead, parts=(Fields(fields),))
 
 
-def checked_lines(checks: ResourceChecks, named: NamedResources, *, width: int | None = None) -> list[str]:
+def _values(sentences: Sequence[str]) -> tuple[Value, ...]:
+    return tuple(value for sentence in sentences for value in with_commands(sentence))
+
+
+def _checked_section(checks: ResourceChecks, named: NamedResources) -> Section:
     """Findings about the named partitions, or about all, and failed checks."""
-    lines = [*said_of_ids(checks), *finding_lines(checks.findings, width=width)]
-    lines += ["", _sum(checks, named)] if lines else [_sum(checks, named)]
-    lines += [
-        line for each in checks.not_checked for line in wrap(printable(each), before="not checked: ", width=width)
-    ]
-    return lines
+    said = map(Paragraph, said_of_ids(checks))
+    not_checked = (Paragraph(f"not checked: {each}") for each in checks.not_checked)
+    total = Fields((Field("in all", (_sum(checks, named),)),), indent=0)
+    return Section(title="Looked up", parts=(*said, *finding_parts(checks.findings), total, *not_checked))
 
 
 def said_of_ids(checks: ResourceChecks) -> list[str]:
     """Coordinator state of ids, the end of their last transactions, and the lag of groups: a sentence each."""
     return [*map(_transaction, checks.transactions), *map(_ended, checks.history), *map(_lag, checks.group_lag)]
-
-
-def pasted_lines(records: Sequence[TransactionLogRecord]) -> list[str]:
-    """The state of each transactional id by its last record in the text, a sentence each."""
-    return [printable(_pasted(record)) for record in records]
 
 
 def _pasted(record: TransactionLogRecord) -> str:
@@ -84,7 +83,7 @@ def named_line(named: NamedResources) -> str:
     parts += [f"topic {each}" for each in named.topics]
     parts += [f"{topic}-{partition}" for topic, partition in named.partitions]
     parts += [f"producer {each}" for each in named.producer_ids]
-    return printable(", ".join(parts))
+    return ", ".join(parts)
 
 
 def _sum(checks: ResourceChecks, named: NamedResources) -> str:
@@ -100,26 +99,26 @@ def _sum(checks: ResourceChecks, named: NamedResources) -> str:
 
 def _transaction(owner: Transaction) -> str:
     if owner.error or owner.transactional_id is None:
-        return printable(f"transactional id {number(owner.transactional_id)}: {owner.error}")
+        return f"transactional id {number(owner.transactional_id)}: {owner.error}"
     text = f"{coordinator_says(owner)}, producer {number(owner.producer_id)} epoch {number(owner.producer_epoch)}"
-    return printable(text + (f", since {at(owner.start_time)}" if owner.start_time else ""))
+    return text + (f", since {at(owner.start_time)}" if owner.start_time else "")
 
 
 def _ended(past: PastTransaction) -> str:
     when = past.end_time or past.decided_at or past.start_time
-    return printable(f"  {past.ended or past.kind}{f' at {at(when)}' if when else ''}: {past.reason}")
+    return f"  {past.ended or past.kind}{f' at {at(when)}' if when else ''}: {past.reason}"
 
 
 def _lag(lag: GroupLag) -> str:
     where = f"group {lag.group_id}" + ("" if lag.topic is None else f", {lag.topic}-{lag.partition}")
     if lag.error:
-        return printable(f"{where}: {lag.error}")
+        return f"{where}: {lag.error}"
     if lag.lag is None:
-        return printable(f"{where}: nothing committed")
+        return f"{where}: nothing committed"
     others = "" if lag.markers is None else f", {lag.markers} that no consumer receives"
     text = f"{where}: lag {lag.lag}, of it {lag.behind} to read, {lag.held} held{others}"
     beyond = (lag.committed_offset or 0) > (lag.high_watermark or 0)
-    return printable(f"{text}. {lag.reason}" if beyond and lag.reason else text)
+    return f"{text}. {lag.reason}" if beyond and lag.reason else text
 
 
 _TEXTS = ListOf(STRING)
@@ -134,6 +133,7 @@ _FINDING = (
     ("reason", STRING),
     ("cause", STRING),
     ("remedy", STRING),
+    ("command", ListOf(STRING)),
 )
 
 EXPLANATIONS = Table(
@@ -167,7 +167,15 @@ EXPLANATIONS = Table(
 
 
 TEXT_WIDTH = 120
-TEMPLATE = "explanation.html"
+STYLE = """<style>
+.kafka-txn-error { color: inherit; font: 13px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans",
+  sans-serif; max-width: 70em; overflow-wrap: anywhere; }
+.kafka-txn-error h3, .kafka-txn-error h4 { margin: 14px 0 2px; font-size: 14px; }
+.kafka-txn-error p { margin: 0 0 6px; }
+.kafka-txn-error dl { display: grid; grid-template-columns: 6em minmax(0, 1fr); gap: 1px 8px; margin: 0; }
+.kafka-txn-error dt { opacity: .7; }
+.kafka-txn-error dd { margin: 0; }
+</style>"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +186,7 @@ class ExplainedError:
     named: NamedResources  # ids, groups and partitions in the text, and those of the caller
     pasted: tuple[TransactionLogRecord, ...] = ()  # the last record of each transactional id in the text
     checks: ResourceChecks | None = None  # state of them in a source; null without a source
+    connection: Connection = NOWHERE  # of the commands in it
 
     @property
     def symptoms(self) -> tuple[str, ...]:
@@ -194,11 +203,15 @@ class ExplainedError:
             "producer_ids": list(self.named.producer_ids),
             "findings": None,
         }
+        observed = list(map(_pasted, self.pasted))
         if self.pasted:
-            shared["observed"] = pasted_lines(self.pasted)
+            shared["observed"] = observed
         if self.checks is not None:
-            shared["findings"] = [{name: getattr(each, name) for name, _ in _FINDING} for each in self.checks.findings]
-            shared["observed"] = [*pasted_lines(self.pasted), *(each.strip() for each in said_of_ids(self.checks))]
+            shared["findings"] = [
+                {name: row[name] for name, _ in _FINDING}
+                for row in (linked_row(each, self.connection) for each in self.checks.findings)
+            ]
+            shared["observed"] = [*observed, *(each.strip() for each in said_of_ids(self.checks))]
             shared["not_checked"] = list(self.checks.not_checked)
         if not self.recognized:
             nothing: dict[str, list[str]] = {name: [] for name in ("clients", "causes", "safe", "never", "sources")}
@@ -227,43 +240,29 @@ class ExplainedError:
         """The findings about them (``schema.FINDINGS``); empty without a source."""
         return FINDINGS.frame(self.checks.findings if self.checks else ())
 
+    def parts(self) -> list[Section]:
+        """The explanation as parts of a document."""
+        sections = [_symptom_section(each) for each in self.recognized]
+        if not self.recognized:
+            collect = Fields((Field("collect", _values(WHAT_TO_COLLECT)),))
+            sections.append(Section(title="unknown", lead=TITLE_OF_UNKNOWN, parts=(collect,)))
+        if name := named_line(self.named):
+            sections.append(Section(title="Named", lead=name, parts=()))
+        if self.pasted:
+            sections.append(Section(title="In the text", parts=tuple(Paragraph(_pasted(each)) for each in self.pasted)))
+        return sections if self.checks is None else [*sections, _checked_section(self.checks, self.named)]
+
     def lines(self, *, width: int | None = None) -> list[str]:
         """The explanation as lines of text, wrapped at `width` columns."""
-        paragraphs: list[list[str]] = []
-        for each in self.recognized:
-            title = f"{each.symptom.title} ({', '.join(each.clients)})"
-            paragraphs.append(wrap(title, before=f"{each.symptom.name}: ", width=width))
-            for label, sentence in answer_lines(each.symptom):
-                paragraphs[-1] += wrap(sentence, before=f"  {label:<8}", width=width)
-        if not self.recognized:
-            paragraphs.append([f"unknown: {TITLE_OF_UNKNOWN}"])
-            for index, sentence in enumerate(WHAT_TO_COLLECT):
-                paragraphs[-1] += wrap(sentence, before=f"  {'collect' if index == 0 else '':<8}", width=width)
-        if name := named_line(self.named):
-            paragraphs.append(wrap(name, before="Named: ", width=width))
-        if self.pasted:
-            paragraphs.append(
-                [line for each in pasted_lines(self.pasted) for line in wrap(each, before="", width=width)]
-            )
-        if self.checks is not None:
-            paragraphs.append(checked_lines(self.checks, self.named, width=width))
-        return [line for paragraph in paragraphs for line in [*paragraph, ""]][:-1]
+        return text_lines(self.parts(), connection=self.connection, width=width)
 
     def __repr__(self) -> str:
         return "\n".join(self.lines(width=TEXT_WIDTH))
 
     def _repr_html_(self) -> str:
         """The same as HTML for a notebook, without network access."""
-        return page(
-            __name__.rpartition(".")[0],
-            TEMPLATE,
-            recognized=[(each, list(answer_lines(each.symptom))) for each in self.recognized],
-            unknown=TITLE_OF_UNKNOWN,
-            collect=WHAT_TO_COLLECT,
-            named=named_line(self.named),
-            pasted=pasted_lines(self.pasted),
-            checked=checked_lines(self.checks, self.named, width=TEXT_WIDTH) if self.checks else None,
-        )
+        body = html_text(self.parts(), connection=self.connection)
+        return f'{STYLE}\n<div class="kafka-txn-error">\n{body}\n</div>'
 
 
 def explain(
@@ -305,4 +304,6 @@ def explain(
     recognized, named = recognize(text)
     named = named.with_more(transactional_ids=transactional_ids, groups=groups, topics=topics, partitions=partitions)
     checks = None if source is None else check_resources(source, named, recheck_after=recheck_after)
-    return ExplainedError(recognized=recognized, named=named, pasted=pasted_records(text), checks=checks)
+    return ExplainedError(
+        recognized=recognized, named=named, pasted=pasted_records(text), checks=checks, connection=Connection.of(source)
+    )

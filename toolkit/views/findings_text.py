@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import shlex
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -18,14 +16,27 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.verdicts import CAUSES, OUTCOMES
-from toolkit.schema import FINDINGS, Column, Table
+from toolkit.schema import FINDINGS, Column, ListOf, Row, Table
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.docs_links import cause_page, verdict_page
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
 from toolkit.schema.table import STRING, Error
 from toolkit.schema.verdict import Verdict
-from toolkit.views.row_formats import count, printable
+from toolkit.views.document import (
+    NOWHERE,
+    Command,
+    Connection,
+    Field,
+    Fields,
+    Part,
+    Section,
+    Value,
+    commands_in,
+    with_commands,
+)
+from toolkit.views.renderers import text_lines
+from toolkit.views.row_formats import count
 from toolkit.views.urgency import age, expires_in
 
 if TYPE_CHECKING:
@@ -36,11 +47,21 @@ _NAMES = re.compile(r"\(([a-z-]+(?:, [a-z-]+)*)\)$")  # at the end of a cause
 LINKED_FINDINGS = Table(
     FINDINGS.name,
     FINDINGS.row,
-    (*FINDINGS.columns, Column("docs", STRING, "Page of the docs about its cause, or about its verdict.")),
+    (
+        *FINDINGS.columns,
+        Column("docs", STRING, "Page of the docs about its cause, or about its verdict."),
+        Column("command", ListOf(STRING), "Arguments of the command that the remedy names; null if it names none."),
+    ),
     FINDINGS.key,
     FINDINGS.sort,
 )
-"""Findings with the page of the docs, for JSON and CSV."""
+"""Findings with the page of the docs and the command of the remedy, for JSON and CSV."""
+
+
+def linked_row(finding: Finding, connection: Connection) -> Row:
+    """A row of `LINKED_FINDINGS`; its command runs as it stands."""
+    command = next((list(connection.argv(each)) for each in commands_in(with_commands(finding.remedy))), None)
+    return {**finding.row(), "docs": finding_page(finding.verdict, finding.cause), "command": command}
 
 
 def finding_page(verdict: Verdict, cause: str | None) -> str:
@@ -59,25 +80,27 @@ def _toned(*tones: str) -> str:
     return "|".join(verdict for verdict in Verdict if verdict.tone in tones)
 
 
-_LABEL = 9
 MAX_UNREAD = 5  # transactions on partitions that were not read, that have a block each
 MAX_TOPICS = 10  # and their topics, or partitions of a topic, that are named
-_COMMAND = re.compile(r"kafka-txn (?:abort|complete|commit|fence)(?: --[a-z-]+ (?:'[^']*'|[^\s']\S*))+")
 _STYLES = (
     (re.compile(r"^\S+(?= +LSO)", re.MULTILINE), "bold"),
     (re.compile(rf"(^  |(?<=^ {{11}}))({_toned('alarm')})\b", re.MULTILINE), "bold red"),
     (re.compile(rf"^  ({_toned('warn')})\b", re.MULTILINE), "bold yellow"),
     (re.compile(rf"\b({_toned('calm', 'muted')})(?=  producer)"), "green"),
     (re.compile(r"^  (owner|why|outcome|cause|error|where|missing|right|remedy|docs|next)\b", re.MULTILINE), "dim"),
-    (_COMMAND, "cyan"),
+    (re.compile(r"^ *kafka-(?:txn|acls\.sh|transactions\.sh) .*$", re.MULTILINE), "cyan"),
 )
 
 
-def finding_lines(findings: Data, *, width: int | None = None) -> list[str]:
-    """Findings as lines of text, a block per partition, healthy partitions in a line per transaction.
+def finding_lines(findings: Data, *, width: int | None = None, connection: Connection = NOWHERE) -> list[str]:
+    """`finding_parts` for a terminal; `width`: columns to wrap at, between words; null for no wrapping."""
+    return text_lines(finding_parts(findings), connection=connection, width=width)
+
+
+def finding_parts(findings: Data) -> list[Part]:
+    """A section per partition, healthy partitions in a line per transaction.
 
     `findings`: ``schema.FINDINGS`` in its order; a null column may be missing.
-    `width`: columns to wrap at, between words; a command to copy is never wrapped. Null for no wrapping.
     """
     by_partition = groupby(records_of(findings, Finding), key=lambda finding: (finding.topic, finding.partition))
     partitions = [
@@ -93,18 +116,18 @@ def finding_lines(findings: Data, *, width: int | None = None) -> list[str]:
             unread.setdefault(_said(first), []).append(first)
     unread = {text: group for text, group in unread.items() if len(group) > MAX_UNREAD}
     partitions = [pair for pair in partitions if not _is_unread(pair[1][0]) or _said(pair[1][0]) not in unread]
-    paragraphs: list[list[str]] = []
+    parts: list[Part] = []
     for healthy, group in groupby(
         partitions, key=lambda pair: all(is_healthy(each) or _is_over(each) for each in pair[1])
     ):
         if healthy:
-            paragraphs.append(_short_lines(list(group), width=width))
+            lines = (Field(name, (_short(finding),)) for name, findings in group for finding in findings)
+            parts.append(Fields(tuple(lines), indent=0))
         else:
-            paragraphs += [list(_block(name, findings, width=width)) for name, findings in group]
+            parts += [_section(name, findings) for name, findings in group]
     if len(of_coordinators) > MAX_UNREAD:
-        paragraphs.append(list(_open_unread_block(of_coordinators, width=width)))
-    paragraphs += [list(_unread_block(group, width=width)) for group in unread.values()]
-    return [printable(line) for paragraph in paragraphs for line in [*paragraph, ""]][:-1]
+        parts.append(_open_unread_section(of_coordinators))
+    return [*parts, *(_unread_section(group) for group in unread.values())]
 
 
 def summary(findings: Data, *, scope: str | None = None) -> str:
@@ -148,22 +171,6 @@ def _missing_markers(findings: Sequence[Finding]) -> str:
     )
 
 
-def wrap(text: str, *, before: str, width: int | None) -> list[str]:
-    """Text as lines with a hanging indent after `before`; a command to copy is not wrapped."""
-    if width is None:
-        return [before + text]
-    whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\xa0"), text)  # no line breaks at a no-break space
-    lines = textwrap.wrap(
-        whole,
-        max(width, len(before) + 30),
-        initial_indent=before,
-        subsequent_indent=" " * len(before),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return [line.replace("\xa0", " ") for line in lines]
-
-
 def paint(lines: Iterable[str]) -> Text:
     """Print lines in the colours of a terminal, if it has any."""
     from rich.text import Text
@@ -184,18 +191,12 @@ def _is_over(finding: Finding) -> bool:
     return finding.verdict is Verdict.ENDED
 
 
-def _short_lines(partitions: Sequence[tuple[str, Sequence[Finding]]], *, width: int | None) -> list[str]:
-    longest = max(_LABEL, *(len(name) for name, _ in partitions))
-    lines = ((f"{name:<{longest}}  ", _short(finding)) for name, findings in partitions for finding in findings)
-    return [line for name, text in lines for line in wrap(text, before=name, width=width)]
-
-
 def _short(finding: Finding) -> str:
-    line = f"{finding.verdict}  {_past(finding) if _is_over(finding) else _who(finding) or printable(finding.reason)}"
+    line = f"{finding.verdict}  {_past(finding) if _is_over(finding) else _who(finding) or finding.reason}"
     if finding.transactional_id:
-        line += f' · id "{printable(finding.transactional_id)}"'
+        line += f' · id "{finding.transactional_id}"'
         if finding.owner:
-            line += f": {printable(finding.owner)}"
+            line += f": {finding.owner}"
     if (left := expires_in(finding)) is not None:
         line += f" · expires in {duration(left)}"
     elif finding.expires_at and (finding.brokers_time is None or finding.brokers_time < finding.expires_at):
@@ -203,14 +204,17 @@ def _short(finding: Finding) -> str:
     return line
 
 
-def _block(name: str, findings: Sequence[Finding], *, width: int | None) -> Iterator[str]:
+def _section(name: str, findings: Sequence[Finding]) -> Section:
     first, *behind = (finding for finding in findings if not _is_over(finding))
     over = [_short(finding).removeprefix("ended  ") for finding in findings if _is_over(finding)]
-    entries = [*_entries(first), *_next(first, behind), *_listed("ended", over)]
-    label = max(_LABEL, *(len(label) + 2 for label, _ in entries))
-    yield f"{name:<{label}}  {_headline(first)}".rstrip()
-    for title, text in entries:
-        yield from wrap(text, before=f"  {title:<{label}}", width=width)
+    fields = [*_fields(first), *_field("next", _next(first, behind)), *_field("ended", over)]
+    return Section(title=name, lead=_headline(first), parts=(Fields(tuple(fields)),))
+
+
+def _field(label: str, values: Iterable[Value]) -> list[Field]:
+    """A field; none without values."""
+    values = tuple(values)
+    return [Field(label, values)] if values else []
 
 
 def _is_unread(finding: Finding) -> bool:
@@ -233,20 +237,18 @@ def _topics(findings: Sequence[Finding]) -> dict[str, list[int]]:
 
 
 def _by_topic(findings: Sequence[Finding]) -> list[str]:
-    names = [f"{printable(topic)}: {_numbers(numbers)}" for topic, numbers in _topics(findings).items()]
+    names = [f"{topic}: {_numbers(numbers)}" for topic, numbers in _topics(findings).items()]
     return [*names[:MAX_TOPICS], *([f"{len(names) - MAX_TOPICS:,} more topics"] if len(names) > MAX_TOPICS else [])]
 
 
-def _unread_block(findings: Sequence[Finding], *, width: int | None) -> Iterator[str]:
+def _unread_section(findings: Sequence[Finding]) -> Section:
     """Partitions that were not read for one reason: thousands of blocks would hide what was read and is not healthy."""
-    verdict, *others = _entries(findings[0], topics=list(_topics(findings)))
-    entries = [verdict, *_listed("where", _by_topic(findings)), *others]
-    yield f"{count(len(findings), 'partition')} not read"
-    for title, text in entries:
-        yield from wrap(text, before=f"  {title:<{_LABEL}}", width=width)
+    verdict, *others = _fields(findings[0], topics=list(_topics(findings)))
+    fields = (verdict, Field("where", tuple(_by_topic(findings))), *others)
+    return Section(title=f"{count(len(findings), 'partition')} not read", parts=(Fields(fields),))
 
 
-def _open_unread_block(findings: Sequence[Finding], *, width: int | None) -> Iterator[str]:
+def _open_unread_section(findings: Sequence[Finding]) -> Section:
     """Transactions on partitions that were not read: those past their timeouts first, then all, by topic.
 
     Most of them are healthy, and thousands of blocks would hide what was read and is not.
@@ -258,15 +260,17 @@ def _open_unread_block(findings: Sequence[Finding], *, width: int | None) -> Ite
     past = [f"{each.tp}: {_short(each).removeprefix('unknown  ')}" for each in overdue[:MAX_UNREAD]]
     if len(overdue) > MAX_UNREAD:
         past.append(f"{len(overdue) - MAX_UNREAD:,} more past their timeouts")
-    entries = [*_listed("overdue", map(printable, past))]
-    entries += _listed(Verdict.UNKNOWN, _by_topic(findings))
     logs = f", and those of {count(partitions - 1, 'more partition')}" if partitions > 1 else ""
-    entries += [("missing", f"{printable(findings[0].missing[0])}{logs}"), ("remedy", findings[0].remedy)]
-    entries.append(("docs", verdict_page(Verdict.UNKNOWN)))
+    fields = (
+        *_field("overdue", past),
+        Field(Verdict.UNKNOWN, tuple(_by_topic(findings))),
+        Field("missing", (f"{findings[0].missing[0]}{logs}",)),
+        Field("remedy", tuple(with_commands(findings[0].remedy))),
+        Field("docs", (verdict_page(Verdict.UNKNOWN),)),
+    )
     opened = count(len(findings), "transaction that its coordinator has", "transactions that coordinators have")
-    yield f"{count(partitions, 'partition')} not read  {opened} open there"
-    for title, text in entries:
-        yield from wrap(text, before=f"  {title:<{_LABEL}}", width=width)
+    title = f"{count(partitions, 'partition')} not read"
+    return Section(title=title, lead=f"{opened} open there", parts=(Fields(fields),))
 
 
 def _numbers(partitions: Sequence[int]) -> str:
@@ -290,7 +294,7 @@ def _headline(finding: Finding) -> str:
     elif finding.offsets_held is not None:
         parts.append(count(finding.offsets_held, "offset waiting", "offsets waiting"))
     if finding.groups_held:
-        parts.append(_groups([printable(group) for group in finding.groups_held]))
+        parts.append(_groups(finding.groups_held))
     return " · ".join(parts)
 
 
@@ -301,53 +305,42 @@ def _groups(groups: Sequence[str]) -> str:
     return f"groups {', '.join(names[:-1])} and {names[-1]} cannot move"
 
 
-def _entries(finding: Finding, *, topics: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Label and sentence of each line; without a producer, only the reason. `topics`: those that it stands for."""
+def _fields(finding: Finding, *, topics: Sequence[str] = ()) -> Iterator[Field]:
+    """Without a producer, only the reason. `topics`: those that it stands for."""
     who, position = _who(finding), finding.queue_position or 1
     if who:
         turn = f", behind {count(position - 1, 'other', 'others')}" if position > 1 else ""
-        yield finding.verdict, who + turn
+        yield Field(finding.verdict, (who + turn,))
     if finding.owner and finding.transactional_id:
-        yield "owner", f'"{printable(finding.transactional_id)}": {printable(finding.owner)}'
-    yield "why" if who else finding.verdict, printable(finding.reason)
+        yield Field("owner", (f'"{finding.transactional_id}": {finding.owner}',))
+    yield Field("why" if who else finding.verdict, (finding.reason,))
     if finding.outcome and not is_healthy(finding):
-        yield "outcome", f"{finding.outcome}: {OUTCOMES.get(finding.outcome, '')}"
+        yield Field("outcome", (f"{finding.outcome}: {OUTCOMES.get(finding.outcome, '')}",))
     error = None if finding.is_coordinators_only else finding.error  # `missing` has it
     for label, text in (("cause", finding.cause), ("error", error)):
         if text:
-            yield label, printable(text)
-    missing = [text for text in finding.missing if text != finding.error]
-    yield from _listed("missing", map(printable, missing))
+            yield Field(label, (text,))
+    yield from _field("missing", (text for text in finding.missing if text != finding.error))
     if any(Error.of(text).code == "TOPIC_AUTHORIZATION_FAILED" for text in finding.missing):
-        names = shlex.join(f"--topic={topic}" for topic in (topics or [finding.topic or ""])[:MAX_TOPICS])
-        yield (
-            "right",
-            printable(
-                f"kafka-acls.sh --bootstrap-server HOST:PORT --add --allow-principal User:NAME --operation READ {names}"
-            ),
-        )
-    yield "remedy", printable(finding.remedy)
+        names = (f"--topic={topic}" for topic in (topics or [finding.topic or ""])[:MAX_TOPICS])
+        grant = ("kafka-acls.sh", "--add", "--allow-principal", "User:NAME", "--operation", "READ", *names)
+        yield Field("right", (Command(grant),))
+    yield Field("remedy", tuple(with_commands(finding.remedy)))
     if not is_healthy(finding):
-        yield "docs", finding_page(finding.verdict, finding.cause)
+        yield Field("docs", (finding_page(finding.verdict, finding.cause),))
 
 
-def _next(first: Finding, behind: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+def _next(first: Finding, behind: Sequence[Finding]) -> Iterator[Value]:
     """The next LSO once the first transaction has ended, and what is open then."""
-    texts: list[str] = []
     then = min((finding.start_offset for finding in behind if finding.start_offset is not None), default=None)
     if first.queue_position is not None:
-        texts.append("the LSO goes to the high watermark" if then is None else f"the LSO goes to {then}")
+        goes = "the LSO goes to the high watermark" if then is None else f"the LSO goes to {then}"
+        yield goes if behind else f"{goes}: nothing else is open"
     for finding in behind:
-        texts.append(f"{finding.verdict}  {_who(finding) or printable(finding.reason)}")
+        yield f"{finding.verdict}  {_who(finding) or finding.reason}"
         if not is_healthy(finding):
-            texts += [printable(finding.reason), printable(finding.remedy)]
-    if not behind and texts:
-        texts[0] += ": nothing else is open"
-    return _listed("next", texts)
-
-
-def _listed(label: str, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    return ((label if number == 0 else "", text) for number, text in enumerate(texts))
+            yield finding.reason
+            yield from with_commands(finding.remedy)
 
 
 def _who(finding: Finding) -> str:

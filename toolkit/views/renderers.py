@@ -7,10 +7,12 @@ import html
 import re
 import shlex
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any, assert_never
 
 from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.schema.docs_links import DOCS_URL
 from toolkit.schema.durations import duration
 from toolkit.views.document import (
     NOWHERE,
@@ -22,7 +24,6 @@ from toolkit.views.document import (
     Fields,
     Grid,
     Inline,
-    Link,
     Options,
     Paragraph,
     Part,
@@ -60,9 +61,7 @@ def _plain(part: Inline) -> str:
         case str():
             return printable(part)
         case Code(text):
-            return printable(text)
-        case Link(address):
-            return printable(address)
+            return f"`{printable(text)}`"
         case Options(argv):
             return command_line(argv)
         case dt.datetime():
@@ -81,7 +80,12 @@ def text_lines(parts: Iterable[Part], *, connection: Connection = NOWHERE, width
     `width`: columns to wrap at, between words; a command is never wrapped. Null for no wrapping.
     """
     lines: list[str] = []
+    was_block = False
     for part in parts:
+        is_block = isinstance(part, Section) or (isinstance(part, Fields) and not part.indent)
+        if lines and (is_block or was_block):
+            lines.append("")
+        was_block = is_block
         match part:
             case Paragraph(text):
                 lines += wrap(sentence_text(text), before="", width=width)
@@ -89,41 +93,41 @@ def text_lines(parts: Iterable[Part], *, connection: Connection = NOWHERE, width
                 lines += [line for item in items for line in wrap(sentence_text(item), before="- ", width=width)]
             case Command():
                 lines.append(command_line(connection.argv(part)))
-            case Fields(fields):
-                lines += field_lines(fields, connection=connection, width=width)
+            case Fields():
+                lines += _field_lines(part, connection, width)
             case Quote(text):
                 lines += [printable(line) for line in text.splitlines()]
             case Grid():
-                lines += [part.title, *(wrap(part.note, before="", width=width) if part.note else ())]
-                lines += (
-                    text_columns(part.columns, part.rows, [name in part.numbers for name in part.columns])
-                    if part.rows
-                    else [part.empty]
-                )
+                lines += [
+                    printable(part.title),
+                    *(wrap(printable(part.note), before="", width=width) if part.note else ()),
+                ]
+                numbers = [name in part.numbers for name in part.columns]
+                head, *cells = [list(map(printable, row)) for row in (part.columns, *part.rows)]
+                lines += text_columns(head, cells, numbers) if cells else [printable(part.empty)]
             case Section():
-                lines.append(printable(f"{part.title}  {part.badge}".rstrip()))
+                title = printable(part.title)
+                beside = part.badge or printable(part.lead)
+                lines += wrap(beside, before=f"{title:<{LABEL}}  ", width=width) if beside else [title]
                 lines += text_lines(part.parts, connection=connection, width=width)
             case _:
                 assert_never(part)
     return lines
 
 
-def field_lines(
-    fields: Sequence[Field], *, connection: Connection = NOWHERE, width: int | None = None, label: int = LABEL
-) -> list[str]:
-    """Fields for a terminal, the labels in a column of their own; a command is a line of its own."""
-    label = max(label, *(len(each.label) + 2 for each in fields))
-    lines: list[str] = []
-    for each in fields:
-        title = each.label
+def _field_lines(part: Fields, connection: Connection, width: int | None) -> Iterator[str]:
+    """The labels in a column of their own; a command is a line of its own."""
+    indent = " " * part.indent
+    label = max(LABEL + 2 - part.indent, *(len(each.label) + 2 for each in part.fields))
+    for each in part.fields:
+        title = printable(each.label)
         for value in each.values:
             if isinstance(value, Command):
-                lines += [f"  {title}"] if title else []
-                lines.append(f"    {command_line(connection.argv(value))}")
+                yield from [f"{indent}{title}"] if title else ()
+                yield f"{indent}{'':<{label}}{command_line(connection.argv(value))}"
             else:
-                lines += wrap(sentence_text(value), before=f"  {title:<{label}}", width=width)
+                yield from wrap(sentence_text(value), before=f"{indent}{title:<{label}}", width=width)
             title = ""
-    return lines
 
 
 def wrap(text: str, *, before: str, width: int | None) -> list[str]:
@@ -170,6 +174,8 @@ def _html(part: Part, connection: Connection, level: int) -> str:
             return f"{head}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
         case Section():
             inside = html_text(part.parts, connection=connection, level=level + 1)
+            if part.lead:
+                inside = f'<p class="lead">{_linked(part.lead)}</p>{inside}'
             if part.is_folded:
                 head = f"<summary>{escaped_html(part.title)}</summary>"
                 return f'<details class="fold">{head}{inside}</details>' if inside else ""
@@ -193,18 +199,52 @@ def _html_value(value: Value, connection: Connection) -> str:
 
 
 def _html_inline(part: Inline) -> str:
-    text = escaped_html(_plain(part))
-    if isinstance(part, Link):
-        return f'<a href="{text}" target="_blank" rel="noopener noreferrer">{text}</a>'
-    return f"<code>{text}</code>" if isinstance(part, Code | Options) else text
+    match part:
+        case Code(text):
+            return f"<code>{escaped_html(text)}</code>"
+        case Options(argv):
+            return f"<code>{escaped_html(command_line(argv))}</code>"
+        case _:
+            return _linked(_plain(part))
 
 
+def _linked(text: str) -> str:
+    """A text in HTML, with links to the pages of the docs in it."""
+    return _PAGE.sub(r'<a href="\g<0>" target="_blank" rel="noopener noreferrer">\g<0></a>', escaped_html(text))
+
+
+def _html_grid(grid: Grid, level: int) -> str:
+    head = f"<h{level}>{escaped_html(grid.title)}</h{level}>"
+    if grid.note:
+        head += f'<p class="note">{escaped_html(grid.note)}</p>'
+    if not grid.rows:
+        return f'{head}<p class="none">{escaped_html(grid.empty)}</p>'
+    kinds = ["number" if name in grid.numbers else "time" if "(UTC)" in name else "" for name in grid.columns]
+    heads = "".join(
+        f"<th scope='col'{_class(kind)}>{escaped_html(name)}</th>"
+        for name, kind in zip(grid.columns, kinds, strict=True)
+    )
+    rows = ""
+    for row in grid.rows:
+        cells = ((cell, kind if cell else "blank") for cell, kind in zip(row, kinds, strict=True))
+        rows += f"<tr>{''.join(f'<td{_class(kind)}>{_linked(cell)}</td>' for cell, kind in cells)}</tr>"
+    region = f'<div class="scroll" role="group" aria-label="{escaped_html(grid.title)}" tabindex="0">'
+    wide = _class("wide" if len(grid.columns) > 6 else "")
+    return f"{head}{region}<table{wide}><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
+
+
+def _class(kind: str) -> str:
+    return f' class="{kind}"' if kind else ""
+
+
+_PAGE = re.compile(rf"{re.escape(DOCS_URL)}[\w/#-]*")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 
 
 def escaped_markdown(text: str) -> str:
-    """Any text in Markdown, and in the HTML within it."""
-    return _SPECIAL.sub(r"\\\1", " ".join(printable(text).split()))
+    """Any text in Markdown, and in the HTML within it; an address of the docs is a link."""
+    words = printable(text).split()
+    return " ".join(f"<{word}>" if _PAGE.fullmatch(word) else _SPECIAL.sub(r"\\\1", word) for word in words)
 
 
 def markdown_lines(parts: Iterable[Part], *, connection: Connection = NOWHERE, level: int = 3) -> list[str]:
@@ -236,18 +276,28 @@ def _markdown(part: Part, connection: Connection, level: int) -> Iterator[str]:
         case Section():
             badge = f": {escaped_markdown(part.badge)}" if part.badge else ""
             yield from (f"{'#' * level} {escaped_markdown(part.title)}{badge}", "")
+            if part.lead:
+                yield from (f"**{escaped_markdown(part.lead)}**" if part.badge else escaped_markdown(part.lead), "")
             yield from markdown_lines(part.parts, connection=connection, level=level + 1)
         case _:
             assert_never(part)
 
 
 def _markdown_field(field: Field, connection: Connection) -> Iterator[str]:
-    """Its sentences in a line, each command below."""
-    sentences = "; ".join(_markdown_sentence(each) for each in field.values if not isinstance(each, Command))
-    yield f"- {escaped_markdown(field.label)}: {sentences}".rstrip()
-    for each in field.values:
-        if isinstance(each, Command):
-            yield from ("", *(f"  {line}" for line in _fenced(command_line(connection.argv(each)))), "")
+    """Its sentences in a line; a command in a line of its own, and what follows it in another paragraph."""
+    start = f"- {escaped_markdown(field.label)}:"
+    for is_command, values in groupby(field.values, key=lambda value: isinstance(value, Command)):
+        if is_command:
+            yield from [start, ""] if start.startswith("-") else [""]
+            yield from (f"  {line}" for each in values for line in _markdown_command(each, connection))
+        else:
+            yield f"{start} {'; '.join(_markdown_sentence(each) for each in values if not isinstance(each, Command))}"
+        start = "\n "
+
+
+def _markdown_command(value: Value, connection: Connection) -> Iterator[str]:
+    assert isinstance(value, Command)
+    return _fenced(command_line(connection.argv(value)))
 
 
 def _fenced(*lines: str) -> Iterator[str]:
@@ -269,10 +319,11 @@ def _markdown_sentence(sentence: Sentence) -> str:
 def _markdown_inline(part: Inline) -> str:
     text = _plain(part)
     if isinstance(part, Code | Options):
-        (fence,) = {"`" * (1 + max(map(len, re.findall("`+", text)), default=0))}
+        fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
         edge = " " if "`" in text else ""
         return f"{fence}{edge}{text}{edge}{fence}"
-    return f"<{text}>" if isinstance(part, Link) else escaped_markdown(text)
+    edges = " " * text.startswith(" "), " " * (text.endswith(" ") and bool(text.strip()))
+    return f"{edges[0]}{escaped_markdown(text)}{edges[1]}"
 
 
 def json_value(parts: Iterable[Part], *, connection: Connection = NOWHERE) -> list[dict[str, Any]]:
@@ -298,7 +349,8 @@ def _json(part: Part, connection: Connection) -> dict[str, Any]:
             return {"title": part.title, "columns": list(part.columns), "rows": [list(row) for row in part.rows]}
         case Section():
             inside = json_value(part.parts, connection=connection)
-            return {"title": part.title, **({"badge": part.badge} if part.badge else {}), "parts": inside}
+            said = {"title": part.title, "badge": part.badge, "lead": part.lead}
+            return {**{name: text for name, text in said.items() if text}, "parts": inside}
         case _:
             assert_never(part)
 

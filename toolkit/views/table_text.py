@@ -9,7 +9,7 @@ from toolkit.schema import Row
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.log import LogTransaction, TransactionStatistics
 from toolkit.schema.offsets import OffsetVisibility
-from toolkit.views.findings_text import wrap
+from toolkit.views.renderers import wrap
 from toolkit.views.row_formats import cell_text, printable
 
 COUNTS = ("committed", "aborted", "empty", "undecided", "open")
