@@ -28,7 +28,8 @@ from toolkit.sources import progress_bar
 from toolkit.sources.source_table import SOURCE_TABLES, TableArguments
 from toolkit.views.agent.agent_tools import AgentTools
 from toolkit.views.document import Connection
-from toolkit.views.panel.panel_html import problem_html
+from toolkit.views.panel.panel_html import problem_section
+from toolkit.views.renderers import html_text
 
 SHOWN = {".csv", ".html", ".json", ".jsonl", ".md", ".svg"}
 """Files that a command leaves whose text is part of the answer, and not their names only, as those in folders are; the
@@ -187,7 +188,7 @@ def card(connect: Connect, shown: Callable[[Any], Iterable[str]], *, name: str) 
             try:
                 parts = [*shown(source)]
             except ToolkitError as error:
-                parts = [problem_html(error)]
+                parts = [html_text([problem_section(error)])]
         return "".join(re.sub(r"\n*(<(?:h3|p|li|pre|details|summary|tr)\b)", r"\n\1", each) + "\n" for each in parts)
 
     return Call(name=name, run=run)

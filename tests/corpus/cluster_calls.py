@@ -20,9 +20,9 @@ from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import CLUSTER
 from toolkit.views.action_document import done_section, fence_section, passed
-from toolkit.views.document import Connection
+from toolkit.views.document import Connection, Part
 from toolkit.views.panel.action_steps import button_text, checked_plan
-from toolkit.views.panel.panel_html import answer_html, choice, evidence_html, problem_html, why_not_html
+from toolkit.views.panel.panel_html import answer_section, choice, evidence_section, problem_section, why_not_section
 from toolkit.views.renderers import html_text
 
 FORMATS = ("table", "json", "csv")
@@ -173,25 +173,28 @@ def _cards(connect: Callable[[], Cluster], staged: Sequence[Mapping[str, Any]], 
 
     def shown(each: Mapping[str, Any], cluster: Cluster, *, is_done: bool = False) -> Iterator[str]:
         found = cluster.records(Finding, topics=[each["topic"]], partitions=[each["partition"]], recheck_after=1.0)
+
+        def html(*parts: Part) -> str:
+            return html_text(parts, connection=Connection.of(cluster))
+
         for finding in found:
-            yield from (choice(finding), answer_html(finding), evidence_html(finding))
+            yield from (choice(finding), html(answer_section(finding), *evidence_section(finding).parts))
         chosen = next((row for row in found if row.start_offset == each["start_offset"]), None)
         if chosen is None or chosen.action is None:
-            yield from map(why_not_html, found)
+            yield html(*map(why_not_section, found))
             try:
-                fence = fence_section(plan_fence(cluster, each["transactional_id"]))
-                yield html_text([fence], connection=Connection.of(cluster))
+                yield html(fence_section(plan_fence(cluster, each["transactional_id"])))
             except ActionRefused as refused:
-                yield problem_html(refused)
+                yield html(problem_section(refused))
             return
         yield button_text(chosen)
         plan = checked_plan(cluster, chosen, recheck_after=1.0)
-        yield html_text([passed(plan, Audit("audit.jsonl"))], connection=Connection.of(cluster))
+        yield html(passed(plan, Audit("audit.jsonl")))
         if is_done:
             done = plan.execute(
                 confirm=plan.target, audit=Audit("audit.jsonl"), recheck_after=1.0, cancel=threading.Event()
             )
-            yield html_text([done_section(plan, done, "audit.jsonl")])
+            yield html(done_section(plan, done, "audit.jsonl"))
 
     for each in staged:
         yield card(connect, partial(shown, each), name=f"card-{_label(each)}")

@@ -15,6 +15,8 @@ from toolkit.lab import samples
 from toolkit.schema import ACTIONS, FINDINGS, LOG_TRANSACTIONS, PARTITIONS, RECORDED
 from toolkit.schema.docs_links import DOCS_URL, RUNBOOK_URL, cause_page
 from toolkit.schema.verdict import Verdict
+from toolkit.views.document import Command
+from toolkit.views.renderers import command_line, sentence_text
 from toolkit.views.report import Report, report
 
 AT = dt.datetime(2026, 11, 21, 9, 58, 11, tzinfo=dt.UTC)
@@ -187,8 +189,10 @@ def test_the_markdown_has_the_content_of_the_page() -> None:
     made = of_sample("several-open")
     text = " ".join(plain(made.markdown).replace("|", " ").split())
     for section in made.sections:
-        for fact in section.facts:
-            assert all(" ".join(line.split()) in text for line in fact.lines)
+        for field in section.fields:
+            for value in field.values:
+                said = command_line(value.argv) if isinstance(value, Command) else sentence_text(value)
+                assert " ".join(said.split()) in text
         for grid in section.grids:
             assert all(" ".join(cell.split()) in text for row in grid.rows for cell in row)
     assert check_markdown_tables(made.markdown) >= 5

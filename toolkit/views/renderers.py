@@ -45,7 +45,7 @@ def command_line(argv: Iterable[str]) -> str:
 def _quoted(argument: str) -> str:
     if argument.isprintable():
         return shlex.quote(argument)
-    written = (c if c.isprintable() else "".join(f"\\x{byte:02x}" for byte in c.encode(errors="surrogateescape"))
+    written = (c if c.isprintable() else "".join(f"\\x{byte:02x}" for byte in c.encode(errors="surrogatepass"))
                for c in argument.replace("\\", r"\\").replace("'", r"\'"))  # fmt: skip
     return f"$'{''.join(written)}'"  # of bash, ksh and zsh
 
@@ -118,7 +118,7 @@ def text_lines(parts: Iterable[Part], *, connection: Connection = NOWHERE, width
 def _field_lines(part: Fields, connection: Connection, width: int | None) -> Iterator[str]:
     """The labels in a column of their own; a command is a line of its own."""
     indent = " " * part.indent
-    label = max(LABEL + 2 - part.indent, *(len(each.label) + 2 for each in part.fields))
+    label = max([LABEL + 2 - part.indent, *(len(each.label) + 2 for each in part.fields)])
     for each in part.fields:
         title = printable(each.label)
         for value in each.values:
@@ -168,10 +168,7 @@ def _html(part: Part, connection: Connection, level: int) -> str:
         case Quote(text):
             return f"<pre tabindex='0'>{chr(10).join(map(escaped_html, text.splitlines()))}</pre>"
         case Grid():
-            heads = "".join(f"<th scope='col'>{escaped_html(name)}</th>" for name in part.columns)
-            rows = "".join(f"<tr>{''.join(f'<td>{escaped_html(cell)}</td>' for cell in row)}</tr>" for row in part.rows)
-            head = f'<div class="scroll" role="region" aria-label="{escaped_html(part.title)}" tabindex="0">'
-            return f"{head}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
+            return _html_grid(part, level)
         case Section():
             inside = html_text(part.parts, connection=connection, level=level + 1)
             if part.lead:
@@ -216,7 +213,7 @@ def _linked(text: str) -> str:
 def _html_grid(grid: Grid, level: int) -> str:
     head = f"<h{level}>{escaped_html(grid.title)}</h{level}>"
     if grid.note:
-        head += f'<p class="note">{escaped_html(grid.note)}</p>'
+        head += f'<p class="note">{_linked(grid.note)}</p>'
     if not grid.rows:
         return f'{head}<p class="none">{escaped_html(grid.empty)}</p>'
     kinds = ["number" if name in grid.numbers else "time" if "(UTC)" in name else "" for name in grid.columns]
@@ -227,7 +224,7 @@ def _html_grid(grid: Grid, level: int) -> str:
     rows = ""
     for row in grid.rows:
         cells = ((cell, kind if cell else "blank") for cell, kind in zip(row, kinds, strict=True))
-        rows += f"<tr>{''.join(f'<td{_class(kind)}>{_linked(cell)}</td>' for cell, kind in cells)}</tr>"
+        rows += f"<tr>{''.join(f'<td{_class(kind)}>{_linked(cell)}</td>' for cell, kind in cells)}</tr>\n"
     region = f'<div class="scroll" role="group" aria-label="{escaped_html(grid.title)}" tabindex="0">'
     wide = _class("wide" if len(grid.columns) > 6 else "")
     return f"{head}{region}<table{wide}><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"

@@ -20,14 +20,14 @@ from toolkit.schema.verdict import Verdict
 from toolkit.views.action_document import changes, done_section, lso_difference, passed
 from toolkit.views.panel.finding_list import PAGE, FindingList
 from toolkit.views.panel.panel_html import (
-    answer_html,
+    answer_section,
     choice,
-    evidence_html,
+    evidence_section,
     next_actionable,
-    problem_html,
+    problem_section,
     tone,
-    traceback_html,
-    why_not_html,
+    traceback_parts,
+    why_not_section,
 )
 from toolkit.views.panel.timeline_picture import FigureFrame, TimelinePicture
 from toolkit.views.plots import figure_html, plot_overview
@@ -106,7 +106,12 @@ def test_a_choice_names_the_missing_marker() -> None:
 def test_external_text_never_becomes_markup() -> None:
     names = ("reason", "remedy", "cause", "transactional_id", "error")
     row = finding(**dict.fromkeys(names, EVIL), groups_held=[EVIL], missing=[EVIL], verdict=Verdict.UNKNOWN)
-    for text in (answer_html(row), why_not_html(row), evidence_html(row), problem_html(ActionRefused(EVIL, do=EVIL))):
+    for text in (
+        html_text([answer_section(row)]),
+        html_text([why_not_section(row)]),
+        html_text([evidence_section(row)]),
+        html_text([problem_section(ActionRefused(EVIL, do=EVIL))]),
+    ):
         assert "<img" not in text
         assert "&lt;img" in text
 
@@ -116,9 +121,9 @@ def test_every_error_has_a_heading_and_only_bugs_a_traceback() -> None:
         error = kind.__new__(kind)
         ToolkitError.__init__(error, "It is so.", means="It means this.", do="Do that.")
         for reported in ("It is so.", "It means this.", "Do that."):
-            assert reported in problem_html(error)
-        assert traceback_html(error) == ""
-    assert "ZeroDivisionError" in traceback_html(ZeroDivisionError("x"))
+            assert reported in html_text([problem_section(error)])
+        assert html_text(traceback_parts(error)) == ""
+    assert "ZeroDivisionError" in html_text(traceback_parts(ZeroDivisionError("x")))
 
 
 def test_a_figure_is_self_contained_with_one_script() -> None:

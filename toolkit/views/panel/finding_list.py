@@ -13,7 +13,8 @@ from typing import Any
 import ipywidgets as widgets
 
 from toolkit.schema.live import Finding
-from toolkit.views.panel.panel_html import choice, is_same, line, tone
+from toolkit.views.panel.panel_html import choice, is_same, tone
+from toolkit.views.renderers import escaped_html
 from toolkit.views.urgency import by_urgency
 
 PAGE = 25
@@ -86,7 +87,7 @@ class FindingList(widgets.VBox):  # type: ignore[misc]
             if finding:
                 _dress(button, finding, is_selected=is_same(finding, self._selected))
         many = len(self._findings) > PAGE
-        self._count.value = f'<span class="soft">{line(self._range())}</span>'
+        self._count.value = f'<span class="soft">{escaped_html(self._range())}</span>'
         self._bar.layout.display = None if many or self.search.value else "none"
         self.choices.layout.display = None if listed else "none"
         for button in (self.previous_page, self.next_page):

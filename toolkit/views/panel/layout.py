@@ -18,28 +18,23 @@ from toolkit.schema.actions import ActionStep
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
 from toolkit.views.action_document import done_section, fence_section, passed
-from toolkit.views.document import Connection, Part
+from toolkit.views.document import Bullets, Connection, Paragraph, Part, Section
 from toolkit.views.explained_error import ExplainedError
 from toolkit.views.findings_text import summary
 from toolkit.views.panel.action_steps import button_text
 from toolkit.views.panel.finding_list import FindingList
 from toolkit.views.panel.panel_html import (
-    answer_html,
-    bullets,
+    answer_section,
     choice,
-    evidence_html,
-    folded,
-    grid,
-    line,
+    evidence_section,
     next_actionable,
-    paragraph,
-    problem_html,
-    traceback_html,
-    why_not_html,
+    problem_section,
+    traceback_parts,
+    why_not_section,
 )
 from toolkit.views.panel.postmortem import postmortem_html
 from toolkit.views.panel.timeline_picture import FigureFrame, TimelinePicture
-from toolkit.views.renderers import html_text
+from toolkit.views.renderers import escaped_html, html_text
 from toolkit.views.report import Report
 from toolkit.views.report.report_tables import action_grid
 from toolkit.views.row_formats import count
@@ -147,7 +142,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
 
     def announce(self, text: str) -> None:
         """Have a screen reader say a sentence."""
-        self._areas["live"].value = line(text)
+        self._areas["live"].value = escaped_html(text)
 
     def focus_on(self, area: str) -> None:
         """Move the focus to an area, and the area into view."""
@@ -159,23 +154,24 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         is_actionable = self.plan is not None or (finding is not None and finding.action is not None)
         self.list.show(self.findings, self.selected)
         self._draw_list_step()
-        self._set_html("answer", answer_html(finding) if finding else "")
-        fence = self._html(fence_section(self.fence)) if self.fence else ""
-        self._set_html("why_not", "" if finding is None or is_actionable else why_not_html(finding) + fence)
+        self._set_html("answer", self._html(answer_section(finding)) if finding else "")
+        fence = [fence_section(self.fence)] if self.fence else []
+        why_not = [] if finding is None or is_actionable else [why_not_section(finding), *fence]
+        self._set_html("why_not", self._html(*why_not))
         self._set_html("planned", self._html(passed(self.plan, self.audit)) if self.plan else "")
         self.confirmation.description = f"To do it, type {self.plan.target}" if self.plan else "Confirmation"
         self._set_html("done", self._done())
-        self._set_html("beside", bullets(self.problems) if self.problems else "")
+        self._set_html("beside", self._html(Bullets(tuple(self.problems))) if self.problems else "")
         _show(self._steps, is_actionable)
         _show(self.buttons["dry_run"], finding is not None)
         if isinstance(self.plan, PlanList):
             self.buttons["execute"].description = "Write the abort markers"
         elif finding is not None and is_actionable:
             self.buttons["execute"].description = button_text(finding)
-        self._set_html("evidence", folded("All evidence", evidence_html(finding)) if finding else "")
+        self._set_html("evidence", self._html(evidence_section(finding)) if finding else "")
         trail = f"Audit trail: {count(len(self.actions), 'line', 'lines')} in {self.audit.path}"
-        steps = grid(action_grid(records_of(self.actions, ActionStep))) if self.actions else ""
-        self._set_html("audit", folded(trail, steps))
+        steps = (action_grid(records_of(self.actions, ActionStep)),) if self.actions else ()
+        self._set_html("audit", self._html(Section(title=trail, parts=steps, is_folded=True)))
         following = next_actionable(self.findings) if self.step == "done" else None
         self.buttons["next"].description = f"Next: {choice(following)}" if following else ""
         _show(self.buttons["next"], following is not None)
@@ -197,17 +193,17 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
 
     def draw_problem(self) -> None:
         """Show the error, or clear it."""
-        parts = (
-            [] if self.error is None else [problem_html(self.error), folded("Traceback", traceback_html(self.error))]
-        )
+        parts: list[Part] = []
+        if self.error is not None:
+            parts = [problem_section(self.error), *traceback_parts(self.error)]
         if isinstance(self.error, ConnectionFailed):  # that of an action says itself what was written
             as_of = f"What is shown is as of {self.checked_at:%H:%M:%S} UTC. " if self.checked_at else ""
-            parts.insert(1, paragraph(f"Nothing was written. {as_of}Repeat the step once the brokers respond."))
-        self._set_html("problem", "".join(parts))
+            parts.insert(1, Paragraph(f"Nothing was written. {as_of}Repeat the step once the brokers respond."))
+        self._set_html("problem", self._html(*parts))
 
     def draw_busy(self, _: object = None) -> None:
         """Show whether a step is running. Its buttons stay enabled, as one that is disabled loses the focus."""
-        text = f'<span class="busy">{line(self.busy)} …</span>' if self.busy else ""
+        text = f'<span class="busy">{escaped_html(self.busy)} …</span>' if self.busy else ""
         self._set_html("head", f"<h2>{self._headline()}</h2>{text or self._checked()}")
         self._set_html("status", text)
         if self.busy:
@@ -226,17 +222,17 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
 
     def _headline(self) -> str:
         text = summary(self.findings) if self.checked_at else "not checked yet"
-        return line(text[:1].upper() + text[1:])
+        return escaped_html(text[:1].upper() + text[1:])
 
     def _checked(self) -> str:
         when = f" · checked {self.checked_at:%Y-%m-%d %H:%M:%S} UTC" if self.checked_at else ""
-        return f'<span class="soft">{line(self.cluster.bootstrap_servers)}{when}</span>'
+        return f'<span class="soft">{escaped_html(self.cluster.bootstrap_servers)}{when}</span>'
 
     def _done(self) -> str:
         if self.step != "done" or self.ended is None or self.result is None:
             return ""
-        last = "" if next_actionable(self.findings) else paragraph("Nothing else needs an action.")
-        return self._html(done_section(self.ended, self.result, str(self.audit.path))) + last
+        last = [] if next_actionable(self.findings) else [Paragraph("Nothing else needs an action.")]
+        return self._html(done_section(self.ended, self.result, str(self.audit.path)), *last)
 
     def _html(self, *parts: Part) -> str:
         return html_text(parts, connection=Connection.of(self.cluster))

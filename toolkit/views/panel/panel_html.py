@@ -1,11 +1,9 @@
-"""HTML of the panel, all values escaped: pieces, findings to choose from, the selected one, errors."""
+"""What the panel shows as parts of a document: findings to choose from, the selected one, errors."""
 
 from __future__ import annotations
 
-import html
 import traceback
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from toolkit.errors import (
     ActionFailed,
@@ -18,67 +16,12 @@ from toolkit.errors import (
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
+from toolkit.views.document import Field, Fields, Paragraph, Part, Quote, Section, with_commands
 from toolkit.views.report.finding_sections import answer
 from toolkit.views.report.report_parts import partition_name
 from toolkit.views.report.report_tables import evidence_grid
 from toolkit.views.row_formats import count, printable
 from toolkit.views.urgency import age, by_urgency
-
-if TYPE_CHECKING:
-    from toolkit.views.report.report_parts import Fact, Grid
-
-
-def line(text: object) -> str:
-    """An escaped text."""
-    return html.escape(printable(str(text)))
-
-
-def paragraph(text: object, *, kind: str = "") -> str:
-    """A paragraph."""
-    return f'<p class="{kind}">{line(text)}</p>' if kind else f"<p>{line(text)}</p>"
-
-
-def bullets(texts: Iterable[str]) -> str:
-    """A list of sentences."""
-    return f"<ul>{''.join(f'<li>{line(text)}</li>' for text in texts)}</ul>"
-
-
-def command(text: str) -> str:
-    """A command to copy."""
-    return f"<code>{line(text)}</code>"
-
-
-def link(address: str) -> str:
-    """A link that opens in a new page."""
-    return f'<a href="{line(address)}" target="_blank" rel="noopener noreferrer">{line(address)}</a>'
-
-
-def card(kind: str, *parts: str, role: str = "") -> str:
-    """A framed section; `kind` is the class of its colour, `role` that of the section for a screen reader."""
-    return f'<div class="card {kind}"{f" role={role}" if role else ""}>{"".join(parts)}</div>'
-
-
-def facts(rows: Iterable[Fact]) -> str:
-    """Labels with their texts."""
-    lines = (
-        f"<dt>{line(fact.label)}</dt><dd>"
-        + "".join(f"<div>{_value(fact, text)}</div>" for text in fact.lines)
-        + "</dd>"
-        for fact in rows
-    )
-    return f"<dl>{''.join(lines)}</dl>"
-
-
-def _value(fact: Fact, text: str) -> str:
-    return link(text) if fact.link else command(text) if fact.command else line(text)
-
-
-def grid(table: Grid) -> str:
-    """A table of texts."""
-    heads = "".join(f"<th scope='col'>{line(name)}</th>" for name in table.columns)
-    rows = "".join(f"<tr>{''.join(f'<td>{line(cell)}</td>' for cell in row)}</tr>" for row in table.rows)
-    head = f'<div class="scroll" role="region" aria-label="{line(table.title)}" tabindex="0">'
-    return f"{head}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
 
 
 def tone(finding: Finding) -> str:
@@ -127,30 +70,26 @@ FENCED = {Verdict.ONGOING, Verdict.LONG}
 _FIRST = ("Outcome", "Why", "Cause", "Who was affected", "Missing", "Error")
 
 
-def answer_html(finding: Finding) -> str:
+def answer_section(finding: Finding) -> Section:
     """The finding in a few lines, verdict first."""
     section = answer(finding)
-    first = [fact for fact in section.facts if fact.label in _FIRST and not _adds_nothing(fact.label, finding)]
-    head = f'<h3><span class="badge {tone(finding)}">{line(finding.verdict)}</span> {line(section.title)}</h3>'
-    remedy = f"<p><b>Remedy</b> {line(finding.remedy)}</p>" if finding.action else ""
-    return card(tone(finding), head, paragraph(section.lead, kind="lead"), facts(first), remedy)
+    first = [field for field in section.fields if field.label in _FIRST and not _adds_nothing(field.label, finding)]
+    remedy = [Field("Remedy", tuple(with_commands(finding.remedy)))] if finding.action else []
+    parts = (Fields((*first, *remedy)),)
+    return Section(title=section.title, badge=finding.verdict, tone=tone(finding), lead=section.lead, parts=parts)
 
 
-def evidence_html(finding: Finding) -> str:
+def evidence_section(finding: Finding) -> Section:
     """Further facts of the finding, and all evidence."""
-    rest = [fact for fact in answer(finding).facts if fact.label not in _FIRST]
-    return facts(rest) + grid(evidence_grid(finding))
+    rest = tuple(field for field in answer(finding).fields if field.label not in _FIRST)
+    return Section(title="All evidence", parts=(Fields(rest), evidence_grid(finding)), is_folded=True)
 
 
-def why_not_html(finding: Finding) -> str:
+def why_not_section(finding: Finding) -> Section:
     """What a finding without an action means, and its remedy."""
-    verdict = finding.verdict
-    return card(
-        tone(finding),
-        f"<h3>No action here: {line(verdict)}</h3>",
-        paragraph(verdict.sentence),
-        f"<p><b>Remedy</b> {line(finding.remedy)}</p>",
-    )
+    remedy = Fields((Field("Remedy", tuple(with_commands(finding.remedy))),))
+    parts = (Paragraph(finding.verdict.sentence), remedy)
+    return Section(title=f"No action here: {finding.verdict}", tone=tone(finding), parts=parts)
 
 
 def _adds_nothing(label: str, finding: Finding) -> bool:
@@ -174,34 +113,25 @@ _UNEXPECTED = "This is a bug in the toolkit, not a result about the cluster. Wha
 _NEXT = "Diagnose again before anything else; the traceback below shows where it happened."
 
 
-def problem_html(error: BaseException) -> str:
-    """Any error as HTML."""
+def problem_section(error: BaseException) -> Section:
+    """Any error."""
     if not isinstance(error, ToolkitError):
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return _card("Unexpected error", text, _UNEXPECTED, _NEXT)
+        return _problem("Unexpected error", text, _UNEXPECTED, _NEXT)
     head = next(text for kind, text in _HEADS if isinstance(error, kind))
     if isinstance(error, ActionFailed):
         head = _EFFECTS[error.effect]
-    return _card(head, error.what, error.means, error.do)
+    return _problem(head, error.what, error.means, error.do)
 
 
-def traceback_html(error: BaseException) -> str:
-    """Traceback of an unexpected error; empty for a `ToolkitError`."""
+def _problem(head: str, what: str, means: str, do: str) -> Section:
+    fields = tuple(Field(label, tuple(with_commands(text))) for label, text in (("Means", means), ("Do", do)) if text)
+    return Section(title=head, tone="problem", lead=what, parts=(Fields(fields),) if fields else ())
+
+
+def traceback_parts(error: BaseException) -> list[Part]:
+    """Traceback of an unexpected error; none for a `ToolkitError`."""
     if isinstance(error, ToolkitError):
-        return ""
-    return f"<pre tabindex='0'>{line_by_line(''.join(traceback.format_exception(error)))}</pre>"
-
-
-def folded(title: str, content: str) -> str:
-    """Content behind a title that opens by mouse and by keyboard, without a script; empty without content."""
-    return f'<details class="fold"><summary>{line(title)}</summary>{content}</details>' if content else ""
-
-
-def line_by_line(text: str) -> str:
-    """A text of several lines, escaped."""
-    return "\n".join(map(line, text.splitlines()))
-
-
-def _card(head: str, what: str, means: str, do: str) -> str:
-    rest = [f"<p><b>{label}</b> {line(text)}</p>" for label, text in (("Means", means), ("Do", do)) if text]
-    return card("problem", f"<h3>{line(head)}</h3>", paragraph(what, kind="lead"), *rest, role="alert")
+        return []
+    quote = Quote("".join(traceback.format_exception(error)))
+    return [Section(title="Traceback", parts=(quote,), is_folded=True)]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.history.findings_over_time import close_by_log
 from toolkit.schema.coerce import records_of
 from toolkit.schema.log import LogTransaction
+from toolkit.views.document import Connection
 from toolkit.views.report import Report, report
 from toolkit.views.report.incident import tables_around
 
@@ -29,7 +31,7 @@ def postmortem(
     """
     tables = tables_around(findings, cluster, remark=remark)
     closed = close_by_log(findings, records_of(tables.get("log_transactions"), LogTransaction))
-    return report(closed, actions=actions, **tables)
+    return replace(report(closed, actions=actions, **tables), connection=Connection.of(cluster))
 
 
 def postmortem_html(page: Report) -> str:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from toolkit.analysis.diagnosis.verdicts import OUTCOMES
 from toolkit.schema.durations import duration
 from toolkit.schema.verdict import Verdict
+from toolkit.views.document import Field, Grid, with_commands
 from toolkit.views.findings_text import finding_page, is_healthy
-from toolkit.views.report.report_parts import UNKNOWN, Fact, Grid, ReportSection, moment, partition_name, text
+from toolkit.views.report.report_parts import UNKNOWN, ReportSection, moment, partition_name, text
 from toolkit.views.row_formats import count, printable
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def answer(finding: Finding, *, log_transactions: Sequence[LogTransaction] = ())
     """
     end = hold_end(finding, log_transactions)
     return ReportSection(
-        title=_title(finding), verdict=finding.verdict, lead=_lead(finding, end), facts=tuple(_facts(finding, end))
+        title=_title(finding), verdict=finding.verdict, lead=_lead(finding, end), fields=tuple(_fields(finding, end))
     )
 
 
@@ -161,22 +162,22 @@ def _producer(finding: Finding) -> str:
     return f"{finding.producer_id} epoch {UNKNOWN if finding.producer_epoch is None else finding.producer_epoch}"
 
 
-def _facts(finding: Finding, end: HoldEnd | None) -> Iterator[Fact]:
-    yield Fact("What was held", tuple(_what(finding)))
-    yield Fact("Since", (_since(finding),))
-    yield Fact("Until", (_until(finding, end),))
-    yield Fact("By whom", tuple(_who(finding)))
-    yield Fact("Verdict", (f"{finding.verdict}: {finding.verdict.sentence}",))
+def _fields(finding: Finding, end: HoldEnd | None) -> Iterator[Field]:
+    yield Field("What was held", tuple(_what(finding)))
+    yield Field("Since", (_since(finding),))
+    yield Field("Until", (_until(finding, end),))
+    yield Field("By whom", tuple(_who(finding)))
+    yield Field("Verdict", (f"{finding.verdict}: {finding.verdict.sentence}",))
     if finding.outcome:
-        yield Fact("Outcome", (f"{finding.outcome}: {OUTCOMES.get(finding.outcome, '')}",))
-    yield Fact("Why", (printable(finding.reason),))
-    yield Fact("Cause", (printable(finding.cause) if finding.cause else UNKNOWN,))
-    yield Fact("Who was affected", tuple(_affected(finding)))
-    yield Fact("Remedy", (printable(finding.remedy),), command=finding.remedy.startswith("kafka-txn "))
-    yield Fact("Docs", (finding_page(finding.verdict, finding.cause),), link=True)
-    yield Fact("Missing for the verdict", tuple(map(printable, finding.missing)) or ("nothing",))
+        yield Field("Outcome", (f"{finding.outcome}: {OUTCOMES.get(finding.outcome, '')}",))
+    yield Field("Why", (finding.reason,))
+    yield Field("Cause", (finding.cause if finding.cause else UNKNOWN,))
+    yield Field("Who was affected", tuple(_affected(finding)))
+    yield Field("Remedy", tuple(with_commands(finding.remedy)))
+    yield Field("Docs", (finding_page(finding.verdict, finding.cause),))
+    yield Field("Missing for the verdict", tuple(finding.missing) or ("nothing",))
     if finding.error and finding.error not in finding.missing:
-        yield Fact("Error", (printable(finding.error),))
+        yield Field("Error", (finding.error,))
 
 
 def _what(finding: Finding) -> Iterator[str]:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.verdicts import CAUSES
 from toolkit.schema.durations import duration
+from toolkit.views.document import Grid
 from toolkit.views.findings_text import cause_names
 from toolkit.views.report.finding_sections import up_to
 from toolkit.views.report.incident_facts import OFFSETS, GroupStall, IncidentFacts, IncidentTime
-from toolkit.views.report.report_parts import UNKNOWN, Grid, ReportSection, moment, text
+from toolkit.views.report.report_parts import UNKNOWN, ReportSection, moment, text
 from toolkit.views.report.report_summary import what_became
 from toolkit.views.row_formats import printable
 

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.schema.docs_links import DOCS_URL, RUNBOOK_URL
+from toolkit.views.document import Grid
 from toolkit.views.findings_text import finding_page
 from toolkit.views.report.incident_facts import IncidentFacts
-from toolkit.views.report.report_parts import Grid, ReportSection, ReportTables, text
+from toolkit.views.report.report_parts import ReportSection, ReportTables, text
 from toolkit.views.row_formats import count, printable
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,21 +21,14 @@ from toolkit.schema.coerce import Data, records_of, rows_of
 from toolkit.schema.live import Exposure, Finding, Partition
 from toolkit.schema.log import LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
 from toolkit.schema.metadata import ClusterEvent
+from toolkit.views.document import NOWHERE, Connection, Grid
+from toolkit.views.html_page import page
+from toolkit.views.renderers import escaped_markdown, html_text, markdown_lines
 from toolkit.views.report.finding_sections import MAX_FINDINGS, answer, is_answer, others
 from toolkit.views.report.incident_facts import IncidentFacts, incident_facts
 from toolkit.views.report.incident_sections import cause_section, impact_section, overview_section, times_section
 from toolkit.views.report.prevention import is_unread, items_section, prevention_section
-from toolkit.views.report.report_parts import (
-    Figure,
-    Grid,
-    ReportSection,
-    ReportTables,
-    escaped,
-    html,
-    markdown,
-    notebook,
-    partition_name,
-)
+from toolkit.views.report.report_parts import Figure, ReportSection, ReportTables, partition_name
 from toolkit.views.report.report_summary import summary_sentences
 from toolkit.views.report.report_tables import (
     action_grid,
@@ -89,12 +83,15 @@ class Report:
         Content.
     figure
         As for `report`.
+    connection
+        What the commands in it need to reach the cluster.
     """
 
     title: str
     summary: tuple[str, ...]
     sections: tuple[ReportSection, ...]
     figure: Figure | None = None
+    connection: Connection = NOWHERE
 
     def __repr__(self) -> str:
         """Heading and summary: what a notebook stores beside the page."""
@@ -103,13 +100,36 @@ class Report:
     @cached_property
     def html(self) -> str:
         """One self-contained page without network requests."""
-        pictures = [picture for _, picture in self.pictures]
-        return html(self.title, self.summary, self.sections, pictures=pictures, figure=self.figure)
+        pictures, dark = [picture for _, picture in self.pictures], ""
+        if pictures:
+            from toolkit.views.plots.plot_theme import DARK_VARIABLES, follow_theme
+
+            pictures, dark = list(map(follow_theme, pictures)), DARK_VARIABLES
+        rendered = partial(html_text, connection=self.connection)
+        values = {
+            "title": self.title,
+            "summary": self.summary,
+            "sections": [(each, rendered(each.head.parts), rendered(each.grids)) for each in self.sections],
+            "figures": _figures(self.figure),
+            "pictures": pictures,
+            "dark_pictures": dark,
+        }
+        return page(__name__.rpartition(".")[0], "page.html", **values) + "\n"
 
     @cached_property
     def markdown(self) -> str:
         """The same content without pictures, which `save` writes beside it."""
-        return markdown(self.title, self.summary, self.sections)
+        return "\n".join(self._cells())
+
+    def _cells(self, pictures: Sequence[str] = ()) -> list[str]:
+        """Its Markdown: the heading with the summary, and each section; `pictures`: links to those of all charts."""
+        summary = (line for one in self.summary for line in (escaped_markdown(one), ""))
+        parts = [[f"# {escaped_markdown(self.title)}", "", *summary]]
+        for section in self.sections:
+            drawn = [line for link in pictures if section.charts for line in (link, "")]
+            head = markdown_lines([section.head], connection=self.connection, level=2)
+            parts.append([*head[:-1], *drawn, *markdown_lines(section.grids, connection=self.connection)])
+        return ["\n".join(lines).rstrip() + "\n" for lines in parts]
 
     @cached_property
     def pictures(self) -> list[tuple[str, str]]:
@@ -144,17 +164,17 @@ class Report:
         for number, (text, picture) in enumerate(self.pictures, start=1):
             file = path.with_name(f"{path.stem}-{number}.svg")
             _write(file, picture)
-            links.append(f"![{escaped(text)}]({quote(file.name)})")
-        form = markdown if path.suffix == ".md" else notebook
-        _write(path, form(self.title, self.summary, self.sections, pictures=links))
+            links.append(f"![{escaped_markdown(text)}]({quote(file.name)})")
+        cells = self._cells(links)
+        _write(path, "\n".join(cells) if path.suffix == ".md" else _notebook(cells))
         return path
 
     def _repr_html_(self) -> str:
         """Show it in a frame, so that its styles do not affect the notebook, in the theme of JupyterLab."""
         from html import escape
 
-        page = self.html.replace("</head>", f"{THEME_SCRIPT}</head>", 1)
-        content = f'title="{escape(self.title)}" srcdoc="{escape(page)}"'
+        body = self.html.replace("</head>", f"{THEME_SCRIPT}</head>", 1)
+        content = f'title="{escape(self.title)}" srcdoc="{escape(body)}"'
         return f'<iframe {content} style="width:100%;height:80vh;border:0"></iframe>{WITHOUT_FRAME}'
 
 
@@ -168,6 +188,29 @@ WITHOUT_FRAME = (  # JupyterLab drops frames and styles of a notebook that is no
 def _write(path: Path, text: str) -> None:
     with replaced_file(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
+
+
+def _figures(figure: Figure | None) -> dict[str, str]:
+    """HTML of the figure by theme, plotly's script in the first one only."""
+    if figure is None:
+        return {}
+    made = {theme: figure(theme) for theme in ("light", "dark")} if callable(figure) else {"": figure}
+    options = {"full_html": False, "config": {"responsive": True, "displaylogo": False}}
+    return {
+        theme: each.to_html(include_plotlyjs=number == 0, **options)
+        for number, (theme, each) in enumerate(made.items())
+    }
+
+
+def _notebook(cells: Sequence[str]) -> str:
+    """The JSON of a notebook (nbformat 4.5) of Markdown cells, without code."""
+    made = [
+        {"cell_type": "markdown", "id": f"section-{number}", "metadata": {}, "source": part.splitlines(keepends=True)}
+        for number, part in enumerate(cells)
+    ]
+    metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    content = {"cells": made, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
 def report(

@@ -1,17 +1,14 @@
-"""Parts of a report, and their forms: a self-contained HTML page, Markdown with tables, or a notebook to edit."""
+"""Sections of a report, and the tables that it is made from."""
 
 from __future__ import annotations
 
 import datetime as dt
-import json
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.schema.docs_links import DOCS_URL
-from toolkit.views.html_page import page
+from toolkit.views.document import Field, Fields, Grid, Section
 from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
@@ -26,28 +23,6 @@ if TYPE_CHECKING:
 UNKNOWN = "not known"
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A label and its text in one or more lines; a command is shown to copy, a link as a link."""
-
-    label: str
-    lines: tuple[str, ...]
-    command: bool = False
-    link: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
-    """A table of texts, with a sentence about omitted rows, or one without rows; columns in `numbers` are numbers."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numbers: frozenset[str] = frozenset()
-    note: str = ""
-    empty: str = "None."
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSection:
     """A section of the page with a heading."""
@@ -55,11 +30,18 @@ class ReportSection:
     title: str
     verdict: str = ""
     lead: str = ""
-    facts: tuple[Fact, ...] = ()
+    fields: tuple[Field, ...] = ()
     grids: tuple[Grid, ...] = ()
     charts: tuple[Callable[[ThemeName], go.Figure], ...] = ()  # drawn when they are called
     figure: bool = False
     appendix: bool = False
+
+    @property
+    def head(self) -> Section:
+        """Its heading, and what is above its pictures."""
+        parts = (Fields(self.fields),) if self.fields else ()
+        title = f"Appendix: {self.title}" if self.appendix else self.title
+        return Section(title=title, badge=self.verdict, lead=self.lead, parts=parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,131 +90,3 @@ def moment(time: dt.datetime | None, *, otherwise: str = UNKNOWN) -> str:
 
 Figure = Any
 """A plotly Figure, or a function that returns one for ``"light"`` and for ``"dark"``; plotly is not imported here."""
-
-
-def html(
-    title: str,
-    summary: Sequence[str],
-    sections: Sequence[ReportSection],
-    *,
-    pictures: Sequence[str] = (),
-    figure: Figure | None = None,
-) -> str:
-    """The page of a report.
-
-    `title`, `summary`, `sections`: as for `markdown`. `pictures`: SVG of each chart, all in one section.
-    `figure`: figure under the findings.
-    """
-    dark = ""
-    if pictures:
-        from toolkit.views.plots.plot_theme import DARK_VARIABLES, follow_theme
-
-        pictures, dark = list(map(follow_theme, pictures)), DARK_VARIABLES
-    values = {
-        "title": title,
-        "summary": summary,
-        "sections": sections,
-        "figures": _figures(figure),
-        "pictures": pictures,
-        "dark_pictures": dark,
-        "docs_url": DOCS_URL,
-    }
-    return page(__name__.rpartition(".")[0], "page.html", **values) + "\n"
-
-
-def _figures(figure: Figure | None) -> dict[str, str]:
-    """HTML of the figure by theme, plotly's script in the first one only."""
-    if figure is None:
-        return {}
-    made = {theme: figure(theme) for theme in ("light", "dark")} if callable(figure) else {"": figure}
-    options = {"full_html": False, "config": {"responsive": True, "displaylogo": False}}
-    return {
-        theme: each.to_html(include_plotlyjs=number == 0, **options)
-        for number, (theme, each) in enumerate(made.items())
-    }
-
-
-_PAGE = re.compile(rf"{re.escape(DOCS_URL)}[\w/#-]*")
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
-
-
-def markdown(
-    title: str, summary: Sequence[str], sections: Sequence[ReportSection], *, pictures: Sequence[str] = ()
-) -> str:
-    """The text of a report.
-
-    `summary`: sentences under the heading. `pictures`: Markdown of each chart, in their order; none if empty.
-    """
-    return "\n".join(markdown_parts(title, summary, sections, pictures=pictures))
-
-
-def markdown_parts(
-    title: str, summary: Sequence[str], sections: Sequence[ReportSection], *, pictures: Sequence[str] = ()
-) -> list[str]:
-    """The text as parts: the heading with the summary, and each section.
-
-    `title`, `summary`, `sections`, `pictures`: as for `markdown`.
-    """
-    head = [f"# {escaped(title)}", "", *(line for one in summary for line in (escaped(one), ""))]
-    parts = [head, *(list(_section(section, pictures)) for section in sections)]
-    return ["\n".join(lines).rstrip() + "\n" for lines in parts]
-
-
-def escaped(text: str) -> str:
-    """Text escaped for Markdown, and for the HTML within it; an address of the docs is a link."""
-    return " ".join(f"<{word}>" if _PAGE.fullmatch(word) else _SPECIAL.sub(r"\\\1", word) for word in text.split())
-
-
-def _section(section: ReportSection, pictures: Sequence[str]) -> Iterator[str]:
-    verdict = f": {escaped(section.verdict)}" if section.verdict else ""
-    appendix = "Appendix: " if section.appendix else ""
-    yield from (f"## {appendix}{escaped(section.title)}{verdict}", "")
-    if section.lead:
-        yield from (f"**{escaped(section.lead)}**" if section.verdict else escaped(section.lead), "")
-    if section.facts:
-        for fact in section.facts:
-            yield f"- {escaped(fact.label)}: {'; '.join(_value(fact, line) for line in fact.lines)}"
-        yield ""
-    for picture in pictures if section.charts else ():
-        yield from (picture, "")
-    for grid in section.grids:
-        yield from _grid(grid)
-
-
-def _value(fact: Fact, line: str) -> str:
-    if fact.link:
-        return f"<{line}>"
-    return f"`{line.replace('`', chr(39))}`" if fact.command else escaped(line)
-
-
-def _grid(grid: Grid) -> Iterator[str]:
-    yield from (f"### {escaped(grid.title)}", "")
-    if grid.note:
-        yield from (escaped(grid.note), "")
-    if not grid.rows:
-        yield from (escaped(grid.empty), "")
-        return
-    yield _row(map(escaped, grid.columns))
-    yield _row("---:" if name in grid.numbers else "---" for name in grid.columns)
-    yield from (_row(map(escaped, row)) for row in grid.rows)
-    yield ""
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def notebook(
-    title: str, summary: Sequence[str], sections: Sequence[ReportSection], *, pictures: Sequence[str] = ()
-) -> str:
-    """The JSON of a notebook (nbformat 4.5) without code: a Markdown cell for each section.
-
-    `title`, `summary`, `sections`, `pictures`: as for `markdown`.
-    """
-    cells = [
-        {"cell_type": "markdown", "id": f"section-{number}", "metadata": {}, "source": part.splitlines(keepends=True)}
-        for number, part in enumerate(markdown_parts(title, summary, sections, pictures=pictures))
-    ]
-    metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-    content = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
-    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"

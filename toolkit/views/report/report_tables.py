@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from toolkit.analysis.cluster_events import events_around
 from toolkit.schema.actions import INTENT
+from toolkit.views.document import Grid
 from toolkit.views.report.finding_sections import LOG, RECORDING, held_from_source, hold_end
 from toolkit.views.report.incident_facts import (
     AUDIT,
@@ -19,7 +20,7 @@ from toolkit.views.report.incident_facts import (
     opened_source,
     recorded_verdicts,
 )
-from toolkit.views.report.report_parts import Grid, ReportTables, partition_name, text
+from toolkit.views.report.report_parts import ReportTables, partition_name, text
 
 if TYPE_CHECKING:
     from toolkit.schema.actions import ActionStep
