@@ -182,7 +182,7 @@ def abort_command(
     cluster itself before it writes.
     """
     from toolkit.views.abort_command_line import abort_advice
-    from toolkit.views.renderers import wrap
+    from toolkit.views.renderers import command_line, wrap
 
     partition_options(topic, partition)
     files = _open(
@@ -202,7 +202,8 @@ def abort_command(
                 for line in wrap(text, before=f"{one.target}  {title:<7}  ", width=width()):
                     remark(line)
         if one.proven:
-            remark(f"{one.target}  before Kafka 2.8, whose brokers lack DescribeProducers: {one.old_command}")
+            remark(f"{one.target}  before Kafka 2.8, whose brokers lack DescribeProducers:")
+            remark(command_line(one.old_command))
         show([one.line])
     raise typer.Exit(0 if all(one.proven for one in advice) else 3)
 
@@ -229,7 +230,7 @@ def copy(
     size = size_text(sum(file.size for file in done.files.values()))
     changed = f"{len(done.changed)} partitions changed meanwhile" if done.changed else "nothing changed meanwhile"
     show([f"{target}: {len(done.files):,} files, {size}, at {done.moment:%Y-%m-%d %H:%M:%S} UTC; {changed}"])
-    show([f"Diagnose it:  kafka-txn diagnose --log-dir {shlex.quote(str(target))}"])
+    show(["Diagnose it:", f"kafka-txn diagnose --log-dir {shlex.quote(str(target))}"])
     if not done.is_running:
         remark(f"No broker of this machine ran on {source}, so the manifest proves nothing of when its files are from.")
     for folder in done.incomplete:

@@ -141,9 +141,13 @@ def _not_written(error: OSError) -> Exception:
 
 
 def _exit(text: str, code: int) -> typer.Exit:
+    from toolkit.views.document import Command, with_commands
+    from toolkit.views.renderers import command_line, sentence_text
+
     with suppress(OSError):  # stderr may be what cannot be written
         for line in text.splitlines():  # the error of another program may have several
-            remark(line)
+            for each in with_commands(line):
+                remark(command_line(each.argv) if isinstance(each, Command) else sentence_text(each))
     return typer.Exit(code)
 
 

@@ -243,7 +243,8 @@ def lag(
     if unstable := sorted({row["group_id"] for row in rows if (row["error"] or "").startswith(UNSTABLE)}):
         names = ", ".join(map(repr, unstable))
         show_it = f"kafka-txn diagnose {source_options.source} --topic {OFFSETS_TOPIC}"
-        remark(f"An open transaction has offsets of {names}. What it waits for: {show_it}")
+        remark(f"An open transaction has offsets of {names}. What it waits for:")
+        remark(show_it)
     raise typer.Exit(exit_code(rows, [*failed, *hidden]))
 
 

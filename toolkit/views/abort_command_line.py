@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from toolkit.actions.abort import ABORT
 from toolkit.errors import NotFound
 from toolkit.schema.live import Finding, Producer
-from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
+from toolkit.views.renderers import command_line
 
 if TYPE_CHECKING:
     from toolkit.sources.logdir import LogDir
@@ -26,15 +26,15 @@ class AbortAdvice:
     """One open transaction on one partition, and whether it should be aborted.
 
     `target`: ``orders-0@913095344``.
-    `command`: the line of ``kafka-transactions.sh``, by start offset: it reads the producer's state afresh.
+    `command`: ``kafka-transactions.sh`` with its arguments, by start offset: it reads the producer's state afresh.
     `old_command`: for brokers before 2.8, which lack DescribeProducers: by producer id and both epochs.
     `proven`: whether the files prove that it hangs.
     `speaks_for`, `speaks_against`: sentences.
     """
 
     target: str
-    command: str
-    old_command: str
+    command: tuple[str, ...]
+    old_command: tuple[str, ...]
     proven: bool
     speaks_for: Sequence[str]
     speaks_against: Sequence[str]
@@ -42,7 +42,8 @@ class AbortAdvice:
     @property
     def line(self) -> str:
         """The command, as a comment unless it is proven that the transaction hangs."""
-        return self.command if self.proven else f"# {self.command}"
+        line = command_line(self.command)
+        return line if self.proven else f"# {line}"
 
 
 def abort_advice(
@@ -90,15 +91,15 @@ def _advice(finding: Finding, state: Producer | None, producer_epoch: int, serve
         against += [f"Not known: {missing}." for missing in finding.missing]
     elif refusal is not None:
         against.append(f"It is {finding.verdict}: {finding.reason}")
-    where = TopicPartition(finding.topic or "", finding.partition or 0).flags
-    tool = f"kafka-transactions.sh --bootstrap-server {server} abort {where}"
+    where = ("--topic", finding.topic or "", "--partition", str(finding.partition or 0))
+    tool = ("kafka-transactions.sh", "--bootstrap-server", server, "abort", *where)
     coordinator_epoch = 0 if state is None else state.coordinator_epoch or 0
-    epochs = f"--producer-epoch {finding.producer_epoch} --coordinator-epoch {coordinator_epoch}"
+    epochs = ("--producer-epoch", str(finding.producer_epoch), "--coordinator-epoch", str(coordinator_epoch))
     speaks_for = [finding.reason] if finding.verdict in {"hanging", "unknown"} else []
     return AbortAdvice(
         target=f"{name}@{finding.start_offset}",
-        command=f"{tool} --start-offset {finding.start_offset}",
-        old_command=f"{tool} --producer-id {finding.producer_id} {epochs}",
+        command=(*tool, "--start-offset", str(finding.start_offset)),
+        old_command=(*tool, "--producer-id", str(finding.producer_id), *epochs),
         proven=refusal is None and not other_epoch,
         speaks_for=[*speaks_for, *([f"Cause: {finding.cause}."] if finding.cause else [])],
         speaks_against=[*against, FILES_AGE],

@@ -313,21 +313,26 @@ def _fields(finding: Finding, *, topics: Sequence[str] = ()) -> Iterator[Field]:
         yield Field(finding.verdict, (who + turn,))
     if finding.owner and finding.transactional_id:
         yield Field("owner", (f'"{finding.transactional_id}": {finding.owner}',))
-    yield Field("why" if who else finding.verdict, (finding.reason,))
-    if finding.outcome and not is_healthy(finding):
+    why, *rest = explained_fields(finding, topics=topics)
+    yield why if who else Field(finding.verdict, why.values)
+    left_out = {"outcome", "docs"} if is_healthy(finding) else set()
+    yield from (each for each in rest if each.label not in left_out)
+
+
+def explained_fields(finding: Finding, *, topics: Sequence[str] = ()) -> Iterator[Field]:
+    """Why, by which cause, what is missing, and what is safe, for every reader. `topics`: those that it stands for."""
+    yield Field("why", (finding.reason,))
+    if finding.outcome:
         yield Field("outcome", (f"{finding.outcome}: {OUTCOMES.get(finding.outcome, '')}",))
     error = None if finding.is_coordinators_only else finding.error  # `missing` has it
-    for label, text in (("cause", finding.cause), ("error", error)):
-        if text:
-            yield Field(label, (text,))
+    yield from (Field(label, (text,)) for label, text in (("cause", finding.cause), ("error", error)) if text)
     yield from _field("missing", (text for text in finding.missing if text != finding.error))
     if any(Error.of(text).code == "TOPIC_AUTHORIZATION_FAILED" for text in finding.missing):
         names = (f"--topic={topic}" for topic in (topics or [finding.topic or ""])[:MAX_TOPICS])
         grant = ("kafka-acls.sh", "--add", "--allow-principal", "User:NAME", "--operation", "READ", *names)
         yield Field("right", (Command(grant),))
     yield Field("remedy", tuple(with_commands(finding.remedy)))
-    if not is_healthy(finding):
-        yield Field("docs", (finding_page(finding.verdict, finding.cause),))
+    yield Field("docs", (finding_page(finding.verdict, finding.cause),))
 
 
 def _next(first: Finding, behind: Sequence[Finding]) -> Iterator[Value]:

@@ -67,15 +67,16 @@ def _key(finding: Finding) -> tuple[object, ...]:
 FENCED = {Verdict.ONGOING, Verdict.LONG}
 """Verdicts of live owners: the command that fences one by choice is shown, and not run."""
 
-_FIRST = ("Outcome", "Why", "Cause", "Who was affected", "Missing", "Error")
+_FIRST = ("Outcome", "Why", "Cause", "Who was affected", "Missing", "Right", "Error", "Remedy")
 
 
 def answer_section(finding: Finding) -> Section:
     """The finding in a few lines, verdict first."""
     section = answer(finding)
-    first = [field for field in section.fields if field.label in _FIRST and not _adds_nothing(field.label, finding)]
-    remedy = [Field("Remedy", tuple(with_commands(finding.remedy)))] if finding.action else []
-    parts = (Fields((*first, *remedy)),)
+    empty = {"Cause" if not finding.cause else "", "Missing" if not finding.missing else ""}
+    empty |= {"Remedy"} if not finding.action else set()  # `why_not_section` has it
+    first = tuple(field for field in section.fields if field.label in _FIRST and field.label not in empty)
+    parts = (Fields(first),)
     return Section(title=section.title, badge=finding.verdict, tone=tone(finding), lead=section.lead, parts=parts)
 
 
@@ -90,11 +91,6 @@ def why_not_section(finding: Finding) -> Section:
     remedy = Fields((Field("Remedy", tuple(with_commands(finding.remedy))),))
     parts = (Paragraph(finding.verdict.sentence), remedy)
     return Section(title=f"No action here: {finding.verdict}", tone=tone(finding), parts=parts)
-
-
-def _adds_nothing(label: str, finding: Finding) -> bool:
-    """Whether a fact would be empty."""
-    return (label == "Cause" and not finding.cause) or (label == "Missing" and not finding.missing)
 
 
 _HEADS = (

@@ -8,11 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.diagnosis.verdicts import OUTCOMES
 from toolkit.schema.durations import duration
 from toolkit.schema.verdict import Verdict
-from toolkit.views.document import Field, Grid, with_commands
-from toolkit.views.findings_text import finding_page, is_healthy
+from toolkit.views.document import Field, Grid
+from toolkit.views.findings_text import explained_fields, is_healthy
 from toolkit.views.report.report_parts import UNKNOWN, ReportSection, moment, partition_name, text
 from toolkit.views.row_formats import count, printable
 
@@ -168,16 +167,12 @@ def _fields(finding: Finding, end: HoldEnd | None) -> Iterator[Field]:
     yield Field("Until", (_until(finding, end),))
     yield Field("By whom", tuple(_who(finding)))
     yield Field("Verdict", (f"{finding.verdict}: {finding.verdict.sentence}",))
-    if finding.outcome:
-        yield Field("Outcome", (f"{finding.outcome}: {OUTCOMES.get(finding.outcome, '')}",))
-    yield Field("Why", (finding.reason,))
-    yield Field("Cause", (finding.cause if finding.cause else UNKNOWN,))
+    if not finding.cause:
+        yield Field("Cause", (UNKNOWN,))
     yield Field("Who was affected", tuple(_affected(finding)))
-    yield Field("Remedy", tuple(with_commands(finding.remedy)))
-    yield Field("Docs", (finding_page(finding.verdict, finding.cause),))
-    yield Field("Missing for the verdict", tuple(finding.missing) or ("nothing",))
-    if finding.error and finding.error not in finding.missing:
-        yield Field("Error", (finding.error,))
+    yield from (Field(each.label.capitalize(), each.values) for each in explained_fields(finding))
+    if not finding.missing:
+        yield Field("Missing", ("nothing",))
 
 
 def _what(finding: Finding) -> Iterator[str]:
