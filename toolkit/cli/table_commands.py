@@ -233,13 +233,17 @@ def lag(
         rows, failed = _lag_of(source, groups)
     answer(GROUP_LAG, rows, output, without=("reason", "broker_id"))
     if output is Format.TABLE:
-        from toolkit.views.renderers import wrap
+        from toolkit.views.document import Field, Fields, with_commands
+        from toolkit.views.renderers import text_lines
 
+        reasons = []
         for row in rows:
             # The numbers alone mislead where something is held, a lag is nothing to read, or there is no such offset.
             is_beyond = (row["committed_offset"] or 0) > (row["high_watermark"] or 0)
             if row["reason"] and (row["held"] or is_beyond or (row["lag"] and not row["behind"])):
-                show(wrap(row["reason"], before=f"{row['topic']}-{row['partition']}  ", width=width()))
+                reasons.append(Field(f"{row['topic']}-{row['partition']}", tuple(with_commands(row["reason"]))))
+        if reasons:
+            show(text_lines([Fields(tuple(reasons), indent=0)], connection=source_options.connection, width=width()))
     if unstable := sorted({row["group_id"] for row in rows if (row["error"] or "").startswith(UNSTABLE)}):
         names = ", ".join(map(repr, unstable))
         show_it = f"kafka-txn diagnose {source_options.source} --topic {OFFSETS_TOPIC}"
@@ -280,9 +284,10 @@ def why(
     if output is not Format.TABLE:
         answer(OFFSET_VISIBILITY, rows, output)
     else:
-        from toolkit.views.table_text import visibility_lines
+        from toolkit.views.renderers import text_lines
+        from toolkit.views.table_text import visibility_section
 
-        show([line for row in rows for line in visibility_lines(row, width=width())])
+        show(text_lines(map(visibility_section, rows), connection=source_options.connection, width=width()))
     raise typer.Exit(exit_code(rows))
 
 

@@ -9,7 +9,7 @@ from toolkit.schema import Row
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.log import LogTransaction, TransactionStatistics
 from toolkit.schema.offsets import OffsetVisibility
-from toolkit.views.renderers import wrap
+from toolkit.views.document import Command, Field, Fields, Paragraph, Part, Section, with_commands
 from toolkit.views.row_formats import cell_text, printable
 
 COUNTS = ("committed", "aborted", "empty", "undecided", "open")
@@ -64,18 +64,21 @@ def _number(value: float) -> str:
 
 
 ASIDE = {"topic", "partition", "offset", "status", "reason", "broker_id", "observed_at"}
-LONGEST = max(len(name) for name in OffsetVisibility.table.names)
 
 
-def visibility_lines(row: Row | OffsetVisibility, *, width: int | None = None) -> Iterator[str]:
-    """Lines about an offset; unknown values are left out.
-
-    `row`: a row or record of ``schema.OFFSET_VISIBILITY``. `width`: columns of the terminal; null for no limit.
-    """
-    visibility = row if isinstance(row, OffsetVisibility) else OffsetVisibility.of(row)
+def visibility_section(row: Row) -> Section:
+    """What is known of an offset; unknown values are left out. `row`: of ``schema.OFFSET_VISIBILITY``."""
+    visibility = OffsetVisibility.of(row)
     status = (visibility.status or "unknown").replace("_", " ")
-    yield f"{cell_text(visibility.topic)}-{visibility.partition}@{visibility.offset}  {status}"
-    yield from wrap(cell_text(visibility.reason), before="  ", width=width)
-    for name, value in visibility.row().items():
-        if name not in ASIDE and value is not None:
-            yield f"  {name.replace('_', ' '):<{LONGEST}}  {cell_text(value)}"
+    values = {name: value for name, value in visibility.row().items() if name not in ASIDE and value is not None}
+    fields = (Field(name.replace("_", " "), (cell_text(value),)) for name, value in values.items())
+    return Section(
+        title=f"{visibility.topic}-{visibility.partition}@{visibility.offset}",
+        lead=status,
+        parts=(*reason_parts(visibility.reason), Fields(tuple(fields))),
+    )
+
+
+def reason_parts(reason: str | None) -> list[Part]:
+    """A reason, and the commands in it."""
+    return [each if isinstance(each, Command) else Paragraph(each) for each in with_commands(reason or "-")]
