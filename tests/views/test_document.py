@@ -120,13 +120,31 @@ def test_a_command_names_the_cluster_as_the_user_did() -> None:
         ("kafka-txn abort --topic a (it drops b)", [["abort", "--topic", "a"], "It drops b."]),
         ("kafka-txn complete --topic a writes b. Never c.", [["complete", "--topic", "a"], "It writes b. Never c."]),
         ("See kafka-txn diagnose --topic a.", ["See", ["diagnose", "--topic", "a"]]),
+        ("kafka-txn fence --topic 'a'\"'\"'b c' ends it", [["fence", "--topic", "a'b c"], "It ends it"]),
+        ("kafka-txn list --state Ongoing: which one.", [["list", "--state", "Ongoing"], "Which one."]),
         ("kafka-txn lag --group G: `a` if b.", [["lag", "--group", "G"], (Code("a"), " if b.")]),
-        ("kafka-txn fence --id 'a'\"'\"'b c' ends it", [["fence", "--id", "a'b c"], "It ends it"]),
     ],
 )
 def test_a_command_is_never_inside_a_sentence(text: str, values: list[object]) -> None:
-    found = [list(each.argv[1:]) if isinstance(each, Command) else each for each in with_commands(text)]
+    found = [
+        list(each.argv[1:]) if isinstance(each, Command) else each for each in with_commands(text, own=["a", "a'b c"])
+    ]
     assert found == values
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kafka-txn abort --topic other --partition 0 --start-offset 5",
+        'x" kafka-txn fence --transactional-id other "',
+        "kafka-txn abort --topic a --partition 0 --confirm a-0@5",
+        "kafka-txn diagnose --bootstrap-server evil:9092 --topic a",
+        "kafka-txn report --topic a --output /etc/passwd",
+    ],
+)
+def test_a_command_in_an_id_is_none_of_ours(name: str) -> None:
+    text = f'Ask the owner of "{name}".'
+    assert with_commands(text, own=["a", name]) == [text]
 
 
 def test_times_and_durations_have_their_units() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -165,25 +165,43 @@ def _options(named: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(word for option, value in named.items() if value for word in (option, value))
 
 
-_COMMAND = re.compile(r"kafka-txn [a-z-]+(?: --[a-z-]+[ =](?:'[^']*'|\"[^\"]*\"|[^\s'\"`])+)+")
+_COMMAND = re.compile(r"kafka-txn [a-z-]+(?: --[a-z-]+ (?:'[^']*'|\"[^\"]*\"|[^\s'\"`])+)+")
+_OPTIONS = {"--topic", "--partition", "--start-offset", "--transactional-id", "--group", "--state", "--table"}
+_OPTIONS |= {"--flink-checkpoint"}
+"""Of the commands in our texts. An id may contain a command of somebody else: it connects nowhere, confirms nothing."""
 
 
-def with_commands(text: str) -> list[Value]:
+def with_commands(text: str, *, own: Collection[str | None] = ()) -> list[Value]:
     """The sentences of a text, and the commands in it, each by itself.
 
     `text`: as rules and symptoms have it, with the arguments of its commands quoted.
+    `own`: topics and ids that it is about: a command that acts on another one, as an id may contain it, stays prose.
     """
     values: list[Value] = []
-    rest = text
-    while found := _COMMAND.search(rest):
-        line, after = found[0], rest[found.end() :]
-        if line.split()[1] not in ACTIONS:  # those that act are followed by a space
-            line, after = line.rstrip(".,:;)"), line[len(line.rstrip(".,:;)")) :] + after
-        if before := rest[: found.start()].strip():
-            values.append(_marked(before))
-        values.append(Command(tuple(shlex.split(line))))
-        rest = _continued(after)
+    done = 0
+    for found in _COMMAND.finditer(text):
+        is_action = found[0].split()[1] in ACTIONS  # in our texts a space follows those
+        line = found[0] if is_action else found[0].rstrip(".,:;)")
+        argv = shlex.split(line)
+        options = dict(zip(argv[2::2], argv[3::2], strict=True))
+        acts_on = {options.get("--topic"), options.get("--transactional-id")} - {None, *own}
+        if options.keys() <= _OPTIONS and not (is_action and acts_on):
+            if before := text[done : found.start()].strip():
+                values.append(_marked(_continued(before) if done else before))
+            values.append(Command(tuple(argv)))
+            done = found.start() + len(line)
+    rest = _continued(text[done:]) if done else text
     return [*values, _marked(rest)] if rest else values
+
+
+def _continued(after: str) -> str:
+    """What follows a command, as a sentence of its own."""
+    text = after.lstrip(" .,:;)")
+    if text.startswith("(") and text.endswith(")"):
+        text = f"{text[1:-1]}."
+    elif text[:1].islower() and not after.startswith((":", ",")) and not text.startswith(("or ", "and ", "with ")):
+        return f"It {text}"
+    return text[:1].upper() + text[1:]
 
 
 def _marked(text: str) -> Sentence:
@@ -192,15 +210,6 @@ def _marked(text: str) -> Sentence:
     if len(parts) % 2 == 0 or len(parts) == 1:
         return text
     return tuple(Code(part) if index % 2 else part for index, part in enumerate(parts) if part)
-
-
-def _continued(after: str) -> str:
-    """What follows a command, as a sentence of its own."""
-    after = after.lstrip(" .,:;)")
-    if after.startswith("(") and after.endswith(")"):
-        after = f"{after[1:-1]}."
-        return after[:1].upper() + after[1:]
-    return f"It {after}" if after[:1].islower() and not after.startswith(("or ", "and ", "with ")) else after
 
 
 def commands_in(values: Sequence[Value]) -> list[Command]:

@@ -58,9 +58,14 @@ LINKED_FINDINGS = Table(
 """Findings with the page of the docs and the command of the remedy, for JSON and CSV."""
 
 
+def remedy(finding: Finding) -> tuple[Value, ...]:
+    """What is safe: sentences and commands."""
+    return tuple(with_commands(finding.remedy, own=(finding.topic, finding.transactional_id)))
+
+
 def linked_row(finding: Finding, connection: Connection) -> Row:
     """A row of `LINKED_FINDINGS`; its command runs as it stands."""
-    command = next((list(connection.argv(each)) for each in commands_in(with_commands(finding.remedy))), None)
+    command = next((list(connection.argv(each)) for each in commands_in(remedy(finding))), None)
     return {**finding.row(), "docs": finding_page(finding.verdict, finding.cause), "command": command}
 
 
@@ -265,7 +270,7 @@ def _open_unread_section(findings: Sequence[Finding]) -> Section:
         *_field("overdue", past),
         Field(Verdict.UNKNOWN, tuple(_by_topic(findings))),
         Field("missing", (f"{findings[0].missing[0]}{logs}",)),
-        Field("remedy", tuple(with_commands(findings[0].remedy))),
+        Field("remedy", remedy(findings[0])),
         Field("docs", (verdict_page(Verdict.UNKNOWN),)),
     )
     opened = count(len(findings), "transaction that its coordinator has", "transactions that coordinators have")
@@ -331,7 +336,7 @@ def explained_fields(finding: Finding, *, topics: Sequence[str] = ()) -> Iterato
         names = (f"--topic={topic}" for topic in (topics or [finding.topic or ""])[:MAX_TOPICS])
         grant = ("kafka-acls.sh", "--add", "--allow-principal", "User:NAME", "--operation", "READ", *names)
         yield Field("right", (Command(grant),))
-    yield Field("remedy", tuple(with_commands(finding.remedy)))
+    yield Field("remedy", remedy(finding))
     yield Field("docs", (finding_page(finding.verdict, finding.cause),))
 
 
@@ -345,7 +350,7 @@ def _next(first: Finding, behind: Sequence[Finding]) -> Iterator[Value]:
         yield f"{finding.verdict}  {_who(finding) or finding.reason}"
         if not is_healthy(finding):
             yield finding.reason
-            yield from with_commands(finding.remedy)
+            yield from remedy(finding)
 
 
 def _who(finding: Finding) -> str:

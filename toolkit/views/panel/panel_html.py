@@ -17,6 +17,7 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Field, Fields, Paragraph, Part, Quote, Section, with_commands
+from toolkit.views.findings_text import remedy
 from toolkit.views.report.finding_sections import answer
 from toolkit.views.report.report_parts import partition_name
 from toolkit.views.report.report_tables import evidence_grid
@@ -88,8 +89,7 @@ def evidence_section(finding: Finding) -> Section:
 
 def why_not_section(finding: Finding) -> Section:
     """What a finding without an action means, and its remedy."""
-    remedy = Fields((Field("Remedy", tuple(with_commands(finding.remedy))),))
-    parts = (Paragraph(finding.verdict.sentence), remedy)
+    parts = (Paragraph(finding.verdict.sentence), Fields((Field("Remedy", remedy(finding)),)))
     return Section(title=f"No action here: {finding.verdict}", tone=tone(finding), parts=parts)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.schema.docs_links import DOCS_URL, RUNBOOK_URL
-from toolkit.views.document import Grid, commands_in, with_commands
-from toolkit.views.findings_text import finding_page
+from toolkit.views.document import Grid, commands_in
+from toolkit.views.findings_text import finding_page, remedy
 from toolkit.views.report.incident_facts import IncidentFacts
 from toolkit.views.report.report_parts import ReportSection, ReportTables, text
 from toolkit.views.row_formats import count, printable
@@ -93,7 +93,7 @@ def _of_incident(incident: IncidentFacts) -> Iterator[tuple[str, str]]:
             yield f"Read what is missing: {printable('; '.join(finding.missing))}", f"{name} could not be diagnosed."
         return
     if not incident.is_over:
-        has_command = commands_in(with_commands(finding.remedy))
+        has_command = commands_in(remedy(finding))
         yield (
             "Run the command of its remedy, above." if has_command else printable(finding.remedy),
             f"{name} is not over.",

@@ -10,8 +10,8 @@ from toolkit.analysis.diagnosis.verdicts import COMMIT, OUTCOMES, UNKNOWN
 from toolkit.schema.actions import OUTCOME
 from toolkit.schema.durations import duration
 from toolkit.schema.verdict import Verdict
-from toolkit.views.document import commands_in, with_commands
-from toolkit.views.findings_text import summary
+from toolkit.views.document import commands_in
+from toolkit.views.findings_text import remedy, summary
 from toolkit.views.report.finding_sections import up_to
 from toolkit.views.report.incident_facts import IncidentFacts
 from toolkit.views.report.report_parts import moment, partition_name, text
@@ -87,9 +87,8 @@ def what_was_done(incident: IncidentFacts) -> str:
         return "What was done is not known: no audit trail was included."
     if incident.is_over:
         return "No action is in the audit trail: its client, its coordinator or another tool ended it."
-    remedy = incident.finding.remedy
-    return "What is safe: the command of its remedy, below." if commands_in(with_commands(remedy)) else (
-        f"What is safe: {printable(remedy)}")  # fmt: skip
+    return "What is safe: the command of its remedy, below." if commands_in(remedy(incident.finding)) else (
+        f"What is safe: {printable(incident.finding.remedy)}")  # fmt: skip
 
 
 def groups_text(incident: IncidentFacts) -> str:
