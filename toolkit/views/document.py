@@ -167,7 +167,7 @@ def _options(named: Mapping[str, str]) -> tuple[str, ...]:
 
 _COMMAND = re.compile(r"kafka-txn [a-z-]+(?: --[a-z-]+ (?:'[^']*'|\"[^\"]*\"|[^\s'\"`])+)+")
 _OPTIONS = {"--topic", "--partition", "--start-offset", "--transactional-id", "--group", "--state", "--table"}
-_OPTIONS |= {"--flink-checkpoint"}
+_OPTIONS |= {"--flink-checkpoint", "--broker-id"}
 """Of the commands in our texts. An id may contain a command of somebody else: it connects nowhere, confirms nothing."""
 
 

@@ -30,7 +30,7 @@ WHAT_TO_COLLECT = (
     "The first error of the client, with its `Caused by:` lines and 20 lines before it: later errors follow from it.",
     "Name and version of the client (Java, librdkafka, franz-go, Flink ...) and of the brokers.",
     "transactional.id, group.id, topic, partition: to pass as --transactional-id, --group, --topic, --partition.",
-    "kafka-txn diagnose --bootstrap-server HOST:PORT: whether any transaction holds anything at all.",
+    "What kafka-txn diagnose says of the cluster: whether any transaction holds anything at all.",
     "The logs of the coordinator and of the partition's leader at that time.",
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Iterator
 
 from toolkit.analysis.diagnosis.evidence_text import at
@@ -71,7 +72,10 @@ def visibility_section(row: Row) -> Section:
     visibility = OffsetVisibility.of(row)
     status = (visibility.status or "unknown").replace("_", " ")
     values = {name: value for name, value in visibility.row().items() if name not in ASIDE and value is not None}
-    fields = (Field(name.replace("_", " "), (cell_text(value),)) for name, value in values.items())
+    fields = (
+        Field(name.replace("_", " "), ((value,) if isinstance(value, dt.datetime) else cell_text(value),))
+        for name, value in values.items()
+    )
     return Section(
         title=f"{visibility.topic}-{visibility.partition}@{visibility.offset}",
         lead=status,
