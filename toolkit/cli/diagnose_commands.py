@@ -263,7 +263,7 @@ def report(
         redaction = Redaction(tables)
         tables, title = redaction.applied(tables), redaction.applied(title)
     figure = timeline_of(tables) if interactive else None  # type: ignore[arg-type]
-    page = replace(write_report(**tables, figure=figure, title=title), connection=source_options.connection)
+    page = write_report(**tables, figure=figure, title=title, connection=source_options.connection)
     written = page.save(output)
     remark(f"{written}: {written.stat().st_size:,} bytes")
     raise typer.Exit(verdict_exit_code(records_of(tables["findings"], Finding)))

@@ -146,7 +146,7 @@ def _exit(text: str, code: int) -> typer.Exit:
 
     with suppress(OSError):  # stderr may be what cannot be written
         for line in text.splitlines():  # the error of another program may have several
-            for each in with_commands(line):
+            for each in with_commands(line) if "kafka-txn " in line else [line]:
                 remark(command_line(each.argv) if isinstance(each, Command) else sentence_text(each))
     return typer.Exit(code)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.history.findings_over_time import close_by_log
@@ -31,7 +30,7 @@ def postmortem(
     """
     tables = tables_around(findings, cluster, remark=remark)
     closed = close_by_log(findings, records_of(tables.get("log_transactions"), LogTransaction))
-    return replace(report(closed, actions=actions, **tables), connection=Connection.of(cluster))
+    return report(closed, actions=actions, connection=Connection.of(cluster), **tables)
 
 
 def postmortem_html(page: Report) -> str:

@@ -229,6 +229,7 @@ def report(
     figure: Figure | None = None,
     title: str | None = None,
     generated_at: dt.datetime | None = None,
+    connection: Connection = NOWHERE,
 ) -> Report:
     """Make a postmortem: what was held, since when, until when, by whom, why, who was affected, what was done.
 
@@ -262,6 +263,8 @@ def report(
         Heading; made of the partitions if null.
     generated_at
         Now, if null.
+    connection
+        What the commands in it need to reach the cluster.
     """
     records = records_of(findings, Finding)
     tables_by_name = {
@@ -304,6 +307,7 @@ def report(
         ),
         sections=tuple(_sections(records, with_section, tables, has_figure=figure is not None)),
         figure=figure,
+        connection=connection,
     )
 
 
