@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 _NAMES = re.compile(r"\(([a-z-]+(?:, [a-z-]+)*)\)$")  # at the end of a cause
 
 LINKED_FINDINGS = Table(
-    FINDINGS.name,
+    "findings_with_docs",
     FINDINGS.row,
     (*FINDINGS.columns, Column("docs", STRING, "Page of the docs about its cause, or about its verdict.")),
     FINDINGS.key,
     FINDINGS.sort,
+    FINDINGS.version,
 )
 """Findings with the page of the docs, for JSON and CSV."""
 
