@@ -37,7 +37,7 @@ _modules = set[str]()
 
 
 def _note(text: str) -> None:
-    if text.count(" ") > 1:  # a sentence, and no name
+    if str.count(text, " ") > 1:  # a sentence, and no name
         SEEN.add(text)
 
 

@@ -36,6 +36,8 @@ FENCED = "org.apache.kafka.common.errors.ProducerFencedException: fenced [Produc
 class FixedCluster(Cluster):
     """A cluster with predefined findings, and without connections."""
 
+    cluster_id = principal = None
+
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
 
@@ -77,6 +79,32 @@ def test_the_exit_code_is_the_verdict(
 ) -> None:
     monkeypatch.setattr(SourceOptions, "open", lambda options: FixedCluster(rows))
     assert run(command, "--format", output).returncode == code
+
+
+def test_a_verdict_filters_what_is_shown_and_short_is_a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit code and the sum are of all: "nothing hangs" of what a filter left out would be an all-clear."""
+    rows = [healthy(), UNKNOWN, STUCK, finding(transactional_id="it's $(touch x)\x1b", action="abort")]
+    monkeypatch.setattr(SourceOptions, "open", lambda options: FixedCluster(rows))
+    short = run("diagnose", "--short")
+    *lines, total = short.stdout.splitlines()
+    assert short.returncode == 1
+    first, *others = [re.split(" {2,}", line) for line in lines]
+    quoted = """'it'"'"'s $(touch x)\\x1b'"""
+    assert first == ["orders-0", "913095344", "hanging", quoted, "2 h 14 min", "abort"]
+    assert [line[0:3:2] for line in others] == [
+        ["orders-1", "unknown"], ["orders-3", "stuck_ending"], ["orders-0", "ongoing"],
+    ]  # fmt: skip
+    assert total.startswith("1 partition hangs, ")
+    some = run("diagnose", "--short", "--verdict", "stuck_ending", "--verdict", "unknown")
+    assert some.returncode == 1
+    assert [line.split()[0] for line in some.stdout.splitlines()[:-1]] == ["orders-1", "orders-3"]
+    assert some.stdout.splitlines()[-1] == total
+    none = run("find-hanging", "--verdict", "overdue")
+    assert (none.returncode, none.stdout.splitlines()) == (1, [total])
+    answer = json.loads(run("find-hanging", "--verdict", "stuck_ending", "--format", "json").stdout)
+    assert [row["verdict"] for row in answer["rows"]] == ["stuck_ending"]
+    refused = run("diagnose", "--short", "--format", "csv")
+    assert (refused.returncode, "--short is for people" in refused.stderr) == (2, True)
 
 
 def test_find_hanging_shows_what_is_to_do_or_unknown_and_counts_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +230,7 @@ def test_a_log_directory_is_never_written_to(tmp_path: Path) -> None:
 @pytest.mark.parametrize("table", TABLE_NAMES)
 def test_every_table_is_written_in_every_format(table: str, tmp_path: Path) -> None:
     scan = ["scan", LATE_MESSAGE / "log-dir", "--table", table]
-    printed = json.loads(run(*scan, "--format", "json").stdout)
+    printed = json.loads(run(*scan, "--format", "json").stdout)["rows"]
     assert all(list(row) == TABLES[table].names for row in printed)
     files = {suffix: tmp_path / f"out.{suffix}" for suffix in ("parquet", "csv", "json")}
     for file in files.values():
@@ -246,7 +274,7 @@ def test_arbitrary_bytes_can_be_piped_in() -> None:
     assert run("explain", stdin=b"\xff\xfe\x00PRODUCER_FENCED\xc3").returncode == 0
     filling = b"INFO nothing happened\n" * 200_000  # 4.4 MB
     found = run("explain", "--format", "json", stdin=b"PRODUCER_FENCED\n" + filling + b"UNKNOWN_PRODUCER_ID\n")
-    assert [row["symptom"] for row in json.loads(found.stdout)] == ["producer-fenced", "unknown-producer-id"]
+    assert [row["symptom"] for row in json.loads(found.stdout)["rows"]] == ["producer-fenced", "unknown-producer-id"]
 
 
 def test_a_page_about_an_error_has_what_its_text_has() -> None:

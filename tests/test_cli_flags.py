@@ -83,6 +83,7 @@ def read(table: str, arguments: TableArguments) -> list[Any]:
 ANSWERS: Mapping[str, Any] = {
     "Cluster.finding_rows()": [found(partition=3, start_offset=start).row() for start in (7, 100)],
     **{f"{source}.transaction_history_rows()": [{"transactional_id": "one"}] for source in ("Cluster", "LogDir")},
+    **{f"{source}.records()": [found(verdict="unknown", action=None)] for source in ("Cluster", "LogDir", "Recording")},
     "Cluster.transaction_rows()": [{"error": None, "state": "Ongoing"}],
     "Kafka()": interrupt,
     "LogDir.read()": read,

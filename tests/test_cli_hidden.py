@@ -93,19 +93,19 @@ def test_what_rights_hide_is_named(
 def test_the_log_of_the_coordinators_lists_hidden_ids(ask: Ask, alive: StagedIncident, acls: Acls) -> None:
     acls.allow((TOPIC, "*", LITERAL, READ), *SEE_ACLS)
     listed = ask("watcher", "list", "--format", "json")
-    rows = {row["transactional_id"]: row["source"] for row in json.loads(listed.stdout)}
+    rows = {row["transactional_id"]: row["source"] for row in json.loads(listed.stdout)["rows"]}
     assert (listed.returncode, rows[alive.transactional_id]) == (0, "__transaction_state")
 
 
 def test_a_group_with_only_a_pending_offset_has_a_row(ask: Ask, alive: StagedIncident) -> None:
     lag = ask("admin", "lag", "--group", PENDING, "--format", "json")
-    (row,) = json.loads(lag.stdout)
+    (row,) = json.loads(lag.stdout)["rows"]
     assert (row["topic"], row["partition"], row["committed_offset"]) == (DATA, 0, None)
     assert row["error"].startswith("UNSTABLE_OFFSET_COMMIT")
     assert lag.returncode == 3
     assert ask("admin", "lag", "--group", COMMITTED).returncode == 0
     everything = ask("admin", "lag", "--format", "json")
-    assert {COMMITTED, PENDING} <= {row["group_id"] for row in json.loads(everything.stdout)}
+    assert {COMMITTED, PENDING} <= {row["group_id"] for row in json.loads(everything.stdout)["rows"]}
     assert f"An open transaction has offsets of '{PENDING}'." in everything.stderr
     assert "kafka-txn diagnose --bootstrap-server " in everything.stderr
 

@@ -26,7 +26,7 @@ def delete_records(client: BrokerClient, topic: str, *, before: int) -> None:
 def visibility(kafka: Kafka, topic: str, offset: int) -> Row:
     done = on(kafka, "why", "--topic", topic, "--partition", "0", "--offset", str(offset), "--format", "json")
     assert done.returncode == 0, done.stderr
-    (row,) = json.loads(done.stdout)
+    (row,) = json.loads(done.stdout)["rows"]
     found: Row = row
     return found
 

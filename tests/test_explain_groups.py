@@ -23,7 +23,7 @@ def stuck(kafka: Kafka) -> StagedIncident:
 @pytest.fixture(scope="module")
 def data(stuck: StagedIncident, kafka: Kafka) -> str:
     """The topic that the group reads."""
-    (row,) = json.loads(on(kafka, "lag", "--group", stuck.group, "--format", "json").stdout)
+    (row,) = json.loads(on(kafka, "lag", "--group", stuck.group, "--format", "json").stdout)["rows"]
     topic: str = row["topic"]
     return topic
 
@@ -44,7 +44,7 @@ def position_timeout(
 def hanging(kafka: Kafka, text: str) -> set[tuple[str, int]]:
     """Partitions with a finding that hangs, in the answer about a text."""
     explained = on(kafka, "explain", text, "--recheck-after", "1", "--format", "json")
-    (row,) = json.loads(explained.stdout)
+    (row,) = json.loads(explained.stdout)["rows"]
     found = {(each["topic"], each["partition"]) for each in row["findings"] if each["verdict"] == "hanging"}
     assert explained.returncode == (1 if found else 0), explained.stdout
     return found

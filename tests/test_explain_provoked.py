@@ -125,7 +125,7 @@ def test_a_stuck_group_is_explained_by_the_transaction_on_its_offsets(here: Prov
     text = here.texts["java_unstable_offsets"]
     done = run("explain", "--recheck-after", "0", "--format", "json", "--bootstrap-server", servers, stdin=text)
     assert done.returncode == 0, done.stdout + done.stderr
-    (row,) = json.loads(done.stdout)
+    (row,) = json.loads(done.stdout)["rows"]
     assert row["symptom"] == "unstable-offset-commit"
     assert row["not_checked"] == []
     open_there = {each["transactional_id"]: each["verdict"] for each in row["findings"] if each["topic"] != "group"}

@@ -90,6 +90,10 @@ class RowCluster:
     def cluster_id(self) -> str:
         return "y49LRH0C"
 
+    @property
+    def principal(self) -> str | None:
+        return self.config and self.config.principal
+
     def records(self, record: type[R], **arguments: Any) -> list[R]:
         """The prepared rows of a record's table; the call is that of ``finding_rows``, for findings."""
         name = record.table.name

@@ -156,7 +156,7 @@ def test_what_frees_most_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_line_says_which_cluster_as_whom_by_which_version_and_what_was_proven(audit: Audit) -> None:
     """Through port-forwards every cluster is 127.0.0.1."""
-    user: Any = SimpleNamespace(librdkafka=lambda: {"sasl.username": "ann"})
+    user: Any = SimpleNamespace(principal="ann")
     cluster = RowCluster(findings=[unproven().row()], config=user)
     abort_plan(cluster, unproven()).execute(confirm="orders-0@100", override=NO_COMMIT, recheck_after=0)
     intent, outcome = audit.rows()

@@ -17,11 +17,13 @@ from toolkit.analysis.diagnosis.evidence_text import (
     number,
     partition_evidence,
     record_entry,
+    scope,
 )
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.scope import Seen, SeenBrokers
 
 NOW_TEXT = "2026-11-21T12:00:00.000+00:00"
 FIRST_BATCH = first_batch(time=NOW)
@@ -34,6 +36,24 @@ def texts(found: Iterable[EvidenceEntry]) -> list[tuple[str | None, ...]]:
 def of_transaction(one: Observation) -> list[tuple[str | None, ...]]:
     ((case,),) = IndexedObservation(one).cases.values()
     return texts(case_evidence(replace(case, observations=[one])))
+
+
+def test_a_scope_says_what_was_seen_and_what_was_not() -> None:
+    """Of three brokers one is silent, and one is down, so that the metadata does not list it; a third is only old."""
+    silent = transaction(None, state=None, transactional_id=None, broker_id=2, error="REQUEST_TIMED_OUT: no answer")
+    old = transaction(None, state=None, transactional_id=None, broker_id=1, error="UNSUPPORTED_VERSION: too old")
+    hidden = transaction(None, state=None, transactional_id="b", broker_id=1, error="NOT_COORDINATOR: moved", on=())
+    one = observation(
+        transaction(), silent, old, hidden,
+        partitions=[partition(), partition(number=1, error="TOPIC_AUTHORIZATION_FAILED: no")],
+        coverage=Coverage(brokers=(1, 2), gaps=["broker 2 did not answer"], topic_gaps=["DESCRIBE on Topic '*'"]),
+    )  # fmt: skip
+    found = scope(one, 5, brokers={1, 2, 3})
+    assert found.text("ann") == "4 partitions of broker 1; 1 open transactional id; as ann"
+    assert found.partitions == Seen(seen=4, not_seen=1)
+    assert found.brokers == SeenBrokers(seen=[1], not_seen=[2, 3])
+    assert found.transactional_ids == Seen(seen=1, not_seen=1)
+    assert found.missing == ["broker 2 did not answer", "DESCRIBE on Topic '*'"]
 
 
 def test_the_evidence_of_a_partition() -> None:

@@ -112,6 +112,8 @@ def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mappin
         yield line("gaps", f"{first['topic']}-{first['partition']}", *written, name=f"gaps-{output}")
         text = f"InvalidProducerEpochException: Producer attempted to produce with an old epoch. transactionalId={first['transactional_id']}"  # noqa: E501
         yield line("explain", text, "--topic", first["topic"], *SOON, *written, name=f"explain-{output}")
+    yield line("diagnose", *SOON, "--short", name="diagnose-short")
+    yield line("find-hanging", *SOON, "--verdict", "hanging", "--short", name="find-hanging-short")
     texts = {
         "without-names": ["TRANSACTION_ABORTABLE"],
         "producer": [f"Out of order sequence number for producer {first['producer_id']}: OutOfOrderSequenceException"],

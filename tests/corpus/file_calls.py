@@ -113,6 +113,7 @@ def file_calls(name: str, folder: Path) -> Iterator[Call]:
     read = partial(LogDir, *log_dirs, consistent_copy=asserted is not source)
     yield line("diagnose", name="diagnose")
     yield line("diagnose", "--format", "json", name="diagnose-json")
+    yield line("diagnose", "--short", name="diagnose-short")
     yield CommandLine(source=source, around=folder)("diagnose", *logs, name="diagnose-as-found")
     yield line("report", "--min-held", "0s", "--output", "report.md", name="report")
     if (folder / "audit.jsonl").exists():

@@ -123,7 +123,7 @@ def test_the_commands_warn_of_a_clock_that_is_two_minutes_ahead(kafka: Kafka, tm
 
     with INCIDENTS["open_young"](kafka, timeout_ms=60_000) as staged:
         diagnosed = ahead("diagnose", "--topic", staged.topic, "--partition", "0", "--format", "json")
-        (row,) = json.loads(diagnosed.stdout)
+        (row,) = json.loads(diagnosed.stdout)["rows"]
         assert row["verdict"] == "ongoing", row["reason"]
         assert diagnosed.stderr.count(WARNING) == 1
         name = staged.transactional_id

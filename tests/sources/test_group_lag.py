@@ -107,7 +107,7 @@ def test_kafkas_tool_and_the_client_lag_differ_as_documented(kafka: Kafka) -> No
     done_here = on(kafka, "lag", "--group", group)
     assert done_here.returncode == 0, done_here.stderr
     assert f"{staged.topic}-0  A read_committed client reports lag" in done_here.stdout
-    (reported,) = json.loads(on(kafka, "lag", "--group", group, "--format", "json").stdout)
+    (reported,) = json.loads(on(kafka, "lag", "--group", group, "--format", "json").stdout)["rows"]
     assert list(reported) == GROUP_LAG.names
     assert (reported["lag"], reported["held"]) == (row["lag"], row["held"])
 

@@ -84,7 +84,7 @@ def test_a_partition_that_a_response_leaves_out_is_unknown(omitting: Omitting, a
         assert any(each.startswith(f"{INCOMPLETE}{name} does not have ") for each in row["missing"])
     assert {row["verdict"] for number, row in rows.items() if number not in {HELD, CLEAR}} == {"clear"}
     done = run("find-hanging", "--bootstrap-server", servers, "--recheck-after", "0", "--format", "json")
-    found = {(row["topic"], row["partition"]): row["verdict"] for row in json.loads(done.stdout)}
+    found = {(row["topic"], row["partition"]): row["verdict"] for row in json.loads(done.stdout)["rows"]}
     assert found[TOPIC, HELD] == found[TOPIC, CLEAR] == "unknown"
     assert done.returncode
 

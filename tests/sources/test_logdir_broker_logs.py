@@ -103,7 +103,7 @@ def test_a_log_that_does_not_exist_is_an_error(sample: IncidentSample, tmp_path:
 def test_brokers_logs_alone_have_their_events(log: Path) -> None:
     assert len(LogDir(broker_logs=[log]).cluster_event_rows()) == 3
     done = run("scan", "--table", "cluster_events", "--broker-log", str(log), "--format", "json")
-    assert len(json.loads(done.stdout)) == 3
+    assert len(json.loads(done.stdout)["rows"]) == 3
     with pytest.raises(UsageError, match="Brokers' logs alone have no table findings"):
         LogDir(broker_logs=[log]).findings()
 
@@ -115,9 +115,9 @@ def run(*arguments: str) -> Result:
 def test_the_options_of_the_commands(sample: IncidentSample, log: Path, plain: Row) -> None:
     directory = str(sample.log_dir().paths[0])
     options = ("--broker-log", str(log.parent), "--broker-log-time-zone", "Europe/Berlin", "--format", "json")
-    rows = json.loads(run("scan", directory, "--table", "cluster_events", *options).stdout)
+    rows = json.loads(run("scan", directory, "--table", "cluster_events", *options).stdout)["rows"]
     assert next(row["event"] for row in rows if row["source"] == FROM_BROKER_LOG) == "log_truncated"
-    found = json.loads(run("diagnose", "--log-dir", directory, "--topic", sample.topic, *options).stdout)
+    found = json.loads(run("diagnose", "--log-dir", directory, "--topic", sample.topic, *options).stdout)["rows"]
     evidence = [entry for row in found for entry in row["evidence"] if entry["source"] == FROM_BROKER_LOG]
     assert {entry["name"] for entry in evidence} == {"log_truncated", "transaction_timed_out"}
     history = run("history", "--log-dir", directory, "--transactional-id", plain["transactional_id"], *options)

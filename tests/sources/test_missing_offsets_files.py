@@ -160,7 +160,7 @@ def test_a_recording_gives_the_offsets_and_states_that_it_has_no_records(tmp_pat
     held = next(row for row in recording.finding_over_time_rows() if row["start_offset"] is not None)
     at = held["held_from"] + (held["held_to"] - held["held_from"]) / 2
     where = ["--recording", str(recording.path), "--at", at.isoformat(), "--format", "json"]
-    reported = [json.loads(CliRunner().invoke(app, ["why", f"orders-0@{offset}", *where]).stdout)[0]
+    reported = [json.loads(CliRunner().invoke(app, ["why", f"orders-0@{offset}", *where]).stdout)["rows"][0]
             for offset in (0, held["start_offset"], 10_000)]  # fmt: skip
     assert [row["read_committed"] for row in reported] == [None, False, False]
     assert reported[1]["holder_producer_id"] == held["producer_id"]

@@ -112,9 +112,9 @@ def test_every_table_of_other_stores(emulator: Emulator, tmp_path: Path, monkeyp
 def test_the_command_and_connect_take_a_uri(copies: tuple[Path, str]) -> None:
     folder, uri = copies
     done = run("scan", uri, "--table", "producers", "--format", "json")
-    assert len(json.loads(done.stdout)) == len(LogDir(folder).producers())
+    assert len(json.loads(done.stdout)["rows"]) == len(LogDir(folder).producers())
     done = run("diagnose", "--topic", "orders", "--partition", "0", "--log-dir", uri, "--format", "json")
-    assert {row["error"] for row in json.loads(done.stdout)} == {None}
+    assert {row["error"] for row in json.loads(done.stdout)["rows"]} == {None}
     with connect(uri) as connected:
         assert connected.source.partition_rows(topics=["orders"])
 

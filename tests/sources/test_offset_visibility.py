@@ -169,14 +169,14 @@ def test_the_commands(left: Left) -> None:
     for row in [next(row for row in topic.offsets if row["status"] == status) for status in ("aborted", "open")]:
         done = run("why", f"{topic.name}-0@{row['offset']}", *where, "--format", "json")
         assert done.returncode == 0, done.stderr
-        (reported,) = json.loads(done.stdout)
+        (reported,) = json.loads(done.stdout)["rows"]
         assert list(reported) == OFFSET_VISIBILITY.names
         assert (reported["status"], reported["read_committed"], reported["producer_id"]) == (
             row["status"], False, row["producer_id"],
         )  # fmt: skip
     done = run("gaps", f"{topic.name}-0", "--start-offset", "0", *where, "--format", "json")
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
+    rows = json.loads(done.stdout)["rows"]
     assert list(rows[0]) == MISSING_OFFSETS.names
     assert {row["status"] for row in rows} >= {"deleted", "aborted", "marker", "open", "beyond_lso"}
     done = run("gaps", f"{topic.name}-0", "--isolation-level", "read_uncommitted", *where)
@@ -191,7 +191,7 @@ def test_the_commands_on_a_cluster(kafka: Kafka) -> None:
     assert done.stdout.startswith(f"{offset}  open\n  A record of an open transaction of {staged.transactional_id!r}")
     assert f"See kafka-txn diagnose --topic {staged.topic} --partition 0." in done.stdout
     done = on(kafka, "gaps", f"{staged.topic}-0", "--format", "json")
-    rows = [(row["first_offset"], row["last_offset"], row["status"]) for row in json.loads(done.stdout)]
+    rows = [(row["first_offset"], row["last_offset"], row["status"]) for row in json.loads(done.stdout)["rows"]]
     assert rows == [(1, 1, "marker"), (2, 3, "open")]
     missing = on(kafka, "why", "no-such-topic-0@1")
     assert (missing.returncode, missing.stderr.count("\n")) == (4, 1)

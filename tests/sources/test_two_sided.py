@@ -105,7 +105,7 @@ def test_files_without_a_partition_that_the_coordinator_has_open(staged: SimpleN
     assert where(LogDir(copies["without-paid-1"]).records(Finding, topics=["paid"])) == [first, second]
     assert where(in_tasks(copies["without-paid-1"])) == [first, second]
     alone = run("diagnose", "--log-dir", str(copies["state-alone"]), "--format", "json")
-    rows = [(each["topic"], each["partition"], each["verdict"]) for each in json.loads(alone.stdout)]
+    rows = [(each["topic"], each["partition"], each["verdict"]) for each in json.loads(alone.stdout)["rows"]]
     assert (alone.returncode, rows) == (3, [("paid", 0, "unknown"), ("paid", 1, "unknown")])
     chosen = run("diagnose", "--log-dir", str(copies["state-alone"]), "--topic", STATE_TOPIC)
     assert chosen.returncode == 0

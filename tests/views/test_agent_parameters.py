@@ -38,6 +38,9 @@ ANSWERS = {
         f"{source}.transaction_history()": TRANSACTION_HISTORY.frame(distinct_rows(TRANSACTION_HISTORY))
         for source in ("Cluster", "LogDir", "Recording")
     },
+    **{
+        f"{s}.{name}": None for s in ("Cluster", "LogDir", "Recording") for name in ("cluster_id", "principal", "scope")
+    },
     "AnswerPages.next_part()": {"rows": []},
     "tables_around()": {},
 }

@@ -4,10 +4,13 @@ import csv
 import datetime as dt
 import io
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from toolkit.schema import FINDINGS, PRODUCERS, TRANSACTIONS, Row
-from toolkit.views.row_formats import csv_pieces, json_pieces, row_lines
+from toolkit.schema.scope import Scope, Seen, SeenBrokers
+from toolkit.views.envelope import Envelope
+from toolkit.views.row_formats import answer_pieces, csv_pieces, json_pieces, row_lines
 
 NOW = dt.datetime(2026, 11, 21, 12, 12, 30, tzinfo=dt.UTC)
 FINDING: Row = {
@@ -66,6 +69,40 @@ def test_json_has_exactly_the_columns_and_times_in_utc() -> None:
     assert parsed["evidence"][0]["observed_at"] == "2026-11-21T12:12:30.000Z"
     assert parsed["missing"] == []
     assert json.loads("".join(json_pieces(FINDINGS, []))) == []
+
+
+def test_an_answer_has_its_rows_last_and_streams_them() -> None:
+    read: list[int] = []
+
+    def rows() -> Iterator[Row]:
+        for number in range(3):
+            read.append(number)
+            yield producer(producer_id=number)
+
+    envelope = Envelope(schema="producers", schema_version="1.1", time=NOW, scope=Scope(missing=["a right"]))
+    pieces = answer_pieces(envelope, json_pieces(PRODUCERS, rows()))
+    head = [next(pieces) for _ in envelope.fields()]
+    assert read == []
+    answer = json.loads("".join([*head, *pieces]))
+    assert [*answer] == [*envelope.fields(), "rows"]
+    assert (answer["time"], answer["scope"]["missing"]) == ("2026-11-21T12:12:30.000Z", ["a right"])
+    assert [row["producer_id"] for row in answer["rows"]] == [0, 1, 2]
+
+
+def test_rows_say_what_was_seen() -> None:
+    """What only an error names was not seen; what another row shows was."""
+    nothing: dict[str, None] = dict.fromkeys(("topic", "partition", "broker_id"))
+    rows = [
+        producer(),
+        producer(partition=1, error="NOT_LEADER_OR_FOLLOWER: it moved", broker_id=3),
+        producer(error="x"),
+        producer(**{**nothing, "broker_id": 4}, error="x"),
+        producer(**nothing, error="LEADER_NOT_AVAILABLE: x"),
+    ]
+    found = Scope.of_rows(PRODUCERS, rows, missing=["a right"])
+    assert found.partitions == Seen(seen=1, not_seen=1)
+    assert found.brokers == SeenBrokers(seen=[2], not_seen=[3, 4])
+    assert (found.transactional_ids, found.missing) == (None, ["a right", "LEADER_NOT_AVAILABLE: x"])
 
 
 def test_csv_has_exactly_the_columns_null_empty_and_lists_as_json() -> None:

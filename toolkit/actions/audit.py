@@ -224,7 +224,7 @@ class Audit:
 
 def is_on(cluster: Cluster, row: Row) -> bool:
     """Whether a line is about a cluster: by its id, or in a line without one by its address."""
-    cluster_id = cluster.client.cluster_id
+    cluster_id = cluster.cluster_id
     if row.get("cluster_id") is not None and cluster_id is not None:
         return bool(row["cluster_id"] == cluster_id)
     return bool(row["bootstrap_servers"] == cluster.bootstrap_servers)

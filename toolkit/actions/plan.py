@@ -683,12 +683,11 @@ def _of_list(turn: _Turn, word: str) -> _Turn:
 
 def step_on(cluster: Cluster, action: str, target: str, **columns: Any) -> ActionStep:
     """A line of the audit trail: the action, on which cluster it is, and as whom; and further columns."""
-    properties = {} if cluster.config is None else cluster.config.librdkafka()
     return ActionStep(
         action=action,
         bootstrap_servers=cluster.bootstrap_servers,
-        cluster_id=cluster.client.cluster_id,
-        principal=properties.get("sasl.username") or properties.get("sasl.kerberos.principal"),
+        cluster_id=cluster.cluster_id,
+        principal=cluster.principal,
         target=target,
         **columns,
     )

@@ -1,19 +1,19 @@
-"""What a command that acts writes: sentences and a prompt, or with ``--format json`` one object."""
+"""What a command that acts writes: sentences and a prompt, or with ``--format json`` an answer of one row."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolkit.cli.output import REFUSED, progress, show, width
+from toolkit.cli.output import REFUSED, answer_json, progress, show, width
 from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from toolkit.schema.live import Finding
     from toolkit.views.document import Connection, Part
 
+SCHEMA, VERSION = "action", 1  # of `ActionRow` in JSON; the version is raised when a field of it changes
 NOT_CONFIRMED = "Not confirmed: nothing was sent."
 # Fields of a plan that are no fact for a person: a connection, a file, what this process measures for itself.
 INTERNAL = {"action", "cluster", "checkpoint", "observation", "planned_at"}
@@ -38,6 +39,21 @@ ActionOutput = Annotated[
     ActionFormat,
     typer.Option("--format", help="table for people; json for programs: one object, and no prompt, only --confirm."),
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionRow:
+    """The answer as data."""
+
+    action: str  # the command
+    target: str  # what a person types to confirm it
+    dry_run: bool
+    refusal: str | None  # why a dry run would be refused; null if it would not
+    warnings: Sequence[str]
+    plan: Plan | PlanList
+    result: Result | ListResult | None = None  # null of a dry run, as is the audit file
+    audit_file: Path | None = None
+    document: Sequence[Mapping[str, Any]]  # the parts of the text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,26 +128,27 @@ class ActionAnswer:
         """Write what was done."""
         from toolkit.views.action_document import result
 
-        self._write(plan, result(plan, done, str(audit.path)), result=done, audit_file=str(audit.path))
+        self._write(plan, result(plan, done, str(audit.path)), result=done, audit_file=audit.path)
 
     def _write(self, plan: Plan | PlanList, parts: Sequence[Part], **done: Any) -> None:
         from toolkit.views.renderers import json_value
+        from toolkit.views.row_formats import array_pieces
 
         if not self.is_json:
             self.say(parts)
             return
-        fields = {
-            "action": self.action,
-            "target": plan.target,
-            "dry_run": not done,
-            "refusal": getattr(plan, "refusal", None),
-            "warnings": getattr(plan, "warnings", ()),
-            "plan": plan,
-            "result": None,
-            "audit_file": None,
-            "document": json_value(parts, connection=self.connection),
-        }
-        sys.stdout.write(json.dumps(plain(fields | done), indent=2) + "\n")
+        row = ActionRow(
+            action=self.action,
+            target=plan.target,
+            dry_run=not done,
+            refusal=getattr(plan, "refusal", None),
+            warnings=getattr(plan, "warnings", ()),
+            plan=plan,
+            document=json_value(parts, connection=self.connection),
+            **done,
+        )
+        rows = [{each.name: plain(getattr(row, each.name)) for each in dataclasses.fields(row)}]
+        answer_json(SCHEMA, VERSION, array_pieces(rows), source=plan.cluster, scope=plan.cluster.scope)
 
     def _typed(self, target: str) -> str | None:
         """What a person types at a terminal; null if nothing."""
@@ -153,7 +170,7 @@ def is_at_terminal() -> bool:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON: records as objects, times as ISO 8601 in UTC."""
+    """A value as plain values: records as objects."""
     if dataclasses.is_dataclass(value):
         names = [each.name for each in dataclasses.fields(value) if each.name not in INTERNAL]
         return {name: plain(getattr(value, name)) for name in names}
@@ -163,6 +180,4 @@ def plain(value: Any) -> Any:
         return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(each) for each in value]
-    if isinstance(value, dt.datetime):
-        return value.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+    return value if value is None or isinstance(value, bool | int | float | str | dt.datetime) else str(value)

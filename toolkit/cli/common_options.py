@@ -17,6 +17,7 @@ import typer
 from toolkit.errors import UsageError
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.durations import duration_s
+from toolkit.schema.verdict import Verdict
 
 
 class Format(StrEnum):
@@ -65,6 +66,22 @@ def duration_option(
 
 Output = Annotated[
     Format, typer.Option("--format", help="table for people; json and csv for programs, with every column.")
+]
+Verdicts = Annotated[
+    list[Verdict] | None,
+    typer.Option(
+        "--verdict",
+        metavar="VERDICT",
+        help=f"Show only findings with this verdict ({', '.join(Verdict)}); may be repeated. The exit code and the sum "
+        "are of all findings.",
+    ),
+]
+Short = Annotated[
+    bool,
+    typer.Option(
+        "--short",
+        help="A line each, the most urgent first: partition, offset, verdict, id, how long, action; then the sum.",
+    ),
 ]
 Topic = Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Topic.")]
 Topics = Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -21,7 +21,9 @@ from toolkit.cli.common_options import (
     Output,
     Partitions,
     RecheckAfter,
+    Short,
     Topics,
+    Verdicts,
     check_output_path,
     duration_option,
     partition_options,
@@ -35,6 +37,7 @@ from toolkit.views.document import NOWHERE, Connection
 if TYPE_CHECKING:
     from toolkit.cli.source_options import AnySource
     from toolkit.schema.live import Finding
+    from toolkit.schema.verdict import Verdict
     from toolkit.views.explained_error import ExplainedError
 
 STDIN = "-"
@@ -49,6 +52,8 @@ def diagnose(
     recheck_after: RecheckAfter = 5,
     max_transaction_timeout: MaxTransactionTimeout = 900,
     log_evidence: LogEvidence = True,
+    verdict: Verdicts = None,
+    short: Short = False,
     output: Output = Format.TABLE,
     source_options: SourceOptions,
 ) -> None:
@@ -57,16 +62,18 @@ def diagnose(
     Checks doubtful partitions twice, so that a transaction that is ending is not taken for a hanging one. With
     --log-dir it reads files, and first says what they prove; with --recording, a sample of the recorder.
     """
-    findings, proof, scope = read_findings(
+    findings, proof, source = read_findings(
         source_options,
         output,
         recheck_after=recheck_after,
         max_transaction_timeout=max_transaction_timeout,
+        short=short,
         topics=topic,
         partitions=partition,
         log_evidence=log_evidence,
     )
-    answer_findings(findings, findings, output, proof=proof, scope=scope, connection=source_options.connection)
+    shown, connection = of_verdicts(findings, verdict), source_options.connection
+    answer_findings(shown, findings, output, source=source, proof=proof, is_short=short, connection=connection)
     raise typer.Exit(verdict_exit_code(findings))
 
 
@@ -79,6 +86,8 @@ def find_hanging(
     recheck_after: RecheckAfter = 5,
     max_transaction_timeout: MaxTransactionTimeout = 900,
     log_evidence: LogEvidence = True,
+    verdict: Verdicts = None,
+    short: Short = False,
     output: Output = Format.TABLE,
     source_options: SourceOptions,
 ) -> None:
@@ -89,18 +98,19 @@ def find_hanging(
     """
     if source_options.log_dir and broker_id is not None:
         raise UsageError("--broker-id applies to a cluster.", do="With --log-dir, name that broker's log directory.")
-    findings, proof, scope = read_findings(
+    findings, proof, source = read_findings(
         source_options,
         output,
         recheck_after=recheck_after,
         max_transaction_timeout=max_transaction_timeout,
+        short=short,
         topics=topic,
         partitions=partition,
         log_evidence=log_evidence,
         broker_id=broker_id,
     )
-    connection = source_options.connection
-    answer_findings(in_doubt(findings), findings, output, proof=proof, scope=scope, connection=connection)
+    shown, connection = of_verdicts(in_doubt(findings), verdict), source_options.connection
+    answer_findings(shown, findings, output, source=source, proof=proof, is_short=short, connection=connection)
     raise typer.Exit(verdict_exit_code(findings))
 
 
@@ -152,7 +162,7 @@ def explain(
         recheck_after=recheck_after,
     )
     if source_options == SourceOptions():
-        _answer_explained(explain_pasted(), output)
+        _answer_explained(explain_pasted(), output, source=None)
     try:
         with source_options.open_logs() as source:
             progress("Looking up what the text names ...")
@@ -161,8 +171,8 @@ def explain(
             explained = replace(explained, connection=source_options.connection)
     except ConnectionFailed as error:  # the text is explained all the same
         explained = replace(explain_pasted(), checks=ResourceChecks(not_checked=(str(error),)))
-        _answer_explained(explained, output, code=INCOMPLETE)
-    _answer_explained(explained, output)
+        _answer_explained(explained, output, source=None, code=INCOMPLETE)
+    _answer_explained(explained, output, source=source)
 
 
 @takes_source(*FILE_OPTIONS, "recording", "at")
@@ -297,14 +307,17 @@ def read_findings(
     *,
     recheck_after: float,
     max_transaction_timeout: float,
+    short: bool,
     **options: Any,
-) -> tuple[list[Finding], str | None, str | None]:
-    """Findings, `proof_line`, and what was read, which an all-clear names.
+) -> tuple[list[Finding], str | None, AnySource]:
+    """Findings, `proof_line`, and the source, which says what was read.
 
     Before them a line on stderr about the second check, or about the time of the sample.
     """
     from toolkit.schema.live import Finding
 
+    if short and output is not Format.TABLE:
+        raise UsageError(f"--short is for people, --format {output} has every column.", do="Leave one of them out.")
     partition_options(options["topics"], options["partitions"])
     options["max_transaction_timeout_ms"] = int(max_transaction_timeout * 1000)
     with source_options.open() as source:
@@ -320,7 +333,7 @@ def read_findings(
                 progress(f"Checking; doubtful partitions are checked again {recheck_after:g} s later ...")
         findings = source.records(Finding, **options)
         proof = proof_line(source, output)
-    return findings, proof, source.scope
+    return findings, proof, source
 
 
 def proof_line(source: AnySource, output: Format) -> str | None:
@@ -340,30 +353,43 @@ def answer_findings(
     of: Sequence[Finding],
     output: Format,
     *,
+    source: AnySource | None = None,
     proof: str | None = None,
-    scope: str | None = None,
+    is_short: bool = False,
     connection: Connection = NOWHERE,
 ) -> None:
     """Write `findings`; for a person with all else that is open on their partitions, and the sum of all that was seen.
 
-    `proof`, for a person only, is the first line; an all-clear names the `scope`.
+    `proof`, for a person only, is the first line; an all-clear names what the `source` read. `is_short`: a line each.
     """
     from toolkit.views.findings_text import LINKED_FINDINGS, finding_lines, linked_row, summary
     from toolkit.views.renderers import wrap
+    from toolkit.views.urgency import short_lines
 
+    scope = None if source is None else source.scope
+    seen = scope.text(source.principal) if source and scope else None
     if output is not Format.TABLE:
-        answer(LINKED_FINDINGS, [linked_row(each, connection) for each in findings], output)
+        rows = [linked_row(each, connection) for each in findings]
+        answer(LINKED_FINDINGS, rows, output, source=source, scope=scope)
+        return
+    if is_short:
+        show([*short_lines(findings), summary(of, scope=seen)])
         return
     partitions = {(each.topic, each.partition) for each in findings}
     whole = [each for each in of if (each.topic, each.partition) in partitions]
     lines = finding_lines(whole, width=width(), connection=connection)
     first = [] if proof is None else [*wrap(proof, before="", width=width()), ""]
-    show([*first, *lines, *([""] if lines else []), summary(of, scope=scope)])
+    show([*first, *lines, *([""] if lines else []), summary(of, scope=seen)])
 
 
 def in_doubt(findings: Iterable[Finding]) -> list[Finding]:
     """Findings that need an action, and those of which that is not known."""
     return [each for each in findings if each.action or each.verdict.exit_code]
+
+
+def of_verdicts(findings: Sequence[Finding], verdicts: Collection[Verdict] | None) -> Sequence[Finding]:
+    """Findings with these verdicts; null for all."""
+    return [each for each in findings if each.verdict in verdicts] if verdicts else findings
 
 
 def verdict_exit_code(findings: Iterable[Finding]) -> int:
@@ -382,13 +408,17 @@ def explained_exit_code(explained: ExplainedError) -> int:
     return INCOMPLETE if explained.checks and explained.checks.not_checked else code
 
 
-def _answer_explained(explained: ExplainedError, output: Format, *, code: int | None = None) -> NoReturn:
+def _answer_explained(
+    explained: ExplainedError, output: Format, *, source: AnySource | None, code: int | None = None
+) -> NoReturn:
     if output is Format.TABLE:
         show(explained.lines(width=width()))
     else:
         from toolkit.views.explained_error import EXPLANATIONS
 
-        answer(EXPLANATIONS, explained.rows(), output)
+        missing = explained.checks.not_checked if explained.checks else ()
+        scope = source.scope if source else None
+        answer(EXPLANATIONS, explained.rows(), output, source=source, scope=scope, missing=missing)
     raise typer.Exit(explained_exit_code(explained) if code is None else code)
 
 

@@ -128,7 +128,7 @@ def scan(
         remark(f"{file}: {written.rows:,} rows of {table}")
         raise typer.Exit(INCOMPLETE if written.errors else 0)
     rows = [row for each in found for row in each.to_pylist()]
-    answer(declared, rows, output, without=("broker_id", "file"))
+    answer(declared, rows, output, source=files, without=("broker_id", "file"))
     raise typer.Exit(exit_code(rows))
 
 
@@ -149,11 +149,12 @@ def txn_stat(
     from toolkit.sources.logdir.log_dir import statistic_rows
 
     partition_options(topic, partition)
-    found = _open(paths).figures(topics=topic, partitions=partition, start=_bound(start), stop=_bound(stop))
+    files = _open(paths)
+    found = files.figures(topics=topic, partitions=partition, start=_bound(start), stop=_bound(stop))
     records = list(statistic_rows(found))
     rows = [each.row() for each in records]
     if output is not Format.TABLE:
-        answer(STATISTICS, rows, output)
+        answer(STATISTICS, rows, output, source=files)
     else:
         from toolkit.views.table_text import statistic_lines
 

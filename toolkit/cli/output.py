@@ -18,6 +18,8 @@ from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
     from toolkit.schema import Row, Table
+    from toolkit.schema.scope import Scope
+    from toolkit.sources.source import Source
 
 INVALID, INCOMPLETE, NOT_FOUND, REFUSED, FAILED, DEFECT = 2, 3, 4, 5, 6, 70
 IMPORTLIB = "<frozen importlib._bootstrap>"
@@ -36,14 +38,40 @@ OPTIONAL = {
 """Modules of the extras, and what installs them; all others belong to every install."""
 
 
-def answer(table: Table, rows: Sequence[Row], output: Format, *, without: Collection[str] = ()) -> None:
-    """Write the rows of a table; for a person `without` some columns."""
+def answer(
+    table: Table,
+    rows: Sequence[Row],
+    output: Format,
+    *,
+    source: Source | None,
+    scope: Scope | None = None,
+    missing: Sequence[str] = (),
+    without: Collection[str] = (),
+) -> None:
+    """Write the rows of a table that a source gave.
+
+    `source`: null if the answer needed none.
+    `scope`: what was seen; by default what the rows are about, and of what may be hidden what `missing` says.
+    `without`: columns that a person does not see.
+    """
+    from toolkit.schema.scope import Scope
     from toolkit.views.row_formats import csv_pieces, json_pieces, row_lines
 
     if output is Format.TABLE:
         sys.stdout.write("\n".join(row_lines(table, rows, width=width(), without=without)) + "\n")
+    elif output is Format.CSV:
+        sys.stdout.writelines(csv_pieces(table, rows))
     else:
-        sys.stdout.writelines((json_pieces if output is Format.JSON else csv_pieces)(table, rows))
+        scope = scope or Scope.of_rows(table, rows, missing=missing)
+        answer_json(table.name, table.version, json_pieces(table, rows), source=source, scope=scope)
+
+
+def answer_json(schema: str, version: int, rows: Iterable[str], *, source: Source | None, scope: Scope | None) -> None:
+    """Write an answer in JSON: its envelope, then the pieces of its rows, as they come."""
+    from toolkit.views.envelope import Envelope
+    from toolkit.views.row_formats import answer_pieces
+
+    sys.stdout.writelines(answer_pieces(Envelope.of(schema, version, source, scope), rows))
 
 
 def exit_code(rows: Iterable[Row], missing: Sequence[str] = ()) -> int:

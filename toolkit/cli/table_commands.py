@@ -98,7 +98,7 @@ def list_transactions(
             transactional_id_pattern=transactional_id_pattern,
         )
         hidden = _hidden_partitions(cluster, rows)
-    answer(TRANSACTIONS, rows, output, without=("source", "broker_id"))
+    answer(TRANSACTIONS, rows, output, source=cluster, missing=hidden, without=("source", "broker_id"))
     raise typer.Exit(exit_code(rows, hidden))
 
 
@@ -114,7 +114,7 @@ def describe(
         hidden = _hidden_partitions(cluster, rows)
     if all((row["error"] or "").startswith("TRANSACTIONAL_ID_NOT_FOUND") for row in rows):
         raise NotFound(f"The cluster has no transactional id {', '.join(map(repr, transactional_id))}.")
-    answer(TRANSACTIONS, rows, output, without=("source", "broker_id"))
+    answer(TRANSACTIONS, rows, output, source=cluster, missing=hidden, without=("source", "broker_id"))
     raise typer.Exit(exit_code(rows, hidden))
 
 
@@ -132,7 +132,7 @@ def describe_producers(
     with source_options.connect() as cluster:
         rows = cluster.producer_rows(topics=topic, partitions=partition, broker_id=broker_id)
         hidden = [] if topic else _hidden_topics(cluster)
-    answer(PRODUCERS, rows, output)
+    answer(PRODUCERS, rows, output, source=cluster, missing=hidden)
     raise typer.Exit(exit_code(rows, hidden))
 
 
@@ -145,7 +145,7 @@ def partitions(
     with source_options.connect() as cluster:
         rows = cluster.partition_rows(topics=topic, partitions=partition)
         hidden = [] if topic else _hidden_topics(cluster)
-    answer(PARTITIONS, rows, output, without=("broker_id",))
+    answer(PARTITIONS, rows, output, source=cluster, missing=hidden, without=("broker_id",))
     raise typer.Exit(exit_code(rows, hidden))
 
 
@@ -167,7 +167,7 @@ def coordinator(
         raise UsageError("coordinator needs an id or a group.", do="Add --transactional-id ID or --group GROUP.")
     with source_options.open_logs() as source:
         rows = source.coordinator_rows(transactional_ids=transactional_id or (), groups=group or ())
-    answer(COORDINATORS, rows, output)
+    answer(COORDINATORS, rows, output, source=source)
     raise typer.Exit(exit_code(rows))
 
 
@@ -185,7 +185,7 @@ def history(
         rows = source.transaction_history_rows(transactional_ids=transactional_id)
     if not rows:
         raise NotFound(f"__transaction_state has no record of {', '.join(map(repr, transactional_id))}.")
-    answer(TRANSACTION_HISTORY, rows, output, without=DETAILS)
+    answer(TRANSACTION_HISTORY, rows, output, source=source, without=DETAILS)
     found = {row["transactional_id"] for row in rows}
     if without := [each for each in transactional_id if each not in found]:
         remark(f"__transaction_state has no record of {', '.join(map(repr, without))}.")
@@ -209,7 +209,7 @@ def exposure(
     """
     with source_options.open_logs() as source:
         rows = source.exposure_rows(kafka_version=kafka_version)
-    answer(EXPOSURE, rows, output)
+    answer(EXPOSURE, rows, output, source=source)
     raise typer.Exit(exit_code(rows))
 
 
@@ -231,7 +231,7 @@ def lag(
     with source_options.open_logs() as source:
         groups, hidden = (group, []) if group else _all_groups(source)
         rows, failed = _lag_of(source, groups)
-    answer(GROUP_LAG, rows, output, without=("reason", "broker_id"))
+    answer(GROUP_LAG, rows, output, source=source, missing=[*failed, *hidden], without=("reason", "broker_id"))
     if output is Format.TABLE:
         from toolkit.views.document import Field, Fields, with_commands
         from toolkit.views.renderers import text_lines
@@ -282,7 +282,7 @@ def why(
     with source_options.open() as source:
         rows = source.offset_visibility_rows(topic, partition, offset, **options)
     if output is not Format.TABLE:
-        answer(OFFSET_VISIBILITY, rows, output)
+        answer(OFFSET_VISIBILITY, rows, output, source=source)
     else:
         from toolkit.views.renderers import text_lines
         from toolkit.views.table_text import visibility_section
@@ -327,7 +327,8 @@ def gaps(
     read_committed = isolation_level is IsolationLevel.READ_COMMITTED
     with source_options.open_logs() as source:
         rows = source.missing_offset_rows(topic, partition, start=start, stop=stop, read_committed=read_committed)
-    answer(MISSING_OFFSETS, rows, output, without=("topic", "partition", "isolation_level", "broker_id"))
+    left_out = ("topic", "partition", "isolation_level", "broker_id")
+    answer(MISSING_OFFSETS, rows, output, source=source, without=left_out)
     raise typer.Exit(INCOMPLETE if any(row["status"] == "unexplained" for row in rows) else exit_code(rows))
 
 

@@ -95,6 +95,11 @@ class ClientConfig:
         """The bootstrap servers, as ``host:port``."""
         return tuple(self._properties["bootstrap.servers"].split(","))
 
+    @property
+    def principal(self) -> str | None:
+        """User name at the brokers; null if there is none: of a certificate or a token, only they know it."""
+        return self._properties.get("sasl.username") or self._properties.get("sasl.kerberos.principal")
+
     def librdkafka(self) -> dict[str, Any]:
         """The configuration for confluent-kafka; a new dict, with the secrets in it."""
         return dict(self._properties)

@@ -165,10 +165,12 @@ class TableRow:
 R = TypeVar("R", bound=type[TableRow])
 
 
-def declares(name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str, ...] = ()) -> Callable[[R], R]:
+def declares(
+    name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str, ...] = (), version: int = 1
+) -> Callable[[R], R]:
     """Derive the table that a record class declares.
 
-    `name`, `row`, `key`, `sort`: as for `Table`; for a struct inside a record, only what one is.
+    `name`, `row`, `key`, `sort`, `version`: as for `Table`; for a struct inside a record, only what one is.
     """
 
     def declare(cls: R) -> R:
@@ -179,7 +181,7 @@ def declares(name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str,
             column, struct = _column(field.name, hints[field.name])
             columns.append(column)
             structs |= {field.name: struct} if struct else {}
-        cls.table, cls._structs = Table(name, row, tuple(columns), key=key, sort=sort), structs
+        cls.table, cls._structs = Table(name, row, tuple(columns), key, sort, version), structs
         cls._names = tuple(cls.table.names)
         cls._numbers = {name: number for number, name in enumerate(cls._names)}
         cls._required = tuple(column.name for column in columns if not column.nullable)

@@ -140,6 +140,7 @@ class Table:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     sort: tuple[str, ...]
+    version: int = 1  # of its columns in JSON, as `tests.schemas` stores them; raised when one of them changes
 
     @property
     def names(self) -> list[str]:

@@ -10,6 +10,7 @@ from toolkit import schema
 from toolkit.errors import UsageError
 from toolkit.schema.coerce import records_of
 from toolkit.schema.record import TableRow
+from toolkit.schema.scope import Scope
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.source_table import (
     ARGUMENTS,
@@ -53,10 +54,10 @@ class Source:
     functions
         The functions of the source, by the name of their table.
     scope
-        What the last `findings` read, as an all-clear names it; null before.
+        What the last `findings` read, and what not; null before. `Scope.text` is what an all-clear names.
     """
 
-    scope: str | None = None
+    scope: Scope | None = None
     kind: ClassVar[str]
     functions: ClassVar[Mapping[str, SourceFunction]] = {}
 
@@ -81,6 +82,16 @@ class Source:
             for name in names
             if getattr(getattr(type(self), name, None), "table_name", None) in {None, *self.functions}
         ]
+
+    @property
+    def cluster_id(self) -> str | None:
+        """Id of the cluster; null where no broker and no file says it."""
+        return None
+
+    @property
+    def principal(self) -> str | None:
+        """User name of the client at the brokers; null if it has none."""
+        return None
 
     def read(self, table: str, arguments: TableArguments) -> Any:
         """The rows or Arrow tables of a table, unsorted.

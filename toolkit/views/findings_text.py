@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _NAMES = re.compile(r"\(([a-z-]+(?:, [a-z-]+)*)\)$")  # at the end of a cause
 
 LINKED_FINDINGS = Table(
-    FINDINGS.name,
+    "findings_with_docs",
     FINDINGS.row,
     (
         *FINDINGS.columns,
@@ -54,6 +54,7 @@ LINKED_FINDINGS = Table(
     ),
     FINDINGS.key,
     FINDINGS.sort,
+    FINDINGS.version,
 )
 """Findings with the page of the docs and the command of the remedy, for JSON and CSV."""
 

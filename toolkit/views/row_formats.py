@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from toolkit.schema import Row, Table
+    from toolkit.views.envelope import Envelope
 
 
 _ASIDE = {"error", "last_update_time"}  # shown if a row has one
@@ -55,11 +56,26 @@ def row_lines(
 
 def json_pieces(table: Table, rows: Iterable[Row]) -> Iterator[str]:
     """One JSON array, an object per row with exactly the table's columns; times are ISO 8601 in UTC."""
+    return array_pieces({name: row.get(name) for name in table.names} for row in rows)
+
+
+def array_pieces(rows: Iterable[Row]) -> Iterator[str]:
+    """One JSON array, an object per row; times are ISO 8601 in UTC."""
     before = "["
     for row in rows:
-        yield f"{before}\n  {json.dumps({name: row.get(name) for name in table.names}, default=_plain)}"
+        yield f"{before}\n  {json.dumps(row, default=_plain)}"
         before = ","
     yield "\n]\n" if before == "," else "[]\n"
+
+
+def answer_pieces(envelope: Envelope, rows: Iterable[str]) -> Iterator[str]:
+    """One JSON object: the fields of an envelope, then ``rows``, which are the pieces of an array."""
+    yield "{\n"
+    for name, value in envelope.fields().items():
+        yield f'"{name}": {json.dumps(value, default=_plain)},\n'
+    yield '"rows": '
+    yield from rows
+    yield "}\n"
 
 
 def csv_pieces(table: Table, rows: Iterable[Row]) -> Iterator[str]:

@@ -1,12 +1,15 @@
-"""Age and urgency of findings: the same in plots and tables of one frame."""
+"""Age and urgency of findings: the same in plots, tables and short lines of one frame."""
 
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from toolkit.schema.durations import duration
 from toolkit.schema.verdict import Verdict
+from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
     from toolkit.schema.live import Finding
@@ -62,3 +65,23 @@ def by_urgency(findings: Iterable[Finding], now: dt.datetime | None = None) -> l
                 finding.queue_position or 0)  # fmt: skip
 
     return sorted(found, key=key)
+
+
+def short_lines(findings: Iterable[Finding]) -> list[str]:
+    """A line for each, aligned, the most urgent first: partition, start offset, verdict, id, how long, action.
+
+    An id stands as a shell takes it; what is not known, or does not apply, is a dash.
+    """
+    cells = [
+        (
+            "all topics" if each.tp is None else printable(str(each.tp)),
+            "-" if each.start_offset is None else str(each.start_offset),
+            str(each.verdict),
+            "-" if each.transactional_id is None else shlex.quote(printable(each.transactional_id)),
+            "-" if (length := age(each)) is None else duration(length),
+            each.action or "-",
+        )
+        for each in by_urgency(findings)
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,11 +14,13 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Partition, Producer, Transaction
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.scope import Scope, Seen, SeenBrokers
+from toolkit.schema.table import Error, TopicPartition
 
 if TYPE_CHECKING:
     from toolkit.analysis.diagnosis.case import Case
 
+NO_ANSWER = {"BROKER_NOT_AVAILABLE", "NETWORK_EXCEPTION", "REQUEST_TIMED_OUT"}  # errors of a broker that is silent
 _TIMES = {1: "seen once", 2: "seen twice"}
 
 
@@ -66,20 +68,31 @@ def by_observations(observations: Sequence[Observation]) -> str:
     return f"{times_text}; {'the only broker' if brokers == 1 else f'all {brokers} brokers'} answered"
 
 
-def scope(observation: Observation, partitions: int, *, principal: str | None = None) -> str:
-    """What an all-clear is about: ``57 partitions of brokers 1, 2; 12 transactional ids, 1 of them open elsewhere``."""
+def scope(observation: Observation, partitions: int, *, brokers: Collection[int] = ()) -> Scope:
+    """What was seen of so many partitions, and what was not.
+
+    `brokers`: those with replicas of the partitions; one that is down is not in the metadata's list.
+    """
     ids = [each for each in observation.transactions if each.transactional_id is not None]
     opened = [each for each in ids if each.state in OPEN_STATES]
     seen = {each.tp for each in observation.partitions} if opened else set()
-    elsewhere = sum(seen.isdisjoint(each.topic_partitions or ()) for each in opened)
     # Files have all ids; coordinators were asked for open ones only.
-    count, kind = (len(ids), "") if observation.from_files else (len(opened), "open ")
-    texts = [
-        f"{partitions:,} partition{'' if partitions == 1 else 's'} of {_brokers(observation)}",
-        f"{count:,} {kind}transactional id{'' if count == 1 else 's'}"
-        + (f", {elsewhere:,} of them open elsewhere" if elsewhere else ""),
-    ]
-    return "; ".join([*texts, *([f"as {principal}"] if principal else [])])
+    read = [each for each in (ids if observation.from_files else opened) if not each.error]
+    coverage = observation.coverage
+    unread = {each.tp for each in observation.partitions if each.error}
+    answers: list[Partition | Transaction] = [*observation.partitions, *observation.transactions]
+    silent = {*brokers} - {*coverage.brokers}
+    for each in answers:
+        if each.broker_id is not None and Error.of(each.error).code in NO_ANSWER:
+            silent.add(each.broker_id)
+    return Scope(
+        partitions=Seen(seen=partitions - len(unread), not_seen=len({*unread, *observation.unseen})),
+        brokers=SeenBrokers(seen=[each for each in coverage.brokers if each not in silent], not_seen=sorted(silent)),
+        transactional_ids=Seen(seen=len(read), not_seen=len({each.transactional_id for each in ids if each.error})),
+        open_elsewhere=sum(seen.isdisjoint(each.topic_partitions or ()) for each in opened),
+        open_only=not observation.from_files,
+        missing=[*coverage.gaps, *coverage.topic_gaps],
+    )
 
 
 def _brokers(observation: Observation) -> str:

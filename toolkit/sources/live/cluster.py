@@ -250,6 +250,16 @@ class Cluster(Source, OffsetTables):
         found = diagnosis.findings(read=gather(evidence, opened, search_all=True) if opened else {})
         return [each for each in found if each.error or each.producer_id == producer_id], observation
 
+    @property
+    def cluster_id(self) -> str | None:
+        """Id of the cluster, by its brokers; null if none has answered."""
+        return self.client.cluster_id
+
+    @property
+    def principal(self) -> str | None:
+        """User name of the client at the brokers; null if it has none."""
+        return self.config.principal
+
     def topic_gaps(self) -> Sequence[str]:
         """Rights and proofs that are missing, so that a topic may be hidden from this principal; empty if none is.
 
@@ -440,8 +450,8 @@ class ClusterEvidence(LiveEvidence):
             clear_partitions=selection != EVERYTHING,
         )
         cluster._check_clock(self._first.brokers_time)
-        principal = cluster.config.librdkafka().get("sasl.username")
-        cluster.scope = scope(self._first, len(self._leaders), principal=principal)
+        brokers = {broker_id for each in self._leaders.values() for broker_id in each.replicas or ()}
+        cluster.scope = scope(self._first, len(self._leaders), brokers=brokers)
         return [self._first]
 
     def observe_again(self, partitions: Sequence[TopicPartition]) -> Observation:

@@ -571,8 +571,16 @@ class LogDir(Source, OffsetTables):
             raise UsageError(f"{layout.texts[0]} has no row of kafka-dump-log.sh that can be read.")
         return Contents(layout, texts, self.broker_logs, assertions=self.assertions)
 
+    @property
+    def cluster_id(self) -> str | None:
+        """Id of the cluster, by the ``meta.properties`` read last; null if they name none, or several."""
+        return self._cluster_id
+
     def _layout(self) -> LogDirLayout:
-        return discover(self.paths)
+        layout = discover(self.paths)
+        ids = {root.cluster_id for root in layout.roots}
+        self._cluster_id: str | None = ids.pop() if len(ids) == 1 else None
+        return layout
 
     def _in_text(self, path: LogPath) -> Sequence[ReplicaLog]:
         """The logs in a text of kafka-dump-log.sh, which is read again only if it has changed."""

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeAl
 from pydantic import Field
 
 from toolkit.errors import NotFound, ToolkitError, UsageError
-from toolkit.schema import TRANSACTION_HISTORY, Row
-from toolkit.schema.table import TopicPartition
+from toolkit.schema import GROUP_LAG, OFFSET_VISIBILITY, TRANSACTION_HISTORY, Row
+from toolkit.schema.scope import Scope
+from toolkit.schema.table import Table, TopicPartition
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
@@ -28,6 +29,7 @@ from toolkit.views.agent.agent_answers import (
     short_enough,
 )
 from toolkit.views.document import NOWHERE, Command, Connection
+from toolkit.views.envelope import Envelope
 from toolkit.views.renderers import command_line
 
 if TYPE_CHECKING:
@@ -115,7 +117,8 @@ class AgentTools:
         with self._source() as source:
             rows = self._findings(source, topic, partition)
         findings = [inert_finding(row) for row in rows]
-        shared: dict[str, Any] = {"summary": summary(rows, scope=source.scope)}
+        seen = about(source)
+        shared = {"summary": summary(rows, scope=seen["scope_text"]), **seen}
         if len(findings) > MAX_WITH_EVIDENCE:
             findings = [{**row, "evidence": None} for row in findings]
             shared["evidence"] = "Left out. Call diagnose with a topic and a partition for it."
@@ -150,7 +153,10 @@ class AgentTools:
             for row in rows
         ]
         return self._pages.of_rows(
-            "explain", aliases.applied(explanations), limit=limit, shared={"names": inert(aliases.names)}
+            "explain",
+            aliases.applied(explanations),
+            limit=limit,
+            shared={**aliases.applied(about(source)), "names": inert(aliases.names)},
         )
 
     @answering
@@ -168,14 +174,16 @@ class AgentTools:
         if not rows:
             raise NotFound("__transaction_state has no record of this transactional id.", do="Call diagnose for ids.")
         newest_first = [inert_finding(row) for row in reversed(rows)]
-        return _newest_last(self._pages.of_rows("history", newest_first, limit=limit))
+        shared = about(source, TRANSACTION_HISTORY, rows)
+        return _newest_last(self._pages.of_rows("history", newest_first, limit=limit, shared=shared))
 
     @answering
     def why(self, topic: str, partition: int, offset: int) -> Answer:
         """What an offset holds, of which transaction, and which consumers can read it."""
         with self._source() as source:
             rows = source.offset_visibility_rows(topic, partition, offset)
-        return self._pages.of_rows("why", [inert_finding(row) for row in rows], limit=DEFAULT_LIMIT)
+        shared = about(source, OFFSET_VISIBILITY, rows)
+        return self._pages.of_rows("why", [inert_finding(row) for row in rows], limit=DEFAULT_LIMIT, shared=shared)
 
     @answering
     def lag(self, group: str = "", limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> Answer:
@@ -188,7 +196,8 @@ class AgentTools:
             if isinstance(source, Recording):
                 raise UsageError("A recording has no lag of groups.", do="Use a server that reads a cluster or files.")
             rows = source.group_lag_rows(group)
-        return self._pages.of_rows("lag", [inert_finding(row) for row in rows], limit=limit)
+        shared = about(source, GROUP_LAG, rows)
+        return self._pages.of_rows("lag", [inert_finding(row) for row in rows], limit=limit, shared=shared)
 
     @answering
     def report(self, topic: str | None = None, partition: int | None = None, cursor: Cursor = None) -> Answer:
@@ -208,7 +217,11 @@ class AgentTools:
         aliases = Aliases(names_in(list(tables.values())))
         tables = {name: [aliases.applied(row) for row in of_table] for name, of_table in tables.items()}
         markdown = aliases.applied(report(tables.pop("findings"), **tables).markdown)
-        shared = {"names": inert(aliases.names), "remarks": inert(aliases.applied(remarks))}
+        shared = {
+            **aliases.applied(about(source)),
+            "names": inert(aliases.names),
+            "remarks": inert(aliases.applied(remarks)),
+        }
         return self._pages.of_text("report", markdown, shared=shared)
 
     @answering
@@ -247,6 +260,7 @@ class AgentTools:
         where = ("--topic", topic, "--partition", str(partition), "--start-offset", str(start_offset))
         argv = self._connection.argv(Command(("kafka-txn", action, *where)))
         return {
+            **about(source),
             "command": None if plan.refusal else list(argv),
             "command_line": None if plan.refusal else command_line(argv),
             "confirmation": "It is a dry run until a person confirms it by name.",
@@ -261,6 +275,16 @@ class AgentTools:
         if isinstance(source, Cluster):
             return source.finding_rows(topics=topic, partitions=partition, recheck_after=self._recheck_after)
         return source.finding_rows(topics=topic, partitions=partition)
+
+
+def about(source: AnySource, table: Table | None = None, rows: Sequence[Row] = ()) -> dict[str, Any]:
+    """The envelope of an answer, without a schema, as texts and lists of an answer for an agent may be cut.
+
+    `table`, `rows`: what the answer is about; by default what the source read for findings.
+    """
+    scope = source.scope if table is None else Scope.of_rows(table, rows)
+    fields = Envelope.of("", 0, source, scope).fields()
+    return {name: inert(value) for name, value in fields.items() if not name.startswith("schema")}
 
 
 def _newest_last(part: Answer) -> Answer:
