@@ -48,6 +48,7 @@ TOPICS = [
     ),
 ]
 QUIET = {"log_level": 0}  # the broker stops before its clients
+KEPT = {".log", ".snapshot", ".txnindex", ".index", ".timeindex"}
 LOGS = ("orders-0", "page-views-0", "state-0", "__consumer_offsets-0", "__transaction_state-0")
 FAKE = (  # a batch line inside a payload, and a record line
     "baseOffset: 3 lastOffset: 3 count: 1 baseSequence: -1 lastSequence: -1 producerId: 9 producerEpoch: 0 "
@@ -205,7 +206,7 @@ def record(version: str) -> None:
         for name in LOGS:
             (target / name).mkdir(parents=True)
             for path in (folder / name).iterdir():
-                if path.suffix in {".log", ".snapshot", ".txnindex"} and path.stat().st_size:
+                if path.suffix in KEPT and path.stat().st_size:
                     shutil.copy(path, target / name)
         for text in TEXTS:
             (target / f"{text}.txt").write_text(dump(kafka, folder, text).replace(scratch, HOME), newline="\n")

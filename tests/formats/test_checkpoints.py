@@ -2,36 +2,20 @@
 
 import json
 import re
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.brokers import by_tier
-from tests.formats.broker_files import FOLDER, TOPIC, VERSIONS, BrokerFiles, broker_files
+from tests.corpus.file_calls import archives, unpacked
+from toolkit import LogDir
 from toolkit.errors import UsageError
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, checkpoint_rows
 from toolkit.schema import CHECKPOINTS
 from toolkit.schema.log import CheckpointEntry
 
 OFFSETS = [name for name in CHECKPOINT_NAMES if name.endswith("-offset-checkpoint")]
-OF_PARTITION = ["leader-epoch-checkpoint", "partition.metadata"]
 META = "node.id=1\nversion=1\ncluster.id=Gx7QMUXwShSzN6qKUss-Eg\n"
-
-
-@pytest.fixture(scope="module", params=by_tier(*VERSIONS, group="files of"))
-def files(request: pytest.FixtureRequest) -> BrokerFiles:
-    return broker_files(request.param)
-
-
-def content(files: BrokerFiles, name: str) -> bytes:
-    return files.stopped[f"{FOLDER}/{name}" if name in OF_PARTITION else name]
-
-
-def known(files: BrokerFiles) -> list[str]:
-    """2.8 does not write topic ids with ZooKeeper."""
-    return [name for name in CHECKPOINT_NAMES if name != "partition.metadata" or files.version != "2.8.2"]
 
 
 def checked(rows: list[CheckpointEntry], *, lines: int | None = None) -> list[CheckpointEntry]:
@@ -57,56 +41,12 @@ def errors(rows: list[CheckpointEntry]) -> list[str]:
 # Real files
 
 
-def test_every_file_of_a_real_broker_is_read_completely(files: BrokerFiles) -> None:
-    for name in known(files):
-        rows = checked(checkpoint_rows(name, content(files, name), broker_id=1, file=name))
-        assert rows
-        assert not errors(rows)
-        assert {(row.name, row.broker_id, row.file) for row in rows} == {(name, 1, name)}
-
-
-@pytest.mark.parametrize("name", OFFSETS)
-def test_offset_checkpoints_of_real_brokers(files: BrokerFiles, name: str) -> None:
-    """Every line of it, in order; and what the staged partition must have."""
-    text = content(files, name).decode()
-    rows = checkpoint_rows(name, text)
-    assert [f"{row.topic} {row.partition} {row.offset}" for row in rows] == text.splitlines()[2:]
-    assert [row.position for row in rows] == list(range(3, 3 + len(rows)))
-    offsets = {(row.topic, row.partition): row.offset for row in rows}
-    log_end = max(int(path.split("/")[1][:20]) for path in files.stopped if path.endswith(".snapshot"))
-    assert offsets.get((TOPIC, 0)) == {
-        "cleaner-offset-checkpoint": None,
-        "log-start-offset-checkpoint": 4,
-        "recovery-point-offset-checkpoint": log_end,
-        "replication-offset-checkpoint": log_end,
-    }.get(name)
-    assert name != "cleaner-offset-checkpoint" or (offsets["compacted", 0] or 0) > 0
-
-
-def test_files_of_a_real_partition(files: BrokerFiles) -> None:
-    columns: Any = {"topic": TOPIC, "partition": 0}
-    rows = checkpoint_rows("leader-epoch-checkpoint", content(files, "leader-epoch-checkpoint"), **columns)
-    assert [(row.topic, row.partition, row.leader_epoch, row.offset) for row in rows] == [(TOPIC, 0, 0, 4)]
-    if files.version != "2.8.2":
-        rows = checkpoint_rows("partition.metadata", content(files, "partition.metadata"), **columns)
-        assert [(row.topic, row.partition, row.key) for row in rows] == [(TOPIC, 0, "version"), (TOPIC, 0, "topic_id")]
-        assert content(files, "partition.metadata").decode().endswith(f"topic_id: {rows[1].value}")
-
-
-def test_meta_properties_of_a_real_directory(files: BrokerFiles) -> None:
-    found = values(checkpoint_rows("meta.properties", content(files, "meta.properties")))
-    assert len(found.pop("cluster.id") or "") == 22
-    assert len(found.pop("directory.id", None) or "") == (22 if files.version == "4.3.1" else 0)
-    assert found == {"2.8.2": {"version": "0", "broker.id": "1"}}.get(files.version, {"version": "1", "node.id": "1"})
-
-
-def test_a_real_clean_shutdown(files: BrokerFiles) -> None:
-    assert ".kafka_cleanshutdown" not in files.running
-    found = values(checkpoint_rows(".kafka_cleanshutdown", content(files, ".kafka_cleanshutdown")))
-    if files.version == "4.3.1":
-        assert found.pop("version") == "0"
-        assert int(found.pop("brokerEpoch") or 0) > 0
-    assert found == ({} if files.version == "4.3.1" else {"brokerEpoch": None})
+@pytest.mark.parametrize("version", ["2.8.2", "3.5.2", "3.9.2", "4.3.1"])
+def test_every_file_of_a_real_broker_is_read_completely(version: str) -> None:
+    """What is in them is stored in the corpus."""
+    rows = LogDir(unpacked(archives()[f"{version}-everyday-files"])).checkpoints()
+    assert rows["error"].isna().all()
+    assert {*rows["name"]} >= {OFFSETS[-1], "leader-epoch-checkpoint", "meta.properties"}
 
 
 # Made up

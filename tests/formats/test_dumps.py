@@ -1,6 +1,8 @@
 """Dumps: of real brokers against the very files, as published, and with lines that are missing or wrong."""
 
 import datetime as dt
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -10,20 +12,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.formats.dumped import FAKE, HOME, LOGS, PROPERTIES, RECORDED, TEXTS, dump, stage
+from tests.formats.dumped import FAKE, HOME, LOGS, RECORDED, TEXTS
 from tests.tiers import fuzzed
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
 from toolkit.formats.dumps import DumpChunk, read_dump
-from toolkit.formats.log.batches import CONTROL
+from toolkit.formats.log.batch_records import read_records
+from toolkit.formats.log.batches import CONTROL, read_header
 from toolkit.formats.log.headers import COMMIT, HEADER, UNREAD_MARKER, DamagedRange, HeaderField, Headers
 from toolkit.formats.log.scan import scan_file
-from toolkit.formats.segment_files import SnapshotEntry, read_snapshot, read_txn_index
-from toolkit.lab import Kafka
+from toolkit.formats.segment_files import (
+    SnapshotEntry,
+    read_offset_index,
+    read_snapshot,
+    read_time_index,
+    read_txn_index,
+)
 from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG, Row, utc
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 
 DATA = Path(__file__).parent / "data"
-VERSIONS = ["2.8.2", "3.5.2", "3.9.2", "4.3.1"]  # the last one lives, the others are recorded
+VERSIONS = ["2.8.2", "3.5.2", "3.9.2", "4.3.1"]
 NEVER_PRINTED = {  # by the decoders that print no JSON
     "transactions": {"start_time", "value_version", "client_transaction_version", "previous_producer_id"},
     "offsets": {"leader_member_id", "committed_leader_epoch", "commit_timestamp"},
@@ -31,7 +39,7 @@ NEVER_PRINTED = {  # by the decoders that print no JSON
 
 
 class Files:
-    """What `stage` has left, and what the tool prints of it."""
+    """What a broker has left, and what the tool prints of it."""
 
     def __init__(self, version: str, folder: Path, texts: dict[str, str]) -> None:
         self.version, self.folder, self.texts = version, folder, texts
@@ -44,15 +52,9 @@ class Files:
         return self.folder / Path(dump.path).parent.name / Path(dump.path).name
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
-def files(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Files:
-    version = request.param
-    if version == "4.3.1":
-        folder = tmp_path_factory.mktemp("dumped")
-        with Kafka(version, properties=PROPERTIES) as kafka:
-            stage(kafka, folder)
-            return Files(version, folder, {text: dump(kafka, folder, text) for text in TEXTS})
-    return recorded(version)
+@pytest.fixture(params=VERSIONS)
+def files(request: pytest.FixtureRequest) -> Files:
+    return recorded(request.param)
 
 
 def recorded(version: str) -> Files:
@@ -76,7 +78,6 @@ def reasons(dumps: list[DumpChunk]) -> set[str]:
 # Real brokers
 
 
-@pytest.mark.lab
 @pytest.mark.parametrize("text", TEXTS)
 def test_batches_match_the_segments(files: Files, text: str) -> None:
     """Every printed field of every batch, independent of other output."""
@@ -103,7 +104,6 @@ def as_printed(headers: Headers, *, markers: bool, version: str) -> Headers:
     return printed
 
 
-@pytest.mark.lab
 def test_valid_dumps_have_no_damage(files: Files) -> None:
     reported = {text: reasons(files.dumps(text)) - {"INDEX_MISMATCH"} for text in TEXTS}  # of a cleaned segment's index
     assert reported == {
@@ -117,7 +117,6 @@ def test_valid_dumps_have_no_damage(files: Files) -> None:
     }
 
 
-@pytest.mark.lab
 def test_transactions_match_the_segment(files: Files) -> None:
     (found,) = files.dumps("transactions")
     assert {row.tombstone for row in found.events} == {True, False}
@@ -128,7 +127,6 @@ def test_transactions_match_the_segment(files: Files) -> None:
     assert not found.offsets_log
 
 
-@pytest.mark.lab
 def test_offsets_match_the_segment(files: Files) -> None:
     (found,) = files.dumps("offsets")
     assert {row.kind for row in found.offsets_log} == {"offset_commit", "group_metadata"}
@@ -165,7 +163,6 @@ def in_order(row: Row, never: set[str]) -> dict[str, Any]:
     return kept
 
 
-@pytest.mark.lab
 def test_snapshots_and_aborted_transactions_match_the_files(files: Files) -> None:
     dumps = files.dumps("records")
     snapshots = [each for each in dumps if each.kind == "snapshot"]
@@ -176,9 +173,57 @@ def test_snapshots_and_aborted_transactions_match_the_files(files: Files) -> Non
         expected = read_snapshot(files.source(each).read_bytes())
         assert each.snapshot == tuple(as_dumped(state, files.version) for state in expected)
     for each in aborted:
-        if files.source(each).exists():  # the recorded ones lack the empty files
+        if files.source(each).exists():  # empty files are not kept
             entries, _ = read_txn_index(files.source(each).read_bytes())
             assert [entry[1:] for entry in each.aborted] == [entry[1:] for entry in entries]
+
+
+def parts_of(files: Files, *suffixes: str) -> Iterator[tuple[Path, str]]:
+    """The files of a kind that are kept, each with what the tool prints of it."""
+    for part in files.texts["records"].split("Dumping ")[1:]:
+        path, _, lines = part.partition("\n")
+        file = files.folder / Path(path).parent.name / Path(path).name
+        if file.suffix in suffixes and file.exists():
+            yield file, lines
+
+
+OFFSETS_LINE = re.compile(r"^offset: (\d+) position: (\d+)$", re.MULTILINE)
+TIMES_LINE = re.compile(r"^timestamp: (\d+) offset: (\d+)$", re.MULTILINE)
+
+
+def test_indexes_match_the_text() -> None:
+    """Which the reader of dumps passes over; only those of 4.3.1 are kept."""
+    found = 0
+    for file, lines in parts_of(recorded("4.3.1"), ".index", ".timeindex"):
+        of_offsets = file.suffix == ".index"
+        index = (read_offset_index if of_offsets else read_time_index)(file.read_bytes(), base_offset=int(file.stem))
+        expected = (OFFSETS_LINE if of_offsets else TIMES_LINE).findall(lines)
+        assert index.tolist() == [(int(first), int(second)) for first, second in expected]
+        headers = scanned(file.with_suffix(".log"))
+        assert not of_offsets or set(index["position"]) <= set(headers["position"])
+        found += len(index)
+    assert found > 20
+
+
+RECORD = re.compile(
+    r"^\| offset: (\d+)(?=.* (\w+Time: -?\d+) )(?=.* keySize: (-?\d+) valueSize: (-?\d+) )",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
+def test_records_match_the_text(files: Files) -> None:
+    """Offset, time and sizes of each record, of every codec."""
+    codecs = Counter[str]()
+    for file, lines in parts_of(files, ".log"):
+        data, read = file.read_bytes(), list[tuple[object, ...]]()
+        for position in scanned(file)["position"].tolist():
+            header = read_header(data, position)
+            codecs[header.compression] += 1
+            for record in read_records(data, position):
+                key, value = (-1 if each is None else len(each) for each in (record.key, record.value))
+                read.append((record.offset, f"{header.timestamp_type}: {record.timestamp_ms}", key, value))
+        assert [tuple(map(str, each)) for each in read] == RECORD.findall(lines)
+    assert codecs.keys() == {"none", "gzip", "snappy", "lz4", "zstd"}
 
 
 def as_dumped(state: SnapshotEntry, version: str) -> SnapshotEntry:
@@ -188,7 +233,6 @@ def as_dumped(state: SnapshotEntry, version: str) -> SnapshotEntry:
     return SnapshotEntry(state.producer_id, state.producer_epoch, None, None, 0, None, state.coordinator_epoch, None)
 
 
-@pytest.mark.lab
 def test_rows_without_metadata_inherit_it_from_their_batch(files: Files) -> None:
     """--skip-record-metadata: the offset where the batch is whole, the time where it has one record."""
     expected = [in_order(each.row(), {"leader_epoch"}) for each in files.dumps("transactions")[0].events]
@@ -623,4 +667,4 @@ def test_arbitrary_lines_in_any_order(lines: list[str]) -> None:
 
 def test_recorded_dumps_have_their_topic_and_partition() -> None:
     assert {Path(each.path or "").parent.parent for each in recorded("3.5.2").dumps("records")} == {Path(HOME)}
-    assert all((RECORDED / version / name).is_dir() for version in VERSIONS[:-1] for name in LOGS)
+    assert all((RECORDED / version / name).is_dir() for version in VERSIONS for name in LOGS)

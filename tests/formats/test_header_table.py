@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.random_logs import random_headers
+from tests.formats.dumped import RECORDED
 from tests.formats.logs import NOON, batch, control_batch, logs, marker, placed
-from tests.formats.written import Segment
 from tests.inverse import headers_of
 from toolkit.formats.columns import header_table
 from toolkit.formats.log.batches import CONTROL
@@ -157,8 +157,8 @@ def test_rows_of_any_history_round_trip(headers: Headers) -> None:
     assert headers_of(header_table(headers)).tolist() == kept(headers).tolist()
 
 
-def test_rows_of_real_segments_round_trip(segments: list[Segment]) -> None:
-    headers = np.concatenate([scan(segment.data, crc=True).headers for segment in segments])
+def test_rows_of_real_segments_round_trip() -> None:
+    headers = np.concatenate([scan(path.read_bytes(), crc=True).headers for path in RECORDED.rglob("*.log")])
     assert headers_of(header_table(headers)).tolist() == headers.tolist()
 
 

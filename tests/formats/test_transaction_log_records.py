@@ -2,13 +2,8 @@
 
 import itertools
 import struct
-import time
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka import TopicPartition as AssignedPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +15,6 @@ from toolkit.formats.coordinator.transaction_log_records import (
     read_transaction_key,
     read_transaction_value,
 )
-from toolkit.lab import Kafka
 from toolkit.schema.table import TopicPartition
 
 # Captured from __transaction_state of the lab's Kafka 3.5.2 and 4.3.1 on 2026-11-21. Two ids: a librdkafka 2.16
@@ -300,57 +294,3 @@ def test_coordinator_partition_is_in_range(key: str, partitions: int) -> None:
 def test_a_topic_without_partitions_is_rejected() -> None:
     with pytest.raises(UsageError):
         coordinator_partition("id", 0)
-
-
-@pytest.mark.lab
-def test_a_real_transaction_state_log(kafka: Kafka) -> None:
-    """Every record of the live topic decodes, and lies where its id hashes to."""
-    config = kafka.client_config() | {"log_level": "0"}
-    admin = AdminClient(dict(config))
-    admin.create_topics([NewTopic("test-records", 2)])["test-records"].result()
-    producer = Producer(config | {"transactional.id": "test-records", "transaction.timeout.ms": "45000"})
-    producer.init_transactions(60)
-    producer.begin_transaction()
-    for partition in (0, 1):
-        producer.produce("test-records", b"value", partition=partition)
-    producer.commit_transaction()
-    producer.begin_transaction()
-    producer.produce("test-records", b"value", partition=1)
-    producer.flush(30)  # an abort drops what has not been sent, and the coordinator then hears of nothing
-    producer.abort_transaction()
-    history = read_history(config, "test-records", until="CompleteAbort")
-    assert [state.state for state in history if state.state != "Ongoing"] == [
-        "Empty",
-        "PrepareCommit",
-        "CompleteCommit",
-        "PrepareAbort",
-        "CompleteAbort",
-    ]
-    committing = next(state for state in history if state.state == "PrepareCommit")
-    assert set(committing.topic_partitions) == {("test-records", 0), ("test-records", 1)}
-    assert {state.timeout_ms for state in history} == {45_000}
-    assert {state.unknown_tags for state in history} == {0}
-
-
-def read_history(config: dict[str, str], transactional_id: str, *, until: str) -> list[TransactionState]:
-    """All states of an id from the live topic, up to one."""
-    consumer = Consumer(config | {"group.id": "test-records", "enable.auto.commit": "false"})
-    topic = "__transaction_state"
-    partitions = len(consumer.list_topics(topic, timeout=60).topics[topic].partitions)
-    consumer.assign([AssignedPartition(topic, partition, 0) for partition in range(partitions)])
-    history: list[TransactionState] = []
-    deadline = time.monotonic() + 180
-    while time.monotonic() < deadline and (not history or history[-1].state != until):
-        message = consumer.poll(1)
-        if message is None or message.error():
-            continue
-        key, value = message.key(), message.value()
-        assert isinstance(key, bytes)
-        found = read_transaction_key(key)
-        assert found is not None
-        assert coordinator_partition(found, partitions) == message.partition()
-        state = read_transaction_value(value) if isinstance(value, bytes) else None
-        if found == transactional_id and state:
-            history.append(state)
-    consumer.close()
-    return history

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,43 +116,6 @@ def test_nothing_is_hanging_in_files_of_a_running_broker_despite_an_assertion(pl
         assert "unknown" in {row["verdict"] for row in rows}
     missing = {text for row in played.live["at rest"] for text in row["missing"]}
     assert f"stopped brokers: one runs on {played.root} and holds its lock" in missing
-
-
-def test_producers_match_describe_producers(played: Played) -> None:
-    described = [row for row in played.producers if row["topic"] in played.topics]
-    assert without_times(LogDir(played.root).producer_rows(topics=played.topics)) == without_times(described)
-
-
-def without_times(rows: Sequence[Row]) -> list[Row]:
-    return [{name: value for name, value in row.items() if name != "observed_at"} for row in rows]
-
-
-OFFSETS = ("log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset", "leader_epoch", "error")
-
-
-def test_partitions_match_list_offsets(played: Played) -> None:
-    files = by_partition(LogDir(played.root).partition_rows())
-    listed = by_partition(played.partitions)
-    assert files.keys() == listed.keys()
-    differing = {tp: (files[tp], listed[tp]) for tp in files if files[tp] != listed[tp]}
-    if played.version.startswith("4"):  # it names the start of the batch that the log start offset lies in
-        differing = {tp: pair for tp, pair in differing.items() if not tp[0].startswith("head-deleted")}
-    assert differing == {}
-
-
-def by_partition(rows: Sequence[Row]) -> Mapping[tuple[str, int], Row]:
-    return {(row["topic"], row["partition"]): {name: row[name] for name in OFFSETS} for row in rows}
-
-
-TOLD = ("producer_id", "producer_epoch", "state", "timeout_ms", "start_time", "topic_partitions", "txn_state_partition")
-
-
-def test_transactions_match_describe_transactions(played: Played) -> None:
-    assert by_id(LogDir(played.root).transaction_rows()) == by_id(played.transactions)
-
-
-def by_id(rows: Sequence[Row]) -> Mapping[str, Row]:
-    return {row["transactional_id"]: {name: row[name] for name in TOLD} for row in rows}
 
 
 def test_every_incident_gets_its_verdict_from_a_stopped_brokers_files(played: Played) -> None:
