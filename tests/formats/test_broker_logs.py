@@ -5,25 +5,16 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import json
-import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
-from tests.brokers import NEWEST, OLDER, on_cluster
-from toolkit.errors import LabError, NotFound, UsageError
+from toolkit.errors import NotFound, UsageError
 from toolkit.formats import broker_logs
 from toolkit.formats.broker_log_lines import LINES, OF_ITSELF
 from toolkit.formats.broker_logs import broker_log_events, broker_log_files, time_zone_of, without_repeats
-from toolkit.lab import Kafka
-from toolkit.lab.incidents import EVERYDAY
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import config_of
 from toolkit.schema.metadata import EVENTS, ClusterEvent
-from toolkit.sources.live.client.broker_client import BrokerClient
 
 TIMED_OUT = "Completed rollback of ongoing transaction for transactionalId payments-7 due to timeout"
 OF_COORDINATOR = f"[TransactionCoordinator id=2] {TIMED_OUT}"
@@ -230,45 +221,3 @@ def test_every_event_is_declared_and_has_a_wording() -> None:
     """Of each of Kafka 2.8 to 4.4, and what only looks like one; what they are is stored in the corpus."""
     wordings = broker_log_events(Path(__file__).parent / "data" / "broker-log-wordings" / "server.log")
     assert {line.event for line in LINES} == {each.event for each in wordings} <= {*EVENTS}
-
-
-class SkippingProducer(TxnProducer):
-    """A producer that can leave out sequence numbers."""
-
-    def skip(self, topic: str, partition: int) -> None:
-        self._sequences[topic, partition] += 5
-
-
-@pytest.mark.parametrize(
-    "lab", [on_cluster(version, EVERYDAY, id=version) for version in (OLDER, NEWEST)], indirect=True
-)
-def test_refused_batches_are_lines_of_a_real_broker(lab: Kafka) -> None:
-    """A sequence number that is missing, and an epoch that is too old, as verification is off; and who fenced it."""
-    topic = f"refused-{uuid.uuid4().hex[:6]}"
-    admin = AdminClient({**lab.client_config(), "log_level": 0})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
-    with BrokerClient(config_of(lab)) as client:
-        producer = SkippingProducer(client, topic)
-        producer.init()
-        producer.add(topic, 0)
-        producer.send(topic, 0)
-        producer.skip(topic, 0)
-        with pytest.raises(LabError, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
-            producer.send(topic, 0)
-        newer = TxnProducer(client, topic).init()
-        with pytest.raises(LabError, match="INVALID_PRODUCER_EPOCH"):
-            producer.send(topic, 0)
-    found = [each for each in broker_log_events(lab.broker_logs[1]) if topic in (each.topic, each.transactional_id)]
-    refused = {
-        each.event: (each.broker_id, each.topic, each.partition, each.producer_id, each.producer_epoch)
-        for each in found
-        if each.event in ("out_of_order_sequence", "invalid_producer_epoch")
-    }
-    where = (1, topic, 0, producer.producer_id)
-    assert refused == {
-        "out_of_order_sequence": (*where, None),
-        "invalid_producer_epoch": (*where, producer.producer_epoch),
-    }
-    epochs = [each.producer_epoch for each in found if each.event == "producer_initialized"]
-    assert epochs == [producer.producer_epoch, newer.producer_epoch]
-    assert all(each.timestamp is not None and each.error is None for each in found)

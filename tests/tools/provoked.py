@@ -1,10 +1,15 @@
-"""Errors of Kafka transactions, each provoked on a real broker with the client that prints it."""
+"""Errors of Kafka transactions, each provoked on a real broker with the client that prints it.
+
+``python -m tests.tools.provoked`` stores them as an input of the corpus, which has what ``explain`` says of each.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import logging
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from kafka.admin import AbortTransactionSpec, KafkaAdminClient
 from py4j.protocol import Py4JJavaError
 
+from tests.corpus.text_calls import PROVOKED
 from tests.java_gateway import JavaClients, java_clients
 from toolkit import Cluster
 from toolkit.lab import Kafka
@@ -410,3 +416,25 @@ def _until_state(here: Provoked, transactional_id: str, state: str | None) -> No
         return True if row["state"] == state else None
 
     until(reached, awaited=f"{transactional_id} to be {state}")
+
+
+def main() -> None:
+    """Provoke them all, and a batch that its leader cannot verify, as brokers answer clients from 3.8 on (KIP-890)."""
+    with tempfile.TemporaryDirectory() as folder, provoked(Path(folder)) as here:
+        texts = here.texts
+    verifying = {**PROPERTIES, "transaction.partition.verification.enable": "true"}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Kafka("4.3.1", properties=verifying) as kafka,
+        java_clients(kafka, Path(folder), version="3.9.2") as java,
+        Cluster(kafka.bootstrap_servers) as cluster,
+    ):
+        create_topics(kafka, ["orders"])
+        producer = java.open_producer("late", "orders")
+        impostor(cluster, "late").end(commit=False)
+        texts["java_unverified"] = printed(lambda: java.send(producer, "orders"))
+    PROVOKED.write_text(json.dumps(texts, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
