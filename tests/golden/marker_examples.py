@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from tests.incident_matrix import short_graces
 from tests.outcome_cases import Case, Origin, Sequel
 from tests.outcomes import OutcomeCluster, rows_of
-from tests.rolling_upgrade import Rolling
+from tests.tools.rolling_upgrade import Rolling
 from toolkit.formats.broker_logs import broker_log_events
 from toolkit.lab import Kafka
 from toolkit.lab.producer import TxnProducer

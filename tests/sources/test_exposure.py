@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.rolling_upgrade import Rolling, stage
+from tests.tools.rolling_upgrade import Rolling, stage
 from toolkit import Cluster
 from toolkit.lab import Kafka
 from toolkit.schema import Row
@@ -16,7 +16,7 @@ def values(rows: list[Row]) -> dict[str, str | None]:
 
 @pytest.mark.full
 def test_a_half_upgraded_cluster_is_exposed_until_every_coordinator_verifies() -> None:
-    """`python -m tests.rolling_upgrade` goes on from here, with load and through all versions."""
+    """`python -m tests.tools.rolling_upgrade` goes on from here, with load and through all versions."""
     with Kafka("3.5.2", brokers=2, properties={"transaction.state.log.replication.factor": 1}) as kafka:
         rolling = Rolling(kafka)
         rolling.upgrade(2, "3.9.2")

@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tests.framework_campaigns.application import TIMEOUT_MS, Application
-from tests.framework_campaigns.connect import Connect, Mirror
-from tests.framework_campaigns.flink import Flink
-from tests.framework_campaigns.iceberg import Iceberg
-from tests.framework_campaigns.streams import Streams
-from tests.rolling_upgrade import Watcher
+from tests.tools.framework_campaigns.application import TIMEOUT_MS, Application
+from tests.tools.framework_campaigns.connect import Connect, Mirror
+from tests.tools.framework_campaigns.flink import Flink
+from tests.tools.framework_campaigns.iceberg import Iceberg
+from tests.tools.framework_campaigns.streams import Streams
+from tests.tools.rolling_upgrade import Watcher
 from toolkit import Cluster
 from toolkit.analysis.coordinator.transaction_owners import owner_clause
 from toolkit.errors import ToolkitError

@@ -1,7 +1,7 @@
 """Three brokers rolled one by one from 3.5.2 over 3.9.2 to 4.3.1 and finalized, under load, diagnosed all the time.
 
-``python -m tests.rolling_upgrade --seed one --minutes 8`` prints what was seen in each state. No live transaction may
-be called hanging; every write that a half-upgraded cluster lets hang is found, and `exposure` says that it could.
+``python -m tests.tools.rolling_upgrade --seed one --minutes 8`` prints what was seen in each state. No live transaction
+may be called hanging; every write that a half-upgraded cluster lets hang is found, and `exposure` says that it could.
 """
 
 from __future__ import annotations

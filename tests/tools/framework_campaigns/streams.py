@@ -6,8 +6,8 @@ from pathlib import Path
 
 from confluent_kafka import Message, Producer
 
-from tests.framework_campaigns.application import TIMEOUT_MS, Application
 from tests.java_clients import JavaClient
+from tests.tools.framework_campaigns.application import TIMEOUT_MS, Application
 from toolkit.lab import Kafka
 
 

@@ -12,8 +12,8 @@ import fastavro
 import pyarrow.parquet as pq
 from confluent_kafka import Message
 
-from tests.framework_campaigns.application import TIMEOUT_MS
-from tests.framework_campaigns.connect import NumbersConnector
+from tests.tools.framework_campaigns.application import TIMEOUT_MS
+from tests.tools.framework_campaigns.connect import NumbersConnector
 
 
 class Iceberg(NumbersConnector):

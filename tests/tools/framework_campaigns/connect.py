@@ -12,8 +12,8 @@ from pathlib import Path
 
 from confluent_kafka import Message, Producer
 
-from tests.framework_campaigns.application import TIMEOUT_MS, Application
 from tests.java_clients import JavaClient, jars_of
+from tests.tools.framework_campaigns.application import TIMEOUT_MS, Application
 from toolkit import Cluster
 from toolkit.lab import Kafka
 from toolkit.lab.server.node import free_ports

@@ -1,11 +1,11 @@
-"""``python -m tests.framework_campaigns streams --seed one --seconds 300`` prints what was seen."""
+"""``python -m tests.tools.framework_campaigns streams --seed one --seconds 300`` prints what was seen."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from tests.framework_campaigns.campaign import APPLICATIONS, run
+from tests.tools.framework_campaigns.campaign import APPLICATIONS, run
 
 
 def main() -> None:
