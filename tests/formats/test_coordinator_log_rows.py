@@ -1,6 +1,5 @@
 """Rows of the coordinators' topics: equal to what Kafka's own tool prints for segments of real brokers."""
 
-import datetime as dt
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,7 @@ from tests.formats.packed import CODECS, CONTROL, TRANSACTIONAL, pack_batch, sea
 from toolkit.formats.coordinator.coordinator_log_rows import keys_and_values, offsets_log, transaction_log
 from toolkit.formats.log.batch_records import Record
 from toolkit.formats.log.scan import scan
-from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG, Row, utc
+from toolkit.schema import Row
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 
 ID_KEY = bytes.fromhex("00000006676f6c64656e")  # "golden"
@@ -24,7 +23,6 @@ ONGOING = bytes.fromhex(  # by Kafka 4.3.1 on 2026-11-21, as in test_transaction
 COMMIT_KEY = bytes.fromhex("0001000d67726f75702d636c6173736963000d62792d6c696272646b61666b6100000000")
 COMMIT = bytes.fromhex("00040000000000000007ffffffff0853454352455400000001a1fee19c4500")  # its metadata is SECRET\0
 TIME = 1_795_277_560_901
-AT = dt.datetime(2026, 11, 21, 16, 12, 40, 901_000, tzinfo=dt.UTC)
 
 
 def coordinator_rows(buf: bytes, position: int = 0) -> list[Row]:
@@ -35,10 +33,6 @@ def coordinator_rows(buf: bytes, position: int = 0) -> list[Row]:
 
 def group_rows(buf: bytes, position: int = 0) -> list[Row]:
     return [record.row() for record in offsets_log(buf, position, where=OffsetsLogRecord(group_partition=4))]
-
-
-def filled(row: Row) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if value is not None}
 
 
 @given(
@@ -64,55 +58,6 @@ def test_keys_and_values_are_those_of_the_records(batches: list[Any]) -> None:
         buf += pack_batch(made, codec=codec, attributes=attributes & (CONTROL | TRANSACTIONAL))
         offset += len(records)
     assert [*keys_and_values(buf, scan(buf).headers)] == expected
-
-
-def test_a_row_of_a_transactional_id() -> None:
-    batch = pack_batch([Record(8, TIME, ID_KEY, ONGOING), Record(9, TIME, ID_KEY, None)])
-    where = TransactionLogRecord(txn_state_partition=4, broker_id=1, file="0.log")
-    rows = [record.row() for record in transaction_log(b"before" + batch, 6, where=where, begin=4091)]
-    named = {**filled(where.row()), "position": 4097, "leader_epoch": 7, "timestamp": AT, "transactional_id": "golden"}
-    assert filled(rows[0]) == {
-        **named,
-        "offset": 8,
-        "producer_id": 1,
-        "producer_epoch": 0,
-        "previous_producer_id": 1,
-        "state": "Ongoing",
-        "timeout_ms": 60_000,
-        "topic_partitions": [{"topic": "payments", "partition": 0}],
-        "start_time": utc(1795267366673),
-        "last_update_time": utc(1795267366673),
-        "client_transaction_version": 2,
-        "value_version": 1,
-        "tombstone": False,
-    }
-    assert filled(rows[1]) == {**named, "offset": 9, "tombstone": True}
-    assert list(rows[0]) == TRANSACTION_LOG.names
-    assert len(TRANSACTION_LOG.frame(rows)) == 2
-
-
-def test_a_row_of_a_committed_offset() -> None:
-    record = Record(8, TIME, COMMIT_KEY, COMMIT)
-    batch = pack_batch([record], attributes=TRANSACTIONAL, producer_id=1000, producer_epoch=3)
-    (row,) = group_rows(batch)
-    assert filled(row) == {
-        "group_partition": 4,
-        "offset": 8,
-        "timestamp": AT,
-        "kind": "offset_commit",
-        "group_id": "group-classic",
-        "topic": "by-librdkafka",
-        "partition": 0,
-        "committed_offset": 7,
-        "commit_timestamp": utc(1795277560901),
-        "producer_id": 1000,
-        "producer_epoch": 3,
-        "is_transactional": True,
-        "tombstone": False,
-    }
-    assert "SECRET" not in str(row)
-    assert list(row) == OFFSETS_LOG.names
-    assert len(OFFSETS_LOG.frame([row])) == 1
 
 
 @pytest.mark.parametrize("rows_of", [coordinator_rows, group_rows])
