@@ -254,7 +254,7 @@ def test_rows_without_metadata_inherit_it_from_their_batch(files: Files) -> None
 
 def shown(dump: DumpChunk) -> Iterator[str]:
     yield f"  {dump.number} {dump.kind} {dump.topic} {dump.partition} of {dump.path} to {dump.end}"
-    yield from (f"    {json.dumps(dict(zip(HEADER.names, each, strict=True)))}" for each in dump.headers.tolist())
+    yield from (f"    {json.dumps(dict(zip(HEADER.names or (), each, strict=True)))}" for each in dump.headers.tolist())
     rows = [each.row() for each in (*dump.events, *dump.offsets_log)]
     yield from (f"    { ({name: value for name, value in row.items() if value is not None}) }" for row in rows)
     yield from (f"    {each}" for each in (*dump.snapshot, *dump.aborted, *dump.damage))
