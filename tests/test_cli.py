@@ -1,15 +1,12 @@
 """The command as a person calls it: flags, formats, exit codes, and one clear sentence when it cannot answer."""
 
-import csv
 import json
 import re
-import shutil
 import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import pyarrow.parquet as pq
 import pytest
 import typer
 
@@ -18,18 +15,16 @@ from tests.views.test_text import finding, healthy
 from toolkit import Cluster, __version__, explain
 from toolkit.cli import commands
 from toolkit.cli.commands import app
-from toolkit.cli.file_commands import TABLE_NAMES
 from toolkit.cli.source_options import SourceOptions
 from toolkit.errors import UsageError
 from toolkit.lab.samples import load
-from toolkit.schema import TABLES, Row
+from toolkit.schema import Row
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.source_table import TableArguments
 from toolkit.views.explained_error import EXPLANATIONS
 
-LATE_MESSAGE = load("late-message").path
 FENCED = "org.apache.kafka.common.errors.ProducerFencedException: fenced [Producer clientId=p, transactionalId=pay-7]"
 
 
@@ -216,32 +211,6 @@ def test_an_unreachable_cluster_is_a_sentence(command: str) -> None:
     assert address in done.stderr + done.stdout
     assert "nothing hangs" not in done.stdout
     assert done.stdout.startswith("producer-fenced  " if "explain" in command else "")
-
-
-def test_a_log_directory_is_never_written_to(tmp_path: Path) -> None:
-    folder = shutil.copytree(LATE_MESSAGE / "log-dir", tmp_path / "log-dir")
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    commands = (["diagnose", "--log-dir"], ["txn-stat"], ["scan", "--table", "batches"])
-    for command in commands:
-        assert run(*command, folder).returncode in {0, 3}
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
-
-
-@pytest.mark.parametrize("table", TABLE_NAMES)
-def test_every_table_is_written_in_every_format(table: str, tmp_path: Path) -> None:
-    scan = ["scan", LATE_MESSAGE / "log-dir", "--table", table]
-    printed = json.loads(run(*scan, "--format", "json").stdout)["rows"]
-    assert all(list(row) == TABLES[table].names for row in printed)
-    files = {suffix: tmp_path / f"out.{suffix}" for suffix in ("parquet", "csv", "json")}
-    for file in files.values():
-        done = run(*scan, "--output", file)
-        assert done.returncode == (3 if any(row.get("error") for row in printed) else 0), done.stderr
-        assert f"{file}: {len(printed):,} rows of {table}" in done.stderr
-    assert pq.read_schema(files["parquet"]).names == TABLES[table].names
-    assert pq.read_metadata(files["parquet"]).num_rows == len(printed)
-    assert len(list(csv.DictReader(files["csv"].read_text().splitlines()))) == len(printed)
-    assert len(json.loads(files["json"].read_text())) == len(printed)
-    assert sorted(tmp_path.iterdir()) == sorted(files.values())
 
 
 @pytest.mark.parametrize("name", ["late-message", "flight-recording"])

@@ -90,13 +90,6 @@ def test_what_rights_hide_is_named(
     assert not re.search("No broker lists|has no record|no transactions", done.stdout + done.stderr)
 
 
-def test_the_log_of_the_coordinators_lists_hidden_ids(ask: Ask, alive: StagedIncident, acls: Acls) -> None:
-    acls.allow((TOPIC, "*", LITERAL, READ), *SEE_ACLS)
-    listed = ask("watcher", "list", "--format", "json")
-    rows = {row["transactional_id"]: row["source"] for row in json.loads(listed.stdout)["rows"]}
-    assert (listed.returncode, rows[alive.transactional_id]) == (0, "__transaction_state")
-
-
 def test_a_group_with_only_a_pending_offset_has_a_row(ask: Ask, alive: StagedIncident) -> None:
     lag = ask("admin", "lag", "--group", PENDING, "--format", "json")
     (row,) = json.loads(lag.stdout)["rows"]

@@ -115,44 +115,6 @@ def test_what_is_wrong_is_an_error_of_the_tool() -> None:
         assert what in ask(tool, **arguments)["error"]["what"], (tool, arguments)
 
 
-def state(kafka: Kafka, topic: str) -> tuple[Any, ...]:
-    """What a write would change: offsets and producers of a topic, and every transactional id."""
-    with Cluster(kafka.bootstrap_servers) as cluster:
-        offsets = [
-            (row["partition"], row["log_end_offset"], row["last_stable_offset"], row["high_watermark"])
-            for row in cluster.partition_rows(topics=topic)
-        ]
-        producers = [
-            (row["partition"], row["producer_id"], row["producer_epoch"], row["current_txn_start_offset"])
-            for row in cluster.producer_rows(topics=topic)
-        ]
-        ids = {
-            row["transactional_id"]: (row["state"], row["producer_epoch"], row["producer_id"])
-            for row in cluster.transaction_rows()
-        }
-        logs = cluster.partition_rows(topics=["__transaction_state"])
-        return offsets, producers, ids, [(row["partition"], row["log_end_offset"]) for row in logs]
-
-
-@pytest.mark.lab
-def test_no_tool_changes_anything(kafka: Kafka) -> None:
-    ask = tools_of(partial(Cluster, kafka.bootstrap_servers))
-    with INCIDENTS["late_message"](kafka) as hanging, INCIDENTS["open_young"](kafka) as alive:
-        before = [state(kafka, each.topic) for each in (hanging, alive)]
-        for each in (hanging, alive):
-            place = {"topic": each.topic, "partition": each.partition}
-            assert ask("diagnose", **place)["rows"]
-            plan = ask("plan_abort", **place, start_offset=each.start_offset)
-            assert ("error" in plan) == (each is alive)
-            assert "error" in ask("plan_complete", **place, start_offset=each.start_offset)
-            assert each.topic in ask("report", topic=each.topic)["markdown"]
-            assert ask("history", transactional_id=each.transactional_id)["rows"]
-            assert ask("explain", text=f"ProducerFencedException: transactionalId={each.transactional_id}")["rows"]
-            assert ask("why", **place, offset=each.start_offset)["rows"]
-        assert "error" in ask("lag", group="nobody")
-        assert [state(kafka, each.topic) for each in (hanging, alive)] == before
-
-
 @pytest.mark.lab
 @pytest.mark.parametrize("name", [HOSTILE, OBEY])
 def test_a_hostile_id_is_only_data(kafka: Kafka, name: str) -> None:

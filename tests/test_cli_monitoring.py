@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.process import COMMAND, PATIENCE_S, ROOT, on, run, started
-from tests.prometheus_stack import ALERTMANAGER, PROMETHEUS, PrometheusStack, prometheus_stack
+from tests.process import COMMAND, PATIENCE_S, ROOT, started
 from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
-from toolkit.lab.incidents import INCIDENTS, NEGLECTFUL
+from toolkit.lab.incidents import INCIDENTS
 from toolkit.lab.queries import until
 from toolkit.views.monitoring import grafana_dashboard, prometheus_rules
 
@@ -25,7 +24,6 @@ pytestmark = pytest.mark.lab
 
 OF_PROMETHEUS = {"up": {"job", "instance"}}  # it reports it itself
 ADDED = {"cluster", "job", "instance"}  # by Prometheus, to every series
-QUICK = "--lso-held 2s --hanging 0s --late 0s --group-held 0s --recorder-blind 3s --recorder-incomplete 1h"
 
 
 @contextmanager
@@ -48,14 +46,6 @@ def expressions() -> list[str]:
     return [*rules, *variables, *(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])]
 
 
-def empty_queries(monitoring: PrometheusStack) -> set[str]:
-    """The legends of those queries of the dashboard that return nothing, with all variables at All."""
-    targets = [target for panel in json.loads(grafana_dashboard())["panels"] for target in panel["targets"]]
-    return {each["legendFormat"] for each in targets if not monitoring.query(VARIABLE.sub(".*", each["expr"]))}
-
-
-VARIABLE = re.compile(r"\$\w+")
-COMMITTED = "committed {{topic}}-{{partition}} {{cluster}}"  # that incident needs a second broker
 LABEL_VALUES = re.compile(r"label_values\((.*), \w+\)")
 
 
@@ -94,46 +84,3 @@ def test_every_expression_uses_exported_metrics(kafka: Kafka, tmp_path: Path) ->
     for expr in expressions():
         walk(parse(expr), check)
     assert exported.keys() - requests == {"kafka_txn_partition_open_transactions", "kafka_txn_build_info"}
-
-
-@pytest.mark.full
-@pytest.mark.skipif(not (PROMETHEUS and ALERTMANAGER), reason="Prometheus and Alertmanager are not installed")
-def test_alerts_of_incidents_fire_and_resolve(tmp_path: Path) -> None:
-    """Hanging, overdue, a blocked group; then a stopped cluster, and a stopped recorder."""
-    rules = run("prometheus-rules", *QUICK.split()).stdout
-    with (
-        Kafka("4.3.1", properties=NEGLECTFUL.properties) as kafka,
-        recorder(kafka, tmp_path / "recording") as (process, port),
-        prometheus_stack(tmp_path, rules, recorder_port=port) as monitoring,
-    ):
-        until(lambda: monitoring.query("kafka_txn_samples_taken_total > 2") or None, awaited="samples")
-        cluster = {"KafkaTxnHanging", "KafkaTxnLsoHeld", "KafkaTxnGroupHeld", "KafkaTxnLate"}
-        assert cluster.isdisjoint(alert["labels"]["alertname"] for alert in monitoring.paged), "all is well"
-
-        hanging = INCIDENTS["never_added"](kafka)
-        overdue = INCIDENTS["overdue"](kafka)
-        with blocked_consumer(kafka, hanging.topic, "billing", partition=hanging.partition):
-            page = monitoring.wait_for_page("firing", "KafkaTxnHanging", topic=hanging.topic, partition="0")
-            assert page["annotations"]["summary"] == f"Hanging transaction on {hanging.topic}-0 of production"
-            monitoring.wait_for_page("firing", "KafkaTxnGroupHeld", group="billing")
-            monitoring.wait_for_page("firing", "KafkaTxnLate", topic=overdue.topic)
-            monitoring.wait_for_page("firing", "KafkaTxnLsoHeld", topic=overdue.topic)
-            until(lambda: "KafkaTxnLsoHeld" in monitoring.suppressed() or None, awaited="inhibition")
-            until(lambda: True if empty_queries(monitoring) == {COMMITTED} else None, awaited="data of each query")
-
-            where = ["--topic", hanging.topic, "--partition", "0", "--start-offset", str(hanging.start_offset)]
-            done = on(kafka, "abort", *where, "--confirm", f"{hanging.topic}-0@{hanging.start_offset}")
-            assert done.returncode == 0, done.stderr
-            monitoring.wait_for_page("resolved", "KafkaTxnHanging", topic=hanging.topic)
-            monitoring.wait_for_page("resolved", "KafkaTxnGroupHeld", group="billing")
-        overdue.close()
-        monitoring.wait_for_page("resolved", "KafkaTxnLsoHeld", topic=overdue.topic)
-        monitoring.wait_for_page("resolved", "KafkaTxnLate", topic=overdue.topic)
-
-        kafka.pause(1)
-        monitoring.wait_for_page("firing", "KafkaTxnRecorderBlind")
-        kafka.resume(1)
-        monitoring.wait_for_page("resolved", "KafkaTxnRecorderBlind")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE_S) == 0
-        monitoring.wait_for_page("firing", "KafkaTxnRecorderDown", job="kafka-txn")

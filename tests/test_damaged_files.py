@@ -281,7 +281,7 @@ OF_IDS = [
 OF_GROUPS = [pack_batch([Record(3, 1000, COMMIT_KEY, COMMIT_VALUE), Record(4, 1000, COMMIT_KEY, None)], codec=codec)
              for codec in CODECS]  # fmt: skip
 TEXT = bytes(range(256)) * 9 + bytes(2000)
-TRANSACTION_VALUES = of_hex(data for data, _ in transaction_values.GOLDEN.values())
+TRANSACTION_VALUES = of_hex(transaction_values.GOLDEN.values())
 DUMPS = [text.encode() for (_, kind), text in FUZZED.items() if kind in {"batches", "transactions"}]
 BROKER_LOG = OTHER + LINE + OTHER + LINE
 PACKED_LOG = gzip.compress(BROKER_LOG, mtime=0)

@@ -1,4 +1,4 @@
-"""MirrorMaker and Flink as they run, disturbed at random: see `tests.framework_campaigns`.
+"""MirrorMaker and Flink as they run, disturbed at random: see `tests.tools.framework_campaigns`.
 
 Streams is in tests/tools/large/test_large.py, on brokers that are killed.
 """
@@ -9,8 +9,8 @@ import shutil
 
 import pytest
 
-from tests.framework_campaigns.campaign import run
 from tests.tiers import amount, seed
+from tests.tools.framework_campaigns.campaign import run
 
 pytestmark = [pytest.mark.lab, pytest.mark.full]
 

@@ -13,12 +13,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import toolkit
-from toolkit.cli.commands import app
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BASE = {canonicalize_name(each.name): each for each in map(Requirement, PROJECT["dependencies"])}
-README, COMMANDS = ((ROOT / name).read_text() for name in ("README.md", "docs/commands.md"))
 
 RUNTIMES = sorted((ROOT / "tests/runtimes").glob("*.txt"))
 
@@ -92,23 +90,3 @@ def test_the_published_package_is_complete_and_its_links_work(tmp_path: Path) ->
 def test_public_names_are_sorted_and_exist() -> None:
     assert toolkit.__all__ == sorted(toolkit.__all__)
     assert all(getattr(toolkit, name) for name in toolkit.__all__)
-
-
-def test_every_command_is_documented() -> None:
-    names = [command.name for command in app.registered_commands]
-    assert len(names) == len(set(names)) >= 10
-    assert [name for name in names if f"`kafka-txn {name}" not in COMMANDS] == []
-
-
-def test_ci_runs_the_second_command_of_the_readme() -> None:
-    commands = re.findall(r"^    (python3 -m venv .*)$", README, re.MULTILINE)
-    assert len(commands) == 2
-    lines = [line.strip() for line in (ROOT / ".ci/run").read_text().splitlines()]
-    assert commands[1] in lines
-    full = '[ "${1-}" = first ] || .venv/bin/python -m pytest -m full'
-    assert lines[-3:] == ["readme", '[ "${1-}" = first ] || kerberos', full]
-    workflow = (ROOT / ".github/workflows/test.yml").read_text()
-    assert "  pull_request:\n" in workflow
-    assert "      - run: .ci/run first\n" in workflow
-    (packages,) = re.findall(r'packages="(.*)"', (ROOT / ".ci/run").read_text())
-    assert f"--no-install-recommends {packages}\n" in workflow

@@ -6,17 +6,18 @@ By the findings of before, each was lost, or published, on a real broker. The st
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.outcome_cases import Expected
 from tests.outcomes import columns_of
-from tests.proof_cases import STATE_PARTITIONS, Broker, Case, Fate, plan_of
+from tests.proof_cases import STATE_PARTITIONS, VERSIONS, Broker, Case, Fate, plan_of, stories
 from toolkit import Cluster, LogDir
 from toolkit.actions.audit import Audit
 from toolkit.actions.plan import Plan
@@ -32,28 +33,27 @@ UNDECIDED = Expected(verdict=Verdict.HANGING, outcome="undecided", action="abort
 UNKNOWN = Expected(verdict=Verdict.UNKNOWN, outcome="unknown", action=None)
 
 
-def on(*versions: str) -> pytest.MarkDecorator:
-    """The versions of a story; one worker has all stories of a version."""
-    return pytest.mark.parametrize(
-        "staged",
-        [
-            pytest.param(
-                version,
-                marks=[
-                    pytest.mark.lab,
-                    pytest.mark.xdist_group(f"proof {version}"),
-                    *([pytest.mark.full] if version == "4.4.0" else []),
-                ],
-            )
-            for version in versions
-        ],
-        indirect=True,
-    )
+def of_versions(names: Collection[str]) -> list[ParameterSet]:
+    """Each version of these stories; one worker has all stories of a version."""
+    return [
+        pytest.param(
+            version,
+            name,
+            marks=[
+                pytest.mark.lab,
+                pytest.mark.xdist_group(f"proof {version}"),
+                *([pytest.mark.full] if version == "4.4.0" else []),
+            ],
+        )
+        for version in VERSIONS
+        for name in stories(version)
+        if name in names
+    ]
 
 
-on_all = on("3.5.2", "4.3.1", "4.4.0")
-on_older = on("3.5.2")
-on_newer = on("4.3.1", "4.4.0")
+def on(*names: str) -> pytest.MarkDecorator:
+    """These stories, on each version that has them."""
+    return pytest.mark.parametrize(("staged", "case"), of_versions(names), indirect=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +104,9 @@ def staged(started: Mapping[str, Staged], request: pytest.FixtureRequest) -> Sta
 
 
 @pytest.fixture
-def broker(staged: Staged) -> Broker:
-    return staged.broker
+def case(staged: Staged, request: pytest.FixtureRequest) -> Case:
+    """The story in the test's parameter."""
+    return staged.broker.cases[request.param]
 
 
 @pytest.fixture
@@ -153,81 +154,105 @@ def claims(row: Row) -> dict[str, str]:
     return {entry["name"]: entry["value"] for entry in row["evidence"] if entry["source"] == "claims"}
 
 
-# K1: a fact of the producer id is no fact of its epoch
+class Told(NamedTuple):
+    """What the finding on a story says: one of these, and these words in its remedy or in what is missing."""
+
+    allowed: Sequence[Expected]
+    words: Sequence[str] = ()
 
 
-@on_newer
-def test_markers_of_a_later_client_prove_nothing_of_an_earlier_epoch(broker: Broker, cluster: Cluster) -> None:
-    """A version 1 commit lost its marker here; InitProducerId of a version 2 client aborted the next transaction.
+NOT_KNOWN = Told([UNKNOWN])
+TOLD: Mapping[str, Told] = {
+    # K1, a fact of the producer id is no fact of its epoch. A version 1 commit lost its marker; InitProducerId of a
+    # version 2 client aborted the next transaction. The commits of the new client made the ABORT marker of the fence,
+    # which has the next epoch, pass for the commit's end once the coordinators' log was compacted: `abort` lost it.
+    "newer-client": NOT_KNOWN,
+    # An instance went from version 1 to 2 within an epoch, as the cluster was upgraded under it. Its version 1 abort
+    # lost its marker here; its version 2 commit elsewhere has a marker with the next epoch, which passed for the end of
+    # the aborted records: `complete` published them.
+    "upgrade-within-epoch": NOT_KNOWN,
+    # The version 2 transaction wrote here, too, and its commit returned success. The leader thought that a transaction
+    # was open, so it did not add the partition, and the coordinators' log has no commit of it: `abort` lost it.
+    "upgrade-in-one-range": NOT_KNOWN,
+    # K2, the open batches have to be older than the decision. A leader that thinks a transaction is open verifies
+    # nothing, so a record of no transaction joined a commit without its marker: `complete` published it.
+    "never-added-joins": Told([UNKNOWN], ["a commit is likely"]),
+    # As before, and LogAppendTime proves which record the commit includes: no marker is right for both.
+    "never-added-joins-by-append-time": Told(
+        [UNKNOWN], ["offset 0 (epoch 0): the transaction of", "offset 1 (epoch 0): no decision includes"]
+    ),
+    # The partition's log lost all of a commit with its marker; later a zombie of the same epoch wrote. A marker of
+    # another producer lies between, so the zombie's record is younger than the commit: `complete` published it.
+    "zombie-on-a-shorter-log": Told([UNDECIDED]),
+    # A topic was created again after a commit; a late record of no transaction has an event time from before the
+    # commit: `complete` published it.
+    "late-batch-on-a-topic-created-again": NOT_KNOWN,
+    # K3, the coordinators' log can lose its tail, or be an older copy. It lost only the record that added the
+    # partition; its client went on, and could commit. A coordinator that does not know the partition was taken as
+    # proof that no commit includes it: `abort` lost it.
+    "lost-addition-2": NOT_KNOWN,
+    "lost-addition-2-alive": NOT_KNOWN,
+    # A transaction's end and the next commit were lost with version 1; the log looked whole: `abort` lost that commit.
+    "lost-completion": Told([UNKNOWN], ["was ended twice"]),
+    # The log lost a whole version 1 transaction, and its marker is lost here; elsewhere it is there. No decision
+    # without a marker was left, so the records were hanging: `abort` lost the commit. Also if the commit before it has
+    # a marker there, too, milliseconds earlier: one commit has one marker on a partition.
+    "lost-transaction-1": NOT_KNOWN,
+    "lost-transaction-1-soon": NOT_KNOWN,
+    # And the record has a time 50 minutes ahead: markers were only looked for from then on.
+    "lost-transaction-ahead": NOT_KNOWN,
+    # With version 2, epochs prove that the marker is of the same transaction, if both ends are there.
+    "lost-transaction-2": Told([COMPLETE, UNKNOWN]),
+    "lost-transaction-2-soon": Told([COMPLETE, UNKNOWN]),
+    # The log lost a version 1 abort, and its marker is lost here; elsewhere it is there. Its instance went on with the
+    # same epoch, and its next commit lost its marker, too. By brokers' times all records are older than that commit, so
+    # `complete` published the aborted ones.
+    "lost-abort": NOT_KNOWN,
+    # The log is restored from before the id existed, so nobody has its producer id.
+    "restored": NOT_KNOWN,
+    # And another id got the producer id; its log begins with it, so it looked complete. The data is older than that, by
+    # its client's time, or by a marker after it: `abort` lost the commit.
+    "producer-id-twice": NOT_KNOWN,
+    "producer-id-twice-timed": NOT_KNOWN,
+    # What is proven stays decided. Retention deleted a commit's marker, so it was unknown whether the commit includes a
+    # record that was never added: another producer's marker, 8 s younger than the commit, lies before the record.
+    "never-added-after-deleted-marker": Told([UNDECIDED]),
+    # Two version 2 commits lack their markers: `complete` was offered, and refused because of the second epoch.
+    "two-commits": Told([COMPLETE]),
+    # A commit and an abort lack their markers, and no marker is right for both: the finding says what each part is.
+    "commit-and-abort": Told(
+        [UNKNOWN],
+        ["offset 0 (epoch 0)", "with epoch 0 was committed at", "offset 1 (epoch 1)", "with epoch 1 was aborted at"],
+    ),
+    # With version 1, LogAppendTime shows that the first record is of the abort: nothing is completed.
+    "abort-then-commit": NOT_KNOWN,
+    # A version 1 commit lost its marker; LogAppendTime, or a marker, shows that its records were there before. Also if
+    # the coordinator aborts the next transaction, for a new instance: that record has its own version, 2.
+    "commit-after-a-marker": Told([COMPLETE]),
+    "commit-after-append-time": Told([COMPLETE]),
+    "commit-then-fence": Told([COMPLETE]),
+    # No commit of the producer lacks its marker, whether or not the records are of the abort.
+    "abort-without-marker": Told([UNDECIDED, ABORT]),
+    "abort-after-append-time": Told([ABORT]),
+    # A record that came after the marker of its commit.
+    "late-batch": Told([UNDECIDED]),
+}
+"""The stories, each of a loss or of what must stay decided; those with a live client, or an override, follow."""
 
-    The commits of the new client made the ABORT marker of the fence, which has the next epoch, pass for the commit's
-    end once the coordinators' log was compacted: `abort` lost the commit.
-    """
-    check_unknown(broker.cases["newer-client"], cluster)
+
+@on(*TOLD)
+def test_no_record_is_decided_against_its_fate(case: Case, cluster: Cluster) -> None:
+    """If the operator follows the finding; if it is unknown, no plan is executed either."""
+    told = TOLD[case.topic]
+    is_unknown = told.allowed == [UNKNOWN]
+    row = check_unknown(case, cluster) if is_unknown else check_followed(case, cluster, *told.allowed)
+    assert [words for words in told.words if words not in f"{row['remedy']} {row['missing']}"] == []
 
 
-@on_newer
-def test_an_epoch_can_have_transactions_of_both_versions(broker: Broker, cluster: Cluster) -> None:
-    """An instance went from version 1 to 2 within an epoch, as the cluster was upgraded under it.
-
-    Its version 1 abort lost its marker here; its version 2 commit elsewhere has a marker with the next epoch, which
-    passed for the end of the aborted records: `complete` published them.
-    """
-    check_unknown(broker.cases["upgrade-within-epoch"], cluster)
-
-
-@on_newer
-def test_a_leader_with_an_open_transaction_does_not_add_what_version_2_writes(broker: Broker, cluster: Cluster) -> None:
-    """As before, but the version 2 transaction wrote here, too, and its commit returned success.
-
-    The leader thought that a transaction was open, so it did not add the partition, and the coordinators' log has no
-    commit of it: `abort` lost what the client had committed.
-    """
-    check_unknown(broker.cases["upgrade-in-one-range"], cluster)
-
-
-@on_newer
-def test_a_version_that_was_lowered_and_raised_within_an_epoch_is_a_known_limit(
-    broker: Broker, cluster: Cluster
-) -> None:
-    """As the first of these, after transaction.version was lowered and raised again under one instance.
-
-    Markers with the next epoch on both ends pass for a proof, as compaction leaves no trace of what was between.
-    """
-    case = broker.cases["downgrade-and-upgrade"]
-    row = case.finding(cluster)
-    assert columns_of(row) == COMPLETE
-    assert case.follow(cluster, row) == "complete"
-    assert case.losses() == {(case.topic, 0): "published, although aborted"}
-    limits = (DOCS / "outcomes.md").read_text().partition("## What cannot be known")[2]
-    assert "`transaction.version`" in limits
-
-
-# K2: the open batches have to be older than the decision
-
-
-@on_all
-def test_a_record_that_was_never_added_joins_a_commit_without_its_marker(broker: Broker, cluster: Cluster) -> None:
-    """A leader that thinks a transaction is open verifies nothing, so a record of no transaction joined it.
-
-    `complete` of the commit published it.
-    """
-    row = check_unknown(broker.cases["never-added-joins"], cluster)
-    assert "a commit is likely" in row["remedy"]
-
-
-@on_all
-def test_a_mixture_is_never_overridden(broker: Broker, cluster: Cluster) -> None:
-    """As before, and LogAppendTime proves which record the commit includes: no marker is right for both."""
-    case = broker.cases["never-added-joins-by-append-time"]
-    row = check_unknown(case, cluster)
-    check_mixture(case, cluster, row)
-    assert "offset 0 (epoch 0): the transaction of" in row["missing"][0]
-    assert "offset 1 (epoch 0): no decision includes" in row["missing"][0]
-
-
-def check_mixture(case: Case, cluster: Cluster, row: Row) -> None:
+@on("never-added-joins-by-append-time", "commit-and-abort")
+def test_a_mixture_is_never_overridden(case: Case, cluster: Cluster) -> None:
     """Both claims are refuted, and no override is taken."""
+    row = case.finding(cluster)
     said = claims(row)
     assert said["claim_no_commit"].endswith(": refuted")
     assert said["claim_all_committed"].endswith(": refuted")
@@ -238,22 +263,26 @@ def check_mixture(case: Case, cluster: Cluster, row: Row) -> None:
     assert case.losses() == {}
 
 
-@on_older
-def test_a_log_that_lost_a_commit_shows_nothing_of_what_a_zombie_writes_later(broker: Broker, cluster: Cluster) -> None:
-    """The partition's log lost all of a commit with its marker; later a zombie of the same epoch wrote.
+@on("downgrade-and-upgrade")
+def test_a_version_that_was_lowered_and_raised_within_an_epoch_is_a_known_limit(case: Case, cluster: Cluster) -> None:
+    """As an upgrade within an epoch, after transaction.version was lowered and raised again under one instance.
 
-    Another producer's marker lies between, so the zombie's record is younger than the commit: `complete` published it.
+    Markers with the next epoch on both ends pass for a proof, as compaction leaves no trace of what was between.
     """
-    check_followed(broker.cases["zombie-on-a-shorter-log"], cluster, UNDECIDED)
+    row = case.finding(cluster)
+    assert columns_of(row) == COMPLETE
+    assert case.follow(cluster, row) == "complete"
+    assert case.losses() == {(case.topic, 0): "published, although aborted"}
+    limits = (DOCS / "outcomes.md").read_text().partition("## What cannot be known")[2]
+    assert "`transaction.version`" in limits
 
 
-@on_all
-def test_event_times_do_not_make_a_live_transaction_one_that_was_committed(broker: Broker, cluster: Cluster) -> None:
+@on("created-again")
+def test_event_times_do_not_make_a_live_transaction_one_that_was_committed(case: Case, cluster: Cluster) -> None:
     """A topic was created again after a commit; the producer's next transaction, which is alive, has event times.
 
     They are from before the commit, so its outcome was `commit`, and the operator was told not to end it.
     """
-    case = broker.cases["created-again"]
     row = check_followed(
         case,
         cluster,
@@ -264,34 +293,11 @@ def test_event_times_do_not_make_a_live_transaction_one_that_was_committed(broke
     assert (case.topic, 0) in case.received(), "its client committed it"
 
 
-@on_older
-def test_event_times_do_not_make_a_late_record_one_that_was_committed(broker: Broker, cluster: Cluster) -> None:
-    """As before, but the record is late and of no transaction: `complete` published it."""
-    check_unknown(broker.cases["late-batch-on-a-topic-created-again"], cluster)
-
-
-# K3: the coordinators' log can lose its tail, or be an older copy
-
-
-@on_newer
-@pytest.mark.parametrize("suffix", ["", "-alive"])
-def test_version_2_data_shows_that_the_record_that_added_it_is_lost(
-    broker: Broker, cluster: Cluster, suffix: str
-) -> None:
-    """The coordinators' log lost only the record that added the partition; its client went on, and could commit.
-
-    A coordinator that does not know the partition was taken as proof that no commit includes it: `abort` lost it.
-    """
-    check_unknown(broker.cases[f"lost-addition-2{suffix}"], cluster)
-
-
-@on_all
-@pytest.mark.parametrize("suffix", ["", "-alive"])
+@on("lost-addition-1", "lost-addition-1-alive")
 def test_with_version_1_the_plan_warns_that_a_lost_record_leaves_no_trace(
-    broker: Broker, cluster: Cluster, suffix: str, tmp_path: Path
+    case: Case, cluster: Cluster, tmp_path: Path
 ) -> None:
-    """As before, with version 1, whose data looks like a late batch: a known limit, and the abort saves the record."""
-    case = broker.cases[f"lost-addition-1{suffix}"]
+    """As with version 2, but the data looks like a late batch: a known limit, and the abort saves the record."""
     row = case.finding(cluster)
     assert columns_of(row) == UNDECIDED
     plan = plan_of(cluster, row, "abort")
@@ -303,133 +309,17 @@ def test_with_version_1_the_plan_warns_that_a_lost_record_leaves_no_trace(
     assert case.losses() == {(case.topic, 0): "lost, although committed"}
 
 
-@on_all
-def test_a_transaction_that_another_coordinator_completed_again_may_hide_a_later_one(
-    broker: Broker, cluster: Cluster
-) -> None:
-    """Its end and the next commit were lost with version 1; the log looked whole, and `abort` lost that commit."""
-    case = broker.cases["lost-completion"]
-    check_unknown(case, cluster)
-    assert "was ended twice" in case.finding(cluster)["missing"][0]
-
-
-@on_all
-@pytest.mark.parametrize("suffix", ["", "-soon"])
-def test_a_commit_marker_elsewhere_contradicts_the_coordinators_log(
-    broker: Broker, cluster: Cluster, suffix: str
-) -> None:
-    """The coordinators' log lost a whole version 1 transaction, and its marker is lost here; elsewhere it is there.
-
-    No decision without a marker was left, so the records were hanging: `abort` lost the commit. Also if the commit
-    before it has a marker there, too, milliseconds earlier: one commit has one marker on a partition.
-    """
-    check_unknown(broker.cases[f"lost-transaction-1{suffix}"], cluster)
-
-
-@on_all
-def test_a_clients_time_does_not_end_the_search_for_markers(broker: Broker, cluster: Cluster) -> None:
-    """As before, and the record has a time 50 minutes ahead: markers were only looked for from then on."""
-    check_unknown(broker.cases["lost-transaction-ahead"], cluster)
-
-
-@on_newer
-@pytest.mark.parametrize("suffix", ["", "-soon"])
-def test_a_commit_marker_elsewhere_proves_a_commit_of_version_2(broker: Broker, cluster: Cluster, suffix: str) -> None:
-    """As before, with version 2: epochs prove that the marker is of the same transaction, if both ends are there."""
-    check_followed(broker.cases[f"lost-transaction-2{suffix}"], cluster, COMPLETE, UNKNOWN)
-
-
-@on_all
-def test_a_marker_elsewhere_contradicts_a_commit_too(broker: Broker, cluster: Cluster) -> None:
-    """The coordinators' log lost a version 1 abort, and its marker is lost here; elsewhere it is there.
-
-    Its instance went on with the same epoch, and its next commit lost its marker, too. By brokers' times all records
-    are older than that commit, so `complete` published the aborted ones.
-    """
-    check_unknown(broker.cases["lost-abort"], cluster)
-
-
-@on_all
-def test_an_older_copy_of_the_coordinators_log_proves_nothing(broker: Broker, cluster: Cluster) -> None:
-    """The coordinators' log is restored from before the id existed, so nobody has its producer id."""
-    check_unknown(broker.cases["restored"], cluster)
-
-
-@on_all
-@pytest.mark.parametrize("suffix", ["", "-timed"])
-def test_a_producer_id_that_has_two_owners_is_not_whose_it_was(broker: Broker, cluster: Cluster, suffix: str) -> None:
-    """As before, and another id got the producer id; its log begins with it, so it looked complete.
-
-    The data is older than that, by its client's time, or by a marker after it: `abort` lost the commit.
-    """
-    check_unknown(broker.cases[f"producer-id-twice{suffix}"], cluster)
-
-
-# What is proven stays decided
-
-
-@on_older
-def test_a_marker_younger_than_the_commit_proves_what_comes_after_it(broker: Broker, cluster: Cluster) -> None:
-    """Retention deleted a commit's marker, so it was unknown whether the commit includes a record that was never added.
-
-    Another producer's marker, 8 s younger than the commit, lies before the record: the commit does not include it.
-    """
-    check_followed(broker.cases["never-added-after-deleted-marker"], cluster, UNDECIDED)
-
-
-@on_newer
-def test_two_commits_of_version_2_are_completed(broker: Broker, cluster: Cluster) -> None:
-    """Both lack their markers: `complete` was offered, and refused because of the second epoch."""
-    case = broker.cases["two-commits"]
-    check_followed(case, cluster, COMPLETE)
-    assert {(case.topic, 0), (case.topic, 1)} <= case.received()
-
-
-@on_newer
-def test_a_live_transaction_over_committed_records_is_left_to_its_client(broker: Broker, cluster: Cluster) -> None:
+@on("live-after-commit")
+def test_a_live_transaction_over_committed_records_is_left_to_its_client(case: Case, cluster: Cluster) -> None:
     """A version 2 commit lost its marker, and the next transaction is open here: its marker will decide both."""
-    case = broker.cases["live-after-commit"]
     row = check_followed(case, cluster, Expected(verdict=Verdict.ONGOING, outcome="unknown", action=None))
     assert "Have its client commit" in row["remedy"]
     assert {(case.topic, 0), (case.topic, 1)} <= case.received()
 
 
-@on_newer
-def test_a_commit_and_an_abort_of_version_2_are_distinguished(broker: Broker, cluster: Cluster) -> None:
-    """Both lack their markers, and no marker is right for both: the finding says what each part is."""
-    case = broker.cases["commit-and-abort"]
-    row = check_unknown(case, cluster)
-    check_mixture(case, cluster, row)
-    (missing,) = row["missing"]
-    first, second = missing.split("; ")
-    assert "offset 0 (epoch 0)" in first
-    assert "with epoch 0 was committed at" in first
-    assert "offset 1 (epoch 1)" in second
-    assert "with epoch 1 was aborted at" in second
-
-
-@on_all
-def test_an_abort_before_a_commit_of_version_1_is_a_mixture(broker: Broker, cluster: Cluster) -> None:
-    """Both lack their markers, and LogAppendTime shows that the first record is of the abort: nothing is completed."""
-    case = broker.cases["abort-then-commit"]
-    row = check_unknown(case, cluster)
-    assert claims(row)["claim_all_committed"].endswith(": refuted")
-
-
-@on_all
-@pytest.mark.parametrize("name", ["commit-after-a-marker", "commit-after-append-time", "commit-then-fence"])
-def test_a_brokers_time_between_records_and_their_commit_proves_it(broker: Broker, cluster: Cluster, name: str) -> None:
-    """A version 1 commit lost its marker; LogAppendTime, or a marker, shows that its records were there before.
-
-    Also if the coordinator aborts the next transaction, for a new instance: that record has its own version, 2.
-    """
-    check_followed(broker.cases[name], cluster, COMPLETE)
-
-
-@on_all
-def test_a_likely_commit_is_completed_by_who_asserts_the_claim(broker: Broker, cluster: Cluster) -> None:
+@on("commit-at-once")
+def test_a_likely_commit_is_completed_by_who_asserts_the_claim(case: Case, cluster: Cluster) -> None:
     """A version 1 commit lost its marker, and no broker's time is between: only its client knows what it committed."""
-    case = broker.cases["commit-at-once"]
     row = check_unknown(case, cluster)
     assert "a commit is likely" in row["remedy"]
     plan = plan_of(cluster, row, "complete")
@@ -445,37 +335,13 @@ def test_a_likely_commit_is_completed_by_who_asserts_the_claim(broker: Broker, c
     assert case.losses() == {}
 
 
-@on_all
-def test_an_abort_without_its_marker_is_aborted(broker: Broker, cluster: Cluster) -> None:
-    """No commit of the producer lacks its marker, whether or not the records are of the abort."""
-    check_followed(broker.cases["abort-without-marker"], cluster, UNDECIDED, ABORT)
-    check_followed(broker.cases["abort-after-append-time"], cluster, ABORT)
-
-
-@on_older
-def test_a_late_record_hangs(broker: Broker, cluster: Cluster) -> None:
-    """It came after the marker of its commit."""
-    check_followed(broker.cases["late-batch"], cluster, UNDECIDED)
-
-
-@on_all
-def test_files_have_the_same_findings(staged: Staged) -> None:
-    """A copy of the logs has the same evidence as the cluster."""
+@on("restored")
+def test_files_have_the_same_findings(staged: Staged, case: Case) -> None:
+    """A copy of the logs has the same evidence as the cluster, for all stories."""
+    assert case.topic in staged.live
     assert staged.in_files == staged.live
 
 
 def test_every_story_has_a_test() -> None:
-    """Each of them has its test."""
     text = Path(__file__).read_text()
-    assert [name for name in names_of_stories() if name not in text and base_of(name) not in text] == []
-
-
-def names_of_stories() -> Sequence[str]:
-    from tests.proof_cases import VERSIONS, stories
-
-    return sorted({name for version in VERSIONS for name in stories(version)})
-
-
-def base_of(name: str) -> str:
-    """Its name without the suffix of a variant."""
-    return name.removesuffix("-alive").removesuffix("-soon").removesuffix("-timed")
+    assert [name for version in VERSIONS for name in stories(version) if f'"{name}"' not in text] == []

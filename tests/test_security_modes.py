@@ -236,32 +236,3 @@ def test_an_executed_notebook_shows_no_secret(secured: Secured, hanging: StagedI
     assert failed == ["opened.source.findings(topics=['nowhere'])"] * len(available()), text[-3000:]
     assert text.count(hanging.topic) > 5 * len(available())
     assert leaks_of_files(tmp_path, secured.secrets()) == {}
-
-
-@pytest.mark.full
-def test_spark_executors_log_in_and_show_no_secret(secured: Secured, hanging: StagedIncident, tmp_path: Path) -> None:
-    selected = (
-        "plaintext",
-        "mTLS with PKCS#12",
-        "PLAIN",
-        "SCRAM-SHA-512",
-        "OAUTHBEARER",
-        "MSK IAM",
-        "Kerberos with a keytab",
-    )
-    files = {mode: str(secured.write(mode)) for mode in available() if mode in selected}
-    script = [sys.executable, "-m", "tests.spark.security_modes", str(tmp_path), hanging.topic, json.dumps(files)]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
-    done = subprocess.run(
-        script, cwd=ROOT, env={**environment, "CANARY": "unused-canary"}, capture_output=True, timeout=1100
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    report = json.loads(done.stdout.splitlines()[-1])
-    assert report["batches"] == dict.fromkeys(files, report["batches"]["plaintext"])
-    assert report["batches"]["plaintext"] > 0
-    secrets = secured.secrets()
-    assert leaks(done.stdout + done.stderr, secrets) == set()
-    searched = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert any(b"kafka_log_live" in path.read_bytes() for path in searched), "the search sees what Spark shows"
-    assert {"environment", "SQL", "events"} <= {part for path in searched for part in (path.stem, path.parent.name)}
-    assert leaks_of_files(tmp_path, secrets) == {}

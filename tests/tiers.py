@@ -44,4 +44,4 @@ def fuzzed(first: int, **options: Any) -> settings:
 
     A tenth of the first number finds what mutation testing plants; ten times as many took minutes of the full tier.
     """
-    return settings(max_examples=int(amount(first, full=4 * first)), **options)
+    return settings(max_examples=max(1, int(amount(first, full=4 * first))), **options)

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 from tests.browser.opened import browser
 from tests.process import COMMAND, ROOT, run, started
-from tests.prometheus_stack import prometheus_stack
+from tests.tools.prometheus_stack import prometheus_stack
 from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS, REPLICATED

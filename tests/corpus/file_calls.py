@@ -311,7 +311,9 @@ def dump_calls() -> Iterator[Call]:
         line = CommandLine(around=DUMPS / "dumps" / version)
         for text in sorted((DUMPS / "dumps" / version).glob("*.txt")):
             yield line("scan", text.name, "--table", "batches", name=f"scan-{version}-{text.stem}")
-    logs = CommandLine(around=DUMPS / "broker-logs")
+    wordings, logs = DUMPS / "broker-log-wordings", CommandLine(around=DUMPS / "broker-logs")
+    events = ["--broker-log", "server.log", "--table", "cluster_events", "--format", "json"]
+    yield CommandLine(around=wordings)("scan", *events, name="scan-broker-log-wordings")
     for log in sorted((DUMPS / "broker-logs").iterdir()):
         options = ["--broker-log-time-zone", "Europe/Berlin", "--table", "cluster_events", "--format", "json"]
         yield logs("scan", "--broker-log", log.name, *options, name=f"scan-{log.stem}")

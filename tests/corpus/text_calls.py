@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from tests.analysis.symptom_texts import CITED
 from tests.corpus.calls import Call, CommandLine
+from tests.corpus.conversation import INPUTS
 from toolkit.cli.commands import PANELS
 
+PROVOKED = INPUTS / "provoked.json"
+"""What real clients and brokers printed: `tests.tools.provoked`."""
+CASES = Path(__file__).parents[1] / "cases"
 SERVER = ["--bootstrap-server", "a:1"]
 OF_FILES = ["diagnose", "--log-dir", "."]
 OF_ONE = ["--topic", "a", "--partition", "0"]
@@ -93,6 +99,11 @@ def text_calls() -> Iterator[Call]:
             yield replace(line(name, "--help", name=f"help-{name}"), covers="")
     for number, (symptom, _, _, text) in enumerate(CITED):
         yield line("explain", text, name=f"explain-{number:02}-{symptom or 'unknown'}")
+    for path in sorted(CASES.glob("*.txt")):  # after two lines that say what the right answer is, and how it was tried
+        if (text := "".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[2:])) and path.name[:2] != "09":
+            yield line("explain", "-", stdin=text, name=f"explain-case-{path.stem}")
+    for provocation, text in json.loads(PROVOKED.read_text()).items():
+        yield line("explain", text, name=f"explain-provoked-{provocation}")
     for output in ("json", "csv"):
         yield line("explain", CITED[0][3], "--format", output, name=f"explain-{output}")
     yield line("explain", "-", stdin=CITED[0][3], name="explain-stdin")

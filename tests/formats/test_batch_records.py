@@ -2,17 +2,14 @@
 
 import re
 import struct
-from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.formats.packed import CODECS, HEADER_SIZE, LOG_APPEND_TIME, Headers, pack_batch, varint
-from tests.formats.written import Segment
 from toolkit.errors import DecodeError
 from toolkit.formats.log.batch_records import Record, read_records
-from toolkit.formats.log.batches import BatchHeader
 
 BYTES = st.none() | st.binary(max_size=40)
 TIMES = st.none() | st.integers(0, 2**62)
@@ -108,37 +105,3 @@ def test_more_than_the_limit_is_rejected() -> None:
     assert len(list(read_records(batch, limit=1010))) == 1
     with pytest.raises(DecodeError, match="take more than 1000 bytes"):
         read_records(batch, limit=1000)
-
-
-@pytest.mark.lab
-def test_records_match_kafka_dump_log(segments: list[Segment]) -> None:
-    codecs: Counter[str] = Counter()
-    for segment in segments:
-        lines = []
-        for position, header in segment.batches():
-            found = list(read_records(segment.data, position))
-            assert len(found) == header.record_count
-            codecs[header.compression] += len(found)
-            lines += [line(record, header, whole=not segment.topic.startswith("__")) for record in found]
-        assert lines == [cut(each, whole=not segment.topic.startswith("__")) for each in segment.dumped]
-    assert codecs.keys() == set(CODECS)
-    horizons = [header.has_delete_horizon for segment in segments for _, header in segment.batches()]
-    assert any(horizons) or segments[0].version == "4.3.1"
-
-
-def line(record: Record, header: BatchHeader, *, whole: bool) -> str:
-    key_size, value_size = (-1 if data is None else len(data) for data in (record.key, record.value))
-    time = f"{header.timestamp_type}: {record.timestamp_ms}"
-    start = f"offset: {record.offset} {time} keySize: {key_size} valueSize: {value_size}"
-    if header.is_control or not whole:
-        return start
-    key = "" if record.key is None else f" key: {record.key.decode()}"
-    return start + key + ("" if record.value is None else f" payload: {record.value.decode()}")
-
-
-def cut(dumped: str, *, whole: bool) -> str:
-    """A line of Kafka's dump without sequence and headers; without key and payload where those are decoded."""
-    start, _, rest = dumped.partition(" sequence: ")
-    if not whole or "endTxnMarker" in rest:
-        return start
-    return start + rest.partition("]")[2]

@@ -2,25 +2,16 @@
 
 import datetime as dt
 import struct
-import time
-from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
-from toolkit.config import ClientConfig
 from toolkit.errors import DecodeError, UsageError
 from toolkit.formats.log.batches import HEADER_SIZE, BatchHeader, read_header, write_batch
-from toolkit.lab import Kafka
-from toolkit.lab.queries import leader, send_until_accepted
-from toolkit.sources.live.client import broker_client, messages
 
 NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 NOON_MS = 1795262400000
@@ -212,112 +203,3 @@ def test_a_batch_needs_records_and_a_zone() -> None:
         write_batch([], timestamp=NOON)
     with pytest.raises(UsageError, match="no time zone"):
         write_batch([(None, b"value")], timestamp=NOON.replace(tzinfo=None))
-
-
-@pytest.mark.lab
-def test_a_broker_accepts_written_batches(kafka: Kafka) -> None:
-    """Produced as raw bytes, consumed by librdkafka, which checks the CRC."""
-    topic = new_topic(kafka, "test-batches-written")
-    records = [(b"key", b"value"), (None, b"no key"), (b"tombstone", None)]
-    with broker_client.BrokerClient(ClientConfig(kafka.client_config())) as cluster:
-        response = send_until_accepted(
-            cluster,
-            lambda: messages.InitProducerId(transactional_id=None, transaction_timeout_ms=0, max_version=2),
-            of=topic,
-            codes=lambda message: [message.error_code],
-        )
-        data = write_batch(
-            records,
-            timestamp=NOON,
-            producer_id=response.producer_id,
-            producer_epoch=response.producer_epoch,
-            base_sequence=0,
-        )
-        produced = send_until_accepted(
-            cluster,
-            lambda: produce_request(topic, data),
-            of=topic,
-            codes=lambda message: [message.responses[0].partition_responses[0].error_code],
-            to=lambda: leader(cluster, topic, 0),
-        )
-    assert produced.responses[0].partition_responses[0].base_offset == 0
-    (written,) = read_headers(segment_of(kafka, topic))
-    assert response.producer_id >= 0  # else the broker would not have checked epoch and sequence
-    assert (written.producer_id, written.producer_epoch, written.base_sequence) == (
-        response.producer_id,
-        response.producer_epoch,
-        0,
-    )
-    assert written.crc == read_header(data).crc  # the broker fills in offset and leader epoch, and checks the rest
-
-    consumer = Consumer(kafka.client_config() | {"group.id": "test-batches", "check.crcs": "true"})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    consumed: list[object] = []
-    deadline = time.monotonic() + 180
-    while len(consumed) < len(records) and time.monotonic() < deadline:
-        message = consumer.poll(1)
-        if message is not None and not message.error():  # a tombstone has length 0, and so is false
-            consumed.append((message.key(), message.value(), message.timestamp()[1]))
-    consumer.close()
-    assert consumed == [(key, value, NOON_MS) for key, value in records]
-
-
-@pytest.mark.lab
-def test_headers_of_a_real_log(kafka: Kafka) -> None:
-    """A committed and an aborted transaction, each with its marker, read from the broker's own segment file."""
-    topic = new_topic(kafka, "test-batches-read")
-    config = kafka.client_config() | {"log_level": "0", "compression.type": "lz4", "linger.ms": "100"}
-    producer = Producer(config | {"transactional.id": topic})
-    producer.init_transactions(60)
-    for end in (producer.commit_transaction, producer.abort_transaction):
-        producer.begin_transaction()
-        for number in range(3):
-            producer.produce(topic, b"value" * 100, key=str(number).encode(), partition=0)
-        producer.flush(30)
-        end()
-    segment = segment_of(kafka, topic)
-    deadline = time.monotonic() + 180
-    while len(headers := read_headers(segment)) < 4 and time.monotonic() < deadline:
-        time.sleep(0.1)  # the last marker is written after the client has heard of the decision
-    assert [(each.base_offset, each.last_offset, each.is_control) for each in headers] == [
-        (0, 2, False),
-        (3, 3, True),
-        (4, 6, False),
-        (7, 7, True),
-    ]
-    assert all(each.is_transactional for each in headers)
-    assert [each.compression for each in headers] == ["lz4", "none", "lz4", "none"]
-    assert [each.base_sequence for each in headers] == [0, None, 3, None]
-    assert len({each.producer_id for each in headers}) == 1
-
-
-def produce_request(topic: str, data: bytes) -> Any:
-    request = messages.Produce.TopicProduceData
-    partition = request.PartitionProduceData(index=0, records=data)
-    return messages.Produce(
-        transactional_id=None,
-        acks=-1,
-        timeout_ms=10_000,
-        topic_data=[request(name=topic, partition_data=[partition])],
-        max_version=8,
-    )
-
-
-def segment_of(kafka: Kafka, topic: str) -> Path:
-    return kafka.log_dirs[1] / f"{topic}-0" / "00000000000000000000.log"
-
-
-def new_topic(kafka: Kafka, name: str) -> str:
-    admin = AdminClient(dict(kafka.client_config()))
-    admin.create_topics([NewTopic(name, 1)])[name].result()
-    return name
-
-
-def read_headers(segment: Path) -> list[BatchHeader]:
-    data = segment.read_bytes()
-    headers: list[BatchHeader] = []
-    position = 0
-    while position < len(data):
-        headers.append(read_header(data, position))
-        position += headers[-1].size
-    return headers

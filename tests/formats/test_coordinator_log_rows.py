@@ -1,11 +1,7 @@
 """Rows of the coordinators' topics: equal to what Kafka's own tool prints for segments of real brokers."""
 
-import datetime as dt
-import json
-import re
 import struct
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,13 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.formats.packed import CODECS, CONTROL, TRANSACTIONAL, pack_batch, seal
-from tests.formats.written import CONSUMER_OFFSETS, TRANSACTION_STATE, Segment
 from toolkit.formats.coordinator.coordinator_log_rows import keys_and_values, offsets_log, transaction_log
-from toolkit.formats.coordinator.offsets_log_records import KINDS
-from toolkit.formats.coordinator.transaction_log_records import STATES
 from toolkit.formats.log.batch_records import Record
 from toolkit.formats.log.scan import scan
-from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG, Row, utc
+from toolkit.schema import Row
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 
 ID_KEY = bytes.fromhex("00000006676f6c64656e")  # "golden"
@@ -30,7 +23,6 @@ ONGOING = bytes.fromhex(  # by Kafka 4.3.1 on 2026-11-21, as in test_transaction
 COMMIT_KEY = bytes.fromhex("0001000d67726f75702d636c6173736963000d62792d6c696272646b61666b6100000000")
 COMMIT = bytes.fromhex("00040000000000000007ffffffff0853454352455400000001a1fee19c4500")  # its metadata is SECRET\0
 TIME = 1_795_277_560_901
-AT = dt.datetime(2026, 11, 21, 16, 12, 40, 901_000, tzinfo=dt.UTC)
 
 
 def coordinator_rows(buf: bytes, position: int = 0) -> list[Row]:
@@ -41,10 +33,6 @@ def coordinator_rows(buf: bytes, position: int = 0) -> list[Row]:
 
 def group_rows(buf: bytes, position: int = 0) -> list[Row]:
     return [record.row() for record in offsets_log(buf, position, where=OffsetsLogRecord(group_partition=4))]
-
-
-def filled(row: Row) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if value is not None}
 
 
 @given(
@@ -70,55 +58,6 @@ def test_keys_and_values_are_those_of_the_records(batches: list[Any]) -> None:
         buf += pack_batch(made, codec=codec, attributes=attributes & (CONTROL | TRANSACTIONAL))
         offset += len(records)
     assert [*keys_and_values(buf, scan(buf).headers)] == expected
-
-
-def test_a_row_of_a_transactional_id() -> None:
-    batch = pack_batch([Record(8, TIME, ID_KEY, ONGOING), Record(9, TIME, ID_KEY, None)])
-    where = TransactionLogRecord(txn_state_partition=4, broker_id=1, file="0.log")
-    rows = [record.row() for record in transaction_log(b"before" + batch, 6, where=where, begin=4091)]
-    named = {**filled(where.row()), "position": 4097, "leader_epoch": 7, "timestamp": AT, "transactional_id": "golden"}
-    assert filled(rows[0]) == {
-        **named,
-        "offset": 8,
-        "producer_id": 1,
-        "producer_epoch": 0,
-        "previous_producer_id": 1,
-        "state": "Ongoing",
-        "timeout_ms": 60_000,
-        "topic_partitions": [{"topic": "payments", "partition": 0}],
-        "start_time": utc(1795267366673),
-        "last_update_time": utc(1795267366673),
-        "client_transaction_version": 2,
-        "value_version": 1,
-        "tombstone": False,
-    }
-    assert filled(rows[1]) == {**named, "offset": 9, "tombstone": True}
-    assert list(rows[0]) == TRANSACTION_LOG.names
-    assert len(TRANSACTION_LOG.frame(rows)) == 2
-
-
-def test_a_row_of_a_committed_offset() -> None:
-    record = Record(8, TIME, COMMIT_KEY, COMMIT)
-    batch = pack_batch([record], attributes=TRANSACTIONAL, producer_id=1000, producer_epoch=3)
-    (row,) = group_rows(batch)
-    assert filled(row) == {
-        "group_partition": 4,
-        "offset": 8,
-        "timestamp": AT,
-        "kind": "offset_commit",
-        "group_id": "group-classic",
-        "topic": "by-librdkafka",
-        "partition": 0,
-        "committed_offset": 7,
-        "commit_timestamp": utc(1795277560901),
-        "producer_id": 1000,
-        "producer_epoch": 3,
-        "is_transactional": True,
-        "tombstone": False,
-    }
-    assert "SECRET" not in str(row)
-    assert list(row) == OFFSETS_LOG.names
-    assert len(OFFSETS_LOG.frame([row])) == 1
 
 
 @pytest.mark.parametrize("rows_of", [coordinator_rows, group_rows])
@@ -173,157 +112,3 @@ def test_an_unreadable_batch_is_a_row(rows_of: Callable[[bytes], list[Row]]) -> 
 
 
 # Against DumpLogSegments
-
-Said = tuple[int, int, str, str | None]  # offset, time, and the printed key and payload; None is a tombstone
-LINE = re.compile(r"offset: (\d+) CreateTime: (\d+) .*? headerKeys: \[\] key: (.*) payload: (.*)", re.S)
-
-
-def printed_rows(segment: Segment) -> Iterator[Said]:
-    for line in segment.dumped:
-        if "endTxnMarker" not in line:
-            found = LINE.fullmatch(line)
-            assert found, line
-            offset, time, key, payload = found.groups()
-            yield int(offset), int(time), key, None if payload == "<DELETE>" else payload
-
-
-def rows_and_said(
-    segments: list[Segment], topic: str, rows_of: Callable[[bytes, int], list[Row]]
-) -> Iterator[tuple[Row, Said]]:
-    for segment in segments:
-        if segment.topic == topic:
-            rows = [row for position, _ in segment.batches() for row in rows_of(segment.data, position)]
-            yield from zip(rows, printed_rows(segment), strict=True)
-
-
-@pytest.mark.lab
-def test_transactional_ids_match_kafka_dump_log(segments: list[Segment]) -> None:
-    states: Counter[str] = Counter()
-    for row, (offset, time, key, payload) in rows_and_said(segments, TRANSACTION_STATE, coordinator_rows):
-        assert row["error"] is None
-        assert (row["offset"], row["timestamp"]) == (offset, utc(time))
-        expected = of_json(key, payload) if key.startswith("{") else of_text(key, payload)
-        assert {name: row[name] for name in expected} == expected
-        states[row["state"] or "tombstone"] += 1
-    assert states.keys() >= {"Empty", "Ongoing", "PrepareCommit", "CompleteCommit", "PrepareAbort", "CompleteAbort"}
-    assert "tombstone" in states or segments[0].version == "4.3.1"
-
-
-def of_json(key: str, payload: str | None) -> Row:
-    """As Kafka 4 prints it."""
-    named = {"transactional_id": json.loads(key)["data"]["transactionalId"], "tombstone": payload is None}
-    if payload is None:
-        return named
-    value = json.loads(payload)
-    data = value["data"]
-    partitions = [
-        (each["topic"], number) for each in data["transactionPartitions"] or () for number in each["partitionIds"]
-    ]
-    return {
-        **named,
-        "value_version": int(value["version"]),
-        "producer_id": data["producerId"],
-        "producer_epoch": data["producerEpoch"],
-        "previous_producer_id": known(data.get("previousProducerId", -1)),
-        "next_producer_id": known(data.get("nextProducerId", -1)),
-        "next_producer_epoch": known(data.get("nextProducerEpoch", -1)),
-        "timeout_ms": data["transactionTimeoutMs"],
-        "state": STATES[data["transactionStatus"]],
-        "topic_partitions": [{"topic": topic, "partition": number} for topic, number in partitions],
-        "last_update_time": utc(data["transactionLastUpdateTimestampMs"]),
-        "start_time": utc(data["transactionStartTimestampMs"]),
-        "client_transaction_version": data.get("clientTransactionVersion", 0),
-    }
-
-
-def of_text(key: str, payload: str | None) -> Row:
-    """As Kafka 3 prints it."""
-    named = {
-        "transactional_id": key.removeprefix("transaction_metadata::transactionalId="),
-        "tombstone": payload is None,
-        "value_version": None if payload is None else 0,
-    }
-    if payload is None:
-        return named
-    found = re.fullmatch(
-        r"producerId:(\d+),producerEpoch:(\d+),state=(\w+),partitions=\[(.*)\],txnLastUpdateTimestamp=(\d+),"
-        r"txnTimeoutMs=(\d+)",
-        payload,
-    )
-    assert found
-    producer_id, epoch, state, partitions, update, timeout = found.groups()
-    partitions = [location.rpartition("-") for location in partitions.split(",") if location]
-    return {
-        **named,
-        "producer_id": int(producer_id),
-        "producer_epoch": int(epoch),
-        "state": state,
-        "topic_partitions": [{"topic": topic, "partition": int(number)} for topic, _, number in partitions],
-        "last_update_time": utc(int(update)),
-        "timeout_ms": int(timeout),
-    }
-
-
-@pytest.mark.lab
-def test_groups_match_kafka_dump_log(segments: list[Segment]) -> None:
-    kinds: Counter[str] = Counter()
-    for row, (offset, time, key, payload) in rows_and_said(segments, CONSUMER_OFFSETS, group_rows):
-        assert row["error"] is None
-        assert (row["offset"], row["timestamp"], row["tombstone"]) == (offset, utc(time), payload is None)
-        expected = of_group_json(key, payload) if key.startswith("{") else of_group_text(key, payload)
-        assert {name: row[name] for name in expected} == expected
-        assert "SECRET" not in str(row)
-        kinds["tombstone" if payload is None else row["kind"]] += 1
-        kinds["transactional"] += row["is_transactional"]
-    assert kinds.keys() >= {"offset_commit", "group_metadata", "tombstone"}
-    assert kinds["transactional"]
-    assert "consumer_group_metadata" in kinds or segments[0].version < "4"
-
-
-def of_group_json(key: str, payload: str | None) -> Row:
-    """As Kafka 3.9 and 4 print it."""
-    name, about = json.loads(key)["type"], json.loads(key)["data"]
-    data = None if payload is None else json.loads(payload)["data"]
-    expected = {"kind": KINDS[int(name)], "group_id": about.get("group", about.get("groupId"))}
-    if name in {"0", "1"}:
-        expected |= {"topic": about["topic"], "partition": about["partition"]}
-        if data is not None:
-            expected["committed_offset"] = data["offset"]
-            expected["committed_leader_epoch"] = known(data.get("leaderEpoch", -1))
-            expected["commit_timestamp"] = utc(data["commitTimestamp"])
-            expected["expire_timestamp"] = utc(data.get("expireTimestamp"))
-    elif name == "2" and data is not None:
-        expected |= {"protocol_type": data["protocolType"], "protocol": data["protocol"]}
-        expected |= {"generation": data["generation"], "leader_member_id": data["leader"]}
-        expected["member_ids"] = [member["memberId"] for member in data["members"]]
-    elif "memberId" in about:
-        expected["member_ids"] = [about["memberId"]]
-    elif name in {"3", "11", "17"} and data is not None:
-        expected["generation"] = data["epoch"]
-    return expected
-
-
-def of_group_text(key: str, payload: str | None) -> Row:
-    """As Kafka 3.5 prints it."""
-    kind, _, about = key.partition("::group=")
-    if kind == "group_metadata":
-        group: Row = {"kind": kind, "group_id": about}
-        if payload is None:
-            return group
-        data = json.loads(payload)
-        members = re.findall(r"([^{},= ]+)=\[", data["assignment"])
-        values = {
-            "protocol": data["protocol"],
-            "protocol_type": data["protocolType"],
-            "generation": data["generationId"],
-        }
-        return {**group, **values, "member_ids": members}
-    group_id, _, location = about.partition(",partition=")
-    topic, _, partition = location.rpartition("-")
-    commit = {"kind": kind, "group_id": group_id, "topic": topic, "partition": int(partition)}
-    offset = None if payload is None else int(payload.removeprefix("offset=").partition(",")[0])
-    return {**commit, "committed_offset": offset}
-
-
-def known(number: int) -> int | None:
-    return None if number == -1 else number

@@ -2,27 +2,17 @@
 
 import struct
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.brokers import by_tier
-from tests.formats.broker_files import FOLDER, VERSIONS, BrokerFiles, broker_files
-from toolkit.formats.log.batches import BatchHeader, read_header
 from toolkit.formats.log.headers import DamagedRange
-from toolkit.formats.log_dir_files import parse_file_name
 from toolkit.formats.segment_files import AbortedTxn, read_offset_index, read_time_index, read_txn_index
 
 SIZE = 34  # bytes of an entry of a .txnindex
 
 
 OFFSETS = st.integers(0, 2**62)
-
-
-@pytest.fixture(scope="module", params=by_tier(*VERSIONS, group="files of"))
-def files(request: pytest.FixtureRequest) -> BrokerFiles:
-    return broker_files(request.param)
 
 
 @st.composite
@@ -46,42 +36,7 @@ def covered(found: list[AbortedTxn], damage: list[DamagedRange]) -> bool:
     return [position for position, _ in parts] == ends[:-1]
 
 
-def batches(segment: bytes) -> list[tuple[int, BatchHeader]]:
-    found, position = [], 0
-    while position < len(segment):
-        header = read_header(segment, position)
-        found.append((position, header))
-        position += header.size
-    return found
-
-
-def of_segments(files: BrokerFiles, kind: str) -> list[tuple[str, int, list[tuple[int, BatchHeader]], bytes, bytes]]:
-    """Name, base offset, batches, and the index while the broker ran and after its stop, for every segment."""
-    running, stopped = files.of_kind(kind, stopped=False), files.of_kind(kind)
-    assert running.keys() == stopped.keys()
-    assert len(running) >= 4
-    segments = []
-    for name in running:
-        log = files.stopped[f"{FOLDER}/{name.removesuffix(kind)}log"]
-        segments.append((name, getattr(parse_file_name(name), "offset", 0), batches(log), running[name], stopped[name]))
-    return segments
-
-
 # Aborted transactions
-
-
-def test_txn_indexes_of_real_brokers(files: BrokerFiles) -> None:
-    """Every field as DumpLogSegments prints it, interleaved transactions included."""
-    names = "version", "producerId", "firstOffset", "lastOffset", "lastStableOffset"
-    read = []
-    for name, data in files.of_kind("txnindex").items():
-        found, damage = read_txn_index(data)
-        assert not damage
-        assert [each.position for each in found] == list(range(0, len(data), SIZE))
-        assert [dict(zip(names, each[1:], strict=True)) for each in found] == files.dumped[name]
-        read += found
-    assert len(read) == 8  # seven of the healthy producer's twenty transactions, and one across a segment's end
-    assert any(each.last_stable_offset < each.first_offset for each in read)
 
 
 @given(aborted(), st.integers(0, 100))
@@ -124,31 +79,6 @@ def test_torn_tails_have_their_own_reason() -> None:
 
 
 # Offsets and times
-
-
-def test_offset_indexes_of_real_brokers(files: BrokerFiles) -> None:
-    """While the broker ran, with zeros at the end, and after its stop: batches, by their last offset."""
-    segments = of_segments(files, "index")
-    assert any(len(running) > len(stopped) for *_, running, stopped in segments)
-    for name, base_offset, headers, running, stopped in segments:
-        index = read_offset_index(stopped, base_offset=base_offset)
-        assert np.array_equal(index, read_offset_index(running, base_offset=base_offset))
-        assert [{"offset": offset, "position": at} for offset, at in index.tolist()] == files.dumped[name]
-        assert set(index.tolist()) <= {(header.last_offset, position) for position, header in headers}
-        assert len(index) * 8 == len(stopped)
-
-
-def test_time_indexes_of_real_brokers(files: BrokerFiles) -> None:
-    """No record newer than an entry precedes it."""
-    for name, base_offset, headers, running, stopped in of_segments(files, "timeindex"):
-        index = read_time_index(stopped, base_offset=base_offset)
-        before = read_time_index(running, base_offset=base_offset)  # the stop adds the newest record of the last one
-        assert np.array_equal(before, index[: len(before)])
-        assert [{"timestamp": time, "offset": offset} for time, offset in index.tolist()] == files.dumped[name]
-        for time, offset in index.tolist():
-            newer = [header.last_offset for _, header in headers if (header.max_timestamp or 0) > time]
-            assert not newer or min(newer) > offset
-        assert len(index) * 12 == len(stopped)
 
 
 def test_zeroed_pages_after_a_crash_are_skipped() -> None:

@@ -1,34 +1,23 @@
-"""Records of ``__cluster_metadata``: against kafka-dump-log and the brokers' own answers."""
+"""Records of ``__cluster_metadata``: against kafka-dump-log and the brokers' own answers, as recorded."""
 
 from __future__ import annotations
 
+import base64
 import json
+import lzma
 import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
-from confluent_kafka.cimpl import NewTopic
 
-from tests.formats import dumped
 from toolkit.formats.log.batch_records import Record
 from toolkit.formats.log.metadata_records import NO_CHANGE, MetadataState, metadata_log, read_metadata_record
 from toolkit.formats.log.scan import scan
-from toolkit.lab import Kafka
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import config_of, partitions, until
 from toolkit.schema.metadata import MetadataLogRecord
-from toolkit.sources.live.client.broker_client import BrokerClient
 
-VERSIONS = [
-    pytest.param(version, marks=() if version == "4.3.1" else pytest.mark.full)
-    for version in ("3.3.2", "3.5.2", "3.9.2", "4.0.1", "4.1.2", "4.2.1", "4.3.1", "4.4.0")
-]
-DUMPED = re.compile(r"offset: (\d+) .* payload: (\{.*\})")
+LOGS = sorted((Path(__file__).parent / "data" / "metadata-logs").glob("*.json.xz"))
 ORDERS, GONE = "orders", "gone"
 
 
@@ -41,76 +30,19 @@ class Logged(NamedTuple):
     topic_id: str
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
-def logged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Logged:
+@pytest.fixture(scope="module", params=LOGS, ids=lambda path: path.name)
+def logged(request: pytest.FixtureRequest) -> Logged:
     """Topics, one of them deleted, a setting, a block of producer ids; then a broker killed, and one restarted."""
-    version = request.param
-    with Kafka(version, brokers=3) as kafka:
-        stage(kafka)
-        client = BrokerClient(config_of(kafka))
-        until(
-            lambda: True if all(len(each.isr_nodes) == 3 for each in partitions(client, ORDERS).values()) else None,
-            awaited="all replicas in sync",
-        )
-        log = tmp_path_factory.mktemp("metadata") / f"{0:020}.log"
-        shutil.copy2(kafka.log_dirs[1] / "__cluster_metadata-0" / log.name, log)
-        leaders = {
-            number: (each.leader_id, each.leader_epoch, set(each.isr_nodes))
-            for number, each in partitions(client, ORDERS).items()
-        }
-        client.close()
-        topic_id = re.search("topic_id: (.*)", (kafka.log_dirs[1] / f"{ORDERS}-0" / "partition.metadata").read_text())
-        assert topic_id is not None
-        payloads = dump(kafka, log)
-    data = log.read_bytes()
+    recorded = json.loads(lzma.decompress(request.param.read_bytes()))
+    data = base64.b64decode(recorded["log"])
     positions = scan(data).headers["position"].tolist()
     records = [record for position in positions for record in metadata_log(data, position, where=MetadataLogRecord())]
     assert [record.error for record in records if record.error] == []
-    return Logged({record.offset or 0: record for record in records}, payloads, leaders, topic_id[1])
+    payloads = {int(offset): payload for offset, payload in recorded["payloads"].items()}
+    leaders = {int(number): (leader, epoch, {*isr}) for number, (leader, epoch, isr) in recorded["leaders"].items()}
+    return Logged({record.offset or 0: record for record in records}, payloads, leaders, recorded["topic_id"])
 
 
-def stage(kafka: Kafka) -> None:
-    admin = AdminClient({**kafka.client_config()})
-    setting = ConfigEntry("retention.ms", "86400000", incremental_operation=AlterConfigOpType.SET)
-    client = BrokerClient(config_of(kafka))
-    until(lambda: create_topics(admin), awaited="the topics")
-    # The next request may reach a broker that has not heard of the topics.
-    until(
-        lambda: True if len(partitions(client, ORDERS)) == 3 and partitions(client, GONE) else None,
-        awaited="the topics on a broker",
-    )
-    for futures in (
-        admin.delete_topics([GONE]),
-        admin.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, ORDERS, incremental_configs=[setting])]),
-    ):
-        for future in futures.values():
-            future.result()
-    TxnProducer(client, "payments").init()
-    client.close()
-    kafka.kill(3)
-    kafka.start_broker(3)
-    kafka.restart(2)
-
-
-def create_topics(admin: AdminClient) -> bool | None:
-    """Null if a broker that was fenced for a moment, as on a busy machine, has lost the request or its response."""
-    for created in admin.create_topics([NewTopic(ORDERS, 3, 3), NewTopic(GONE, 1, 1)]).values():
-        try:
-            created.result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                return None
-    return True
-
-
-def dump(kafka: Kafka, log: Path) -> dict[int, dict[str, Any]]:
-    """Type, version and data of every record, by offset."""
-    done = kafka.run_tool(dumped.tool(kafka), "--cluster-metadata-decoder", "--files", str(log))
-    assert done.returncode == 0, done.stderr
-    return {int(offset): json.loads(payload) for offset, payload in DUMPED.findall(done.stdout)}
-
-
-@pytest.mark.lab
 def test_every_record_is_as_kafka_dump_log_shows_it(logged: Logged) -> None:
     assert logged.records.keys() == logged.payloads.keys()
     for offset, record in logged.records.items():
@@ -168,7 +100,6 @@ def shown(data: dict[str, Any], name: str, type_: str | None) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-@pytest.mark.lab
 def test_the_state_at_the_end_is_that_of_the_brokers(logged: Logged) -> None:
     state = MetadataState()
     whole = [state.add(record) for record in logged.records.values()]

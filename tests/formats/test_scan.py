@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.formats.logs import assert_accounted, batch, control_batch, joined, logs, marker, placed, positions
-from tests.formats.written import Segment
 from toolkit.formats.log import scan as scanning
 from toolkit.formats.log.batches import HEADER_SIZE, MAGIC_AT, read_header
 from toolkit.formats.log.headers import ABORT, COMMIT, NO_MARKER, RAW_BYTES, UNREAD_MARKER, HeaderField
@@ -69,15 +68,6 @@ def assert_equals_read_header(data: bytes) -> None:
             "crc_ok": 1,
         }
         assert (row["marker"] != NO_MARKER) == header.is_control
-
-
-def test_headers_of_real_brokers_match_read_header(segments: list[Segment]) -> None:
-    for segment in segments:
-        assert_equals_read_header(segment.data)
-    observed = [header for segment in segments for _, header in segment.batches()]
-    assert {header.compression for header in observed} == {"none", "gzip", "snappy", "lz4", "zstd"}
-    assert {header.timestamp_type for header in observed} == {"CreateTime", "LogAppendTime"}
-    assert any(header.is_control for header in observed)
 
 
 @pytest.mark.parametrize("path", sorted(DATA.rglob("*.log")), ids=lambda path: "-".join(path.parts[-3:-1]))

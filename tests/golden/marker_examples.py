@@ -10,11 +10,11 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from tests.incident_matrix import short_graces
 from tests.outcome_cases import Case, Origin, Sequel
 from tests.outcomes import OutcomeCluster, rows_of
-from tests.rolling_upgrade import Rolling
-from tests.sources.test_broker_log_lines_staged import events, producer_on
+from tests.tools.rolling_upgrade import Rolling
+from toolkit.formats.broker_logs import broker_log_events
 from toolkit.lab import Kafka
 from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import await_coordinators, config_of, until
+from toolkit.lab.queries import await_coordinators, config_of, coordinator, until
 from toolkit.schema import Row
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
@@ -50,14 +50,20 @@ def _not_sent() -> Row:
         admin = AdminClient({**kafka.client_config(), "log_level": 0})
         for created in admin.create_topics([NewTopic("orders", 1, replica_assignment=[[2]])]).values():
             created.result()
-        transactional_id = producer_on(client, 1).transactional_id
+        names = (f"id-{number}" for number in range(1000))
+        transactional_id = next(name for name in names if coordinator(client, name) == 1)
         Rolling(kafka).upgrade(1, FAULTY)
         await_coordinators(client)
         producer = TxnProducer(client, transactional_id).init()
         producer.add("orders", 0)
         producer.send("orders", 0)
         producer.decide(commit=True)
-        events(kafka, 2, "marker_request_failed")
+        until(
+            lambda: (
+                any(each.event == "marker_request_failed" for each in broker_log_events(kafka.broker_logs[2])) or None
+            ),
+            awaited="the request in the leader's log",
+        )
 
         def stuck() -> Row | None:
             folders, logs = [*kafka.log_dirs.values()], [*kafka.broker_logs.values()]

@@ -65,28 +65,11 @@ def proofs(row: Row) -> list[str]:
     return [each["value"] for each in row["evidence"] if each["name"] == "proof"]
 
 
-def test_without_an_authorizer_everything_is_visible(kafka: Kafka) -> None:
-    staged = INCIDENTS["never_added"](kafka)
-    with Cluster(kafka.bootstrap_servers) as cluster:
-        row = finding_of(cluster, staged)
-    assert row["verdict"] == "hanging"
-    assert "no broker has an authorizer, so nothing is hidden" in proofs(row)
-
-
 def test_a_super_user_is_proven_by_the_acls(admin: Cluster, hanging: StagedIncident, acls: Acls) -> None:
     acls.deny((TRANSACTIONAL_ID, "payments-7", LITERAL, DESCRIBE), (TRANSACTIONAL_ID, "billing-", PREFIXED, ALL))
     row = finding_of(admin, hanging)
     assert row["verdict"] == "hanging"
     assert "the ACLs hide no TransactionalId from this principal (3 probes)" in proofs(row)
-
-
-def test_a_principal_without_visible_ids_gets_the_missing_permission(
-    watcher: Cluster, hanging: StagedIncident, acls: Acls
-) -> None:
-    acls.allow(*DATA, SEE_STATE_TOPIC)
-    row = finding_of(watcher, hanging)
-    assert row["verdict"] == "unknown"
-    assert row["missing"] == ["DESCRIBE on TransactionalId '*' for this principal" + OR_THE_LOG]
 
 
 def test_a_live_transaction_with_a_hidden_id_is_never_hanging(
@@ -130,19 +113,6 @@ def test_visible_ids_are_no_proof_without_the_acls(
     (missing,) = finding_of(watcher, hanging)["missing"]
     assert missing.startswith("a proof that no TransactionalId is hidden from this principal: DESCRIBE")
     assert missing.endswith(OR_THE_LOG)
-
-
-def test_the_log_of_the_coordinators_is_a_proof(
-    watcher: Cluster, hanging: StagedIncident, alive: StagedIncident, acls: Acls
-) -> None:
-    """With no right on any id: what hangs is proven, and whose owner is hidden is found to be alive."""
-    acls.allow(*DATA, STATE_LOG)
-    row = finding_of(watcher, hanging)
-    assert (row["verdict"], row["missing"]) == ("hanging", [])
-    assert row["transactional_id"] == hanging.transactional_id
-    assert any(proof.startswith("__transaction_state was read completely: 50 partitions, ") for proof in proofs(row))
-    row = finding_of(watcher, alive)
-    assert (row["verdict"], row["transactional_id"]) == ("ongoing", alive.transactional_id)
 
 
 def test_the_transaction_log_is_not_read_if_owners_explain_all(
@@ -211,18 +181,6 @@ def test_a_denied_read_is_an_error_row(watcher: Cluster, hanging: StagedIncident
     assert finding_of(watcher, hanging)["verdict"] == "unknown"
     (found,) = watcher.transaction_rows(transactional_ids=["payments-7"])
     assert found["error"].startswith("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
-
-
-def test_a_denied_read_of_the_exposure_is_an_error_row(watcher: Cluster, acls: Acls) -> None:
-    def codes() -> set[tuple[str, str]]:
-        return {(row["subject"], row["error"].partition(":")[0]) for row in watcher.exposure_rows() if row["error"]}
-
-    hidden = ("transactional_id", "TOPIC_AUTHORIZATION_FAILED")
-    assert codes() == {("broker", "CLUSTER_AUTHORIZATION_FAILED"), hidden}
-    acls.allow(*ACLS_AND_AUTHORIZER)
-    assert codes() == {hidden}
-    acls.allow(STATE_LOG)
-    assert codes() == set()
 
 
 def test_a_login_is_in_no_log_record(guarded: Kafka, caplog: pytest.LogCaptureFixture) -> None:

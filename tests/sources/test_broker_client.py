@@ -144,15 +144,6 @@ def test_responses_are_in_the_order_of_the_requests(connected: BrokerClient) -> 
 
 
 @pytest.mark.lab
-def test_api_versions_are_those_of_the_broker(connected: BrokerClient) -> None:
-    versions = connected.versions(1)
-    assert versions["DescribeTransactions"] == (0, 0)
-    assert versions["ListTransactions"] == (0, 2)
-    with pytest.raises(NotFound, match=r"^Broker 2 is not in the cluster; it has 1\.$"):
-        connected.versions(2)
-
-
-@pytest.mark.lab
 def test_a_request_can_be_limited_to_a_version(connected: BrokerClient) -> None:
     assert connected.send_one(messages.ListTransactions(max_version=1), broker_id=1).API_VERSION == 1
     with pytest.raises(BrokerError, match=r"^Broker 1 at .* does not support ListOffsets: ") as refused:

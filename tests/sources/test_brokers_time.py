@@ -84,13 +84,6 @@ def test_a_slow_response_is_no_clock_that_is_ahead(
     assert (found or "").startswith(warning or "")
 
 
-def test_it_needs_describe_on_the_cluster(guarded: Kafka) -> None:
-    with Cluster(guarded.client_config("nobody")) as cluster:
-        found = cluster.brokers_time()
-    assert found.time is None
-    assert "CLUSTER_AUTHORIZATION_FAILED" in found.text
-
-
 @pytest.mark.parametrize("lab", VERSIONS[::2], indirect=True)
 @pytest.mark.usefixtures("two_minutes_ahead")
 def test_a_young_transaction_is_ongoing_for_a_tool_two_minutes_ahead(lab: Kafka, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The tables of a live cluster."""
 
-import datetime as dt
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -15,7 +14,7 @@ from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer, write_committed
 from toolkit.lab.queries import until
-from toolkit.schema import COORDINATORS, FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS, table
+from toolkit.schema import table
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.cluster import ClusterEvidence
 from toolkit.sources.source_table import TableArguments
@@ -43,30 +42,6 @@ def id_of(cluster: Cluster) -> Callable[..., TxnProducer]:
     return lambda name, **options: TxnProducer(cluster.client, f"{prefix}-{name}", **options).init()
 
 
-def test_every_table_has_its_declared_columns(cluster: Cluster, opened: StagedIncident) -> None:
-    assert list(cluster.partitions(topics=[opened.topic]).columns) == PARTITIONS.names
-    assert list(cluster.producers(topics=[opened.topic]).columns) == PRODUCERS.names
-    assert list(cluster.transactions().columns) == TRANSACTIONS.names
-    assert list(cluster.coordinators().columns) == COORDINATORS.names
-    assert list(cluster.findings(topics=[opened.topic]).columns) == FINDINGS.names
-
-
-def test_offsets_of_a_partition_with_a_held_lso(cluster: Cluster, opened: StagedIncident) -> None:
-    before = dt.datetime.now(dt.UTC).replace(microsecond=0)
-    held, free = cluster.partition_rows(topics=[opened.topic])
-    assert (held["topic"], held["partition"], held["leader"], held["replicas"]) == (opened.topic, 0, 1, [1])
-    start = opened.start_offset
-    assert (held["log_start_offset"], held["last_stable_offset"]) == (0, start)
-    assert (held["high_watermark"], held["log_end_offset"]) == (start + 1, start + 1)
-    assert (free["last_stable_offset"], free["high_watermark"], free["error"]) == (0, 0, None)
-    assert before <= held["observed_at"] <= dt.datetime.now(dt.UTC)
-
-
-def test_all_topics_are_included_internal_ones_too(cluster: Cluster, opened: StagedIncident) -> None:
-    topics = {row["topic"] for row in cluster.partition_rows()}
-    assert {opened.topic, "__transaction_state"} <= topics
-
-
 def test_partitions_are_numbers_of_topics_or_pairs(cluster: Cluster, opened: StagedIncident) -> None:
     by_number = cluster.partition_rows(topics=[opened.topic], partitions=[1])
     by_pair = cluster.partition_rows(partitions=[(opened.topic, 1)])
@@ -87,34 +62,6 @@ def test_missing_topics_and_partitions_are_errors(cluster: Cluster, opened: Stag
             ask(topics=[opened.topic], broker_id=9)
     with pytest.raises(BrokerError, match="cannot be described: INVALID_TOPIC_EXCEPTION"):
         cluster.partitions(topics=["no/topic"])
-
-
-def test_producers_of_a_partition(cluster: Cluster, opened: StagedIncident) -> None:
-    rows = cluster.producer_rows(topics=[opened.topic])
-    (row,) = [row for row in rows if row["current_txn_start_offset"] is not None]
-    assert (row["topic"], row["partition"]) == (opened.topic, 0)
-    assert (row["producer_id"], row["producer_epoch"]) == (opened.producer_id, opened.producer_epoch)
-    assert (row["current_txn_start_offset"], row["broker_id"]) == (opened.start_offset, 1)
-    assert row["coordinator_epoch"] is None, "it has not written a marker yet: null, not -1"
-    (again,) = [
-        r for r in cluster.producer_rows(topics=[opened.topic], broker_id=1) if r["producer_id"] == opened.producer_id
-    ]
-    assert {**again, "observed_at": row["observed_at"]} == row
-    assert cluster.producer_rows(topics=[opened.topic], partitions=[1]) == [], (
-        "a partition without producers has no row"
-    )
-
-
-def test_a_transaction_by_its_coordinator(cluster: Cluster, opened: StagedIncident) -> None:
-    (row,) = cluster.transaction_rows(producer_ids=[opened.producer_id])
-    assert (row["transactional_id"], row["state"]) == (opened.transactional_id, "Ongoing")
-    assert (row["producer_epoch"], row["timeout_ms"]) == (opened.producer_epoch, 600_000)
-    assert row["topic_partitions"] == [{"topic": opened.topic, "partition": 0}]
-    assert (row["coordinator_id"], row["source"], row["error"]) == (1, "DescribeTransactions", None)
-    assert dt.timedelta(0) < row["observed_at"] - row["start_time"] < dt.timedelta(hours=1)
-    (found,) = cluster.coordinator_rows(transactional_ids=[opened.transactional_id], groups=[])
-    assert (found["partition"], found["coordinator_id"]) == (row["txn_state_partition"], 1)
-    assert found["agrees"] is True
 
 
 def test_an_id_without_open_transaction_has_no_start_time(
@@ -159,14 +106,6 @@ def test_duration_counts_open_transactions_only(cluster: Cluster, id_of: Callabl
     busy.end(commit=False)
 
 
-def test_each_requested_id_has_a_row(cluster: Cluster, opened: StagedIncident) -> None:
-    rows = cluster.transaction_rows(transactional_ids=[opened.transactional_id, "nobody", opened.transactional_id])
-    known, unknown = sorted(rows, key=lambda row: row["error"] is not None)
-    assert (known["transactional_id"], known["state"]) == (opened.transactional_id, "Ongoing")
-    assert (unknown["transactional_id"], unknown["state"], unknown["coordinator_id"]) == ("nobody", None, 1)
-    assert unknown["error"].startswith("TRANSACTIONAL_ID_NOT_FOUND: ")
-
-
 @pytest.fixture(scope="module")
 def groups(cluster: Cluster) -> None:
     """Until groups can be coordinated: the first question has ``__consumer_offsets`` created."""
@@ -177,16 +116,6 @@ def groups(cluster: Cluster) -> None:
         return True if found["agrees"] and cluster.client.send_one(request, broker_id=1).error_code == 0 else None
 
     until(ready, awaited="a group coordinator")
-
-
-@pytest.mark.usefixtures("groups")
-def test_coordinators_of_groups(cluster: Cluster, kafka: Kafka) -> None:
-    with INCIDENTS["marker_only"](kafka, group="billing") as staged:
-        rows = {row["key"]: row for row in cluster.coordinator_rows()}
-    assert rows["billing"]["topic"] == "__consumer_offsets"
-    assert rows["billing"]["agrees"] is True
-    assert rows[staged.transactional_id]["key_type"] == "transaction"
-    assert cluster.coordinator_rows(transactional_ids=(), groups=()) == []
 
 
 def test_a_second_check_covers_only_doubtful_partitions(cluster: Cluster, opened: StagedIncident) -> None:
@@ -245,8 +174,3 @@ def commit_offset(cluster: Cluster, group: str, topic: str, *, offset: int) -> N
     consumer = Consumer(settings)
     consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
     consumer.close()
-
-
-def test_repr_and_address(cluster: Cluster, kafka: Kafka) -> None:
-    assert repr(cluster) == f"Cluster('{kafka.bootstrap_servers}', brokers=[1])"
-    assert cluster.bootstrap_servers == kafka.bootstrap_servers

@@ -10,7 +10,6 @@ from toolkit.errors import NotFound
 from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
-from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG
 from toolkit.sources.live.logs import coordinator_logs
 from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
 from toolkit.sources.live.state.leaders import read_partitions
@@ -24,24 +23,6 @@ def cluster(kafka: Kafka) -> Iterator[Cluster]:
         yield connected
 
 
-def test_the_records_of_an_id_in_order(cluster: Cluster, kafka: Kafka) -> None:
-    with INCIDENTS["late_message"](kafka) as staged:
-        frame = cluster.transaction_log(transactional_ids=[staged.transactional_id])
-        other = cluster.transaction_log(transactional_ids=[staged.transactional_id], partitions=[])
-    assert list(frame.columns) == TRANSACTION_LOG.names
-    assert frame["state"].tolist() == ["Empty", "Ongoing", "PrepareAbort", "CompleteAbort"]
-    assert frame["topic_partitions"].tolist()[1] == [{"topic": staged.topic, "partition": 0}]
-    assert frame["producer_id"].unique().tolist() == [staged.producer_id]
-    number = coordinator_partition(staged.transactional_id, 50)
-    assert frame["txn_state_partition"].unique().tolist() == [number]
-    assert frame["broker_id"].unique().tolist() == [1]
-    assert frame["file"].isna().all()
-    assert frame["error"].isna().all()
-    assert other.empty
-    every = cluster.transaction_log(partitions=[number])
-    assert set(frame["offset"]) <= set(every["offset"])
-
-
 def test_only_the_newest_records_of_each_partition(cluster: Cluster, kafka: Kafka) -> None:
     with INCIDENTS["late_message"](kafka) as staged:
         topic_partitions = read_coordinator_topic(cluster.client, "__transaction_state")
@@ -50,14 +31,6 @@ def test_only_the_newest_records_of_each_partition(cluster: Cluster, kafka: Kafk
         every = list(transaction_log_records(cluster.client, topic_partitions, [number]))
     assert newest == every[-2:]
     assert newest[-1].state == "CompleteAbort"
-
-
-def test_the_records_of_groups(cluster: Cluster, kafka: Kafka) -> None:
-    with INCIDENTS["offsets_never_added"](kafka) as staged:
-        frame = cluster.offsets_log(groups=[staged.group], partitions=[staged.partition])
-    assert list(frame.columns) == OFFSETS_LOG.names
-    (row,) = OFFSETS_LOG.rows(frame[frame["offset"] == staged.start_offset])
-    assert (row["group_id"], row["producer_id"], row["is_transactional"]) == (staged.group, staged.producer_id, True)
 
 
 def test_missing_logs(cluster: Cluster, kafka: Kafka) -> None:

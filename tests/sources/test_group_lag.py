@@ -20,17 +20,6 @@ from toolkit.schema import GROUP_LAG, Row
 
 
 @pytest.mark.lab
-def test_a_group_that_has_read_everything_lags_by_the_marker(kafka: Kafka) -> None:
-    staged = INCIDENTS["marker_only"](kafka)
-    with Cluster(kafka.bootstrap_servers) as cluster:
-        (row,) = GROUP_LAG.rows(cluster.group_lag(staged.group))
-    assert (row["topic"], row["partition"]) == (staged.topic, staged.partition)
-    assert (row["behind"], row["held"]) == (0, 0)
-    assert row["lag"] == row["markers"] == 1
-    assert row["error"] is None
-
-
-@pytest.mark.lab
 def test_a_hanging_transaction_blocks_records_of_the_group(kafka: Kafka) -> None:
     staged = INCIDENTS["never_added"](kafka, records=5)
     with blocked_consumer(kafka, staged.topic, "lag-of-held"), Cluster(kafka.bootstrap_servers) as cluster:
@@ -40,30 +29,6 @@ def test_a_hanging_transaction_blocks_records_of_the_group(kafka: Kafka) -> None
     assert row["lag"] == row["held"] + row["markers"]
     assert unread["markers"] is None
     assert unread["lag"] == row["lag"]
-
-
-@pytest.mark.lab
-def test_an_offset_that_an_open_transaction_committed_is_an_error_row(kafka: Kafka) -> None:
-    read = INCIDENTS["marker_only"](kafka)
-    INCIDENTS["offsets_never_added"](kafka, topic=read.topic, group=read.group)
-    with Cluster(kafka.bootstrap_servers) as cluster:
-        (row,) = cluster.group_lag_rows(read.group)
-    assert row["error"].startswith("UNSTABLE_OFFSET_COMMIT")
-    assert row["high_watermark"] is not None
-
-
-@pytest.mark.lab
-def test_an_unknown_group_is_not_found(kafka: Kafka) -> None:
-    with Cluster(kafka.bootstrap_servers) as cluster, pytest.raises(NotFound, match="No broker lists"):
-        cluster.group_lag_rows("nobody")
-
-
-def test_files_give_the_same_lag_of_a_group() -> None:
-    (row,) = load("late-message").log_dir().group_lag_rows("billing")
-    assert (row["topic"], row["partition"], row["committed_offset"]) == ("orders", 0, 12)
-    assert (row["behind"], row["held"]) == (0, 21), "the record at 13 was aborted"
-    assert row["lag"] == 25 == row["behind"] + row["held"] + row["markers"]
-    assert row["error"] is None
 
 
 def test_files_have_an_offset_committed_by_an_open_transaction() -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import datetime as dt
 import itertools
-import re
 import uuid
 from collections.abc import Iterator
 from functools import partial
@@ -13,7 +12,6 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.analysis.logged import explained
-from tests.brokers import NEWEST, OLDER, on_cluster
 from tests.causes import cause_names
 from toolkit import Cluster
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
@@ -21,7 +19,7 @@ from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
-from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, StagedIncident
+from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import partitions, until
 from toolkit.schema import Row
@@ -34,27 +32,6 @@ from toolkit.sources.source_table import TableArguments
 
 pytestmark = pytest.mark.lab
 
-CAUSES = {
-    "late_message": ["late-after-abort"],
-    "late_after_commit": ["late-after-commit", "torn-transaction"],
-    "never_added": ["never-added"],
-    "busy_elsewhere": ["never-added"],
-    "superseded_elsewhere": ["never-added"],
-    "superseded_same_partition": ["never-added"],
-    "future_clock": ["never-added"],
-    "head_deleted": ["head-deleted", "never-added"],
-    "offsets_never_added": ["never-added", "group-offsets"],
-}
-WHAT_SHOWS = {
-    "late_message": r"came after the ABORT marker at offset 3, with the next sequence number \(1\): in flight, or ",
-    "late_after_commit": r"came after the COMMIT marker at offset 3, with the next sequence number \(1\): late, or ",
-    "never_added": r"written but never added: the coordinator wrote 1 record of producer \d+ epoch 0, and ",
-    "superseded_elsewhere": r'superseded epoch: "superseded_elsewhere-\w+" is at epoch 1, '
-    r"this transaction at 0; written",
-    "superseded_same_partition": r"superseded epoch: ",
-    "head_deleted": r"its head is deleted: it begins at 2, and the log starts at 6 now",
-    "offsets_never_added": r"it holds offsets of group offsets_never_added-\w+ \(never-added, group-offsets\)$",
-}
 HEALTHY = ["open_young", "open_long", "old_event_times", "marker_only", "fenced_by_timeout"]
 
 
@@ -88,51 +65,6 @@ def consumed(kafka: Kafka, topic: str, start: int, stop: int) -> list[bytes]:
     return found
 
 
-@pytest.mark.parametrize("name", CAUSES)
-def test_the_cause_of_each_incident(cluster: Cluster, kafka: Kafka, name: str) -> None:
-    with INCIDENTS[name](kafka) as staged:
-        row = judge(cluster, staged)
-        bare = judge(cluster, staged, log_evidence=False)
-    assert (row["verdict"], row["outcome"], row["action"]) == ("hanging", "undecided", "abort")
-    assert (bare["verdict"], bare["outcome"], bare["action"]) == ("unknown", "unknown", None)
-    assert any("coordinators' log, which was not read" in each for each in bare["missing"])
-    assert cause_names(row) == CAUSES[name]
-    assert re.search(WHAT_SHOWS.get(name, ""), row["cause"])
-    assert "record" in names(row)
-    if name != "head_deleted":
-        assert "first_batch" in names(row)
-    assert cause_names(bare) == []
-    assert (bare["records_held"], bare["compaction_held"]) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("lab", "name"),
-    [
-        on_cluster(OLDER, EVERYDAY, name, id=name)
-        for name in ("late_message", "late_after_commit", "offsets_never_added")
-    ],
-    indirect=["lab"],
-)
-def test_the_cause_on_an_older_broker(lab: Kafka, name: str) -> None:
-    with INCIDENTS[name](lab) as staged, Cluster(lab.bootstrap_servers) as cluster:
-        row = judge(cluster, staged)
-    assert cause_names(row) == CAUSES[name]
-    if name == "offsets_never_added":
-        assert (row["groups_held"], row["compaction_held"]) == ([staged.group], True)
-
-
-@pytest.mark.parametrize("lab", [on_cluster(NEWEST, NEGLECTFUL, id="neglectful")], indirect=True)
-def test_an_id_that_has_expired_is_found_by_its_tombstone(lab: Kafka) -> None:
-    with INCIDENTS["orphan"](lab) as staged, Cluster(lab.bootstrap_servers) as cluster:
-        row = judge(cluster, staged)
-        past = cluster.transaction_history(transactional_ids=[staged.transactional_id])
-    assert cause_names(row) == ["no-owner", "never-added"]
-    assert row["cause"].startswith(f'its id "{staged.transactional_id}" has expired: __transaction_state-')
-    assert any(entry["value"].endswith("tombstone") for entry in row["evidence"] if entry["name"] == "record")
-    assert past["kind"].tolist() == ["init", "expired"]
-    assert past["producer_id"].tolist() == [staged.producer_id] * 2
-
-
 @pytest.mark.parametrize("name", HEALTHY)
 def test_logs_of_healthy_partitions_are_not_read(
     cluster: Cluster, kafka: Kafka, name: str, monkeypatch: pytest.MonkeyPatch
@@ -142,17 +74,6 @@ def test_logs_of_healthy_partitions_are_not_read(
         rows = cluster.finding_rows(topics=[staged.topic], recheck_after=0.1)
     assert {row["verdict"] for row in rows} <= {"ongoing", "clear"}
     assert {row["cause"] for row in rows} == {None}
-
-
-def test_mixed_epochs_show_the_first_batch_of_the_new_one(cluster: Cluster, kafka: Kafka) -> None:
-    with INCIDENTS["superseded_written"](kafka) as staged:
-        row = judge(cluster, staged)
-    assert row["verdict"] == "ongoing"
-    assert row["cause"] == (
-        "mixed epochs in one transaction: epoch 0, which is dead, opened it, and epoch 1 writes into it from offset "
-        f"{staged.start_offset + 1} on"
-    )
-    assert row["records_held"] == 2
 
 
 def test_a_healthy_transaction_that_is_long_gets_a_hint_by_its_id(cluster: Cluster, kafka: Kafka) -> None:
@@ -196,15 +117,6 @@ def test_held_records_match_what_a_consumer_counts(cluster: Cluster, kafka: Kafk
     assert [row["compaction_held"] for row in rows[1:]] == [None, None]
 
 
-def test_held_records_behind_a_partly_deleted_transaction(cluster: Cluster, kafka: Kafka) -> None:
-    """The LSO lies below the log start, which lies within a batch."""
-    with INCIDENTS["head_deleted"](kafka) as staged:
-        row = judge(cluster, staged)
-        (offsets,) = cluster.partition_rows(topics=[staged.topic], partitions=[0])
-        waiting = consumed(kafka, staged.topic, offsets["log_start_offset"], offsets["high_watermark"])
-    assert row["records_held"] == len(waiting) == 3
-
-
 def test_compaction_stops_at_the_lso(cluster: Cluster, kafka: Kafka) -> None:
     topic = f"compacted-{uuid.uuid4().hex[:6]}"
     new = messages.CreateTopics.CreatableTopic
@@ -216,15 +128,6 @@ def test_compaction_stops_at_the_lso(cluster: Cluster, kafka: Kafka) -> None:
     until(lambda: partitions(cluster.client, topic) or None, awaited=f"the leaders of {topic}")
     with INCIDENTS["never_added"](kafka, topic=topic) as staged:
         assert judge(cluster, staged)["compaction_held"] is True
-
-
-def test_groups_with_held_offsets_are_read_from_the_log(cluster: Cluster, kafka: Kafka) -> None:
-    with INCIDENTS["offsets_never_added"](kafka) as staged:
-        row = judge(cluster, staged)
-        bare = judge(cluster, staged, log_evidence=False)
-    assert row["groups_held"] == [staged.group]
-    assert bare["groups_held"] is None, "its first commit shows in no answer: not known, and not none"
-    assert row["compaction_held"] is True
 
 
 def alone(cluster: Cluster, name: str) -> str:
@@ -243,17 +146,6 @@ def test_groups_with_held_offsets_are_read_from_their_coordinator(cluster: Clust
         staged = stack.enter_context(INCIDENTS["offsets_never_added"](kafka, topic=topic, group=reader.group))
         rows = [judge(cluster, staged, log_evidence=wanted) for wanted in (True, False)]
     assert [row["groups_held"] for row in rows] == [[staged.group]] * 2
-
-
-def test_an_impossible_producer_time_is_replaced_by_the_brokers(cluster: Cluster, kafka: Kafka) -> None:
-    with INCIDENTS["future_clock"](kafka) as staged:
-        row = judge(cluster, staged)
-        bare = judge(cluster, staged, log_evidence=False)
-    now = dt.datetime.now(dt.UTC)
-    assert bare["opened_at_clock"] == "producer"
-    assert bare["opened_at"] > now + dt.timedelta(minutes=40)
-    assert row["opened_at_clock"] == "broker"
-    assert now - dt.timedelta(minutes=1) < row["opened_at"] < now
 
 
 def test_old_event_times_of_a_hanging_transaction(cluster: Cluster, kafka: Kafka) -> None:

@@ -264,35 +264,6 @@ def test_damage_is_a_row_and_the_batches_after_it_are_read(root: Path) -> None:
     assert {finding["verdict"] for finding in files.finding_rows(topics=["orders"])} <= {"unknown", "ongoing"}
 
 
-DUMP = """\
-Dumping /data/orders-0/00000000000000000000.log
-Log starting offset: 0
-baseOffset: 0 lastOffset: 1 count: 2 baseSequence: 0 lastSequence: 1 producerId: 7 producerEpoch: 0 \
-partitionLeaderEpoch: 0 isTransactional: true isControl: false deleteHorizonMs: OptionalLong.empty position: 0 \
-CreateTime: 1795262400000 size: 90 magic: 2 compresscodec: none crc: 1 isvalid: true
-baseOffset: 2 lastOffset: 2 count: 1 baseSequence: 0 lastSequence: 0 producerId: 8 producerEpoch: 0 \
-partitionLeaderEpoch: 0 isTransactional: true isControl: false deleteHorizonMs: OptionalLong.empty position: 90 \
-CreateTime: 1795262401000 size: 80 magic: 2 compresscodec: none crc: 2 isvalid: true
-Dumping /data/orders-0/00000000000000000002.snapshot
-producerId: 7 producerEpoch: 0 coordinatorEpoch: -1 currentTxnFirstOffset: Some(0) lastTimestamp: 1795262400000 \
-firstSequence: 0 lastSequence: 1 lastOffset: 1 offsetDelta: 1 timestamp: 1795262400000
-"""
-
-
-def test_a_dump_text_gives_the_same_tables_but_no_proof(tmp_path: Path) -> None:
-    text = tmp_path / "dump.txt"
-    text.write_text(DUMP)
-    files = LogDir(text, consistent_copy=True)
-    assert values(files.batches(), "topic", "base_offset", "file") == [
-        ("orders", 0, "/data/orders-0/00000000000000000000.log"),
-        ("orders", 2, "/data/orders-0/00000000000000000000.log"),
-    ]
-    assert values(files.producers(), "producer_id", "current_txn_start_offset") == [(7, 0), (8, 2)]
-    rows = files.finding_rows()
-    assert [row["verdict"] for row in rows] == ["unknown", "unknown"]
-    assert any("kafka-dump-log.sh" in missing for missing in rows[0]["missing"])
-
-
 def test_nothing_is_written_to_the_files(root: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
     files = LogDir(root)

@@ -92,49 +92,6 @@ def without_holding(row: Row) -> Row:
     return {name: value for name, value in row.items() if name not in holding} | {"evidence": evidence}
 
 
-@pytest.mark.parametrize("name", HANGING)
-def test_a_hanging_transaction_that_was_aborted(past: Past, name: str) -> None:
-    staged = past.staged[name]
-    row = of(past, staged.producer_id, partition=staged.partition, start_offset=staged.start_offset)
-    assert row["topic"] == staged.topic
-    assert row["transactional_id"] == staged.transactional_id
-    assert HELD * 1000 <= row["held_ms"] < 30_000
-    assert row["reason"].endswith("its coordinator did not know of it, or its records are gone.")
-    assert row["opened_at_clock"] == "producer"
-
-
-def test_a_slow_commit(past: Past) -> None:
-    row = of(past, past.staged["open_young"].producer_id)
-    assert " held the LSO for " in row["reason"]
-    assert "COMMIT marker at offset" in row["reason"]
-    assert "Its client committed it" in row["reason"]
-    assert (row["opened_at_clock"], row["cause"]) == ("coordinator", None)
-
-
-def test_a_hold_ended_by_a_timeout(past: Past) -> None:
-    row = of(past, topic=past.topic, partition=1)
-    assert (row["transactional_id"], row["records_held"], row["offsets_held"]) == (f"too-slow-{past.topic}", 3, 3)
-    assert row["cause"] == "its client did not end it in time (client-too-slow)"
-    assert "past its timeout of 1 s" in row["reason"]
-
-
-def test_a_second_transaction_holds_from_the_firsts_marker_until_it_is_fenced(past: Past) -> None:
-    first = of(past, past.staged["open_young"].producer_id)
-    row = of(past, transactional_id=f"left-{past.topic}")
-    assert row["held_from"] == first["held_to"]
-    assert row["opened_at"] < row["held_from"]
-    assert row["held_ms"] >= HELD * 1000
-    assert row["cause"] == "its client left it open, until a new instance took over the id"
-    assert "held_since" in [entry["name"] for entry in row["evidence"]]
-
-
-def test_a_transaction_of_a_dead_epoch_is_ended_by_the_next(past: Past) -> None:
-    row = of(past, past.staged["superseded_same_partition"].producer_id)
-    assert row["cause"] == (
-        "superseded epoch: the marker of epoch 1 decided what epoch 0 had left open, and made it visible"
-    )
-
-
 def test_exactly_the_long_holds_are_reported(past: Past) -> None:
     """By a walk over the batches of each partition."""
     found = {(row["topic"], row["partition"], row["start_offset"]): row for row in past.findings if row["held_to"]}

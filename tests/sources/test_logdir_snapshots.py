@@ -15,17 +15,6 @@ from toolkit.errors import NotFound
 from toolkit.schema import SEGMENTS, SNAPSHOTS, Table
 from toolkit.sources.logdir.contents import Contents
 
-DUMP = """\
-Dumping /data/orders-0/00000000000000000004.log
-Log starting offset: 4
-baseOffset: 4 lastOffset: 4 count: 1 baseSequence: 0 lastSequence: 0 producerId: 8 producerEpoch: 0 \
-partitionLeaderEpoch: 0 isTransactional: true isControl: false deleteHorizonMs: OptionalLong.empty position: 0 \
-CreateTime: 1795262400000 size: 78 magic: 2 compresscodec: none crc: 1 isvalid: true
-Dumping /data/orders-0/00000000000000000004.snapshot
-producerId: 8 producerEpoch: 0 coordinatorEpoch: 3 currentTxnFirstOffset: OptionalLong[2] lastTimestamp: 1795262400000 \
-firstSequence: 0 lastSequence: 0 lastOffset: 2 offsetDelta: 0 timestamp: 1795262400000
-"""
-
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
@@ -91,14 +80,3 @@ def test_a_removed_file_is_an_error_row(root: Path) -> None:
         [row] = table.rows(frame)
         assert row["error"].startswith("UNREADABLE: ")
         assert row["file"] == str(root / "payments-1")
-
-
-def test_a_dump_text_has_the_printed_snapshots_and_segments(tmp_path: Path) -> None:
-    text = tmp_path / "dump.txt"
-    text.write_text(DUMP)
-    [row] = SNAPSHOTS.rows(LogDir(text).snapshots(topics=["orders"]))
-    assert (row["snapshot_offset"], row["producer_id"], row["current_txn_start_offset"]) == (4, 8, 2)
-    assert row["file"] == "/data/orders-0/00000000000000000004.snapshot"
-    [row] = SEGMENTS.rows(LogDir(text).segments())
-    assert (row["base_offset"], row["size"], row["modified"]) == (4, 78, None)
-    assert row["file"] == "/data/orders-0/00000000000000000004.log"

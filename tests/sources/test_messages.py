@@ -1,21 +1,13 @@
 """What `client` uses of kafka-python. If a new kafka-python changes it, these tests fail first and name it."""
 
 import copy
-import inspect
 from importlib.metadata import version
 from typing import Any
 
-import kafka.errors
 import pytest
-from kafka.net.connection import KafkaConnection
-from kafka.net.manager import KafkaConnectionManager
-from kafka.net.sasl.oauth import AbstractTokenProvider
-from kafka.net.selector import NetworkSelector
-from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.frame import KafkaBytes
-from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.parser import KafkaProtocol
 
 from toolkit.sources.live.client import connection_manager, messages
@@ -28,84 +20,8 @@ MESSAGES = {
 }
 
 
-def parameters(function: Any) -> set[str]:
-    return set(inspect.signature(function).parameters)
-
-
 def test_the_installed_kafka_python_is_a_supported_version() -> None:
     assert version("kafka-python").split(".")[:2] == ["3", "0"]
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "takes"),
-    [
-        (KafkaConnectionManager, "get_connection", {"node_id", "timeout_ms", "refresh_metadata_on_err"}),
-        (KafkaConnectionManager, "wait_for", {"future", "timeout_ms"}),
-        (KafkaConnectionManager, "reset_backoff", {"node_id"}),
-        (KafkaConnectionManager, "close", {"node_id"}),
-        (KafkaConnectionManager, "least_used_connections", set()),
-        (KafkaConnectionManager, "_build_transport", {"node", "timeout_at"}),
-        (KafkaTCPTransport, "_sock_recv", set()),
-        (KafkaSSLTransport, "_sock_recv", set()),
-        (KafkaProtocol, "_process_response", {"read_buffer"}),
-        (KafkaConnection, "send_request", {"request", "request_timeout_ms"}),
-        (KafkaConnection, "close", {"error"}),
-        (NetworkSelector, "run", {"coro", "args"}),
-        (NetworkSelector, "call_soon_with_future", {"coro", "args"}),
-        (NetworkSelector, "sleep", {"delay"}),
-        (NetworkSelector, "start", set()),
-        (NetworkSelector, "close", set()),
-        (AbstractTokenProvider, "token", set()),
-        (AbstractTokenProvider, "extensions", set()),
-    ],
-)
-def test_methods_of_kafka_python_take_our_arguments(owner: type, name: str, takes: set[str]) -> None:
-    assert takes <= parameters(getattr(owner, name))
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        "client_id",
-        "max_in_flight_requests_per_connection",
-        "receive_message_max_bytes",
-        "request_timeout_ms",
-        "security_protocol",
-        "socket_connection_setup_timeout_ms",
-    ],
-)
-def test_the_connection_manager_has_the_options_we_set(option: str) -> None:
-    assert option in KafkaConnectionManager.DEFAULT_CONFIG
-
-
-def test_the_connection_manager_has_the_attributes_we_read() -> None:
-    net = NetworkSelector(client_id="contract", slow_task_threshold_secs=0)
-    manager = KafkaConnectionManager(net, bootstrap_servers=["localhost:1"])
-    try:
-        assert manager.closed is False
-        assert manager.broker_version_data is None
-        (node,) = manager.cluster.bootstrap_brokers()
-        assert (node.node_id, node.host, node.port) == ("bootstrap-0", "localhost", 1)
-        assert manager.cluster.broker_metadata(7) is None
-        broker = MetadataResponse.MetadataResponseBroker(1, "far", 9092, None, version=1)
-        message = MetadataResponse(version=1, brokers=[broker], controller_id=1, topics=[])
-        manager.cluster.update_metadata(message)
-        assert manager.cluster.brokers()[0].node_id == 1
-    finally:
-        manager.close()
-        net.close()
-
-
-def test_connections_have_the_attributes_we_read() -> None:
-    net = NetworkSelector(client_id="contract")
-    try:
-        connection = KafkaConnection(net, node_id=3)
-        assert connection.node_id == 3
-        assert connection.paused == set()
-        assert connection.broker_version_data is None
-        assert connection.init_future.is_done is False
-    finally:
-        net.close()
 
 
 def test_a_response_is_decoded_from_the_bytes_we_pass() -> None:
@@ -117,19 +33,6 @@ def test_a_response_is_decoded_from_the_bytes_we_pass() -> None:
     answer = b"".join(each.to_bytes(size, "big") for each, size in ((number, 4), (15, 2), (0, 4)))
     received, message = connection_manager.decode_response(parser, bytearray(answer))
     assert (received, message.error_code, message.groups) == (number, 15, [])
-
-
-def test_errors_are_the_classes_we_catch() -> None:
-    for name in (
-        "AuthorizationError",
-        "IllegalSaslStateError",
-        "IncompatibleBrokerVersion",
-        "KafkaTimeoutError",
-        "RequestTimedOutError",
-        "SaslAuthenticationFailedError",
-        "UnsupportedSaslMechanismError",
-    ):
-        assert issubclass(getattr(kafka.errors, name), kafka.errors.KafkaError)
 
 
 @pytest.mark.parametrize(

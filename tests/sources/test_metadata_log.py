@@ -18,7 +18,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.lab.queries import until
-from toolkit.schema import METADATA_LOG, Row
+from toolkit.schema import Row
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
 
 pytestmark = pytest.mark.lab
@@ -89,34 +89,6 @@ def test_a_damaged_metadata_log_counts_nothing(stopped: Stopped, copy: Path) -> 
     segment.write_bytes(data)
     assert [row["error"] for row in LogDir(copy).metadata_log_rows() if row["error"]]
     assert stopped.verdicts(LogDir(copy, consistent_copy=True))[0] == "unknown"
-
-
-def test_rows_have_the_leader_the_features_and_the_producer_ids(stopped: Stopped) -> None:
-    rows = LogDir(stopped.path).metadata_log_rows()
-    METADATA_LOG.arrow(rows)
-    assert [row["error"] for row in rows if row["error"]] == []
-    of_topic = [row for row in rows if row["topic"] == STATE_TOPIC and row["type"] == "Partition"]
-    assert {row["partition"] for row in of_topic} == {*range(COUNT)}
-    assert {(row["leader"], *row["isr"]) for row in of_topic} == {(1, 1)}
-    assert max(row["next_producer_id"] or 0 for row in rows) > stopped.hanging.producer_id
-    assert "metadata.version" in {row["feature"] for row in rows}
-    assert any(row["affected_broker"] == 1 and row["fenced"] is False for row in rows)
-    assert len(LogDir(stopped.path).metadata_log()) == len(rows)
-
-
-def test_events_are_what_changed(stopped: Stopped) -> None:
-    """What a snapshot repeats is no event."""
-    files = LogDir(stopped.path)
-    events = files.cluster_events()
-    counts = dict(events["event"].value_counts())
-    assert counts["broker_registered"] == 1
-    assert counts["broker_unfenced"] == 1
-    created = set(events["topic"][events["event"] == "topic_created"])
-    assert {STATE_TOPIC, stopped.hanging.topic} <= created
-    assert events["error"].isna().all()
-    assert events["timestamp"].is_monotonic_increasing
-    about = files.cluster_events(topics=[STATE_TOPIC])["topic"].dropna()
-    assert set(about) == {STATE_TOPIC}
 
 
 def test_a_snapshot_has_what_was_before_the_first_segment(stopped: Stopped, copy: Path) -> None:

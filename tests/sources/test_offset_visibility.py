@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.process import on, run
 from tests.sources.chaotic_topic import chaos, compacted_chaos, consumed
 from tests.tiers import amount, seed
 from tests.workload import BUSY
 from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.schema import LOG_TRANSACTIONS, MISSING_OFFSETS, OFFSET_VISIBILITY, Row
+from toolkit.lab.incidents import EVERYDAY
+from toolkit.schema import LOG_TRANSACTIONS, Row
 
 pytestmark = [pytest.mark.lab, pytest.mark.longer]
 
@@ -161,38 +159,3 @@ def test_files_without_transaction_index_give_the_same_rows(left: Left, tmp_path
     copy = Path(shutil.copytree(left.folder, tmp_path / "copy", ignore=shutil.ignore_patterns("*.txnindex")))
     rows = LogDir(copy).missing_offset_rows(topic.name, 0, start=0, stop=len(topic.offsets))
     assert without_time(rows) == without_time(topic.gaps["read_committed"])
-
-
-def test_the_commands(left: Left) -> None:
-    topic = left.topics[0]
-    where = ("--log-dir", str(left.folder))
-    for row in [next(row for row in topic.offsets if row["status"] == status) for status in ("aborted", "open")]:
-        done = run("why", f"{topic.name}-0@{row['offset']}", *where, "--format", "json")
-        assert done.returncode == 0, done.stderr
-        (reported,) = json.loads(done.stdout)["rows"]
-        assert list(reported) == OFFSET_VISIBILITY.names
-        assert (reported["status"], reported["read_committed"], reported["producer_id"]) == (
-            row["status"], False, row["producer_id"],
-        )  # fmt: skip
-    done = run("gaps", f"{topic.name}-0", "--start-offset", "0", *where, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)["rows"]
-    assert list(rows[0]) == MISSING_OFFSETS.names
-    assert {row["status"] for row in rows} >= {"deleted", "aborted", "marker", "open", "beyond_lso"}
-    done = run("gaps", f"{topic.name}-0", "--isolation-level", "read_uncommitted", *where)
-    assert "aborted" not in done.stdout
-
-
-def test_the_commands_on_a_cluster(kafka: Kafka) -> None:
-    staged = INCIDENTS["never_added"](kafka, records=2)
-    offset = f"{staged.topic}-0@{staged.start_offset}"
-    done = on(kafka, "why", offset)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"{offset}  open\n  A record of an open transaction of {staged.transactional_id!r}")
-    assert f"See kafka-txn diagnose --topic {staged.topic} --partition 0." in done.stdout
-    done = on(kafka, "gaps", f"{staged.topic}-0", "--format", "json")
-    rows = [(row["first_offset"], row["last_offset"], row["status"]) for row in json.loads(done.stdout)["rows"]]
-    assert rows == [(1, 1, "marker"), (2, 3, "open")]
-    missing = on(kafka, "why", "no-such-topic-0@1")
-    assert (missing.returncode, missing.stderr.count("\n")) == (4, 1)
-    assert "no-such-topic-0" in missing.stderr

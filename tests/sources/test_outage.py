@@ -86,54 +86,8 @@ def all_run(three: Kafka) -> Iterator[None]:
     three.start_broker(LOST)
 
 
-def test_a_killed_broker(spread: Kafka) -> None:
-    with Cluster(spread.bootstrap_servers) as cluster:
-        (before,) = cluster.finding_rows(topics=["spread"], partitions=[0], recheck_after=0.1)
-        assert before["verdict"] == "hanging", before["missing"]
-        proofs = [each["value"] for each in before["evidence"]]
-        assert "all 3 brokers answered ListTransactions by producer id and open state" in proofs
-
-        spread.kill(LOST)
-        at_once(cluster)
-        until(lambda: None if LOST in by_metadata(cluster) else True, awaited="the controller to miss broker 3")
-        without_it(cluster)
-        spread.start_broker(LOST)
-        until(lambda: True if complete(cluster) else None, awaited="broker 3 to coordinate again")
-        assert cluster.finding_rows(topics=["spread"], partitions=[0], recheck_after=0.1)[0]["verdict"] == "hanging"
-
-
-def by_metadata(cluster: Cluster) -> list[int]:
-    return [node.node_id for node in cluster.client.send_one(messages.Metadata(topics=[])).brokers]
-
-
 def complete(cluster: Cluster) -> bool:
     return not cluster.observe(topics=["spread"]).coverage.gaps
-
-
-def at_once(cluster: Cluster) -> None:
-    """The cluster still counts on it: refused connections are answers at once, and the others' rows are whole."""
-    assert (
-        "broker 3 did not answer ListTransactions: NETWORK_EXCEPTION"
-        in cluster.observe(topics=["spread"]).coverage.gaps
-    )
-    rows = cluster.partition_rows(topics=["spread"])
-    assert [row["error"] is None for row in rows] == [True, True, False]
-    assert [row["last_stable_offset"] for row in rows] == [0, 0, None]
-    assert [row["error"] is None for row in cluster.producer_rows(topics=["spread"])] == [True, True, False]
-    listed = cluster.transaction_rows()
-    assert [row["broker_id"] for row in listed if row["transactional_id"] is None] == [LOST]
-
-
-def without_it(cluster: Cluster) -> None:
-    """The cluster knows: its partitions have no leader, and those of ``__transaction_state`` are a gap."""
-    rows = cluster.partition_rows(topics=["spread"])
-    assert rows[2]["error"] == "LEADER_NOT_AVAILABLE: the partition has no leader"
-    assert rows[2]["leader"] is None
-    (gap,) = cluster.observe(topics=["spread"]).coverage.gaps
-    assert gap.startswith("a leader of __transaction_state partitions ")
-    found = cluster.finding_rows(topics=["spread"], recheck_after=0.1)
-    assert [row["verdict"] for row in found] == ["unknown"] * 3
-    assert gap in found[0]["missing"]
 
 
 def test_an_unresponsive_broker_delays_only_its_own_requests(spread: Kafka) -> None:

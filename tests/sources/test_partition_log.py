@@ -10,14 +10,12 @@ from kafka.protocol import admin
 
 from tests.sources.fetched_chunks import fetched_chunks
 from toolkit import Cluster
-from toolkit.errors import BrokerError, NotFound, UsageError
-from toolkit.formats.columns import header_table
-from toolkit.formats.log.scan import scan_file
+from toolkit.errors import BrokerError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import until
-from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, Row
+from toolkit.schema import BATCHES, Row
 from toolkit.schema.live import Partition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.logs import partition_log
@@ -64,20 +62,6 @@ def offsets(frame: pd.DataFrame) -> list[int]:
     return [int(offset) for offset in frame["base_offset"].dropna()]
 
 
-def test_every_header_matches_the_brokers_file(cluster: Cluster, kafka: Kafka, staged: StagedIncident) -> None:
-    (segment,) = (kafka.log_dirs[1] / f"{staged.topic}-0").glob("*.log")
-    (scanned,) = scan_file(segment, crc=True)
-    written = header_table(scanned.headers, topic=staged.topic, partition=0, broker_id=1)
-    expected = written.to_pandas(types_mapper=pd.ArrowDtype).assign(position=None)
-    found = cluster.batches(topics=staged.topic, partitions=0, crc=True)
-    assert list(found.columns) == BATCHES.names
-    assert len(found) > 40
-    pd.testing.assert_frame_equal(found.assign(position=None), expected)
-    assert set(found["marker"].dropna()) == {"COMMIT", "ABORT"}
-    assert found["crc_ok"].all()
-    assert found["position"].isna().all(), "an answer has no positions"
-
-
 def test_any_fetch_size_gives_the_same_tables(
     cluster: Cluster, staged: StagedIncident, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,14 +95,6 @@ def test_a_range_is_the_batches_that_contain_its_offsets(cluster: Cluster, stage
     )
 
 
-def test_rows_of_one_producer(cluster: Cluster, staged: StagedIncident) -> None:
-    for table in (cluster.batches, cluster.log_transactions):
-        every = table(topics=staged.topic, partitions=0)
-        mine = table(topics=staged.topic, partitions=0, producer_id=staged.producer_id)
-        assert len(mine) == (every["producer_id"] == staged.producer_id).sum() == 1
-        assert mine["producer_id"].tolist() == [staged.producer_id]
-
-
 def test_a_range_by_time(cluster: Cluster, staged: StagedIncident) -> None:
     every = cluster.batches(topics=staged.topic, partitions=0)
     data = every[~every["is_control"]]
@@ -128,48 +104,6 @@ def test_a_range_by_time(cluster: Cluster, staged: StagedIncident) -> None:
         assert offsets(cluster.batches(topics=staged.topic, partitions=0, start=time))[0] == first
         assert offsets(cluster.batches(topics=staged.topic, partitions=0, stop=time))[-1] < first
     assert offsets(cluster.batches(topics=staged.topic, partitions=0, start=AHEAD + dt.timedelta(days=1))) == []
-
-
-@pytest.mark.parametrize(
-    ("bound", "message"),
-    [
-        ("earliest", r"^'earliest' is not an offset\. Use a number, a time, or log_start, lso, high_watermark, "),
-        (-1, r"^Offset -1 is negative\. Use 0 or more, or log_start"),
-        (dt.datetime(2026, 11, 21), r"has no time zone"),
-    ],
-)
-def test_an_invalid_offset_spec_is_rejected(
-    cluster: Cluster, staged: StagedIncident, bound: str | int, message: str
-) -> None:
-    with pytest.raises(UsageError, match=message):
-        cluster.batches(topics=staged.topic, partitions=0, start=bound)
-
-
-def test_missing_topics_and_partitions(cluster: Cluster, staged: StagedIncident) -> None:
-    with pytest.raises(NotFound, match="has no topic"):
-        cluster.batches(topics="no-such-topic", partitions=0)
-    with pytest.raises(NotFound, match="has no partition 7"):
-        cluster.log_transactions(topics=staged.topic, partitions=7)
-
-
-def test_log_transactions_match_the_transactions_of_the_partition(cluster: Cluster, staged: StagedIncident) -> None:
-    log_transactions = cluster.log_transactions(topics=staged.topic, partitions=0)
-    assert list(log_transactions.columns) == LOG_TRANSACTIONS.names
-    assert log_transactions["outcome"].value_counts().to_dict() == {"commit": 11, "abort": 10, "open": 3}
-    still_open = log_transactions[log_transactions["outcome"] == "open"]
-    assert sorted(still_open["first_offset"]) == [staged.start_offset, *(other.start_offset for other in staged.also)]
-    assert log_transactions["broker_id"].unique().tolist() == [1]
-    assert not log_transactions["truncated"].any()
-
-
-def test_the_timeline_ends_at_the_brokers_lso(cluster: Cluster, staged: StagedIncident) -> None:
-    steps = cluster.lso_timeline(topics=staged.topic, partitions=0)
-    assert list(steps.columns) == LSO_TIMELINE.names
-    row = row_of(cluster, staged.topic)
-    last = steps.iloc[-1]
-    assert (last["event"], last["offset"]) == ("end", row["high_watermark"])
-    assert last["last_stable_offset"] == row["last_stable_offset"]
-    assert last["holder_producer_id"] == staged.producer_id
 
 
 def test_a_response_of_the_old_leader_is_not_used(cluster: Cluster, staged: StagedIncident) -> None:
@@ -247,9 +181,3 @@ def test_a_partition_without_a_leader_is_an_error(cluster: Cluster, staged: Stag
     text = rf"^{staged.topic}-0 cannot be read: LEADER_NOT_AVAILABLE \(the partition has no leader\)\.$"
     with pytest.raises(BrokerError, match=text):
         fetch_range(cluster.client, Partition.of(row), "log_start", "high_watermark")
-
-
-def test_a_read_can_be_stopped_early(cluster: Cluster, staged: StagedIncident) -> None:
-    pieces = fetched_chunks(cluster, staged.topic)
-    assert len(next(pieces).headers) > 40
-    pieces.close()  # type: ignore[attr-defined]

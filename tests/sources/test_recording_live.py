@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.causes import cause_names
-from toolkit import Cluster, Recording
+from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence.log_selection import ExcerptStart
@@ -17,7 +16,7 @@ from toolkit.analysis.history import sample_findings
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
-from toolkit.schema import RECORDED, Row
+from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.excerpt_reader import read_excerpts
@@ -27,8 +26,6 @@ from toolkit.sources.recording.sampler import Sample, SampleOptions, take_sample
 
 pytestmark = pytest.mark.lab
 
-NAMES = ("never_added", "late_message", "several_open", "superseded_same_partition", "offsets_never_added")
-HEALTHY = ("open_young", "old_event_times")
 SECOND = dt.timedelta(seconds=1)
 
 
@@ -68,42 +65,6 @@ def of(rows: Sequence[Row], staged: StagedIncident) -> Row:
         == (staged.topic, staged.partition, staged.producer_id, staged.start_offset)
     ]
     return row
-
-
-def test_a_recording_gives_the_observed_tables(
-    kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample], tmp_path: Path
-) -> None:
-    healthy = [INCIDENTS[name](kafka) for name in HEALTHY]
-    samples = [sampled(), sampled()]
-    staged = [INCIDENTS[name](kafka) for name in NAMES]
-    samples += [sampled(), sampled(), sampled()]
-    verdicts = {one.name: [of(each.tables["findings"], one)["verdict"] for each in samples[2:]] for one in staged}
-    assert verdicts == {one.name: ["unknown", "hanging", "hanging"] for one in staged}
-    for one in healthy:
-        assert {of(each.tables["findings"], one)["verdict"] for each in samples} == {"ongoing"}
-    assert all(not row["error"] for each in samples for row in each.tables["samples"])
-
-    recording = Recording(tmp_path)
-    for each in samples:
-        recorded = RECORDED["findings"].arrow(each.tables["findings"]).drop_columns(["sampled_at"]).to_pylist()
-        assert recording.finding_rows(at=each.due) == recorded
-    live = cluster.finding_rows(topics=sorted({one.topic for one in staged}), recheck_after=0.5)
-    for one in staged:
-        row, now = of(recording.finding_rows(), one), of(live, one)
-        for name in ("verdict", "remedy", "missing", "records_held", "groups_held", "opened_at_clock", "held_from"):
-            assert row[name] == now[name], name
-        # How much is read of the coordinators' log is bounded; other tests leave more to explain than that.
-        assert cause_names(row)[:1] == cause_names(now)[:1] or not cause_names(now)
-    assert {row["topic"] for row in recording.partition_rows()} >= {one.topic for one in staged}
-    assert recording.partition_rows(topics=[staged[0].topic], partitions=[0])[0]["log_start_offset"] == 0
-    producer_rows, live_rows = (each.producer_rows(topics=[staged[0].topic]) for each in (recording, cluster))
-    assert [{**row, "observed_at": None} for row in producer_rows] == [
-        {**row, "observed_at": None} for row in live_rows
-    ]
-    for one in healthy:
-        one.close()
-    gone = sampled()
-    assert not {one.topic for one in healthy} & {row["topic"] for row in gone.tables["findings"]}
 
 
 def test_a_known_cause_is_not_read_again_for_a_minute(

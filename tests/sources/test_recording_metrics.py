@@ -5,6 +5,7 @@ import datetime as dt
 import shutil
 import subprocess
 import urllib.request
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from tests.analysis.build import ago, observation, partition, producer, transaction
 from tests.analysis.logged import sample_diagnosis
 from tests.sources.recorded import NINE, sample
+from tests.stored import compare
 from toolkit import Cluster
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
@@ -23,12 +25,13 @@ from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import TransactionKey
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.recording.metrics import LATE, MAX_GROUP_LAGS, Metrics, MetricSeries, measure
-from toolkit.sources.recording.sampler import SampleOptions, take_sample
+from toolkit.sources.recording.sampler import Sample, SampleOptions, take_sample
 
 pytest.importorskip("prometheus_client", reason="metrics are an extra")
 
-OPEN_OUTCOMES = "kafka_txn_open_outcomes"
 Labels = tuple[tuple[str, str], ...]
+KEY = TransactionKey("orders", 0, 8, 100)
+SECOND = dt.timedelta(seconds=1)
 
 
 def numbers(metrics: Metrics) -> dict[tuple[str, Labels], float]:
@@ -39,138 +42,70 @@ def numbers(metrics: Metrics) -> dict[tuple[str, Labels], float]:
     return {(one.name, tuple(sorted(one.labels.items()))): one.value for family in families for one in family.samples}
 
 
-def of_orders(metrics: Metrics, name: str, number: int = 0) -> float | None:
-    return numbers(metrics).get((f"kafka_txn_partition_{name}", (("partition", str(number)), ("topic", "orders"))))
-
-
 def late_on(number: int, leader: int) -> LateTransaction:
     return LateTransaction(sampled_at=NINE, topic="orders", partition=number, broker_id=leader, observed_at=NINE)
 
 
-def test_a_partition_has_series_while_it_is_held() -> None:
-    metrics = Metrics()
-    assert of_orders(metrics, "lso_lag_offsets") is None
-    one = sample(NINE)
-    metrics.on_sample(one, written=True)
-    assert of_orders(metrics, "lso_lag_offsets") == 50
-    assert of_orders(metrics, "open_transactions") == of_orders(metrics, "hanging_transactions") == 1
-    assert of_orders(metrics, "lso_lag_offsets", 1) is None, "nothing is open there"
-    metrics.on_sample(replace(one, findings=[]), written=True)
-    assert of_orders(metrics, "lso_lag_offsets") is None
-
-
-def test_the_hold_duration_of_the_lso() -> None:
-    metrics = Metrics()
+def series() -> Mapping[str, Sequence[Sample]]:
+    """Samples that a recorder takes one after the other."""
     one = sample(NINE)
     (finding,) = one.findings
-    key = TransactionKey("orders", 0, 8, 100)
-    metrics.on_sample(replace(one, first_seen={key: NINE - dt.timedelta(seconds=40)}), written=True)
-    assert of_orders(metrics, "lso_held_seconds") == 40
-    metrics.on_sample(
-        replace(one, findings=[replace(finding, opened_at=NINE - dt.timedelta(seconds=50))]), written=True
-    )
-    assert of_orders(metrics, "lso_held_seconds") == 50
-    unknown = replace(finding, opened_at=NINE - dt.timedelta(seconds=50), brokers_time=None)
-    seen = {key: NINE - dt.timedelta(seconds=20)}
-    metrics.on_sample(replace(one, findings=[unknown], first_seen=seen), written=True)
-    assert of_orders(metrics, "lso_held_seconds") == 20, "by the recorder's clock, where no broker's time is known"
-    opened_at, held_from = NINE - dt.timedelta(seconds=50), NINE - dt.timedelta(seconds=30)
-    held = replace(finding, opened_at=opened_at, held_from=held_from)
-    metrics.on_sample(replace(one, findings=[held]), written=True)
-    assert of_orders(metrics, "lso_held_seconds") == 30
-
-
-def test_healthy_transactions_appear_after_two_samples() -> None:
-    metrics = Metrics()
+    opened = replace(finding, opened_at=NINE - 50 * SECOND)
+    unread = replace(finding, verdict=Verdict.UNKNOWN, producer_id=None, offsets_held=None, groups_held=None,
+                     error="NETWORK_EXCEPTION: x")  # fmt: skip
     observed = observation(transaction(), partitions=[partition()], producers=[producer()])
-    one = replace(
-        sample(NINE),
-        observation=observed,
-        first_seen={TransactionKey("orders", 0, 7, 100): observed.observed_at},
-        findings=sample_diagnosis(observed, observed).findings(),
-    )
-    metrics.on_sample(one, written=True)
-    assert of_orders(metrics, "open_transactions") is None
-    metrics.on_sample(replace(one, first_seen={TransactionKey("orders", 0, 7, 100): ago(seconds=10)}), written=True)
-    assert of_orders(metrics, "open_transactions") == 1
-    assert of_orders(metrics, "hanging_transactions") == 0
-    assert numbers(metrics)["kafka_txn_transactions", (("verdict", "ongoing"),)] == 1
-
-
-def test_a_commit_without_its_marker_has_a_series_of_its_own() -> None:
-    metrics = Metrics()
-    one = sample(NINE)
-    (finding,) = one.findings
-    skipped = replace(finding, verdict=Verdict.STUCK_ENDING, outcome="commit")
-    still_ending = replace(finding, partition=1, verdict=Verdict.ENDING, outcome="commit")
-    metrics.on_sample(replace(one, findings=[skipped, still_ending]), written=True)
-    assert of_orders(metrics, "commits_without_marker") == 1
-    assert of_orders(metrics, "hanging_transactions") == 0
-    assert of_orders(metrics, "commits_without_marker", 1) is None, "its coordinator is writing the marker"
-    found = numbers(metrics)
-    counts = {dict(labels)["outcome"]: count for (name, labels), count in found.items() if name == OPEN_OUTCOMES}
-    assert counts == {"undecided": 0, "abort": 0, "commit": 2, "unknown": 0}
-    metrics.on_sample(replace(one, findings=[replace(finding, outcome="abort")]), written=True)
-    assert of_orders(metrics, "commits_without_marker") == 0
-    assert numbers(metrics)[OPEN_OUTCOMES, (("outcome", "abort"),)] == 1
-
-
-def test_late_partitions_do_not_have_the_name_of_kafkas_metric_which_counts_by_the_brokers_maximum_timeout() -> None:
-    assert LATE == "kafka_txn_broker_late_partitions"
-    metrics = Metrics()
-    metrics.on_sample(replace(sample(NINE), late_transactions=[late_on(0, leader=2)] * 2), written=True)
-    found = numbers(metrics)
-    assert {labels: value for (name, labels), value in found.items() if name == LATE} == {
-        (("broker_id", "1"),): 0, (("broker_id", "2"),): 1, (("broker_id", "3"),): 0,
-    }  # fmt: skip
-    assert of_orders(metrics, "late_transactions") == 2
-
-
-def test_unreadable_partitions_keep_their_last_values() -> None:
-    metrics = Metrics()
-    one = sample(NINE)
-    metrics.on_sample(one, written=True)
-    (finding,) = one.findings
-    unread = replace(
-        finding, verdict=Verdict.UNKNOWN, producer_id=None, offsets_held=None, error="NETWORK_EXCEPTION: x"
-    )
-    metrics.on_sample(replace(one, findings=[unread]), written=True)
-    assert of_orders(metrics, "lso_lag_offsets") == 50
-    later = sample(NINE + dt.timedelta(seconds=10), error="NETWORK_EXCEPTION: gone")
-    metrics.on_sample(later, written=False)
-    metrics.on_skip(3)
-    found = numbers(metrics)
-    assert of_orders(metrics, "lso_lag_offsets") == 50
-    assert found["kafka_txn_last_sample_timestamp_seconds", ()] == NINE.timestamp()
-    counts = {
-        name: found[f"kafka_txn_samples_{name}_total", ()] for name in ("taken", "failed", "skipped", "unwritten")
-    }
-    assert counts == {"taken": 3, "failed": 1, "skipped": 3, "unwritten": 1}
-
-
-def test_blocked_groups_have_series() -> None:
-    metrics = Metrics()
-    one = sample(NINE)
-    (finding,) = one.findings
-    findings = [
-        replace(finding, partition=number, groups_held=groups)
-        for number, groups in enumerate((("a", "b"), ("b",), None))
-    ]
-    metrics.on_sample(replace(one, findings=findings), written=True)
-    assert by_group(metrics) == {"a": 1, "b": 2}
-    unread = replace(finding, partition=0, producer_id=None, groups_held=None, error="NETWORK_EXCEPTION: x")
-    metrics.on_sample(replace(one, findings=[unread, *findings[2:]]), written=True)
-    assert by_group(metrics) == {"a": 1, "b": 1}, "what could not be read keeps its numbers"
-    assert numbers(metrics)["kafka_txn_last_sample_unread_partitions", ()] == 1
-    metrics.on_sample(replace(one, findings=[]), written=True)
-    assert by_group(metrics) == {}
-
-
-def by_group(metrics: Metrics) -> dict[str, float]:
-    found = numbers(metrics).items()
+    healthy = replace(one, observation=observed, findings=sample_diagnosis(observed, observed).findings())
+    young = TransactionKey("orders", 0, 7, 100)
+    stuck = replace(finding, verdict=Verdict.STUCK_ENDING, outcome="commit")
+    ending = replace(finding, partition=1, verdict=Verdict.ENDING, outcome="commit")
+    held = [replace(finding, partition=n, groups_held=groups) for n, groups in enumerate((("a", "b"), ("b",), None))]
     return {
-        dict(labels)["group"]: value for (name, labels), value in found if name == "kafka_txn_group_held_partitions"
+        "a partition has series while it is held": [one, replace(one, findings=[])],
+        "how long it is held: since it was seen first, opened by a broker's time, or became the lowest": [
+            replace(one, first_seen={KEY: NINE - 40 * SECOND}),
+            replace(one, findings=[opened]),
+            replace(one, findings=[replace(opened, brokers_time=None)], first_seen={KEY: NINE - 20 * SECOND}),
+            replace(one, findings=[replace(opened, held_from=NINE - 30 * SECOND)]),
+        ],
+        "a healthy transaction appears after two samples": [
+            replace(healthy, first_seen={young: observed.observed_at}),
+            replace(healthy, first_seen={young: ago(seconds=10)}),
+        ],
+        "a commit without its marker, and one whose coordinator is writing it; then an abort": [
+            replace(one, findings=[stuck, ending]),
+            replace(one, findings=[replace(finding, outcome="abort")]),
+        ],
+        "late partitions": [replace(one, late_transactions=[late_on(0, leader=2)] * 2)],
+        "what could not be read keeps its numbers": [
+            one,
+            replace(one, findings=[unread]),
+            sample(NINE + dt.timedelta(seconds=10), error="NETWORK_EXCEPTION: gone"),
+        ],
+        "blocked groups": [
+            replace(one, findings=held),
+            replace(one, findings=[unread, *held[2:]]),
+            replace(one, findings=[]),
+        ],
     }
+
+
+def test_what_a_recorder_measures() -> None:
+    """Late partitions do not have the name of Kafka's metric, which counts by the brokers' maximum timeout."""
+    lines = list[str]()
+    for name, samples in series().items():
+        metrics = Metrics()
+        before = numbers(metrics)
+        for number, each in enumerate(samples):
+            metrics.on_sample(each, written=number < 2)
+            metrics.on_skip(number)
+            found = numbers(metrics)
+            lines.append(f"{name}, {number}")
+            lines += [f"  {key} {dict(labels)}: {value}" for (key, labels), value in sorted(found.items())
+                      if before.get((key, labels)) != value and "_created" not in key
+                      and "build_info" not in key]  # fmt: skip
+            lines += [f"  gone: {key} {dict(labels)}" for key, labels in sorted(before.keys() - found.keys())]
+            before = found
+    compare("metrics.txt", lines)
 
 
 def test_ten_thousand_partitions_give_a_bounded_number_of_series() -> None:

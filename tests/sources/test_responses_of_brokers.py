@@ -11,59 +11,15 @@ from typing import Any
 
 import kafka.errors
 import pytest
-from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.parser import KafkaProtocol
 
-from tests.brokers import NEWEST, OLDER, on_cluster
 from tests.process import PATIENCE_S
-from tests.tools.bench.fake_cluster import BY_KEY, FakeCluster
+from tests.tools.bench.fake_cluster import FakeCluster
 from toolkit import Cluster
 from toolkit.config import ClientConfig
-from toolkit.lab import Kafka
-from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.queries import until
 from toolkit.sources.live.client import broker_client, connection_manager, messages
-
-Response = tuple[int, int, bytes]  # API key, version, header and body
-
-
-@pytest.fixture
-def responses(monkeypatch: pytest.MonkeyPatch) -> list[Response]:
-    observed: list[Response] = []
-    plain = connection_manager.decode_response
-
-    def decode_response(parser: KafkaProtocol, answer: bytearray) -> Any:
-        header = parser.in_flight_requests[0]
-        observed.append((header.request_api_key, header.request_api_version, bytes(answer)))
-        return plain(parser, answer)
-
-    monkeypatch.setattr(broker_client, "decode_response", decode_response)
-    return observed
-
-
-@pytest.mark.lab
-@pytest.mark.parametrize(
-    "lab", [on_cluster(version, EVERYDAY, id=version) for version in ("2.8.2", OLDER, NEWEST)], indirect=True
-)
-def test_responses_of_an_observation_are_decoded(lab: Kafka, responses: list[Response]) -> None:
-    with INCIDENTS["open_young"](lab) as staged:
-        responses.clear()
-        with Cluster(lab.bootstrap_servers) as cluster:
-            cluster.finding_rows(topics=[staged.topic], recheck_after=0)
-            cluster.producers()
-        observed = list(responses)
-    kinds = {key for key, _, _ in observed}
-    large = {each.API_KEY for each in LARGE}
-    assert kinds >= (large if lab.version != "2.8.2" else large - {66}), "which came with 3.0"
-    assert kinds <= BY_KEY.keys(), "what the bench's brokers answer"
-    for key, version, response in observed:
-        theirs = ResponseClassRegistry._response_class_registry[key].decode(response, version=version, header=True)
-        theirs._header = None
-        theirs.API_VERSION = version
-        theirs.with_header(correlation_id=int.from_bytes(response[:4], "big"))
-        assert bytes(theirs.encode(header=True)) == response
-
 
 LARGE = (
     messages.Metadata(topics=None),

@@ -1,6 +1,5 @@
 """``__transaction_state`` instead of coordinators: for old brokers, and for columns that no response has."""
 
-import datetime as dt
 import uuid
 from collections.abc import Iterator
 
@@ -33,25 +32,6 @@ def read(cluster: Cluster, *, timeout: float = 20, only: set[int] | None = None)
     return read_state_log(cluster.client, topic_partitions, only=only, timeout=timeout)
 
 
-def test_an_old_broker_is_an_error_row_and_its_log_is_read(old: Cluster) -> None:
-    with INCIDENTS["open_young"](old.config) as staged:
-        reported = {row["transactional_id"]: row for row in old.transaction_rows()}
-        refused, found = reported[None], reported[staged.transactional_id]
-        assert refused["error"].startswith("UNSUPPORTED_VERSION: Broker 1 at ")
-        assert refused["error"].endswith("does not support ListTransactions, which needs Kafka 3.0 or newer")
-        assert (found["source"], found["state"], found["producer_id"]) == (STATE_TOPIC, "Ongoing", staged.producer_id)
-        assert found["topic_partitions"] == [{"topic": staged.topic, "partition": 0}]
-        assert found["coordinator_id"] == 1
-        assert dt.timedelta(0) <= found["last_update_time"] - found["start_time"] < dt.timedelta(minutes=10)
-
-        named = old.transaction_rows(transactional_ids=[staged.transactional_id, "nobody"])
-        assert [(row["transactional_id"], row["state"]) for row in named] == [
-            ("nobody", None),
-            (staged.transactional_id, "Ongoing"),
-        ]
-        assert named[0]["error"].startswith("UNSUPPORTED_VERSION")
-
-
 def test_filters_give_the_same_rows_from_the_log(old: Cluster) -> None:
     name = uuid.uuid4().hex
     idle = TxnProducer(old.client, f"{name}-idle").init()
@@ -78,17 +58,6 @@ def test_filters_give_the_same_rows_from_the_log(old: Cluster) -> None:
             "UNKNOWN_DURATION: ids of a shorter duration may be listed, too: the brokers' time is at least "
         )
         busy.end(commit=False)
-
-
-def test_a_hanging_transaction_on_an_old_broker_is_proven_by_the_log(old: Cluster) -> None:
-    staged = INCIDENTS["late_message"](old.config)
-    (row,) = old.finding_rows(topics=[staged.topic], partitions=[0], recheck_after=0.1)
-    assert (row["verdict"], row["missing"]) == ("hanging", [])
-    observation = old.observe(topics=[staged.topic])
-    assert any(
-        proof.startswith("__transaction_state was read completely: 50 partitions")
-        for proof in observation.coverage.proofs
-    )
 
 
 def test_a_timeout_of_the_read_is_an_error_and_no_proof(old: Cluster) -> None:

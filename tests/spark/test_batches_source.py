@@ -181,34 +181,6 @@ def test_deleted_offsets_are_one_row_handled_by_each_mode(
         read(spark, two_brokers, mode="FAILFAST", **options).count()
 
 
-def test_an_empty_range_has_no_rows(spark: SparkSession, two_brokers: Kafka, cluster: Cluster) -> None:
-    assert read(spark, two_brokers, subscribe="many", startingOffsets="latest").count() == 0
-
-
-INVALID_OPTIONS = [
-    ({"subscribe": "a", "starting_offsets": "latest"}, r"kafka_log_live has no option .*startingOffsets"),
-    ({}, r"0 of the options assign, subscribe, subscribePattern are set"),
-    ({"subscribe": "a", "assign": "{}"}, r"2 of the options .* are set"),
-    ({"subscribe": ","}, r"names no topic"),
-    ({"subscribePattern": "["}, r"not a regular expression"),
-    ({"assign": "[1"}, r"assign is invalid"),
-    ({"subscribe": "a", "startingOffsets": "sometimes"}, r"startingOffsets is invalid"),
-    ({"subscribe": "a", "startingOffsets": '{"a": {"0": -3}}'}, r"has the invalid offset -3"),
-    ({"subscribe": "a", "endingTimestamp": "2026-11-21T12:00:00"}, r"endingTimestamp is not a time with a zone"),
-    ({"subscribe": "a", "crc": "maybe"}, r"crc has an invalid value"),
-    ({"subscribe": "a", "minPartitions": "0"}, r"not a whole number of at least 1"),
-    ({"subscribe": "a", "mode": "CAREFUL"}, r"Use one of PERMISSIVE, DROPMALFORMED, FAILFAST"),
-    ({"subscribe": "a", "timeout": "soon"}, r"timeout is not a duration"),
-]
-
-
-@pytest.mark.parametrize(("overrides", "message"), INVALID_OPTIONS)
-def test_an_invalid_option_fails_in_load(overrides: dict[str, str], message: str) -> None:
-    with pytest.raises(Exception, match=message) as error:
-        KafkaBatches(CaseInsensitiveDict({"kafka.bootstrap.servers": "127.0.0.1:1", **overrides})).schema()
-    assert type(error.value).__name__ == "UsageError"
-
-
 def test_an_invalid_topic_option_or_server_is_reported(
     spark: SparkSession, two_brokers: Kafka, cluster: Cluster
 ) -> None:

@@ -66,45 +66,6 @@ def test_start_and_stop_are_offsets_names_or_times(text: str, bound: Any) -> Non
     assert (parse(startingOffsets=text).arguments.start, parse(endingOffsets=text).arguments.stop) == (bound, bound)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"startingOffsets": "yesterday"}, "'yesterday' is not an offset"),
-        ({"endingOffsets": "2026-11-21"}, "has no time zone"),
-        ({"startingOffsets": "-1"}, "Offset -1 is negative"),
-        ({"table": "batch"}, "The option table has an invalid value. Use one of batches, "),
-        ({"mode": "strict"}, "The option mode has an invalid value. Use one of PERMISSIVE, "),
-        ({"producerId": "x"}, "The option producerId is not a whole number"),
-        ({"crc": "yes"}, "The option crc has an invalid value"),
-        ({"topc": "orders"}, "kafka_log_dir has no option 'topc'. It has asOf, consistentCopy, "),
-        (
-            {"table": "segments", "startingOffsets": "3"},
-            "The table segments has no option startingOffsets. It has partitions, ",
-        ),
-        ({"table": "log_transactions", "crc": "true"}, "The table log_transactions has no option crc."),
-        ({"table": "transaction_history", "subscribe": "a"}, "The table transaction_history has no option subscribe."),
-        ({"table": "lso_timeline", "mode": "FAILFAST"}, "The mode FAILFAST does not apply to the table lso_timeline"),
-        ({"table": "listing", "mode": "DROPMALFORMED"}, "DROPMALFORMED does not apply to the table listing"),
-        ({"maxPartitionBytes": "much"}, "The option maxPartitionBytes is not a size: 'much'"),
-        ({"maxPartitionBytes": "0"}, "The option maxPartitionBytes is not a size"),
-        ({"table": "findings", "txnStatePartitions": "0"}, "not a whole number of at least 1"),
-        ({"table": "findings", "asOf": "yesterday"}, "The option asOf is not a time with its zone: 'yesterday'."),
-        ({"table": "findings", "asOf": "2026-11-21T12:00:00"}, "The option asOf is not a time with its zone"),
-        ({"path": "hdfs://name/logs"}, "hdfs://name/logs is not a path that can be read."),
-    ],
-)
-def test_invalid_options_are_rejected(options: dict[str, str], message: str) -> None:
-    with pytest.raises(UsageError) as error:
-        parse(**options)
-    assert message in str(error.value)
-
-
-def test_a_source_without_paths_is_rejected() -> None:
-    for options in ({}, {"paths": ""}, {"path": ""}):
-        with pytest.raises(UsageError, match="No path is set for kafka_log_dir"):
-            read_options(options)
-
-
 def test_sizes_have_sparks_units() -> None:
     sizes = {"134217728": 1 << 27, "128m": 1 << 27, "128MB": 1 << 27, "1g": 1 << 30, "64 KiB": 1 << 16, "7b": 7}
     for text, size in sizes.items():

@@ -9,9 +9,13 @@ from dataclasses import fields, is_dataclass
 from types import ModuleType
 from typing import Any
 
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+
 from tests.stored import compare
 from toolkit.errors import UsageError
 from toolkit.spark.datasources import batches_reader, log_plan, log_reader, samples_reader
+from toolkit.spark.datasources.data_sources import KafkaBatches, KafkaLog, KafkaTransactions
 from toolkit.spark.datasources.live_options import (
     CONNECTION,
     OF_BATCHES,
@@ -41,6 +45,51 @@ READERS: Mapping[type, Sequence[ModuleType]] = {
     BatchesOptions: (batches_reader,),
     TransactionsOptions: (samples_reader,),
 }
+
+
+WRONG: Sequence[tuple[type[Any], Mapping[str, str]]] = [
+    (KafkaTransactions, {"subscribe": "a"}),
+    (KafkaTransactions, {"table": "everyone"}),
+    (KafkaTransactions, {"interval": "often"}),
+    (KafkaTransactions, {"interval": "1 month"}),
+    (KafkaTransactions, {"interval": "0"}),
+    (KafkaTransactions, {"latePadding": "-1"}),
+    (KafkaTransactions, {"logEvidence": "perhaps"}),
+    (KafkaBatches, {"subscribe": "a", "starting_offsets": "latest"}),
+    (KafkaBatches, {}),
+    (KafkaBatches, {"subscribe": "a", "assign": "{}"}),
+    (KafkaBatches, {"subscribe": ","}),
+    (KafkaBatches, {"subscribePattern": "["}),
+    (KafkaBatches, {"assign": "[1"}),
+    (KafkaBatches, {"subscribe": "a", "startingOffsets": "sometimes"}),
+    (KafkaBatches, {"subscribe": "a", "startingOffsets": '{"a": {"0": -3}}'}),
+    (KafkaBatches, {"subscribe": "a", "endingTimestamp": "2026-11-21T12:00:00"}),
+    (KafkaBatches, {"subscribe": "a", "crc": "maybe"}),
+    (KafkaBatches, {"subscribe": "a", "minPartitions": "0"}),
+    (KafkaBatches, {"subscribe": "a", "mode": "CAREFUL"}),
+    (KafkaBatches, {"subscribe": "a", "timeout": "soon"}),
+    (KafkaLog, {"startingOffsets": "yesterday"}),
+    (KafkaLog, {"endingOffsets": "2026-11-21"}),
+    (KafkaLog, {"startingOffsets": "-1"}),
+    (KafkaLog, {"table": "batch"}),
+    (KafkaLog, {"mode": "strict"}),
+    (KafkaLog, {"producerId": "x"}),
+    (KafkaLog, {"crc": "yes"}),
+    (KafkaLog, {"topc": "orders"}),
+    (KafkaLog, {"table": "segments", "startingOffsets": "3"}),
+    (KafkaLog, {"table": "log_transactions", "crc": "true"}),
+    (KafkaLog, {"table": "transaction_history", "subscribe": "a"}),
+    (KafkaLog, {"table": "lso_timeline", "mode": "FAILFAST"}),
+    (KafkaLog, {"table": "listing", "mode": "DROPMALFORMED"}),
+    (KafkaLog, {"maxPartitionBytes": "much"}),
+    (KafkaLog, {"maxPartitionBytes": "0"}),
+    (KafkaLog, {"table": "findings", "txnStatePartitions": "0"}),
+    (KafkaLog, {"table": "findings", "asOf": "yesterday"}),
+    (KafkaLog, {"table": "findings", "asOf": "2026-11-21T12:00:00"}),
+    (KafkaLog, {"path": "hdfs://name/logs"}),
+    *((KafkaLog, options) for options in ({"path": ""}, {"path": "", "paths": ""})),
+]
+"""Options that are refused when a source is loaded; it has a path, or the address of a cluster."""
 
 
 def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
@@ -87,3 +136,13 @@ def test_every_option_is_used() -> None:
             if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("options")
         }
         assert read == {each.name for each in fields(options)}, options
+
+
+def test_wrong_options_are_refused_with_a_sentence() -> None:
+    lines = list[str]()
+    for source, options in WRONG:
+        base = {"path": "/logs"} if source is KafkaLog else {"kafka.bootstrap.servers": "127.0.0.1:1"}
+        with pytest.raises(UsageError) as error:
+            source(CaseInsensitiveDict({**base, **options})).schema()
+        lines += [f"{source.name()} {options}", f"  {error.value}"]
+    compare("spark_wrong_options.txt", lines)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -178,36 +176,6 @@ def test_several_runs_match_pandas(
     assert_stored_tables(out, rows_of_pandas(logs))
 
 
-def test_tables_are_readable_without_spark_and_have_comments(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
-    """By deltalake with pandas, and by DuckDB; the comments are those of the schema."""
-    import duckdb
-
-    schema = f"s{uuid.uuid4().hex[:8]}"
-    for each in (schema, f"{schema}_internal"):
-        spark.sql(f"CREATE SCHEMA {each} LOCATION '{tmp_path}/{each}'")
-    try:
-        summary = run_pipeline(spark, logs, schema, with_batches=False)
-        count = summary.tables["findings"].rows
-        assert read(spark, schema, "findings").count() == spark.table(f"{schema}.findings").count() == count
-        described = {row["col_name"]: row["comment"] for row in spark.sql(f"DESCRIBE {schema}.findings").collect()}
-        assert all(described[column.name] == column.doc for column in KEPT["findings"].columns)
-        detail = spark.sql(f"DESCRIBE DETAIL {schema}.findings").collect()[0]
-        assert KEPT["findings"].row in detail["description"]
-        assert spark.table(f"{schema}.lso_held_now").count() == len(summary.findings)
-    finally:
-        for each in (schema, f"{schema}_internal"):
-            spark.sql(f"DROP SCHEMA {each} CASCADE")
-    out = tmp_path / "out"
-    run_pipeline(spark, logs, out, with_batches=False)
-    frame = DeltaTable(out / "findings").to_pandas()
-    assert len(frame) == count
-    dataset = DeltaTable(out / "log_transactions").to_pyarrow_dataset()
-    with duckdb.connect() as connection:
-        connection.register("log_transactions", dataset)
-        (duckdb_count,) = connection.sql("select count(*) from log_transactions").fetchall()
-    assert duckdb_count == (summary.tables["log_transactions"].rows,)
-
-
 def test_parquet_tables_match_pandas_and_are_written_once(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run_pipeline(spark, logs, out, format="parquet")
@@ -262,93 +230,8 @@ def stderr_of(file: BinaryIO) -> str:
     return file.read().decode()
 
 
-def segments(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.log"))
-
-
-def remove(segment: Path) -> None:
-    for path in segment.parent.glob(f"{segment.stem}.*"):
-        path.unlink()
-
-
-def write_batch(source: Path, target: Path) -> None:
-    """Write a segment with the first batch of another log, at the offset in the name of the segment."""
-    data = segments(source)[0].read_bytes()
-    size = 12 + int.from_bytes(data[8:12], "big")
-    target.write_bytes(int(target.stem).to_bytes(8, "big") + data[8:size])
-
-
 def stored_rows_of_partition(out: Path, name: str, topic: str, partition: int) -> list[str]:
     return [row for row in stored_rows(out, name) if f"'topic': '{topic}', 'partition': {partition}," in row]
-
-
-def assert_stored_partition(source: LogDir, out: Path, name: str, topic: str, partition: int) -> None:
-    rows = getattr(source, name)(topics=[topic], partitions=[partition])
-    assert stored_rows_of_partition(out, name, topic, partition) == sorted_rows(
-        KEPT[name].arrow(KEPT[name].rows(rows)), KEPT[name]
-    ), name
-
-
-@pytest.mark.full
-def test_deleted_offsets_and_the_history_of_a_recreated_topic_are_kept(
-    spark: SparkSession, stages: list[Path], logs: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    run_pipeline(spark, logs, out)
-    before = {name: stored_rows(out, name) for name in LOG_TABLES}
-    expired, lost, recreated = (logs / f"plain-stage0-{number}" for number in range(3))
-    remove(segments(expired)[0])
-    lost_segments = segments(lost)
-    for each in lost_segments:
-        remove(each)
-    end = int(lost_segments[-1].stem) + 1000
-    write_batch(stages[1] / "copies-stage1-0", lost / f"{end:020d}.log")
-    remove(segments(recreated)[0])
-    metadata = recreated / "partition.metadata"
-    metadata.write_text(re.sub(r"(topic_id: ).{4}", r"\1AAAA", metadata.read_text()))
-    run_pipeline(spark, logs, out, consistent_copy=False)
-    for name in ("batches", "log_transactions"):
-        expected = [row for row in before[name] if "'topic': 'plain-stage0', 'partition': 0," in row]
-        assert stored_rows_of_partition(out, name, "plain-stage0", 0) == expected
-    log_transactions = stored_rows_of_partition(out, "log_transactions", "plain-stage0", 1)
-    (error_row,) = (row for row in log_transactions if "OFFSETS_LOST: Offsets" in row)
-    assert f"{end - 1:,} were deleted" in error_row
-    assert {row for row in before["log_transactions"] if f"{lost.name}/" in row and "'open'" not in row} < set(
-        log_transactions
-    )
-    fresh = LogDir(logs, consistent_copy=True)
-    for name in ("batches", "log_transactions", "lso_timeline"):
-        rows = getattr(fresh, name)(topics=["plain-stage0"], partitions=[2])
-        new = sorted_rows(KEPT[name].arrow(KEPT[name].rows(rows)), KEPT[name])
-        old = [row for row in before[name] if "'topic': 'plain-stage0', 'partition': 2," in row]
-        assert stored_rows_of_partition(out, name, "plain-stage0", 2) == sorted([*old, *new])
-
-
-@pytest.mark.full
-def test_a_truncated_replica_is_read_again_and_a_lagging_one_is_not(
-    spark: SparkSession, stages: list[Path], logs: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    run_pipeline(spark, logs, out)
-    lagging, truncated = "plain-stage1-0", "plain-stage1-1"
-    rows_before = stored_rows_of_partition(out, "log_transactions", "plain-stage1", 0)
-    for name in (lagging, truncated):
-        last = [path for path in segments(logs / name) if path.stat().st_size][-1]
-        data = last.read_bytes()
-        last.write_bytes(data[: len(data) // 2])  # ends within a batch, as a copy from a running broker may
-    truncated_batches = LogDir(logs / truncated).batches()
-    end = int(truncated_batches["last_offset"].max()) + 1
-    checkpoint = logs / truncated / "leader-epoch-checkpoint"
-    lines = checkpoint.read_text().split()
-    newer = int(lines[-2]) + 1
-    entries = [*zip(lines[2::2], lines[3::2], strict=True), (str(newer), str(end))]
-    checkpoint.write_text("\n".join(["0", str(len(entries)), *(" ".join(each) for each in entries), ""]))
-    run_pipeline(spark, logs, out)
-    assert [
-        row for row in stored_rows_of_partition(out, "log_transactions", "plain-stage1", 0) if "TORN_TAIL" not in row
-    ] == rows_before
-    for name in ("log_transactions", "lso_timeline"):
-        assert_stored_partition(LogDir(logs), out, name, "plain-stage1", 1)
 
 
 @pytest.mark.full

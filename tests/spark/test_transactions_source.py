@@ -125,23 +125,6 @@ def test_a_batch_read_of_an_unreachable_cluster_fails(spark: SparkSession) -> No
         reader.option("table", "findings").load().count()
 
 
-INVALID_OPTIONS = [
-    ({"subscribe": "a"}, r"kafka_txn_samples has no option 'subscribe'"),
-    ({"table": "everyone"}, r"The option table has an invalid value\. Use one of everything, samples"),
-    ({"interval": "often"}, r"interval is not a duration"),
-    ({"interval": "1 month"}, r"interval is not a duration"),
-    ({"interval": "0"}, r"interval is too short\. Use 0\.1s or longer"),
-    ({"latePadding": "-1"}, r"The option latePadding is not a duration"),
-    ({"logEvidence": "perhaps"}, r"Use one of true, false"),
-]
-
-
-@pytest.mark.parametrize(("overrides", "message"), INVALID_OPTIONS)
-def test_an_invalid_option_fails_in_load(overrides: dict[str, str], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        KafkaTransactions(CaseInsensitiveDict({"kafka.bootstrap.servers": "127.0.0.1:1", **overrides})).schema()
-
-
 @pytest.mark.parametrize(
     ("text", "milliseconds"),
     [

@@ -21,10 +21,10 @@ from typing import ClassVar
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from tests.framework_campaigns.campaign import APPLICATIONS, PROPERTIES, Campaign, writing
-from tests.rolling_upgrade import Watcher
+from tests.tools.framework_campaigns.campaign import APPLICATIONS, PROPERTIES, Campaign, writing
 from tests.tools.large.recorder import RecorderProcess, start_brokers
 from tests.tools.large.sitting import Sitting
+from tests.tools.rolling_upgrade import Watcher
 from toolkit import Cluster
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka

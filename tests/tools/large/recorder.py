@@ -20,9 +20,9 @@ from pathlib import Path
 import pyarrow.dataset as ds
 
 from tests.process import COMMAND, ROOT, started
-from tests.rolling_upgrade import PROPERTIES, TOPICS, create_topics
 from tests.sources.recorded import files
 from tests.tools.large.sitting import Sitting
+from tests.tools.rolling_upgrade import PROPERTIES, TOPICS, create_topics
 from tests.workload import Worker
 from toolkit import Cluster, Recording
 from toolkit.lab import Kafka
