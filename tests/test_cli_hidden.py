@@ -126,6 +126,11 @@ def test_groups_that_may_be_hidden_are_unknown_in_a_finding(guarded: Kafka, admi
         acls.clear()
         acls.allow(GROUPS, *SEE_ACLS)
         assert admin.committing_groups([partition]) == {partition: ["hidden-waiting"]}
+        with pytest.raises(
+            BrokerError, match="missing: DESCRIBE on Topic '__consumer_offsets', to see that each of its"
+        ):
+            watcher.committing_groups([partition])
+        acls.allow((TOPIC, "__consumer_offsets", LITERAL, DESCRIBE))
         with pytest.raises(BrokerError, match=f"on {staged.topic}-0 cannot be read: TOPIC_AUTHORIZATION_FAILED"):
             watcher.committing_groups([partition])
 

@@ -132,7 +132,7 @@ def test_a_hostile_id_is_only_data(kafka: Kafka, name: str) -> None:
         assert is_silent({**row, "transactional_id": None})
         report = ask("report", topic=staged.topic)
         assert is_silent({**report, "names": None})
-        assert list(report["names"].values()) == [escaped]
+        assert escaped in report["names"].values()
         explained = ask("explain", text=f'ProducerFencedException, transactionalId="{name}"')  # ends at the first space
         assert is_silent([each["findings"] for each in explained["rows"]])
         pasted = f"OutOfOrderSequenceException for producer {hostile.producer_id} in partition {staged.topic}-0"

@@ -356,7 +356,7 @@ def test_a_list_of_aborts_stops_at_the_one_that_a_broker_refuses() -> None:
         answer = call.run()
     assert "exit code 6" in answer
     stopped = (
-        "Aborted: 0 of 2 transactions.\nStopped at __consumer_offsets-1@0.\nNot tried: late-after-commit-000007-0@4."
+        "0 of 2 transactions aborted; stopped at __consumer_offsets-1@0.\nNot tried: late-after-commit-000007-0@4."
     )
     assert stopped in answer
     assert f"the ABORT marker for __consumer_offsets-1@0 with an error: {error_text(CLUSTER_DENIED)}." in answer
