@@ -3,6 +3,7 @@
 import datetime as dt
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence.log_selection import ExcerptStart
+from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.history import sample_findings
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
@@ -19,6 +21,7 @@ from toolkit.lab.producer import TxnProducer
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.live_evidence import LiveEvidence
 from toolkit.sources.live.logs.excerpt_reader import read_excerpts
 from toolkit.sources.live.state.broker_configs import longest_timeout_ms
 from toolkit.sources.recording.sample_writer import SampleWriter
@@ -88,6 +91,29 @@ def test_a_known_cause_is_not_read_again_for_a_minute(
         assert evidence[name] == read[name]
     assert "(late-after-commit, torn-transaction)" in evidence["cause"]
     assert [one["name"] for one in evidence["evidence"]][-4:] == [one["name"] for one in read["evidence"]][-4:]
+
+
+def test_what_was_read_while_a_coordinator_was_away_is_read_again(
+    kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker was killed within a sample, before its log was read: that stayed `unknown` for a minute."""
+    staged = INCIDENTS["never_added"](kafka)
+    sampled()
+
+    def observe(self: Cluster) -> Observation:
+        found = really(self)
+        return replace(found, coverage=replace(found.coverage, gaps=["broker 2 did not answer"]))
+
+    really = Cluster.observe
+    with monkeypatch.context() as away:
+        away.setattr(LiveEvidence, "coordinator_logs", lambda self, cases: iter(()))
+        for answer in (really, observe):
+            away.setattr(Cluster, "observe", answer)
+            row = of(sampled().tables["findings"], staged)
+            assert (row["verdict"], row["outcome"]) == ("unknown", "unknown")
+    sampled()  # with the gaps of the one before
+    row = of(sampled().tables["findings"], staged)
+    assert (row["verdict"], row["outcome"], row["action"]) == ("hanging", "undecided", "abort")
 
 
 def test_what_holds_the_lso_next_is_explained_in_the_same_sample(

@@ -27,6 +27,7 @@ class LogReading:
     finding: Finding  # as it was explained
     explanation: Sequence[EvidenceEntry]  # the evidence that this added
     owner: tuple[object, ...]  # what was known of its owner and producer
+    gaps: Sequence[str]  # what the coordinators did not answer then: their log may not have been read either
     read_at: dt.datetime
 
 
@@ -48,7 +49,7 @@ def diagnose(
     """Diagnose a source.
 
     Of a sample, logs are read of a partition with a transaction that is new or decided otherwise, whose owner has
-    changed, that now holds the LSO, or whose logs were read a minute ago.
+    changed, that now holds the LSO, or whose logs were read a minute ago, or while other coordinators did not answer.
 
     `before`: for a sample, what the logs showed up to the previous one.
     """
@@ -88,6 +89,7 @@ def diagnose(
                 finding=finding,
                 explanation=finding.evidence[len(unexplained.evidence) :],
                 owner=_owner(case),
+                gaps=diagnosis.observations[-1].coverage.gaps,
                 read_at=diagnosis.observations[-1].observed_at,
             )
     return Diagnosed(findings=findings, observations=diagnosis.observations, log_readings=readings)
@@ -100,11 +102,14 @@ def _still_known(
     before: Mapping[TransactionKey, LogReading],
 ) -> dict[TransactionKey, LogReading]:
     """What an earlier sample's logs still show, of partitions where they show it of every transaction."""
-    now = diagnosis.observations[-1].observed_at
+    observation = diagnosis.observations[-1]
+    now, gaps = observation.observed_at, observation.coverage.gaps
     known = {
         key: each
         for key, each in before.items()
-        if key in to_read and each.owner == _owner(to_read[key]) and now - each.read_at < MAX_LOG_AGE
+        if key in to_read
+        and (each.owner, each.gaps) == (_owner(to_read[key]), gaps)
+        and now - each.read_at < MAX_LOG_AGE
     }
     if not known:
         return known
