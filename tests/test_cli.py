@@ -1,8 +1,10 @@
 """The command as a person calls it: flags, formats, exit codes, and one clear sentence when it cannot answer."""
 
+import io
 import json
 import re
 import socket
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -264,3 +266,17 @@ def test_what_a_recording_does_not_have_is_not_checked() -> None:
         "The history of transactional ids: a recording has none.",
         "Group g: a recording has no committed offsets.",
     )
+
+
+def test_an_ascii_terminal_gets_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first line of a finding has a middle dot: a traceback, and exit code 70."""
+    outputs = [io.TextIOWrapper(io.BytesIO(), encoding="ascii") for _ in range(2)]
+    monkeypatch.setattr(sys, "stdout", outputs[0])
+    monkeypatch.setattr(sys, "stderr", outputs[1])
+    monkeypatch.setattr(sys, "argv", ["kafka-txn", "diagnose", "--log-dir", str(load("late-message").path / "log-dir")])
+    with pytest.raises(SystemExit):
+        commands.run()
+    print("caf\xe9 \N{HORIZONTAL ELLIPSIS}", file=sys.stderr, flush=True)
+    written, errors = (each.buffer.getvalue().decode("ascii") for each in outputs)
+    assert " - 21 records waiting" in written
+    assert errors.endswith("caf\\xe9 ...\n")

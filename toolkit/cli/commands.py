@@ -24,7 +24,7 @@ from toolkit.cli import (
     table_commands,
 )
 from toolkit.cli.common_options import key_values
-from toolkit.cli.output import DEFECT, exit_on_failure, remark, show, width
+from toolkit.cli.output import DEFECT, exit_on_failure, remark, show, width, write_any_text
 from toolkit.cli.source_options import BootstrapServer, CommandConfig, SourceOptions
 from toolkit.version import __version__
 
@@ -222,6 +222,7 @@ def kafka_txn(
 
 def run() -> None:
     """Run the command line."""
+    write_any_text()
     # Typer builds every registered command, which is 4% of the processor time of a short run.
     named = [each for each in app.registered_commands if each.name in sys.argv[1:2]]
     selected = copy(app)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
 import os
 import sys
 import traceback
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from toolkit.sources.source import Source
 
 INVALID, INCOMPLETE, NOT_FOUND, REFUSED, FAILED, DEFECT = 2, 3, 4, 5, 6, 70
+ASCII = {"\N{MIDDLE DOT}": "-", "\N{HORIZONTAL ELLIPSIS}": "..."}
 IMPORTLIB = "<frozen importlib._bootstrap>"
 BROKEN_PIPE, INTERRUPTED = 141, 130  # 128 + SIGPIPE, 128 + SIGINT: what a shell expects of either
 
@@ -36,6 +39,20 @@ OPTIONAL = {
     "pyspark": "pyspark",
 }
 """Modules of the extras, and what installs them; all others belong to every install."""
+
+
+def write_any_text() -> None:
+    """Let stdout and stderr write what their encoding lacks: signs of ours as ASCII, letters of names as escapes."""
+    codecs.register_error("kafka-txn", _replaced)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="kafka-txn")
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end]
+    return "".join(ASCII.get(each, each).encode("ascii", "backslashreplace").decode() for each in text), error.end
 
 
 def answer(
