@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 
 from tests.exploration.properties import (
     AFTER_THE_LAST_CHECK,
@@ -89,20 +89,27 @@ def _shows_version_2(state: State) -> bool:
     return any(record.meta is not None and record.meta.client_version == 2 for record in records)
 
 
-def _has_marker_twice(log: Sequence[Record]) -> bool:
-    """Whether a producer has two markers of one kind and epoch without data between them."""
-    last: dict[int, tuple[str, int]] = {}
-    for record in log:
-        this = record.kind, record.epoch
-        if record.kind != "data" and last.get(record.pid) == this:
+def _has_marker_twice(state: State, number: int) -> bool:
+    """Whether a producer has more markers of one kind and epoch, without data between them, than were decided.
+
+    A transaction without records on the partition has its marker right behind that of the one before it.
+    """
+    records = {(each.offset, each.meta) for coordinator in state.coordinators for each in coordinator.log}
+    decided = Counter((each.pid, each.state, each.epoch) for _, each in records if each and number in each.partitions)
+    last: dict[int, tuple[Record, int]] = {}
+    for record in state.partitions[number].log:
+        before, count = last.get(record.pid, (None, 0))
+        is_again = before is not None and (record.kind, record.epoch) == (before.kind, before.epoch)
+        count = count + 1 if is_again else 1
+        if record.kind != "data" and 1 < count > decided[record.pid, f"Prepare{record.kind.title()}", record.epoch]:
             return True
-        last[record.pid] = this
+        last[record.pid] = record, count
     return False
 
 
 def _is_contradicted(state: State) -> bool:
     """Whether a partition has the COMMIT marker of a transaction that the coordinators' log does not have, or a marker
-    twice, or an epoch that is not in the log, or an open record from before its producer.
+    more often than decided, or an epoch that is not in the log, or an open record from before its producer.
     """
     newest: dict[int, int] = {}
     for meta in (each.meta for coordinator in state.coordinators for each in coordinator.log):
@@ -111,7 +118,7 @@ def _is_contradicted(state: State) -> bool:
     written = (record for partition in state.partitions for record in partition.log)
     if any(record.epoch > newest.get(record.pid, record.epoch) for record in written):
         return True
-    if any(_has_marker_twice(partition.log) for partition in state.partitions):
+    if any(_has_marker_twice(state, number) for number in range(len(state.partitions))):
         return True
     markers = (record for partition in state.partitions for record in partition.log if record.kind == "commit")
     return any(each.ctxn != NOBODY and state.truths[each.ctxn].decision != "commit" for each in markers) or any(
