@@ -300,8 +300,8 @@ def _duplicate_ids(listing: TransactionListing) -> list[str]:
 
 def _leadership_gaps(before: CoordinatorTopic, after: CoordinatorTopic) -> list[str]:
     """Gaps in the coordinators' topic: partitions without a leader, or whose leader changed."""
-    if before.hidden or after.hidden:
-        return [f"DESCRIBE on Topic '{STATE_TOPIC}', to see that each of its partitions has a leader"]
+    if gap := before.hidden_gap or after.hidden_gap:
+        return [gap]
     leaderless, moved = [], []
     for tp, now in sorted(after.metadata.partitions.items()):
         earlier = before.metadata.partitions.get(tp, now)

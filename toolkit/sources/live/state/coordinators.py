@@ -73,6 +73,11 @@ class CoordinatorTopic:
         )
 
     @property
+    def hidden_gap(self) -> str | None:
+        """What is missing to see whether each partition has a leader: the right; null if it is visible or not there."""
+        return self.hidden and f"DESCRIBE on Topic '{self.topic}', to see that each of its partitions has a leader"
+
+    @property
     def leaderless(self) -> str | None:
         """Its partitions without a leader, whose ids or groups no broker lists; null if there are none."""
         numbers = sorted(tp.partition for tp, each in self.metadata.partitions.items() if each.leader is None)

@@ -86,8 +86,8 @@ def missing_groups(client: BrokerClient, brokers: Sequence[int]) -> list[str]:
     """
     gaps = [*visibility_of(GROUPS, client, brokers).gaps]
     topic = CoordinatorTopic.read(client, OFFSETS_TOPIC)
-    if topic.hidden:
-        gaps.append(f"DESCRIBE on Topic '{OFFSETS_TOPIC}', to see that each of its partitions has a leader")
+    if topic.hidden_gap:
+        gaps.append(topic.hidden_gap)
     elif topic.leaderless:
         gaps.append(f"{topic.leaderless}: no broker lists their groups")
     return gaps
