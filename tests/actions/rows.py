@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
+from kafka.protocol.metadata import MetadataResponse
+
 from tests.analysis import build
 from toolkit.actions.abort import ABORT
 from toolkit.actions.complete import COMPLETE
@@ -18,12 +20,14 @@ from toolkit.analysis.diagnosis.evidence_kinds import OUTCOME_ENTRY
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED
 from toolkit.errors import BrokerError, ToolkitError
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.record import TableRow
 from toolkit.schema.verdict import Verdict
+from toolkit.sources.live.client import messages
 
 T = TypeVar("T")
 R = TypeVar("R", bound=TableRow)
@@ -61,6 +65,8 @@ class RowCluster:
         The error code of WriteTxnMarkers, or an error that is raised instead.
     writes
         Whether a marker ends the transaction.
+    coordinator_epoch
+        Leader epoch of ``__transaction_state-0``.
     """
 
     before: Mapping[tuple[str, int], Change] = field(default_factory=dict)
@@ -70,6 +76,7 @@ class RowCluster:
     findings: Sequence[Row] = field(default_factory=lambda: [found().row()])
     response: int | ToolkitError = 0
     writes: bool = True
+    coordinator_epoch: int = 9
     timeout: float = 0.2
     bootstrap_servers: str = "one:9092"
     config: None = None
@@ -91,6 +98,16 @@ class RowCluster:
         return "y49LRH0C"
 
     @property
+    def metadata(self) -> Any:
+        """The leader of ``__transaction_state-0``."""
+        part = MetadataResponse.MetadataResponseTopic.MetadataResponsePartition
+        leader = part(
+            partition_index=0, leader_id=1, leader_epoch=self.coordinator_epoch, replica_nodes=[1], isr_nodes=[1]
+        )
+        topic = MetadataResponse.MetadataResponseTopic(error_code=0, name=STATE_TOPIC, partitions=[leader])
+        return MetadataResponse(topics=[topic])
+
+    @property
     def principal(self) -> str | None:
         return self.config and self.config.principal
 
@@ -101,6 +118,9 @@ class RowCluster:
         return records_of(getattr(self, name), record)
 
     def send_one(self, request: Any, *, broker_id: int) -> Any:
+        if isinstance(request, messages.Metadata):
+            self._called("metadata", {})
+            return self.metadata
         self._called("send_one", {"broker_id": broker_id})
         self.sent.append(request)
         if isinstance(self.response, ToolkitError):

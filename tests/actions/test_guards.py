@@ -202,6 +202,11 @@ def owner_is(**more: Any) -> Change:
     return lambda cluster: setattr(cluster, "transactions", [transaction(**more)])
 
 
+def coordinator_moves(cluster: RowCluster) -> None:
+    """Its log may have lost its tail, so that a transaction is live again; it says nothing before it has loaded it."""
+    cluster.coordinator_epoch = 10
+
+
 MEANWHILE = {
     "it ended": (producers_are(producer(start=None)), "ended just now"),
     "its next transaction is open": (producers_are(producer(start=130)), "ended just now"),
@@ -212,6 +217,7 @@ MEANWHILE = {
     "records again": (producers_are(producer(last_timestamp=ago(seconds=1))), "its last_timestamp is"),
     "another leader": (partition_is(leader=2), "broker 2 leads the partition in epoch 4, and it was broker 1"),
     "another leader epoch": (partition_is(leader_epoch=5), "broker 1 leads the partition in epoch 5"),
+    "another coordinator": (coordinator_moves, "Leadership of __transaction_state partition 0 moved"),
     "its owner has added it": (owner_is(), '"payments-7" is Ongoing on it now'),
     "its owner commits it": (owner_is(state="PrepareCommit"), "is PrepareCommit on it now"),
     "its owner aborts it": (owner_is(state="PrepareAbort"), "is PrepareAbort on it now"),

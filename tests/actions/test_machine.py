@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.protocol.metadata import MetadataResponse
 
 from tests.actions.rows import (
     IMPACT,
@@ -45,6 +46,8 @@ class ListCluster(RowCluster):
 
     def send_one(self, request: Any, *, broker_id: int) -> Any:
         answer = super().send_one(request, broker_id=broker_id)
+        if isinstance(answer, MetadataResponse):
+            return answer
         self.partitions, self.producers = self.rows[0], self.rows[1]
         number = request.markers[0].topics[0].partition_indexes[0]
         self.rows = (

@@ -131,6 +131,15 @@ def test_a_record_that_was_written_after_a_commit_is_not_of_it() -> None:
     assert near.outcome(first_batch=2).name == "unknown"
 
 
+@pytest.mark.parametrize(("completed", "expected"), [(2.1, "undecided"), (9, "unknown"), (None, "unknown")])
+def test_a_record_between_a_commit_and_its_marker_may_be_of_it(completed: float | None, expected: str) -> None:
+    """A zombie wrote it, the marker made it visible, and the partition lost the marker: it was hanging, to abort."""
+    decided = ended_records("Commit", began=1, at_second=2)
+    decided[2:] = [] if completed is None else [record(3, "CompleteCommit", second=completed, started=1)]
+    log = excerpt(marker(99, COMMIT, pid=1, second=9), data(100, second=9.5), start=99)
+    assert find(open_transaction(COMPLETE_COMMIT), log, init(), *decided).name == expected
+
+
 def test_two_commits_of_version_2_without_their_markers_are_committed() -> None:
     """Each has an epoch of its own, so one COMMIT marker is right for both. It was offered, and always refused."""
     world = after(Txn(), Txn(marker=False), Txn(marker=False), version=2)
@@ -179,6 +188,8 @@ def test_version_2_adds_a_partition_before_its_first_record() -> None:
         assert "that added orders-0 with epoch 0" in found.missing[0]
     next_epoch = excerpt(data(100, epoch=1, second=5), start=100)
     assert "with epoch 1" in find(open_transaction(one.owners[0], epoch=1), next_epoch, init(), *committed).reason
+    lost = [init(), init(epoch=1), *ended_records("Abort", began=6, at_second=7, epoch=1, on=(ELSEWHERE,), **version_2)]
+    assert "which transaction version" in find(one, log, *lost).reason, "restored; a new instance of version 2 goes on"
     version_1 = [init(), *ended_records("Commit", began=3, at_second=4, on=(ELSEWHERE,))]
     assert find(open_transaction(COMPLETE_COMMIT), log, *version_1).name == "undecided", "never added"
 

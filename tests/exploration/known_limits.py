@@ -72,7 +72,7 @@ def name_of(world: World, state: State, violation: Violation) -> str | None:
     ):
         return "two decisions without a marker"
     harms = set(violation.how.partition(":")[0].split(", "))
-    lost = LOST_BY_VERSION_1 if _shows_version_2(state) else LOST_BY_VERSION_1 | {"promised by version 2"}
+    lost = LOST_BY_VERSION_1 | {"promised by version 2"} if _hides_version_2(state) else LOST_BY_VERSION_1
     if harms <= lost and {"lost_state", "restore"} & set(state.spent) and not _is_contradicted(state):
         return "lost records of the coordinators' log"
     if harms <= LOST_BY_VERSION_1 and "late_end" in world.rare:
@@ -83,10 +83,11 @@ def name_of(world: World, state: State, violation: Violation) -> str | None:
 LOST_BY_VERSION_1 = {"promised by version 1", "live for its client by version 1"}
 
 
-def _shows_version_2(state: State) -> bool:
-    """Whether the coordinators' log has a record of a client of version 2."""
-    records = (record for coordinator in state.coordinators for record in coordinator.log)
-    return any(record.meta is not None and record.meta.client_version == 2 for record in records)
+def _hides_version_2(state: State) -> bool:
+    """Whether something is open of a producer of which the coordinators' log has no record of version 2."""
+    records = (each.meta for coordinator in state.coordinators for each in coordinator.log)
+    shown = {meta.pid for meta in records if meta is not None and meta.client_version == 2}
+    return any(pid not in shown for _, pid in open_transactions(state))
 
 
 def _has_marker_twice(state: State, number: int) -> bool:

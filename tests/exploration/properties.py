@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from tests.exploration.explore import Run
 from tests.exploration.leaders import entry_of
 from tests.exploration.procedures import is_to_abort
 from tests.exploration.server import names
-from tests.exploration.state import Record, State
+from tests.exploration.state import Meta, Record, State
 from tests.exploration.truth import (
     ABORTABLE,
     COMMITTABLE,
@@ -162,13 +163,13 @@ def _is_older(world: World, state: State, number: int, record: Record) -> bool:
 
 
 def _is_younger(world: World, state: State, number: int, record: Record) -> bool:
-    """Whether a broker's time at or before a record shows that it is younger than each commit without a marker that
-    includes the partition, where epochs do not tell.
+    """Whether a broker's time at or before a record shows that it is younger than the end of each commit without a
+    marker that includes the partition, where epochs do not tell.
     """
     log = state.partitions[number].log
     before = [each.time for each in log[: log.index(record) + 1] if each.kind != "data" or world.append_time]
     return all(
-        bool(before) and before[-1] - CLOCKS_DIFFER_MS > _decided_at(state, ctxn)
+        bool(before) and before[-1] - CLOCKS_DIFFER_MS > _ended_at(state, ctxn)
         for ctxn, truth in enumerate(state.truths)
         if truth.decision == "commit"
         and (truth.pid, truth.epoch) == (record.pid, record.epoch)
@@ -179,11 +180,17 @@ def _is_younger(world: World, state: State, number: int, record: Record) -> bool
 
 def _decided_at(state: State, ctxn: int) -> int:
     """When a transaction was decided, by its coordinator's clock."""
-    records = (record for coordinator in state.coordinators for record in coordinator.log)
-    of_it = (
-        r.meta for r in records if r.meta is not None and r.meta.ctxn == ctxn and r.meta.state.startswith("Prepare")
-    )
-    return next(meta.updated for meta in of_it)
+    return next(meta.updated for meta in _metas(state, ctxn) if meta.state.startswith("Prepare"))
+
+
+def _ended_at(state: State, ctxn: int) -> float:
+    """When it had its markers, by its coordinator's clock."""
+    return next((meta.updated for meta in _metas(state, ctxn) if meta.state.startswith("Complete")), math.inf)
+
+
+def _metas(state: State, ctxn: int) -> Iterator[Meta]:
+    records = (record.meta for coordinator in state.coordinators for record in coordinator.log)
+    return (meta for meta in records if meta is not None and meta.ctxn == ctxn)
 
 
 def judge_writes(done: Run) -> Iterator[Violation]:

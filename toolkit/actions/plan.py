@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
     from toolkit.schema import Row
     from toolkit.sources.live.cluster import Cluster
+    from toolkit.sources.live.state.coordinators import CoordinatorTopic
 
 T = TypeVar("T")
 RECHECK_AFTER = 2.0  # seconds between the two observations of the fresh check
@@ -160,6 +161,8 @@ class Plan:
         Of a fence: what was observed, which the fresh check observes again.
     max_transaction_timeout_ms
         Of a fence: what is live and open for longer is ``long`` and not ``ongoing``; it changes the word only.
+    coordinators
+        Of a marker that is checked again: who led ``__transaction_state`` before the check.
     planned_at
         When its evidence had been read, by this process's monotonic clock.
     """
@@ -175,6 +178,7 @@ class Plan:
     warnings: Sequence[str] = field(default=(), repr=False)
     observation: Observation | None = field(default=None, repr=False, compare=False)
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
+    coordinators: CoordinatorTopic | None = field(default=None, repr=False, compare=False)
     planned_at: float = field(default_factory=time.monotonic, repr=False, compare=False)
 
     @property

@@ -61,7 +61,7 @@ from toolkit.schema.table import Error, TopicPartition
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_response import TOO_OLD, error_text, omitted_text
-from toolkit.sources.live.state.coordinators import TRANSACTION, find_coordinators
+from toolkit.sources.live.state.coordinators import TRANSACTION, CoordinatorTopic, find_coordinators, partition_numbers
 
 if TYPE_CHECKING:
     from toolkit.schema.coerce import FindingLike
@@ -171,9 +171,10 @@ class MarkerAction(Action):
 
     def fresh_plans(self, plans: Sequence[Plan], recheck_after: float) -> Sequence[Plan | ToolkitError]:
         cluster, tps = plans[0].cluster, sorted({each.transaction.tp for each in plans})
-        before = partition_views(cluster, tps)
+        coordinators, before = CoordinatorTopic.read(cluster.client, STATE_TOPIC), partition_views(cluster, tps)
         findings = cluster.records(Finding, partitions=tps, recheck_after=recheck_after)
         producers = producer_views(cluster, tps)
+        plans = [replace(each, coordinators=coordinators) for each in plans]
         return [_caught(partial(self._fresh, each, before, findings, producers)) for each in plans]
 
     def _fresh(
@@ -211,6 +212,14 @@ class MarkerAction(Action):
                 raise ActionRefused(f"A coordinator no longer responds: {owner.error}.", means=self.nothing)
             if self.is_in_use(txn, owner):
                 raise changed(txn.target, f'"{owner.transactional_id}" is {owner.state} on it now')
+        # A new coordinator may have another log than the one that was read, and says nothing before it loads it.
+        assert fresh.coordinators is not None
+        if moved := fresh.coordinators.moved_until(CoordinatorTopic.read(cluster.client, STATE_TOPIC)):
+            raise ActionRefused(
+                f"Leadership of {STATE_TOPIC} {partition_numbers(moved)} moved since {txn.target} was checked.",
+                means=f"Its new coordinator may know more of the transaction. {self.nothing}",
+                do="Run it again.",
+            )
         now = partition_view(cluster, txn.tp)
         # A marker can only have been skipped, or lost, in between if the leader changed.
         if (now.leader, now.leader_epoch) != (txn.leader, txn.leader_epoch):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SCHEMA, VERSION = "action", 1  # of `ActionRow` in JSON; the version is raised when a field of it changes
 NOT_CONFIRMED = "Not confirmed: nothing was sent."
 # Fields of a plan that are no fact for a person: a connection, a file, what this process measures for itself.
-INTERNAL = {"action", "cluster", "checkpoint", "observation", "planned_at"}
+INTERNAL = {"action", "cluster", "checkpoint", "coordinators", "observation", "planned_at"}
 
 
 class ActionFormat(StrEnum):

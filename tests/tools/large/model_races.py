@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from tests.exploration.explore import Plan, Point, Run
 from tests.exploration.known_limits import is_known
 from tests.exploration.procedures import PLANNERS, Procedure, diagnose, fence_of, fence_plans, marker_of
-from tests.exploration.properties import Violation, judge_fences, judge_findings, judge_writes
+from tests.exploration.properties import judge_fences, judge_findings, judge_writes
 from tests.exploration.seam import ModelClient, connect, controlled, running
 from tests.exploration.server import Key
 from tests.exploration.state import State
@@ -50,7 +50,7 @@ def race(sitting: Sitting, chance: random.Random, worlds: tuple[World, ...], num
     """One walk, repeated by its number: what its end offers is tried under several schedules."""
     world = chance.choice(worlds)
     steps: list[str] = []
-    planned = _walk(world, world.start, chance, chance.randrange(MAX_STEPS), steps)
+    planned = _walk(world, world.start, chance, chance.randrange(MAX_STEPS), steps)[-1]
     with running(ModelClient(world, planned)):
         procedures: list[tuple[str, Procedure]] = [("findings", diagnose)]
     markers = [marker_of(each) for each in _plans(ModelClient(world, planned), chance)]
@@ -60,12 +60,16 @@ def race(sitting: Sitting, chance: random.Random, worlds: tuple[World, ...], num
         procedures += [("attempts to fence", each) for each in fences * SCHEDULES]
     for kind, procedure in procedures:
         during = steps.copy()
-        begun = _walk(world, planned, chance, chance.choice([0, 0, 1, 3, MAX_STEPS]), during)
-        done = _run(world, begun, procedure, chance, during)
+        begun = _walk(world, planned, chance, chance.choice([0, 0, 1, 3, MAX_STEPS]), during)[-1]
+        done, states = _run(world, begun, procedure, chance, during)
         sitting.counts[f"model: {kind}"] += 1
         sitting.counts["model: markers and fences written"] += len(done.client.writes)
-        for violation in _judged(world, begun, planned, done, is_finding=procedure is diagnose):
-            if is_known(world, begun, violation):
+        if procedure is diagnose:
+            violations = judge_findings(world, begun, done.result, states)
+        else:
+            violations = chain(judge_writes(done), judge_fences(done, planned))
+        for violation in violations:
+            if any(is_known(world, each, violation) for each in (begun, states[-1])):
                 sitting.counts["model: known limits"] += 1
             else:
                 sitting.check(False, f"model, walk {number} of {world.name}: {violation}: {', '.join(during)}")
@@ -85,33 +89,36 @@ def _plans(client: ModelClient, chance: random.Random) -> list[Any]:
     return found
 
 
-def _judged(world: World, begun: State, planned: State, done: Run, *, is_finding: bool) -> Iterator[Violation]:
-    if is_finding:
-        yield from judge_findings(world, begun, done.result, done.states)
-    else:
-        yield from judge_writes(done)
-        yield from judge_fences(done, planned)
-
-
-def _walk(world: World, state: State, chance: random.Random, count: int, steps: list[str]) -> State:
+def _walk(world: World, state: State, chance: random.Random, count: int, steps: list[str]) -> list[State]:
+    """The states that it goes through."""
+    states = [state]
     for _ in range(count):
-        following = list(successors(world, state))
+        following = list(successors(world, states[-1]))
         if not following:
             break
         label, state = chance.choice(following)
         steps.append(label)
-    return state
+        states.append(state)
+    return states
 
 
-def _run(world: World, state: State, procedure: Procedure, chance: random.Random, steps: list[str]) -> Run:
-    """A procedure, with steps of the model before any of its requests."""
+def _run(
+    world: World, state: State, procedure: Procedure, chance: random.Random, steps: list[str]
+) -> tuple[Run, list[State]]:
+    """A procedure, with steps of the model before any of its requests; and all states that there were meanwhile.
+
+    Those of the run are those at its requests. What was so between two of them only was so, too.
+    """
     points: list[Point] = []
+    states = [state]
     often = chance.choice([0.02, 0.1, 0.4])
 
     def before(current: State, broker: int | None, key: Key) -> State:
         if chance.random() < often:
             steps.append(f"before {key[0]}:")
-            current = _walk(world, current, chance, chance.choice([1, 1, 2, 5]), steps)
+            walked = _walk(world, current, chance, chance.choice([1, 1, 2, 5]), steps)
+            states.extend(walked)
+            current = walked[-1]
         points.append(Point(broker, key, current, 0))
         return current
 
@@ -119,4 +126,4 @@ def _run(world: World, state: State, procedure: Procedure, chance: random.Random
     with running(client):
         result = procedure(client)
     plan: Plan = {}
-    return Run(plan, points, result, client)
+    return Run(plan, points, result, client), states

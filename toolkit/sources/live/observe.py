@@ -27,7 +27,7 @@ from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state
 from toolkit.sources.live.state.authorization import TOPICS, TRANSACTIONAL_IDS, visibility_of
 from toolkit.sources.live.state.broker_configs import broker_identities
 from toolkit.sources.live.state.brokers_time import COORDINATORS_TOPICS, read_brokers_time
-from toolkit.sources.live.state.coordinators import CoordinatorTopic, loading_coordinators, partition_numbers
+from toolkit.sources.live.state.coordinators import CoordinatorTopic, loading_coordinators
 from toolkit.sources.live.state.leaders import (
     LSO_COLUMNS,
     OffsetsQuery,
@@ -172,7 +172,7 @@ def _query_coordinators(
         gaps += software_gaps(identities)
         software = [software_of(each) for each in identities]
     gaps += closable + _duplicate_ids(listing) + list(dict.fromkeys(unloaded))
-    gaps += _leadership_gaps(before, CoordinatorTopic.read(client, STATE_TOPIC))
+    gaps += before.gaps_until(CoordinatorTopic.read(client, STATE_TOPIC))
     coverage = Coverage(
         brokers=brokers,
         proofs=proofs,
@@ -296,27 +296,6 @@ def _duplicate_ids(listing: TransactionListing) -> list[str]:
         f"one coordinator for '{name}': brokers {', '.join(map(str, sorted(brokers)))} answer for it"
         for name, brokers in duplicates.items()
     ]
-
-
-def _leadership_gaps(before: CoordinatorTopic, after: CoordinatorTopic) -> list[str]:
-    """Gaps in the coordinators' topic: partitions without a leader, or whose leader changed."""
-    if gap := before.hidden_gap or after.hidden_gap:
-        return [gap]
-    leaderless, moved = [], []
-    for tp, now in sorted(after.metadata.partitions.items()):
-        earlier = before.metadata.partitions.get(tp, now)
-        if now.leader is None or earlier.leader is None:
-            leaderless.append(tp.partition)
-        elif (now.leader, now.leader_epoch) != (earlier.leader, earlier.leader_epoch):
-            moved.append(tp.partition)
-    gaps = []
-    if leaderless:
-        gaps.append(f"a leader of {STATE_TOPIC} {partition_numbers(leaderless)}: no broker answers for its ids")
-    if moved:
-        gaps.append(
-            f"a stable coordinator: leadership of {STATE_TOPIC} {partition_numbers(moved)} moved during the observation"
-        )
-    return gaps
 
 
 def _partitions_to_recheck(

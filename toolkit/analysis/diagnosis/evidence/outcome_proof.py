@@ -198,11 +198,15 @@ class _Proof:
         return time.time + bound < self._compared(decided).decided_from
 
     def _is_younger(self, part: OpenPart, decided: PastTransaction) -> bool:
-        """Whether the batches came into the log after a decision, by brokers' times."""
+        """Whether the batches came into the log after a decision and its markers, by brokers' times.
+
+        What a zombie writes between the decision and its marker is decided by it, too, and the log may lose the marker.
+        """
         time = part.after
         if time is None or not self._are_clocks_near:
             return False
-        return time.time - self._clocks_differ(time, decided) > self._compared(decided).decided_at
+        compared = self._compared(decided)
+        return time.time - self._clocks_differ(time, decided) > max(compared.decided_at, compared.ended_at)
 
     def _clocks_differ(self, time: LogTime, decided: PastTransaction) -> float:
         """By how much the clocks of the leader and the coordinator may differ, in ms: by 0 if one broker is both."""
@@ -291,6 +295,12 @@ class _Proof:
                 return (
                     f"the record of {self.name} that added {self.tp_name} with epoch {part.epoch}, which transaction "
                     f"version 2 writes before the data ({part.offsets}): the log has lost records"
+                )
+            if part.epoch is not None and not self._of(part.epoch) and any(map(_shows_version_2, self._own_records)):
+                return (
+                    f"which transaction version {self.name} had with epoch {part.epoch}, of which the log has no "
+                    f"transaction: version 2, as with other epochs, would have added {self.tp_name} before the data "
+                    f"({part.offsets})"
                 )
         return None
 

@@ -77,6 +77,31 @@ class CoordinatorTopic:
         """What is missing to see whether each partition has a leader: the right; null if it is visible or not there."""
         return self.hidden and f"DESCRIBE on Topic '{self.topic}', to see that each of its partitions has a leader"
 
+    def gaps_until(self, after: CoordinatorTopic) -> list[str]:
+        """What is missing for answers of all coordinators between two reads of it: a right, leaders, no election."""
+        if gap := self.hidden_gap or after.hidden_gap:
+            return [gap]
+        before, now = self.metadata.partitions, after.metadata.partitions
+        leaderless = [
+            tp.partition for tp in sorted(now) if now[tp].leader is None or before.get(tp, now[tp]).leader is None
+        ]
+        gaps = []
+        if leaderless:
+            gaps.append(f"a leader of {self.topic} {partition_numbers(leaderless)}: no broker answers for its ids")
+        if moved := sorted(set(self.moved_until(after)) - set(leaderless)):
+            numbers = partition_numbers(moved)
+            gaps.append(f"a stable coordinator: leadership of {self.topic} {numbers} moved during the observation")
+        return gaps
+
+    def moved_until(self, after: CoordinatorTopic) -> list[int]:
+        """Partitions whose leader or leader epoch is another one in a later read."""
+        return [
+            tp.partition
+            for tp, now in sorted(after.metadata.partitions.items())
+            if (earlier := self.metadata.partitions.get(tp, now)) is not now
+            and (now.leader, now.leader_epoch) != (earlier.leader, earlier.leader_epoch)
+        ]
+
     @property
     def leaderless(self) -> str | None:
         """Its partitions without a leader, whose ids or groups no broker lists; null if there are none."""
