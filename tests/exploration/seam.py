@@ -45,7 +45,7 @@ class ModelClient:
     `writes` has what was written: the kind of request, its fields, and the states before and after it.
     """
 
-    timeout = 30.0
+    timeout = 5.0
     cluster_id: str | None = "M8XbVDmITl6ZTs4WNdt8eg"
 
     def __init__(self, world: World, state: State, before: BeforeRequest = lambda state, broker, key: state) -> None:
