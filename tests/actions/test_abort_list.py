@@ -11,7 +11,7 @@ import pytest
 from tests.brokers import on_cluster
 from tests.process import on
 from toolkit import Cluster
-from toolkit.actions.abort import Abort, plan_abort_list
+from toolkit.actions.abort import Abort, plan_abort, plan_abort_list
 from toolkit.actions.audit import Audit
 from toolkit.actions.plan import Plan, Result
 from toolkit.actions.transaction import PartitionResult
@@ -20,6 +20,7 @@ from toolkit.errors import ActionFailed, ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, REPLICATED, StagedIncident
 from toolkit.lab.producer import TxnProducer
+from toolkit.lab.queries import await_coordinators
 from toolkit.schema import Row
 from toolkit.sources.live.client.broker_client import BrokerClient
 
@@ -154,6 +155,27 @@ def test_committed_records_are_left_out_by_name(lab: Kafka) -> None:
     assert (left.verdict, left.outcome) == ("stuck_ending", "commit")
     assert "is never aborted" in left.reason
     assert "kafka-txn complete" in left.remedy
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("lab", [on_cluster("4.3.1", REPLICATED, id="4.3.1")], indirect=True)
+def test_coordinators_that_are_elected_after_the_check_stop_it(lab: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new coordinator may have another log than the one that was read: its transaction is live again."""
+    staged, guard = INCIDENTS["never_added"](lab), Abort.guard
+    with Cluster(lab.bootstrap_servers) as cluster:
+        plan = plan_abort(cluster, rows(cluster, [staged])[0])
+
+        def guard_after_election(action: Abort, fresh: Plan) -> None:
+            other = next(each for each in cluster.client.brokers if each != fresh.transaction.leader)
+            lab.restart(other)
+            await_coordinators(cluster.client)
+            guard(action, fresh)
+
+        monkeypatch.setattr(Abort, "guard", guard_after_election)
+        with pytest.raises(ActionRefused, match="Leadership of __transaction_state"):
+            plan.execute(confirm=plan.target, recheck_after=1.1)
+        monkeypatch.undo()
+        plan.execute(confirm=plan.target, recheck_after=1.1)
 
 
 def test_a_list_of_the_command_line(kafka: Kafka, tmp_path: Path) -> None:
