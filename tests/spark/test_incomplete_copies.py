@@ -74,7 +74,7 @@ class Tables:
             work = pickle.loads(pickle.dumps(work))
             found = fold_work(work, WorkOptions(min_held_ms=0))
             folded += [(log, each.table, each.is_final, row) for each in found for row in each.rows.to_pylist()]
-        states = FoldStates(store=None, last_run=0, run_id=1, before=self.states)  # type: ignore[arg-type]
+        states = FoldStates(store=None, runs=[], run_id=1, before=self.states)  # type: ignore[arg-type]
         states.add([StoredState.of(row) for _, table, _, row in folded if table == STATE.name], files.listings, plans)
         self.states |= states.new
         self.bytes_read = sum(state.bytes_read or 0 for state in states.new.values())

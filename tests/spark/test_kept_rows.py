@@ -158,6 +158,10 @@ def test_every_run_finds_tables_that_are_not_of_one_run(spark: SparkSession, tmp
     ]
     for name in NAMES:
         assert seen[name] <= stored(out, name), name
+    shutil.rmtree(out / "internal" / "runs")  # as a kill before the first of them, or a restore
+    assert run_on(spark, logs, out).repairs == newer.repairs
+    for name in NAMES:
+        assert seen[name] <= stored(out, name), name
     whole = {name: stored(out, name) for name in NAMES}
     restore("transaction_history")
     restore("log_transactions")

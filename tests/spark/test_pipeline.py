@@ -257,8 +257,11 @@ def test_samples_of_a_recording_are_stored_once(spark: SparkSession, tmp_path: P
     assert grown.tables["recorded_samples"].rows == 4
     (found,) = grown.findings
     assert (found.verdict, found.held_from, found.observed_at) == ("hanging", NINE, samples[3].due)
-    for name, table in RECORDED.items():
-        assert stored_rows(out, f"recorded_{name}") == sorted_rows(rows_of(samples, name), table), name
+    for restored in ("runs", ""):  # what is stored stays, though the recorder has deleted it and no state knows of it
+        for name, table in RECORDED.items():
+            assert stored_rows(out, f"recorded_{name}") == sorted_rows(rows_of(samples, name), table), name
+        shutil.rmtree(out / "internal" / restored)
+        assert run(spark, recording, str(out)).findings == grown.findings
 
 
 def record(directory: Path, samples: list[Sample]) -> None:

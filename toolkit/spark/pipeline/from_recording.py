@@ -18,69 +18,67 @@ from toolkit.formats.log_paths import log_path
 from toolkit.schema import RECORDED
 from toolkit.sources.recording.recording_folder import EMPTY, current_files
 from toolkit.spark.arrow_types import struct_type
-from toolkit.spark.pipeline.tables.staging_table import LOG, StoredState
+from toolkit.spark.pipeline.tables.staging_table import LOG
 from toolkit.spark.pipeline.tables.stored_tables import RECORDED_AS
-from toolkit.spark.pipeline.tables.table_store import NOT_THERE, TableStore
+from toolkit.spark.pipeline.tables.table_store import NOT_THERE, TableStore, sql_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Result = TypeVar("Result")
+RECORDING = "recording:"  # before its path
 TRIES = 5
 GONE = ("PATH_NOT_FOUND", "FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSamples:
-    """A recording, as listed once."""
+    """A recording, as listed once: its samples after the last stored one are new."""
 
     spark: SparkSession  # the session
     path: str  # the folder of the recording
     listed: int  # number of samples
-    # due time of the newest sample; null without any. A sample without a row in ``samples`` is incomplete and does not
-    # count.
+    # oldest, newest: due times of these samples; null without any. A sample without a row in ``samples`` is incomplete
+    # and does not count.
+    oldest: dt.datetime | None
     newest: dt.datetime | None
+    after: dt.datetime | None  # due time of the last stored one
 
     @property
     def log(self) -> str:
-        """The name of its state."""
-        return f"recording:{self.path}"
+        """The name of its stored rows."""
+        return f"{RECORDING}{self.path}"
 
-    def after(self, states: Mapping[str, StoredState]) -> dt.datetime | None:
-        """Due time of the last stored sample; null for none."""
-        state = states.get(self.log)
-        return None if state is None else state.latest
+    @property
+    def has_new(self) -> bool:
+        """Whether there are new samples."""
+        return self.newest is not None and (self.after is None or self.newest > self.after)
 
-    def has_new(self, states: Mapping[str, StoredState]) -> bool:
-        """Whether there are samples after the last stored one."""
-        after = self.after(states)
-        return self.newest is not None and (after is None or self.newest > after)
+    def count_new(self) -> int:
+        """Number of new samples."""
+        return _retried(lambda: self.rows("samples").count()) if self.has_new else 0
 
-    def count_new(self, states: Mapping[str, StoredState]) -> int:
-        """Number of samples after the last stored one."""
-        return _retried(lambda: self.rows("samples", self.after(states)).count())
+    def rows(self, table: str) -> DataFrame:
+        """The new rows of a table of ``schema.RECORDED``."""
+        rows = _read(self.spark, self.path, table, after=self.after).withColumn(LOG, sf.lit(self.log))
+        return rows.where(self.is_new).where(sf.col("sampled_at") <= sf.lit(self.newest))
 
-    def rows(self, table: str, after: dt.datetime | None) -> DataFrame:
-        """Rows of a table of ``schema.RECORDED``: all samples after a time, up to `newest`."""
-        rows = _read(self.spark, self.path, table, after=after).where(sf.col("sampled_at") <= sf.lit(self.newest))
-        return rows if after is None else rows.where(sf.col("sampled_at") > sf.lit(after))
+    @property
+    def is_new(self) -> str:
+        """Condition in SQL for the rows of new samples; stored ones are of a killed run."""
+        times = [f"sampled_at >= TIMESTAMP '{self.oldest}'"]
+        if self.after is not None:
+            times.append(f"sampled_at > TIMESTAMP '{self.after}'")
+        return " AND ".join([f"{LOG} = {sql_text(self.log)}", *times])
 
 
-def store_samples(
-    store: TableStore,
-    name: str,
-    recordings: Sequence[RecordedSamples],
-    states: Mapping[str, StoredState],
-    *,
-    run_id: int,
-    last_run: int,
-) -> None:
+def store_samples(store: TableStore, name: str, recordings: Sequence[RecordedSamples], *, run_id: int) -> None:
     """Add the new rows of a table of ``schema.RECORDED``; stored rows stay when the recorder deletes samples."""
 
     def write() -> None:
-        frames = [each.rows(name, each.after(states)).withColumn(LOG, sf.lit(each.log)) for each in recordings]
-        rows = reduce(DataFrame.unionByName, frames)
-        store.write(RECORDED_AS[name], RECORDED[name], rows, run_id=run_id, last_run=last_run)
+        rows = reduce(DataFrame.unionByName, (each.rows(name) for each in recordings))
+        replaced = " OR ".join(f"({each.is_new})" for each in recordings)
+        store.replace(RECORDED_AS[name], RECORDED[name], rows, run_id=run_id, replaced=replaced)
 
     _retried(write)
 
@@ -99,14 +97,12 @@ def is_recording(spark: SparkSession, path: str) -> bool:
         return False
 
 
-def list_samples(spark: SparkSession, path: str) -> RecordedSamples:
-    """List the samples of a recording."""
-    newest = sf.max("sampled_at").alias("newest")
-    found = _retried(
-        lambda: _read(spark, path, "samples").agg(sf.count("sampled_at").alias("listed"), newest).toArrow()
-    )
-    (row,) = found.to_pylist()
-    return RecordedSamples(spark=spark, path=path, **row)
+def list_samples(spark: SparkSession, path: str, *, stored: Mapping[str, dt.datetime]) -> RecordedSamples:
+    """List the samples of a recording. `stored`: the last stored sample of each, by `log`."""
+    numbers = [sf.count("sampled_at").alias("listed"), sf.min("sampled_at").alias("oldest")]
+    numbers.append(sf.max("sampled_at").alias("newest"))
+    (row,) = _retried(lambda: _read(spark, path, "samples").agg(*numbers).toArrow()).to_pylist()
+    return RecordedSamples(spark=spark, path=path, **row, after=stored.get(f"{RECORDING}{path}"))
 
 
 def _read(spark: SparkSession, path: str, table: str, *, after: dt.datetime | None = None) -> DataFrame:

@@ -1,8 +1,8 @@
 """A run of the pipeline: read new data of logs and recordings, and add it to Delta tables up to findings.
 
 The state for the next run is small: the open transactions of each log, the holds of its LSO, and its last offset (table
-``state``). It is written last. If a run was killed after it wrote some of the tables, the next run starts from the same
-state and writes the rows again.
+``state``), and what the run as a whole has found (table ``runs``). Both are written last. If a run was killed after it
+wrote some of the tables, the next run starts from the same state and writes the rows again.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.dataframe import DataFrame
 
 from toolkit.errors import UsageError
-from toolkit.formats.columns import to_ipc
 from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Table
+from toolkit.schema.live import Finding
 from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions
 from toolkit.spark.arrow_types import from_arrow, mapped, spark_table
 from toolkit.spark.datasources.data_sources import register
@@ -36,21 +36,12 @@ from toolkit.spark.pipeline.jobs import Job, Progress, run_jobs
 from toolkit.spark.pipeline.log_plan import LOST, NEVER, TRUNCATED, LogPlan, read_again
 from toolkit.spark.pipeline.log_renames import renames
 from toolkit.spark.pipeline.log_work import LogWork, folded
-from toolkit.spark.pipeline.run_summary import (
-    ReadCounts,
-    RunSummary,
-    TableCounts,
-    count_rows,
-    counts_from_json,
-    counts_to_json,
-    newest_runs,
-    summarised,
-)
-from toolkit.spark.pipeline.tables.staging_table import IDS, STATE, StoredState
+from toolkit.spark.pipeline.run_summary import ReadCounts, RunSummary, TableCounts, count_rows, newest_runs, summarised
+from toolkit.spark.pipeline.tables.staging_table import IDS, STATE, NewestSample, StoredRun, TableSize
 from toolkit.spark.pipeline.tables.stored_tables import CLUSTER_ID, FROM_OFFSET, IS_CURRENT, KEPT, RECORDED_AS, TOPIC_ID
 from toolkit.spark.pipeline.tables.table_store import TableStore, open_store
 from toolkit.spark.pipeline.tables.table_views import make_views
-from toolkit.spark.pipeline.topic_findings import CURRENT_FINDINGS, StoredFinding, StoredRecord, TopicFindings, log_rows
+from toolkit.spark.pipeline.topic_findings import StoredFinding, StoredRecord, TopicFindings, log_rows
 from toolkit.spark.spark_errors import translate_errors
 
 if TYPE_CHECKING:
@@ -60,7 +51,6 @@ if TYPE_CHECKING:
     from toolkit.spark.pipeline.from_cluster import LivePartitions
 
 PathLike = str | os.PathLike[str]
-PROOF, COUNTS = "files_proof", "table_counts"
 OLDER = (
     "The table {} was older than the last run, as after its restore or the loss of a commit: all that the logs still "
     "have was read again, and what they had deleted before is missing from it."
@@ -140,7 +130,8 @@ def run(
             consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions
         )
         states = FoldStates.load(store)
-        logs, recordings = _sources(spark, source, topics=topics, assertions=assertions)
+        stored = {each.log: each.sampled_at for each in states.last.samples}
+        logs, recordings = _sources(spark, source, topics=topics, assertions=assertions, stored=stored)
         this = _PipelineRun.begin(
             store, states, logs=logs, recordings=recordings, min_held_ms=min_held_ms, with_batches=with_batches
         )
@@ -152,7 +143,8 @@ def run(
             findings = list(map(StoredFinding.of, store.rows("findings", FINDINGS, *columns)))
         summary = summarised(store, this.read(), this.counts, findings=findings, started=started)
         assumed = this.logs.assumptions if this.logs else ()
-        return replace(summary, proof=this.proof(), assumptions=assumed, repairs=this.repairs)
+        proof = this.result.proof if this.logs else None
+        return replace(summary, proof=proof, assumptions=assumed, repairs=this.repairs)
 
 
 def _sources(
@@ -161,8 +153,9 @@ def _sources(
     *,
     topics: Sequence[str] | None,
     assertions: FileAssertions,
+    stored: Mapping[str, dt.datetime],
 ) -> tuple[LogFiles | LivePartitions | None, Sequence[RecordedSamples]]:
-    """The logs and the recordings of a source."""
+    """The logs and the recordings of a source. `stored`: the newest stored sample of each recording."""
     if not isinstance(source, str | os.PathLike | Sequence):
         from toolkit.spark.pipeline.from_cluster import list_partitions  # imports kafka-python
 
@@ -176,7 +169,7 @@ def _sources(
     logs = None
     if others:
         logs = list_files(spark, others, topics=topics, assertions=assertions)
-    return logs, [list_samples(spark, path) for path in recorded]
+    return logs, [list_samples(spark, path, stored=stored) for path in recorded]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -191,6 +184,8 @@ class _PipelineRun:
     states: FoldStates
     plans: Mapping[str, LogPlan]
     listings: Mapping[str, LogListing]
+    result: StoredRun  # what is stored of this run as a whole; until it is known, what is stored of the last one
+    has_samples: bool  # whether there are or were recordings
     min_held_ms: int  # shortest hold of the LSO to keep
     with_batches: bool  # whether to keep the header of every batch
     reads_here: bool = False  # whether this process reads the logs, and not tasks
@@ -213,16 +208,19 @@ class _PipelineRun:
         listings = logs.listings if logs else {}
         states.rename(renames(listings, states.all))
         plans = logs.plans(states.before) if logs else {}
-        counted = states.before.get(COUNTS)
-        counts = {} if counted is None else counts_from_json(counted.listing or "{}")
+        last = states.last
+        counts = {
+            each.name: TableCounts(rows=each.rows, errors=each.errors, newest_run=each.newest_run)
+            for each in last.tables
+        }
         checked = [name for name in FROM_OFFSET if with_batches or name != BATCHES.name]
         newest = newest_runs(store, checked)
         older = [name for name in checked if name in counts and newest.get(name, 0) < counts[name].newest_run]
         repairs = [OLDER.format(name) for name in older]
         if older:
             plans |= {log: read_again(row) for log, row in listings.items() if log in states.before}
-        states.run_id = max(states.last_run, *newest.values()) + 1 if newest else states.run_id
-        if states.run_id > states.last_run + 1:
+        states.run_id = max(last.run_id, *newest.values()) + 1 if newest else states.run_id
+        if states.run_id > last.run_id + 1:
             repairs.append(NEWER)
             for log, plan in plans.items():
                 if plan.remembered == LOST:  # by the runs of which nothing is known, it may have been read
@@ -234,6 +232,8 @@ class _PipelineRun:
             states=states,
             plans=plans,
             listings=listings,
+            result=last,
+            has_samples=bool(recordings) or store.find(RECORDED_AS["samples"]) is not None,
             min_held_ms=min_held_ms,
             with_batches=with_batches,
             counts=counts,
@@ -243,23 +243,18 @@ class _PipelineRun:
     @property
     def needs_diagnosis(self) -> bool:
         """Whether the files or the cluster must be diagnosed again."""
-        logs, before = self.logs, self.states.before.get(CURRENT_FINDINGS)
-        return logs is not None and (bool(self.plans) or before is None or before.listing != self._signature(logs))
+        logs = self.logs
+        return logs is not None and (bool(self.plans) or self.states.last.signature != self._signature(logs))
 
     @property
     def new_samples(self) -> list[RecordedSamples]:
         """The recordings with new samples."""
-        return [each for each in self.recordings if each.has_new(self.states.before)]
+        return [each for each in self.recordings if each.has_new]
 
     @property
     def has_news(self) -> bool:
         """Whether there is new data."""
         return self.needs_diagnosis or bool(self.new_samples)
-
-    def proof(self) -> str | None:
-        """What the files prove and what they do not; null without files."""
-        state = self.states.all.get(PROOF)
-        return None if state is None or self.logs is None else state.listing
 
     def read(self) -> Sequence[ReadCounts]:
         """Counts of the listed and read items."""
@@ -274,9 +269,7 @@ class _PipelineRun:
                     bytes_read=sum(state.bytes_read or 0 for state in self.states.new.values()),
                 )
             )
-        for each in self.recordings:
-            new = each.count_new(self.states.before) if each.has_new(self.states.before) else 0
-            found.append(ReadCounts(what="samples", listed=each.listed, new=new))
+        found.extend(ReadCounts(what="samples", listed=each.listed, new=each.count_new()) for each in self.recordings)
         return found
 
     def jobs(self) -> dict[str, Job]:
@@ -284,20 +277,20 @@ class _PipelineRun:
         jobs: dict[str, Job] = {}
         logs = self.logs
         if logs is not None and self.needs_diagnosis:
-            jobs[CURRENT_FINDINGS] = Job(partial(self._diagnose, logs))
+            jobs["current_findings"] = Job(partial(self._diagnose, logs))
         if logs is not None and self.plans:
             jobs["logs"] = Job(partial(self._read_logs, logs))
             for table in (LOG_TRANSACTIONS, LSO_TIMELINE, *([BATCHES] if self.with_batches else [])):
                 jobs[table.name] = Job(partial(self._add_rows, table), after=["logs"])
             jobs["transaction_history"] = Job(self._add_transaction_history, after=["logs"])
         if new := self.new_samples:
-            runs = {"run_id": self.states.run_id, "last_run": self.states.last_run}
             for name in RECORDED:
-                jobs[RECORDED_AS[name]] = Job(partial(store_samples, self.store, name, new, self.states.before, **runs))
+                store = partial(store_samples, self.store, name, new, run_id=self.states.run_id)
+                jobs[RECORDED_AS[name]] = Job(store)
         if self.has_news or not self.counts:
             jobs["counts"] = Job(self._count, after=list(jobs))
         if self.has_news:
-            needed = {CURRENT_FINDINGS, "logs", "transaction_history", *(KEPT if self._has_samples else ())}
+            needed = {"current_findings", "logs", "transaction_history", *(KEPT if self.has_samples else ())}
             jobs["findings"] = Job(self._make_findings, after=needed.intersection(jobs) - {"findings"})
             jobs["state"] = Job(self._save, after=list(jobs))
         return jobs
@@ -310,11 +303,13 @@ class _PipelineRun:
     def _diagnose(self, logs: LogFiles | LivePartitions) -> None:
         """Diagnose the current state."""
         rows = logs.current_findings()
-        latest = pc.min(rows["observed_at"]).as_py()
-        signature = self._signature(logs)
-        self.states.put(StoredState(log=CURRENT_FINDINGS, listing=signature, latest=latest, remembered=to_ipc(rows)))
-        if isinstance(logs, LogFiles):
-            self.states.put(StoredState(log=PROOF, listing=logs.proof()))
+        self.result = replace(
+            self.result,
+            signature=self._signature(logs),
+            diagnosed_at=pc.min(rows["observed_at"]).as_py(),
+            findings=tuple(Finding.of_table(rows)),
+            proof=logs.proof() if isinstance(logs, LogFiles) else self.result.proof,
+        )
 
     def _read_logs(self, logs: LogFiles | LivePartitions) -> None:
         """Read what is new in logs, and fold it onto their states."""
@@ -366,7 +361,7 @@ class _PipelineRun:
             table,
             rows,
             run_id=self.states.run_id,
-            last_run=self.states.last_run,
+            last_run=self.states.last.run_id,
             read={log: NEVER if keeps_all else plan.obsolete_from for log, plan in of_table.items()},
             changed=[log for log, plan in of_table.items() if plan.remembered == TRUNCATED],
             keeps_provisional=keeps_provisional,
@@ -384,11 +379,12 @@ class _PipelineRun:
         made = TopicFindings(
             store=self.store,
             states=self.states,
+            run=self.result,
             listings=self.listings,
             is_consistent=self.logs is not None and self.logs.is_consistent,
             min_held_ms=self.min_held_ms,
         )
-        holds, findings = made.stored(with_samples=self._has_samples)
+        holds, findings = made.stored(with_samples=self.has_samples)
         records: dict[str, Sequence[StoredRecord | StoredFinding]]
         records = {"logs": log_rows(self.states.all.values()), "lso_holds": holds, "findings": findings}
         for name, of_table in records.items():
@@ -398,17 +394,18 @@ class _PipelineRun:
             self.counts[name] = TableCounts(rows=len(rows), errors=errors, new=written)
         return findings
 
-    @property
-    def _has_samples(self) -> bool:
-        return bool(self.recordings) or any(log.startswith("recording:") for log in self.states.before)
-
     # State.
 
     def _save(self) -> None:
         """Store the states, which completes the run."""
         if self.store.schema is not None:
             make_views(self.store)
+        samples = {each.log: each for each in self.states.last.samples}
         for each in self.new_samples:
-            self.states.put(StoredState(log=each.log, latest=each.newest))
-        self.states.put(StoredState(log=COUNTS, listing=counts_to_json(self.counts)))
-        self.states.save()
+            assert each.newest is not None
+            samples[each.log] = NewestSample(log=each.log, sampled_at=each.newest)
+        tables = [
+            TableSize(name=name, rows=counts.rows, errors=counts.errors, newest_run=counts.newest_run)
+            for name, counts in self.counts.items()
+        ]
+        self.states.save(replace(self.result, samples=tuple(samples.values()), tables=tuple(tables)))

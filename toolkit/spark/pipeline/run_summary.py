@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -23,7 +22,7 @@ ENDED = "ended"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCounts:
-    """Rows of a table."""
+    """Rows of a table after a run."""
 
     # rows, errors: stored rows, and those of them with `error`
     rows: int = 0
@@ -99,16 +98,6 @@ def newest_runs(store: TableStore, names: Iterable[str]) -> dict[str, int]:
         return {}
     newest = reduce(DataFrame.unionByName, found).groupBy("name").agg(sf.max(RUN_ID).alias("run"))
     return {row.name: row.run or 0 for row in newest.collect()}
-
-
-def counts_to_json(counts: Mapping[str, TableCounts]) -> str:
-    """Row and error counts as JSON, for a run that finds nothing new."""
-    return json.dumps({name: asdict(replace(each, new=0)) for name, each in counts.items()})
-
-
-def counts_from_json(text: str) -> dict[str, TableCounts]:
-    """The counts of `counts_to_json`."""
-    return {name: TableCounts(**each) for name, each in json.loads(text).items()}
 
 
 def summarised(

@@ -18,7 +18,6 @@ from pyspark.sql.dataframe import DataFrame
 
 from toolkit.analysis.history.findings_over_time import close_by_log, merge_findings, observed_holds, without_short
 from toolkit.analysis.history.hold_findings import attributed_holds, by_producer, held_findings, merge_holds
-from toolkit.formats.columns import from_ipc
 from toolkit.schema import Row
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
@@ -35,11 +34,10 @@ from toolkit.spark.pipeline.stored_findings import (
     markers,
     near_transaction_history,
 )
-from toolkit.spark.pipeline.tables.staging_table import IDS, StoredLog, StoredState
+from toolkit.spark.pipeline.tables.staging_table import IDS, StoredLog, StoredRun, StoredState
 from toolkit.spark.pipeline.tables.stored_tables import CLUSTER_ID, IS_CURRENT, KEPT, RECORDED_AS, TOPIC_ID
 from toolkit.spark.pipeline.tables.table_store import TableStore
 
-CURRENT_FINDINGS = "current_findings"
 ENDED = "ended"
 
 
@@ -85,13 +83,14 @@ class TopicFindings:
 
     store: TableStore  # the stored tables
     states: FoldStates  # the states of logs, those of this run included
+    run: StoredRun  # the last diagnosis
     listings: Mapping[str, LogListing]  # the logs of this run
     is_consistent: bool  # whether they are asserted to be a consistent copy
     min_held_ms: int  # shortest hold of the LSO to keep
 
     def stored(self, *, with_samples: bool) -> tuple[list[StoredRecord], list[StoredFinding]]:
         """All holds and findings. `with_samples`: whether there are samples of recordings."""
-        found = self._of_logs() if CURRENT_FINDINGS in self.states.all else {}
+        found = self._of_logs() if self.run.signature is not None else {}
         if with_samples:
             self._add_samples(found)
         since = self._since(with_samples=with_samples)
@@ -128,13 +127,11 @@ class TopicFindings:
 
     def _of_logs(self) -> dict[Origin, _TopicResults]:
         """Holds of the LSO in logs, and findings: `ended` if the log shows the end."""
-        states = self.states.all
-        state = states[CURRENT_FINDINGS]
         current: defaultdict[Origin, list[Finding]] = defaultdict(list)
-        for finding in Finding.of_table(from_ipc(state.remembered or b"")):
+        for finding in self.run.findings:
             current[self._origin(finding)].append(finding)
         logs: defaultdict[Origin, list[StoredState]] = defaultdict(list)
-        for log in best_logs(states.values()):
+        for log in best_logs(self.states.all.values()):
             if log.is_held:
                 logs[LogIdentity.of(log.log).origin].append(log)
         holds = {origin: holds_of(of_topic, min_held_ms=self.min_held_ms) for origin, of_topic in logs.items()}
@@ -192,7 +189,7 @@ class TopicFindings:
     def _add_samples(self, found: dict[Origin, _TopicResults]) -> None:
         samples = self._stored(RECORDED_AS["samples"])
         recorded = Finding.of_table(findings_over_time(self._stored(RECORDED_AS["findings"]), samples).toArrow())
-        if CURRENT_FINDINGS in self.states.all:
+        if self.run.signature is not None:
             recorded = close_by_log(recorded, markers(recorded, self._present_transactions()))
         origins: defaultdict[TransactionKey, list[Origin]] = defaultdict(list)
         for origin, results in found.items():
@@ -214,8 +211,7 @@ class TopicFindings:
 
     def _since(self, *, with_samples: bool) -> dt.datetime | None:
         """Time of the newest diagnosis or sample."""
-        state = self.states.all.get(CURRENT_FINDINGS)
-        times = [None if state is None else state.latest]
+        times = [self.run.diagnosed_at]
         if with_samples:
             stored = self._stored(RECORDED_AS["samples"]).where("error is null")
             (newest,) = stored.agg(sf.max("sampled_at").alias("sampled_at")).toArrow().to_pylist()
@@ -231,8 +227,7 @@ def log_rows(states: Iterable[StoredState]) -> list[StoredRecord]:
 
     `states`: the states of all logs.
     """
-    states = [each for each in states if ("/" in each.log or ":" in each.log) and not each.log.endswith(IDS)]
-    logs = [each for each in states if not each.log.startswith("recording:")]
+    logs = [each for each in states if not each.log.endswith(IDS)]
     best = {each.log for each in best_logs(logs)}
     return [
         StoredRecord(

@@ -14,6 +14,7 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY
+from toolkit.schema.live import Finding
 from toolkit.schema.record import Int32, Int64, TableRow, Unit, declares
 from toolkit.sources.log_tables import ReadError
 from toolkit.spark.arrow_types import arrow_fields, struct_arrays, struct_fields
@@ -36,7 +37,7 @@ IDS = "#ids"
 class StoredState(TableRow):
     """The state of a log, or of the records of a partition of ``__transaction_state``."""
 
-    log: Annotated[str, "Name of the log, or of another state."]
+    log: Annotated[str, "Name of the log."]
     topic: Annotated[str | None, "Topic."] = None
     partition: Annotated[Int32 | None, "Partition."] = None
     broker_id: Annotated[Int32 | None, "Broker of the log; null if several brokers may have sent it."] = None
@@ -47,9 +48,7 @@ class StoredState(TableRow):
         bool | None, "Whether a file could not be opened; the next run reads the log again completely."
     ] = None
     bytes_read: Annotated[Int64 | None, "Size of the batches that the last run read.", Unit("bytes")] = None
-    listing: Annotated[
-        str | None, "Digest of its files, as listed; of files_proof, what they prove; of table_counts, JSON."
-    ] = None
+    listing: Annotated[str | None, "Digest of its files, as listed."] = None
     segment_sizes: Annotated[
         str | None, "JSON: base offset, size and modification time (ns) of each segment, as listed."
     ] = None
@@ -74,6 +73,45 @@ class StoredState(TableRow):
 
 
 STATE = StoredState.table
+
+
+@declares("newest_sample", row="the newest stored sample of a recording", key=("log",), sort=("log",))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewestSample(TableRow):
+    """The newest stored sample of a recording."""
+
+    log: Annotated[str, "Name of the recording in the stored rows."]
+    sampled_at: Annotated[dt.datetime, "Due time of the sample."]
+
+
+@declares("table_size", row="the rows of a stored table", key=("name",), sort=("name",))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSize(TableRow):
+    """The rows of a stored table."""
+
+    name: Annotated[str, "Name of the table."]
+    rows: Annotated[Int64, "Number of rows."]
+    errors: Annotated[Int64, "Rows with error."]
+    newest_run: Annotated[Int64, "Number of the last run that wrote some of them."]
+
+
+@declares("runs", row="a complete run of the pipeline", key=("run_id",), sort=("run_id",))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRun(TableRow):
+    """A complete run: the row is written last. What a run did not change, it has from the run before."""
+
+    run_id: Annotated[Int64, "Number of the run; 0 for none."] = 0
+    state_run: Annotated[Int64, "Number of the run that wrote the states of the logs."] = 0
+    logs: Annotated[Int64, "Number of these states."] = 0
+    signature: Annotated[str | None, "Digest of the files and arguments of the last diagnosis of logs."] = None
+    diagnosed_at: Annotated[dt.datetime | None, "Time of that diagnosis."] = None
+    proof: Annotated[str | None, "What the files prove and what they do not."] = None
+    findings: Annotated[tuple[Finding, ...], "What that diagnosis found open."] = ()
+    samples: Annotated[tuple[NewestSample, ...], "The newest stored sample of each recording."] = ()
+    tables: Annotated[tuple[TableSize, ...], "The rows of the tables after this run."] = ()
+
+
+RUNS = StoredRun.table
 
 
 def records_name(row: LogListing) -> str:

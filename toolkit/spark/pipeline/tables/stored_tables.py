@@ -35,6 +35,7 @@ EXTRA: Mapping[str, Sequence[Column]] = {
     "lso_holds": (*IDS_OF_LOG, RUN),
     "logs": (*IDS_OF_LOG, RUN),
     "state": (RUN,),
+    "runs": (),
 }
 
 STORED_NAMES = {"start": "start_time", "end": "end_time", "at": "event_time", "offset": "log_end_offset"}

@@ -1,7 +1,7 @@
 """The tables that the pipeline stores: a folder of Delta or Parquet tables, or a schema of Delta tables in a catalog.
 
-Tables for the pipeline alone, ``state`` and ``stage``, are in a folder or schema of their own. Only Delta Lake is
-needed to read the others (`stored_tables`).
+Tables for the pipeline alone, ``runs``, ``state`` and ``stage``, are in a folder or schema of their own. Only Delta
+Lake is needed to read the others (`stored_tables`).
 """
 
 from __future__ import annotations
@@ -120,50 +120,61 @@ class TableStore:
         *,
         run_id: int,
         last_run: int | None = None,
-        read: Mapping[str, int] | None = None,
+        read: Mapping[str, int],
         changed: Collection[str] = (),
         keeps_provisional: bool = True,
     ) -> None:
-        """Add the rows of a run and delete those that they replace, in one transaction.
+        """Add the rows of logs and delete those that they replace, in one transaction.
 
         Of a log that was read, these are rows that are not final, and at or after the offset from which it was read
         rows of a killed run. All other rows stay: another run cannot read what was deleted since.
 
         `name`, `table`: name and declaration of the table.
-        `rows`: rows with the declared columns; rows of logs also with `LOG` and `IS_FINAL`.
+        `rows`: rows with the declared columns, `LOG` and `IS_FINAL`.
         `run_id`: number of the run.
         `last_run`: number of the last run that was complete; by default the one before.
-        `read`: from which offset each log was read that `rows` are from; null for all logs and offsets.
+        `read`: from which offset each log was read that `rows` are from.
         `changed`: those of them of which rows of earlier runs are replaced, too.
         `keeps_provisional`: whether rows of other logs stay that are not final.
         """
+        if (stored := self._to_change(name)) is None:
+            self.replace(name, table, rows, run_id=run_id, replaced="false")
+            return
         new = self._with_run(name, table, rows, run_id)
-        if self.format == "parquet":
-            new.write.parquet(f"{self.path}/{name}")
-            return
-        stored = self.find(name)
-        if stored is None:
-            self.create(name, table)
-            self._save(name, new, mode="append")
-            return
         last_run = run_id - 1 if last_run is None else last_run
         conditions = [f"NOT {IS_FINAL}", f"{RUN_ID} > {last_run}"]
         if len(changed) > MAX_NAMED:
             conditions = ["true"]
         elif changed:
-            conditions.append(f"{LOG} IN ({', '.join(map(_text, changed))})")
+            conditions.append(f"{LOG} IN ({', '.join(map(sql_text, changed))})")
         replaced = " OR ".join(conditions)
-        if read is not None:
-            types = StructType().add(LOG, "string").add("read_from", "long")
-            logs = self.spark.createDataFrame(list(read.items()), types)
-            is_read = FROM_OFFSET.get(name, "true").format(offset="read_from")
-            of_others = "true" if keeps_provisional else IS_FINAL
-            kept = (
-                f"CASE WHEN read_from IS NULL THEN {of_others} ELSE {IS_FINAL} AND NOT coalesce({is_read}, false) END"
-            )
-            others = stored.where(replaced).join(sf.broadcast(logs), LOG, "left").where(kept)
-            new = new.unionByName(others.drop("read_from"), allowMissingColumns=True)  # with a user's own columns
+        types = StructType().add(LOG, "string").add("read_from", "long")
+        logs = self.spark.createDataFrame(list(read.items()), types)
+        is_read = FROM_OFFSET.get(name, "true").format(offset="read_from")
+        of_others = "true" if keeps_provisional else IS_FINAL
+        kept = f"CASE WHEN read_from IS NULL THEN {of_others} ELSE {IS_FINAL} AND NOT coalesce({is_read}, false) END"
+        others = stored.where(replaced).join(sf.broadcast(logs), LOG, "left").where(kept)
+        new = new.unionByName(others.drop("read_from"), allowMissingColumns=True)  # with a user's own columns
         self._save(name, new, mode="overwrite", replaceWhere=replaced)
+
+    def replace(self, name: str, table: Table, rows: DataFrame, *, run_id: int, replaced: str) -> None:
+        """Add rows and delete others, in one transaction.
+
+        `name`, `table`, `rows`, `run_id`: as for `write`.
+        `replaced`: condition in SQL for the rows to delete; all new rows must meet it, too.
+        """
+        new = self._with_run(name, table, rows, run_id)
+        if self.format == "parquet":
+            new.write.parquet(f"{self.path}/{name}")
+        elif self._to_change(name) is None:
+            self.create(name, table)
+            self._save(name, new, mode="append")
+        else:
+            self._save(name, new, mode="overwrite", replaceWhere=replaced)
+
+    def _to_change(self, name: str) -> DataFrame | None:
+        """A stored Delta table; null if there is none."""
+        return None if self.format == "parquet" else self.find(name)
 
     def overwrite(self, name: str, table: Table, rows: DataFrame, *, run_id: int) -> None:
         """Replace one of the pipeline's own tables."""
@@ -189,7 +200,7 @@ class TableStore:
         """
         declared = with_extra(name, table)
         new = rows_by_key(name, declared.arrow([{**row, RUN_ID: run_id} for row in rows]).to_pylist())
-        stored = None if self.format == "parquet" else self.find(name)
+        stored = self._to_change(name)
         old: dict[tuple[Any, ...], Row] = {}
         if stored is not None:
             found = self._declared(name, table, stored).select(*declared.names).toArrow()
@@ -232,10 +243,10 @@ class TableStore:
         fields = list(stored_type(name, table))
         columns = ", ".join(
             f"`{field.name}` {field.dataType.simpleString()}{'' if field.nullable else ' NOT NULL'}"
-            f" COMMENT {_text((field.metadata or {}).get('comment', ''))}"
+            f" COMMENT {sql_text((field.metadata or {}).get('comment', ''))}"
             for field in fields
         )
-        declared = f"TABLE {self.identifier(name)} ({columns}) USING delta COMMENT {_text(f'One row: {table.row}.')}"
+        declared = f"TABLE {self.identifier(name)} ({columns}) USING delta COMMENT {sql_text(f'One row: {table.row}.')}"
         try:
             self.spark.sql(f"CREATE {declared}")
         except AnalysisException as error:
@@ -310,7 +321,8 @@ class TableStore:
             writer.saveAsTable(f"{self.schema}.{name}")
 
 
-def _text(text: str) -> str:
+def sql_text(text: str) -> str:
+    """A text as a literal of SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
