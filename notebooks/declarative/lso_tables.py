@@ -5,7 +5,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from toolkit.schema import TABLES
 from toolkit.spark import register
-from toolkit.spark.pipeline.tables.stored_tables import STORED_NAMES
+from toolkit.spark.pipeline.stored_tables import STORED_NAMES
 
 NAMES = ("log_transactions", "lso_timeline", "transaction_history", "lso_holds", "findings")
 MIN_HELD_MS = 60_000

@@ -32,7 +32,7 @@ from toolkit.schema import LOG_TRANSACTIONS
 from toolkit.sources.log_tables import LogId
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.pipeline.log_fold import LogRead, fold_log
-from toolkit.spark.pipeline.log_plan import LogPlan
+from toolkit.spark.pipeline.log_states import LogPlan
 from toolkit.spark.spark_session import local_session
 
 SEGMENTS, BATCHES_PER_SEGMENT = 8, 1 << 18

@@ -65,11 +65,10 @@ def read(spark: SparkSession, folder: str, table: str) -> DataFrame:
 
 
 def run_pipeline(spark: SparkSession, folder: str, out: str, *, format: str) -> Mapping[str, DataFrame]:
-    from toolkit.spark.pipeline import from_files
+    from toolkit.spark.pipeline import run_sources, table_store
     from toolkit.spark.pipeline.pipeline_run import run
-    from toolkit.spark.pipeline.tables import table_store
 
-    from_files.SMALL = -1  # read by Spark jobs, not by the driver
+    run_sources.SMALL = -1  # read by Spark jobs, not by the driver
     run(spark, folder, out, format=format, consistent_copy=True, min_held_ms=MIN_HELD_MS)
     return {table: table_store.read(spark, out, table, format=format) for table in PIPELINE_TABLES}
 

@@ -22,11 +22,10 @@ from toolkit.errors import UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.lab.queries import until
-from toolkit.spark import packaging, probe, register
-from toolkit.spark.pipeline import from_cluster
-from toolkit.spark.pipeline.log_work import LogWork, folded
-from toolkit.spark.pipeline.tables.table_store import open_store
-from toolkit.spark.required_spark import require_data_sources
+from toolkit.spark import executors, probe, register, require_data_sources
+from toolkit.spark.pipeline import run_sources
+from toolkit.spark.pipeline.log_fold import LogWork, folded
+from toolkit.spark.pipeline.table_store import open_store
 from toolkit.spark.spark_session import _java_home
 
 if TYPE_CHECKING:
@@ -57,9 +56,9 @@ import json
 import sys
 
 from toolkit.cli import main
-from toolkit.spark import packaging, probe
+from toolkit.spark import executors, probe
 
-ship = packaging.ship_if_missing
+ship = executors.ship_if_missing
 servers = sys.argv[sys.argv.index("--bootstrap-server") + 1]
 
 
@@ -67,10 +66,10 @@ def probe_and_ship(spark):
     print(json.dumps(probe(spark, servers, paths=["/", "/no/such/folder"]).to_dict("records")))
     ship(spark)
     print(json.dumps(probe(spark).to_dict("records")))
-    packaging.ship_package(spark)
+    executors.ship_package(spark)
 
 
-packaging.ship_if_missing = probe_and_ship
+executors.ship_if_missing = probe_and_ship
 main()
 """
 
@@ -100,14 +99,14 @@ def test_the_driver_reads_the_same_rows_as_executors(
 ) -> None:
     with INCIDENTS["late_message"](kafka) as staged, Cluster(kafka.bootstrap_servers) as cluster:
         register(spark, config=cluster.config)
-        listed = from_cluster.list_partitions(spark, cluster, topics=[staged.topic])
+        listed = run_sources.list_partitions(spark, cluster, topics=[staged.topic])
         plans = listed.plans({})
         listings = listed.listings
         works = [LogWork(log=log, listing=listings[log], plan=plan, state=None) for log, plan in plans.items()]
         options = listed.options(min_held_ms=0, with_batches=True)
         read = []
         for reach in (True, False):
-            monkeypatch.setattr(from_cluster, "executors_reach", lambda *_, reach=reach: reach)
+            monkeypatch.setattr(run_sources, "executors_reach", lambda *_, reach=reach: reach)
             store = open_store(spark, f"{tmp_path}/tables")
             frames, _ = folded(store, works, options, here=listed.reads_here)
             read.append({name: sorted(map(repr, rows.toArrow().to_pylist())) for name, rows in frames.items()})
@@ -187,10 +186,10 @@ def test_a_compiled_package_that_executors_lack_is_an_error_sentence(
 ) -> None:
     missing = {"confluent_kafka", "cramjam"}
     monkeypatch.setattr(
-        packaging, "unavailable_to_executors", lambda spark, packages=missing, paths=(): {*paths} or missing
+        executors, "unavailable_to_executors", lambda spark, packages=missing, paths=(): {*paths} or missing
     )
     with pytest.raises(UsageError, match=r"^The executors lack compiled packages: cramjam\. .* %pip install cramjam$"):
-        packaging.ship_package(spark)
+        executors.ship_package(spark)
 
 
 def test_a_spark_without_data_sources_is_an_error_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

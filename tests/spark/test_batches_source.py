@@ -25,8 +25,8 @@ from toolkit.sources.live.client import messages
 from toolkit.spark import register
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.data_sources import KafkaBatches
-from toolkit.spark.pipeline.from_cluster import list_partitions
-from toolkit.spark.pipeline.log_work import LogWork, fold_work
+from toolkit.spark.pipeline.log_fold import LogWork, fold_work
+from toolkit.spark.pipeline.run_sources import list_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,7 +22,7 @@ from toolkit.lab import Kafka, samples
 from toolkit.spark.databricks_tasks import main
 from toolkit.spark.pipeline import VIEWS, create_views
 from toolkit.spark.pipeline.pipeline_run import run
-from toolkit.spark.pipeline.tables.stored_tables import KEPT
+from toolkit.spark.pipeline.stored_tables import KEPT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ import pytest
 from tests.spark.test_pipeline import sorted_rows, stored_rows
 from toolkit.lab import samples
 from toolkit.spark.pipeline.pipeline_run import run
-from toolkit.spark.pipeline.tables.stored_tables import KEPT, STORED_NAMES
+from toolkit.spark.pipeline.stored_tables import KEPT, STORED_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

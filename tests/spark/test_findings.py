@@ -26,7 +26,7 @@ from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
 from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.pipeline.stored_findings import best_logs, findings_over_time, markers, near_transaction_history
-from toolkit.spark.pipeline.tables.staging_table import StoredState
+from toolkit.spark.pipeline.stored_tables import StoredState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

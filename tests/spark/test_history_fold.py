@@ -25,8 +25,8 @@ from toolkit.sources.log_tables import LogId
 from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.pipeline.history_fold import current_transaction_history, fold_records
-from toolkit.spark.pipeline.log_plan import TRUNCATED, LogPlan
-from toolkit.spark.pipeline.tables.staging_table import STATE, StoredState
+from toolkit.spark.pipeline.log_states import TRUNCATED, LogPlan
+from toolkit.spark.pipeline.stored_tables import STATE, StoredState
 
 PARTITION = {"txn_state_partition": 3, "broker_id": 1}
 FROM_BEGINNING = LogPlan()

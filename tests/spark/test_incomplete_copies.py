@@ -36,13 +36,11 @@ from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, 
 from toolkit.sources.logdir.contents import FileAssertions
 from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.datasources.log_options import LogListing
-from toolkit.spark.pipeline import from_files
-from toolkit.spark.pipeline.fold_states import FoldStates
+from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.history_fold import current_transaction_history
-from toolkit.spark.pipeline.log_plan import TRUNCATED, LogPlan
-from toolkit.spark.pipeline.log_renames import renames
-from toolkit.spark.pipeline.log_work import LogWork, WorkOptions, fold_work
-from toolkit.spark.pipeline.tables.staging_table import IDS, STATE, StoredState
+from toolkit.spark.pipeline.log_fold import LogWork, WorkOptions, fold_work
+from toolkit.spark.pipeline.log_states import TRUNCATED, FoldStates, LogPlan, renames
+from toolkit.spark.pipeline.stored_tables import IDS, STATE, StoredState
 
 HISTORY = TRANSACTION_HISTORY.name
 
@@ -59,7 +57,7 @@ class Tables:
     def run(self) -> None:
         """One run."""
         listing = rows(self.folder, table="listing")
-        files = from_files.LogFiles(
+        files = run_sources.LogFiles(
             spark=None,  # type: ignore[arg-type]
             paths=[str(self.folder)],
             topics=None,
@@ -88,7 +86,7 @@ class Tables:
         ]
 
     def rename(self, names: dict[str, str]) -> None:
-        """As `toolkit.spark.pipeline.fold_states.FoldStates.rename`."""
+        """As `toolkit.spark.pipeline.log_states.FoldStates.rename`."""
         for old, new in names.items():
             state, broker = self.states.pop(old), LogIdentity.of(new).broker_id
             self.states[new] = replace(state, log=new, broker_id=state.broker_id if broker is None else broker)
@@ -117,7 +115,7 @@ class Tables:
 
 
 def is_obsolete(row: Row, plans: dict[str, LogPlan]) -> bool:
-    """As `toolkit.spark.pipeline.tables.table_store.TableStore.write`."""
+    """As `toolkit.spark.pipeline.table_store.TableStore.write`."""
     table = row["table"]
     plan = plans.get(row["log"])
     if plan is None or plan.remembered != TRUNCATED or row["log"].endswith(IDS) is not (table == HISTORY):

@@ -13,9 +13,9 @@ from toolkit.schema.live import Partition
 from toolkit.schema.table import EPOCH
 from toolkit.sources.logdir.contents import NO_ASSERTIONS
 from toolkit.spark.datasources.log_options import LogListing
-from toolkit.spark.pipeline.from_files import LogFiles
-from toolkit.spark.pipeline.log_plan import LogPlan, plan_live, plan_logs
-from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState, records_name
+from toolkit.spark.pipeline.log_states import LogPlan, plan_live, plan_logs
+from toolkit.spark.pipeline.run_sources import LogFiles
+from toolkit.spark.pipeline.stored_tables import IDS, StoredState, records_name
 
 LOG = "1:/data/orders-0/"
 CHANGED_LISTING: Any = {"listing": "other"}

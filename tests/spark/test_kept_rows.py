@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from tests.sources.log_files import after, compact_state_topic, data, marker, state_record, write_log, write_root
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.spark.pipeline import from_files
+from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.pipeline_run import run
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def test_rows_that_any_run_has_seen_stay(
     The second run's state had lost the broker of the log, so that the third took it for another one. And a replica of
     another broker, or one without leader epochs, took the place of all rows before.
     """
-    monkeypatch.setattr(from_files, "SMALL", -1 if by_jobs else 1 << 40)
+    monkeypatch.setattr(run_sources, "SMALL", -1 if by_jobs else 1 << 40)
     logs, out = tmp_path / "logs", tmp_path / "out"
     broker = Broker(logs / "1")
     seen: dict[str, set[str]] = {name: set() for name in NAMES}

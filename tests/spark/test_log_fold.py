@@ -33,8 +33,8 @@ from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, Row
 from toolkit.sources.log_tables import LogFold, LogId, ReadError, log_transaction_tables, lso_timeline_table
 from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.pipeline.log_fold import LogRead, StoppedRead, fold_log
-from toolkit.spark.pipeline.log_plan import LOST, REMEMBERED, TRUNCATED, LogPlan
-from toolkit.spark.pipeline.tables.staging_table import STATE
+from toolkit.spark.pipeline.log_states import LOST, REMEMBERED, TRUNCATED, LogPlan
+from toolkit.spark.pipeline.stored_tables import STATE
 
 T = TypeVar("T")
 

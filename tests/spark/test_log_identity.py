@@ -14,8 +14,8 @@ from tests.spark.read_log import rows
 from tests.spark.test_incomplete_copies import Tables
 from toolkit.errors import UsageError
 from toolkit.spark.datasources.log_options import LogListing
-from toolkit.spark.pipeline.log_renames import assumptions, renames
-from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState
+from toolkit.spark.pipeline.log_states import assumptions, renames
+from toolkit.spark.pipeline.stored_tables import IDS, StoredState
 
 IDS_OF_TOPICS = {"old": "AAAAAAAAAAAAAAAAAAAAAQ", "new": "AAAAAAAAAAAAAAAAAAAAAg"}
 

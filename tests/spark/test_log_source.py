@@ -21,7 +21,7 @@ from toolkit.lab import Kafka
 from toolkit.schema import TABLES
 from toolkit.spark.datasources.data_sources import KafkaLog
 from toolkit.spark.datasources.log_options import INTERNAL, TAKES
-from toolkit.spark.datasources.log_plan import SegmentRanges
+from toolkit.spark.datasources.log_reader import SegmentRanges
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

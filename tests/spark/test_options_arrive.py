@@ -14,19 +14,20 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from tests.stored import compare
 from toolkit.errors import UsageError
-from toolkit.spark.datasources import batches_reader, log_plan, log_reader, samples_reader
+from toolkit.spark.datasources import batches_reader, log_reader, samples_reader
 from toolkit.spark.datasources.data_sources import KafkaBatches, KafkaLog, KafkaTransactions
-from toolkit.spark.datasources.live_options import (
+from toolkit.spark.datasources.log_options import FOR_ALL, TAKES, LogOptions, read_options
+from toolkit.spark.datasources.reader_options import (
     CONNECTION,
     OF_BATCHES,
     OF_SAMPLES,
+    OFFSETS,
+    SELECTION,
     BatchesOptions,
     TransactionsOptions,
     batches_options,
     transactions_options,
 )
-from toolkit.spark.datasources.log_options import FOR_ALL, TAKES, LogOptions, read_options
-from toolkit.spark.datasources.reader_options import OFFSETS, SELECTION
 
 VALUES = (
     *("other", "7", "7m", "orders-7", "true", "false", '{"orders": [7]}', '{"orders": {"7": 8}}'),
@@ -41,7 +42,7 @@ SOURCES: Mapping[str, tuple[Callable[[Mapping[str, str]], Any], Mapping[str, str
     "kafka_txn_samples": (transactions_options, {}, (*OF_SAMPLES, *CONNECTION)),
 }
 READERS: Mapping[type, Sequence[ModuleType]] = {
-    LogOptions: (log_plan, log_reader),
+    LogOptions: (log_reader,),
     BatchesOptions: (batches_reader,),
     TransactionsOptions: (samples_reader,),
 }

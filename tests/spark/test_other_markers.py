@@ -9,7 +9,7 @@ from tests.sources.test_logdir_other_markers import SkippedMarker
 from tests.spark.read_log import plan_read
 from toolkit.sources.logdir.contents import FileAssertions
 from toolkit.spark import register
-from toolkit.spark.pipeline.from_files import list_files
+from toolkit.spark.pipeline.run_sources import list_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,10 +29,10 @@ from toolkit.lab import Kafka
 from toolkit.schema import RECORDED, Table
 from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.sources.recording.sampler import Sample
-from toolkit.spark.pipeline import from_files
+from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.pipeline_run import run
-from toolkit.spark.pipeline.tables.stored_tables import KEPT, STORED_NAMES, lasting_content
-from toolkit.spark.pipeline.tables.table_store import read
+from toolkit.spark.pipeline.stored_tables import KEPT, STORED_NAMES, lasting_content
+from toolkit.spark.pipeline.table_store import read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,9 +56,9 @@ faulthandler.dump_traceback_later({RUN_TIMEOUT_S - 10})
 from tests.spark.settings import QUICK
 from toolkit.spark.spark_session import delta_settings
 from toolkit.spark.spark_session import local_session
-from toolkit.spark.pipeline import from_files
+from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.pipeline_run import run
-from_files.SMALL = int(sys.argv[5])
+run_sources.SMALL = int(sys.argv[5])
 spark = local_session(master="local[2]", config={{**QUICK, **delta_settings()}})
 options = {{"min_held_ms": int(sys.argv[3]), "txn_state_partitions": int(sys.argv[4])}}
 run(spark, sys.argv[1], sys.argv[2], consistent_copy=True, with_batches=True, **options)
@@ -157,7 +157,7 @@ def test_several_runs_match_pandas(
     """``by_jobs``: whether Spark jobs or the driver read the new data of each run."""
     logs, out = tmp_path / "logs", tmp_path / "out"
     restore(stages[0], logs)
-    monkeypatch.setattr(from_files, "SMALL", READ_BY_JOBS if by_jobs[0] else READ_BY_DRIVER)
+    monkeypatch.setattr(run_sources, "SMALL", READ_BY_JOBS if by_jobs[0] else READ_BY_DRIVER)
     first = run_pipeline(spark, logs, out)
     assert first.read[0].new == first.read[0].listed
     assert_stored_tables(out, rows_of_pandas(logs))
@@ -167,7 +167,7 @@ def test_several_runs_match_pandas(
     assert unchanged.tables == {name: replace(counts, new=0) for name, counts in first.tables.items()}
     assert versions(out) == before
     restore(stages[1], logs)
-    monkeypatch.setattr(from_files, "SMALL", READ_BY_JOBS if by_jobs[1] else READ_BY_DRIVER)
+    monkeypatch.setattr(run_sources, "SMALL", READ_BY_JOBS if by_jobs[1] else READ_BY_DRIVER)
     grown = run_pipeline(spark, logs, out)
     assert grown.read[0].bytes_read == (grown.read[0].bytes_listed or 0) - (first.read[0].bytes_listed or 0) > 0
     assert 0 < grown.read[0].new < grown.read[0].listed

@@ -17,8 +17,8 @@ from tests.corpus.file_calls import archives, clock_of, unpacked
 from tests.stored import compare
 from toolkit.spark.pipeline.pipeline_run import run
 from toolkit.spark.pipeline.run_summary import RunSummary
-from toolkit.spark.pipeline.tables.stored_tables import KEPT
-from toolkit.spark.pipeline.tables.table_store import open_store
+from toolkit.spark.pipeline.stored_tables import KEPT
+from toolkit.spark.pipeline.table_store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

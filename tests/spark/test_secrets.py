@@ -26,7 +26,7 @@ from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import until
 from toolkit.spark.datasources.data_sources import KafkaBatches
-from toolkit.spark.datasources.live_options import SECRETS, SETTING, client_config, connecting, hide_secrets
+from toolkit.spark.datasources.reader_options import SECRETS, SETTING, client_config, connecting, hide_secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

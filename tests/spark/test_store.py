@@ -21,9 +21,8 @@ from toolkit.schema import Column, Table
 from toolkit.schema.table import INT64, STRING
 from toolkit.spark.arrow_types import from_arrow
 from toolkit.spark.pipeline.pipeline_run import run
-from toolkit.spark.pipeline.tables.staging_table import IS_FINAL, LOG
-from toolkit.spark.pipeline.tables.stored_tables import RUN_ID
-from toolkit.spark.pipeline.tables.table_store import TableStore, open_store
+from toolkit.spark.pipeline.stored_tables import IS_FINAL, LOG, RUN_ID
+from toolkit.spark.pipeline.table_store import TableStore, open_store
 from toolkit.spark.spark_errors import translate_errors
 
 if TYPE_CHECKING:

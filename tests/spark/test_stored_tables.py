@@ -15,7 +15,7 @@ from deltalake import DeltaTable, QueryBuilder
 from tests.sources.log_files import data, marker, write_log, write_root
 from toolkit.spark.pipeline import VIEWS, create_views
 from toolkit.spark.pipeline.pipeline_run import run
-from toolkit.spark.pipeline.tables.stored_tables import KEPT, KEYS, stored_type
+from toolkit.spark.pipeline.stored_tables import KEPT, KEYS, stored_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -108,7 +108,7 @@ def pipeline(
         stack.callback(spark.stop)
         report("starting Spark", True)
 
-        from toolkit.spark.packaging import ship_if_missing
+        from toolkit.spark.executors import ship_if_missing
         from toolkit.spark.pipeline.pipeline_run import run
         from toolkit.spark.spark_errors import translate_errors
         from toolkit.views.renderers import wrap

@@ -19,7 +19,7 @@ from platformdirs import user_cache_path
 
 from toolkit.errors import ConnectionFailed, SetupError, UsageError
 from toolkit.java import FAST_START, UNVERIFIED, Download, download, find_java, java_version, locked, repository_url
-from toolkit.spark.required_spark import require_spark
+from toolkit.spark import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

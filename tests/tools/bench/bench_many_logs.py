@@ -48,8 +48,8 @@ def parts(root: Path) -> None:
     from toolkit.sources.logdir.contents import found_in
     from toolkit.spark.datasources.log_options import LogListing
     from toolkit.spark.datasources.log_reader import listing_rows
-    from toolkit.spark.pipeline.log_plan import plan_logs
-    from toolkit.spark.pipeline.log_work import LogWork, WorkOptions, fold_work
+    from toolkit.spark.pipeline.log_fold import LogWork, WorkOptions, fold_work
+    from toolkit.spark.pipeline.log_states import plan_logs
 
     contents = timed("list folders", lambda: found_in([root]))
     tables = timed("listing", lambda: list(listing_rows(contents, contents.replica_logs())))

@@ -53,8 +53,8 @@ def findings_read(spark: SparkSession, logs: str) -> DataFrame:
 
 def folded(spark: SparkSession, logs: str) -> DataFrame:
     """Transactions, steps and holds of the LSO, as the pipeline folds them: each log in one task."""
-    from toolkit.spark.pipeline.from_files import list_files
-    from toolkit.spark.pipeline.log_work import LogWork, WorkOptions, folded_by_tasks
+    from toolkit.spark.pipeline.log_fold import LogWork, WorkOptions, folded_by_tasks
+    from toolkit.spark.pipeline.run_sources import list_files
 
     files = list_files(spark, [logs])
     plans = files.plans({})

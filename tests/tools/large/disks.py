@@ -316,7 +316,7 @@ def _spark() -> Iterator[SparkSession]:
 def pipeline(sitting: Sitting, spark: SparkSession, number: int) -> None:
     """Runs with little room, then one with enough: the tables are those of a single run."""
     from toolkit.spark.pipeline import run as run_pipeline
-    from toolkit.spark.pipeline.tables.stored_tables import KEPT
+    from toolkit.spark.pipeline.stored_tables import KEPT
     from toolkit.spark.spark_errors import translate_errors
 
     chance: random.Random = sitting.chance
@@ -351,8 +351,8 @@ def pipeline(sitting: Sitting, spark: SparkSession, number: int) -> None:
 
 
 def _stored(spark: SparkSession, target: Path, name: str) -> list[str]:
-    from toolkit.spark.pipeline.tables.stored_tables import KEPT
-    from toolkit.spark.pipeline.tables.table_store import open_store
+    from toolkit.spark.pipeline.stored_tables import KEPT
+    from toolkit.spark.pipeline.table_store import open_store
 
     columns = [each for each in KEPT[name].names if each not in {"observed_at"}]
     return sorted(map(str, open_store(spark, str(target)).rows(name, KEPT[name], *columns)))

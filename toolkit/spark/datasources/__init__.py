@@ -1,5 +1,5 @@
 """Python data sources for Spark."""
 
-from toolkit.spark.required_spark import require_data_sources
+from toolkit.spark import require_data_sources
 
 require_data_sources()

@@ -24,8 +24,7 @@ from toolkit.sources.live.logs.partition_log import LogRange, read_range, resolv
 from toolkit.sources.live.logs.partition_tables import batch_tables_of
 from toolkit.sources.live.state.leaders import ClusterMetadata, read_metadata, read_partitions, resolve_partitions
 from toolkit.spark.arrow_types import struct_type
-from toolkit.spark.datasources.live_options import BatchesOptions
-from toolkit.spark.datasources.reader_options import PartitionSelection
+from toolkit.spark.datasources.reader_options import BatchesOptions, PartitionSelection
 from toolkit.spark.datasources.row_batches import record_batches, selected, without_damage
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
 

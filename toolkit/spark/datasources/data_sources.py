@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from toolkit.config import ClientConfig
 from toolkit.schema import BATCHES
 from toolkit.spark.arrow_types import struct_type
-from toolkit.spark.datasources.live_options import (
+from toolkit.spark.datasources.reader_options import (
     ConnectingSource,
     batches_options,
     client_config,
@@ -45,7 +45,7 @@ def register(spark: SparkSession, *, config: str | Mapping[str, object] | Client
     UsageError
         As `ClientConfig` does.
     """
-    from toolkit.spark.packaging import self_contained_source, sent
+    from toolkit.spark.executors import self_contained_source, sent
 
     client = None if config is None else ClientConfig(config)
     hidden = hide_secrets(spark)
@@ -128,7 +128,7 @@ class KafkaBatches(ConnectingSource, DataSource):
 
     Options have the names of Spark's own Kafka source, where it has them.
 
-    - Connection: see `live_options.client_config`. ``timeout`` limits connecting and each round of requests
+    - Connection: see `reader_options.client_config`. ``timeout`` limits connecting and each round of requests
       (default 30 s).
     - Partitions: one of ``subscribe`` (topics, separated by commas), ``subscribePattern`` (a regular expression that
       matches the full name; it never matches Kafka's internal topics), ``assign`` (JSON).
@@ -180,7 +180,7 @@ class KafkaTransactions(ConnectingSource, DataSource):
 
     Options:
 
-    - Connection: see `live_options.client_config`. ``timeout`` limits connecting and each round of requests
+    - Connection: see `reader_options.client_config`. ``timeout`` limits connecting and each round of requests
       (default a third of the interval, between 1 s and 30 s).
     - ``table``: ``everything`` (default; the column ``table`` names the struct with a row's columns), or one of
       ``samples``, ``partitions``, ``producers``, ``transactions``, ``findings``, ``late_transactions``.

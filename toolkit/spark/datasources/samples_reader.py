@@ -19,7 +19,7 @@ from toolkit.schema.table import EPOCH
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.recording.sampler import Sample, Sampler
 from toolkit.spark.arrow_types import arrow_fields, spark_table, struct_arrays
-from toolkit.spark.datasources.live_options import EVERYTHING, TransactionsOptions
+from toolkit.spark.datasources.reader_options import EVERYTHING, TransactionsOptions
 from toolkit.spark.spark_errors import without_traceback
 
 try:
@@ -50,7 +50,7 @@ class _PlannedRows:
     """Runs on executors: unpacks the rows in the plan.
 
     Executors get nothing else: neither credentials nor this package, which Spark Connect does not send to the tasks of
-    a stream (`toolkit.spark.packaging`).
+    a stream (`toolkit.spark.executors`).
     """
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

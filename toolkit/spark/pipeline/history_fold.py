@@ -23,9 +23,8 @@ from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.sources.log_tables import LogId, ReadError
 from toolkit.spark.arrow_types import spark_schema, spark_table, struct_type
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
-from toolkit.spark.pipeline.log_fold import FoldedRows
-from toolkit.spark.pipeline.log_plan import TRUNCATED, LogPlan
-from toolkit.spark.pipeline.tables.staging_table import IS_FINAL, LOG, STATE, StoredState, damaged_segments
+from toolkit.spark.pipeline.log_states import TRUNCATED, LogPlan
+from toolkit.spark.pipeline.stored_tables import IS_FINAL, LOG, STATE, FoldedRows, StoredState, damaged_segments
 
 NEW, BEFORE, LAST, UNREAD, NEWEST = "new", "before", "last", "unread", "newest"
 """Roles of records: new, or from the state: the one before the last ones of an id, the last ones, an unread one, and
@@ -122,7 +121,7 @@ def fold_records(
 def current_transaction_history(states: pa.Table, *, latest: Mapping[Origin, dt.datetime | None]) -> pa.Table:
     """The last row of each id's history, with `LOG` and `IS_FINAL`, in Arrow's types of `CURRENT`.
 
-    `states`: rows of `toolkit.spark.pipeline.tables.staging_table.STATE` of partitions of ``__transaction_state``.
+    `states`: rows of `toolkit.spark.pipeline.stored_tables.STATE` of partitions of ``__transaction_state``.
     `latest`: the newest time of all partitions of each cluster.
     """
     others = [pa.field(LOG, pa.string()), pa.field(IS_FINAL, pa.bool_())]

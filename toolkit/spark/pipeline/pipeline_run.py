@@ -10,10 +10,12 @@ from __future__ import annotations
 import datetime as dt
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow.compute as pc
 from pyspark.sql import functions as sf
@@ -27,29 +29,46 @@ from toolkit.spark.arrow_types import from_arrow, mapped, spark_table
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
 from toolkit.spark.datasources.log_options import LogListing
-from toolkit.spark.pipeline import from_files
-from toolkit.spark.pipeline.fold_states import FoldStates
-from toolkit.spark.pipeline.from_files import LogFiles, list_files
-from toolkit.spark.pipeline.from_recording import RecordedSamples, is_recording, list_samples, store_samples
+from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.history_fold import CURRENT, current_transaction_history
-from toolkit.spark.pipeline.jobs import Job, Progress, run_jobs
-from toolkit.spark.pipeline.log_plan import LOST, NEVER, TRUNCATED, LogPlan, read_again
-from toolkit.spark.pipeline.log_renames import renames
-from toolkit.spark.pipeline.log_work import LogWork, folded
+from toolkit.spark.pipeline.log_fold import LogWork, folded
+from toolkit.spark.pipeline.log_states import LOST, NEVER, TRUNCATED, FoldStates, LogPlan, read_again, renames
+from toolkit.spark.pipeline.run_sources import (
+    LivePartitions,
+    LogFiles,
+    RecordedSamples,
+    is_recording,
+    list_files,
+    list_partitions,
+    list_samples,
+    store_samples,
+)
 from toolkit.spark.pipeline.run_summary import ReadCounts, RunSummary, TableCounts, count_rows, newest_runs, summarised
-from toolkit.spark.pipeline.tables.staging_table import IDS, STATE, NewestSample, StoredRun, TableSize
-from toolkit.spark.pipeline.tables.stored_tables import CLUSTER_ID, FROM_OFFSET, IS_CURRENT, KEPT, RECORDED_AS, TOPIC_ID
-from toolkit.spark.pipeline.tables.table_store import TableStore, open_store
-from toolkit.spark.pipeline.tables.table_views import make_views
-from toolkit.spark.pipeline.topic_findings import StoredFinding, StoredRecord, TopicFindings, log_rows
+from toolkit.spark.pipeline.stored_findings import StoredFinding, StoredRecord, TopicFindings, log_rows
+from toolkit.spark.pipeline.stored_tables import (
+    CLUSTER_ID,
+    FROM_OFFSET,
+    IDS,
+    IS_CURRENT,
+    KEPT,
+    RECORDED_AS,
+    STATE,
+    TOPIC_ID,
+    NewestSample,
+    StoredRun,
+    TableSize,
+)
+from toolkit.spark.pipeline.table_store import TableStore, make_views, open_store
 from toolkit.spark.spark_errors import translate_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from toolkit.sources.live.cluster import Cluster
-    from toolkit.spark.pipeline.from_cluster import LivePartitions
 
+
+Progress = Callable[[str, bool], object]
+AT_ONCE = 4  # while Spark plans a job, or runs its last task, another job keeps the executors busy
 PathLike = str | os.PathLike[str]
 OLDER = (
     "The table {} was older than the last run, as after its restore or the loss of a commit: all that the logs still "
@@ -157,8 +176,6 @@ def _sources(
 ) -> tuple[LogFiles | LivePartitions | None, Sequence[RecordedSamples]]:
     """The logs and the recordings of a source. `stored`: the newest stored sample of each recording."""
     if not isinstance(source, str | os.PathLike | Sequence):
-        from toolkit.spark.pipeline.from_cluster import list_partitions  # imports kafka-python
-
         if assertions != NO_ASSERTIONS:
             raise UsageError("consistent_copy, as_of and txn_state_partitions apply to files.", do="Remove them.")
         register(spark, config=source.config)
@@ -318,7 +335,7 @@ class _PipelineRun:
             for log, plan in self.plans.items()
         ]
         options = logs.options(min_held_ms=self.min_held_ms, with_batches=self.with_batches)
-        fits = not self.with_batches or (logs.bytes_listed or 0) <= from_files.SMALL  # the rows of batches in memory
+        fits = not self.with_batches or (logs.bytes_listed or 0) <= run_sources.SMALL  # the rows of batches in memory
         self.reads_here = logs.reads_here and fits
         self.new, states = folded(self.store, works, options, here=self.reads_here)
         self.states.add(states, self.listings, self.plans)
@@ -409,3 +426,36 @@ class _PipelineRun:
             for name, counts in self.counts.items()
         ]
         self.states.save(replace(self.result, samples=tuple(samples.values()), tables=tuple(tables)))
+
+
+class Job(NamedTuple):
+    """A function, and the names of the jobs that it depends on."""
+
+    do: Callable[[], Any]
+    after: Collection[str] = ()
+
+
+def run_jobs(jobs: Mapping[str, Job], *, progress: Progress) -> dict[str, Any]:
+    """Run jobs and return their results by name. After a failure, no further job starts.
+
+    `jobs`: the jobs by name.
+    `progress`: called with the name of a job and false when it starts, and true when it is done.
+    """
+    results: dict[str, Any] = {}
+
+    def do(name: str) -> str:
+        progress(name, False)
+        results[name] = jobs[name].do()
+        progress(name, True)
+        return name
+
+    sorter = TopologicalSorter({name: job.after for name, job in jobs.items()})
+    sorter.prepare()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        running: set[Future[str]] = set()
+        while sorter.is_active():
+            running |= {pool.submit(do, name) for name in sorter.get_ready()}
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for each in done:
+                sorter.done(each.result())
+    return results

@@ -13,9 +13,9 @@ from pyspark.sql import functions as sf
 
 from toolkit.schema import FINDINGS
 from toolkit.schema.live import Finding
-from toolkit.spark.pipeline.tables.stored_tables import KEPT, RECORDED_AS, RUN_ID
-from toolkit.spark.pipeline.tables.table_store import TableStore
-from toolkit.spark.pipeline.topic_findings import StoredFinding
+from toolkit.spark.pipeline.stored_findings import StoredFinding
+from toolkit.spark.pipeline.stored_tables import KEPT, RECORDED_AS, RUN_ID
+from toolkit.spark.pipeline.table_store import TableStore
 
 ENDED = "ended"
 

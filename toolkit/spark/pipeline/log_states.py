@@ -1,0 +1,344 @@
+"""The state of each log between runs, by its name, and from which offset a log is read that has changed since.
+
+A log only grows at its end, so earlier reads stay valid, even after retention and the cleaner have deleted data. A
+truncation invalidates them, when a replica follows a new leader. The leader epochs in the log's folder show the first
+changed offset, as they do for the replicas themselves. Without leader epochs, a changed log is read again completely.
+
+A copy does not grow like a log: a segment may arrive late, or be incomplete or damaged at first. So the state has the
+size of each segment and whether it was damaged. A log is read again if a segment appears below the end that was read,
+an older one grew by more than the cleaner can have merged into it, a damaged one changed, or a snapshot or the
+cleaner's checkpoint now explains what was unknown. A segment that shrank or is gone is the work of the cleaner or of
+retention.
+
+The records of ``__transaction_state`` are of a partition, whichever replica has them, and its log is compacted: what
+was read of it is not there to be read again. So only what is proven false, or was not read, is replaced.
+
+The name of a log may change. A path becomes cluster and broker once ``meta.properties`` is copied, too. A topic gets an
+id when its cluster is upgraded. And the log of a topic that was deleted and created again without a topic id makes way
+for the new one: its rows stay, under a number in place of the topic id.
+
+A run writes the states of the logs, and last its row in the table ``runs``. Until that is there, the states of the run
+before are, too: a run continues from the newest run of which both are complete.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from toolkit.schema.live import Partition
+from toolkit.schema.table import EPOCH
+from toolkit.spark.arrow_types import from_arrow, spark_table
+from toolkit.spark.datasources.log_identity import LogIdentity
+from toolkit.spark.datasources.log_options import LogListing
+from toolkit.spark.pipeline.stored_tables import IDS, RUN_ID, RUNS, STATE, StoredRun, StoredState
+from toolkit.spark.pipeline.table_store import TableStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+NEVER = (1 << 63) - 1
+LOST_SENTENCE = "OFFSETS_LOST: Offsets {:,} to {:,} were deleted from the log before they were read."
+REMEMBERED = "remembered"  # the log continues at the end of the last read
+LOST = "lost"  # the log continues after offsets deleted before they were read
+TRUNCATED = "truncated"  # the log changed from an offset on, and is read again
+
+
+class LogPlan(NamedTuple):
+    """How to read the new data of a log."""
+
+    start: int | None = None  # first offset to read; null for the beginning of the log
+    stop: int | None = None  # end offset, exclusive; null for the end of the log
+    remembered: str | None = None  # how to use the stored state: `REMEMBERED`, `LOST` or `TRUNCATED`; null without one
+    offset: int | None = None  # the first one whose stored rows are obsolete, if it is not `start`
+    error: str | None = None  # for `LOST`: the lost offsets
+
+    @property
+    def obsolete_from(self) -> int:
+        """The first offset that is read now, so that what a run has stored of it that was killed is obsolete."""
+        return (self.start or 0) if self.offset is None else self.offset
+
+
+def plan_logs(listed: Mapping[str, LogListing], states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
+    """How to read the new data of each changed log in files. `listed`, `states`: by name of the log."""
+    found = {}
+    for name, row in listed.items():
+        state = states.get(name)
+        if state is None:
+            found[name] = LogPlan(offset=row.begin)
+        elif row.listing != state.listing or state.is_unread:
+            found[name] = _plan_records(row, state) if name.endswith(IDS) else _plan_changed(row, state)
+    return found
+
+
+def read_again(row: LogListing) -> LogPlan:
+    """Read all that a log still has: rows of what it has not are kept."""
+    begin = row.begin or 0
+    return LogPlan(
+        start=None if row.high_watermark is None else begin, stop=row.high_watermark, remembered=TRUNCATED, offset=begin
+    )
+
+
+def plan_live(partition: Partition, state: StoredState | None) -> LogPlan | None:
+    """How to read the new data of a partition, null if there is none."""
+    begin, end = partition.log_start_offset, partition.high_watermark
+    if partition.error or begin is None or end is None:
+        return None
+    last_end = None if state is None else state.log_end_offset
+    if last_end is None:
+        remembered = None if state is None else REMEMBERED  # state from before the lost offsets
+        return LogPlan(start=begin, stop=end, remembered=remembered) if begin < end else None
+    if last_end > end:  # committed records are gone, by an unclean election
+        return LogPlan(start=begin, stop=end, remembered=TRUNCATED, offset=0)
+    if last_end < begin:
+        return LogPlan(start=begin, stop=end, remembered=LOST, error=LOST_SENTENCE.format(last_end, begin - 1))
+    return LogPlan(start=last_end, stop=end, remembered=REMEMBERED) if last_end < end else None
+
+
+def _plan_changed(row: LogListing, state: StoredState) -> LogPlan:
+    begin, end = row.begin or 0, state.log_end_offset
+    if end is None:
+        return LogPlan(remembered=TRUNCATED, offset=begin)
+    if row.begin is None:  # its folder cannot be read
+        return LogPlan(start=end, remembered=REMEMBERED)
+    newer = _first_newer(row, state)
+    has_epoch = state.leader_epoch is not None and state.leader_epoch >= 0
+    is_unchanged = newer is not None and newer >= end and (has_epoch or end <= begin)
+    if state.is_unread or not is_unchanged or _first_incomplete(row, state) is not None:
+        first = begin if newer is None else min(begin, newer)
+        return LogPlan(remembered=TRUNCATED, offset=0 if ~begin in state.damaged_bases else min(first, end))
+    if begin > end:
+        return LogPlan(remembered=LOST, offset=begin, error=LOST_SENTENCE.format(end, begin - 1))
+    return LogPlan(start=end, remembered=REMEMBERED)
+
+
+def _plan_records(row: LogListing, state: StoredState) -> LogPlan:
+    """How to read the records of a partition of ``__transaction_state``."""
+    end = state.log_end_offset
+    if end is None:
+        return LogPlan(remembered=TRUNCATED, offset=0)
+    if row.begin is None:
+        return LogPlan(start=end, remembered=REMEMBERED)
+    changed = [_first_newer(row, state)]
+    if row.log == state.replica:
+        changed.append(_first_incomplete(row, state))
+    if state.is_unread or (state.damaged_bases and row.log != state.replica):
+        changed.append(min((each if each >= 0 else ~each for each in state.damaged_bases), default=0))
+    first = min((each for each in changed if each is not None), default=NEVER)
+    if first < end:
+        return LogPlan(remembered=TRUNCATED, offset=first)
+    return LogPlan(start=end, remembered=REMEMBERED)
+
+
+def _first_newer(row: LogListing, state: StoredState) -> int | None:
+    """Where the first leader epoch after those of the last read begins, or else its end; null without leader epochs."""
+    epochs = {int(epoch): offset for epoch, offset in json.loads(row.leader_epochs or "{}").items()}
+    last_epoch = -1 if state.leader_epoch is None else state.leader_epoch
+    newer = (offset for epoch, offset in epochs.items() if 0 <= last_epoch < epoch)
+    return min(newer, default=state.log_end_offset) if epochs else None
+
+
+def _first_incomplete(row: LogListing, state: StoredState) -> int | None:
+    """The first segment that was missing, incomplete or damaged when it was read, and now is not what it was."""
+    if state.segment_sizes is None:
+        return 0 if state.is_damaged else None
+    known = {base: (size, modified) for base, size, modified in json.loads(state.segment_sizes)}
+    damaged, begin = state.damaged_bases, row.begin or 0
+    lost_before = (~each for each in damaged if each < 0)
+    found = [base for base in lost_before if (row.has_snapshot if base == begin else begin < base <= row.cleaned)]
+    newest, log_end = max(known, default=0), state.log_end_offset or 0
+    listed = json.loads(row.segment_sizes or "[]")
+    ends = [*(base for base, _, _ in listed[1:]), NEVER]
+    for (base, size, modified), end in zip(listed, ends, strict=True):
+        is_late = base not in known and (base < newest or end <= log_end)
+        merged = sum(before for each, (before, _) in known.items() if base <= each < end)
+        has_grown = base < newest and size > merged
+        if is_late or has_grown or (base in damaged and known.get(base) != (size, modified)):
+            found.append(base)
+    return min(found, default=None)
+
+
+EARLIER = "~"
+"""Before a number in place of a topic id: an earlier topic of that name, deleted and created again."""
+
+
+def renames(listings: Mapping[str, LogListing], states: Mapping[str, StoredState]) -> dict[str, str]:
+    """New names of stored logs, by their old names.
+
+    `listings`: the listing of each log, by name.
+    `states`: the stored states, by log.
+    """
+    by_place: dict[LogIdentity, str] = {}
+    for name, _ in sorted(states.items(), key=lambda each: each[1].latest or EPOCH):  # the newest topic is the last
+        identity = LogIdentity.of(name)
+        if not (identity.topic_id or "").startswith(EARLIER):
+            by_place[identity._replace(topic_id=None)] = name
+    old_names = _names_by_path(listings, states)
+    found: dict[str, str] = {}
+    for name, row in listings.items():
+        identity = LogIdentity.of(name)
+        stored = name if name in states else old_names.get(name) or by_place.get(identity._replace(topic_id=None))
+        if stored is None:
+            continue
+        state = states[stored]
+        if stored == name or (row.topic_id or state.topic_id) is None:
+            if row.topic_id is None and _is_other_topic(row, state):
+                found[stored] = _earlier_name(identity, [*states, *found.values()])
+            elif stored != name:
+                found[stored] = name
+        elif row.topic_id is None or state.topic_id is None or stored in old_names.values():
+            found[stored] = name
+    return found
+
+
+def _is_other_topic(row: LogListing, state: StoredState) -> bool:
+    """Whether a log without a topic id is of a topic that was created again since."""
+    first_batch = row.first_batch
+    if first_batch is not None and state.first_batch is not None:
+        (base, crc), (known_base, known_crc) = (each.split(":") for each in (first_batch, state.first_batch))
+        if base == known_base:
+            return bool(crc != known_crc)
+    if row.leader_epochs is None:  # of a live cluster, which never loses committed records
+        end, known_end = row.high_watermark, state.log_end_offset
+        return end is not None and known_end is not None and end < known_end
+    epochs = [int(epoch) for epoch in json.loads(row.leader_epochs)]
+    return bool(epochs) and state.leader_epoch is not None and max(epochs) < state.leader_epoch
+
+
+def _earlier_name(identity: LogIdentity, names: Iterable[str]) -> str:
+    taken = set(names)
+    numbered = (str(identity._replace(topic_id=f"{EARLIER}{number}")) for number in range(1, len(taken) + 2))
+    return next(name for name in numbered if name not in taken)
+
+
+def _names_by_path(listings: Mapping[str, LogListing], states: Mapping[str, StoredState]) -> dict[str, str]:
+    """The names that stored logs had while their files lacked cluster or broker, by the present ones."""
+    found: dict[str, str] = {}
+    for name, row in listings.items():
+        identity = LogIdentity.of(name)
+        if name in states or identity.is_by_path or row.folder is None:
+            continue
+        place = identity.place if name.endswith(IDS) else row.folder
+        for broker in (None, identity.broker):
+            if (by_path := str(LogIdentity(None, broker, identity.topic_id, place))) in states:
+                found[name] = by_path
+    return found
+
+
+def assumptions(names: Iterable[str]) -> list[str]:
+    """What is assumed of logs whose files lack ids, as sentences.
+
+    `names`: names of logs.
+    """
+    identities = [LogIdentity.of(name) for name in names]
+    by_path = sum(each.is_by_path for each in identities)
+    without_topic_id = sum(each.topic_id is None and not each.is_by_path for each in identities)
+    found = []
+    if by_path:
+        found.append(
+            f"{by_path:,} of {len(identities):,} logs have no meta.properties with cluster and broker: each is assumed "
+            "to be the log of its path; a copy elsewhere counts as another log."
+        )
+    if without_topic_id:
+        found.append(
+            f"{without_topic_id:,} of {len(identities):,} logs have no topic id: a topic is assumed to be the same "
+            "unless its first batch differs, or its newest leader epoch is older than before."
+        )
+    return found
+
+
+KEPT_RUNS = 5  # of a state that was restored, its run must be there
+
+
+@dataclass(slots=True, kw_only=True)
+class FoldStates:
+    """States by log."""
+
+    store: TableStore  # the store of the states
+    runs: list[StoredRun]  # the last complete runs, the newest last
+    run_id: int  # number of this run
+    before: dict[str, StoredState]  # states of earlier runs
+    new: dict[str, StoredState] = field(default_factory=dict)  # states of this run
+
+    @staticmethod
+    def load(store: TableStore) -> FoldStates:
+        """Load the states of earlier runs."""
+        states: defaultdict[int, dict[str, StoredState]] = defaultdict(dict)
+        for row in store.internal.rows(STATE.name, STATE, *STATE.names, RUN_ID):
+            states[row[RUN_ID]][row["log"]] = StoredState.of(row)
+        runs = sorted(map(StoredRun.of, store.internal.rows(RUNS.name, RUNS)), key=lambda each: each.run_id)
+        while runs and len(states[runs[-1].state_run]) != runs[-1].logs:  # one of both was restored
+            runs.pop()
+        found = FoldStates(store=store, runs=runs, run_id=0, before={})
+        found.run_id, found.before = found.last.run_id + 1, states[found.last.state_run]
+        return found
+
+    @property
+    def last(self) -> StoredRun:
+        """The last complete run."""
+        return self.runs[-1] if self.runs else StoredRun()
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give logs other names, in the stored tables, too.
+
+        `names`: new names by old names.
+        """
+        if not names:
+            return
+        self.store.rename_logs({old: LogIdentity.of(new) for old, new in names.items()})
+        for old, new in names.items():
+            self.before[new] = _renamed(self.before.pop(old), new)
+        self.store.internal.overwrite(STATE.name, STATE, self._rows(self.before.values()), run_id=self.last.state_run)
+
+    @property
+    def all(self) -> dict[str, StoredState]:
+        """The newest state of each log."""
+        return {**self.before, **self.new}
+
+    def add(
+        self, states: Iterable[StoredState], listed: Mapping[str, LogListing], plans: Mapping[str, LogPlan]
+    ) -> None:
+        """Add the states of the logs that this run has read.
+
+        `states`: the new states.
+        `listed`, `plans`: the listing of each log, and how it was read.
+        """
+        for state in states:
+            listing, plan = listed[state.log], plans[state.log]
+            damaged = state.damaged_bases
+            if plan.remembered in (REMEMBERED, LOST):  # what was damaged before, and was not read again, still is
+                damaged += self.before[state.log].damaged_bases
+            self.new[state.log] = replace(
+                state,
+                listing=listing.listing,
+                topic_id=listing.topic_id,
+                replica=listing.log,
+                segment_sizes=listing.segment_sizes,
+                first_batch=listing.first_batch,
+                damaged_segments=json.dumps(sorted(set(damaged))),
+            )
+
+    def save(self, run: StoredRun) -> None:
+        """Store the states and then the run, which completes it."""
+        store, last = self.store.internal, self.last
+        if self.new:
+            replaced = f"{RUN_ID} <> {last.state_run}"
+            store.replace(STATE.name, STATE, self._rows(self.all.values()), run_id=self.run_id, replaced=replaced)
+        state_run = self.run_id if self.new else last.state_run
+        run = replace(run, run_id=self.run_id, state_run=state_run, logs=len(self.all))
+        kept = [*self.runs[1 - KEPT_RUNS :], run]
+        rows = from_arrow(store.spark, spark_table(RUNS.arrow(each.row() for each in kept)))
+        store.overwrite(RUNS.name, RUNS, rows, run_id=self.run_id)
+
+    def _rows(self, states: Iterable[StoredState]) -> DataFrame:
+        return from_arrow(self.store.spark, spark_table(STATE.arrow(states)))
+
+
+def _renamed(state: StoredState, name: str) -> StoredState:
+    """A state with another name of its log, which has a broker if it is known now."""
+    broker = LogIdentity.of(name).broker_id
+    return replace(state, log=name, broker_id=state.broker_id if broker is None else broker)

@@ -1,0 +1,378 @@
+"""What a run reads: log directories, the partitions of a live cluster, and recordings, each as listed once.
+
+Executors read the batches of a cluster if they reach the brokers; else this process does. It requests the small rest.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import reduce
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.session import SparkSession as ClassicSession
+
+from toolkit.errors import NotFound
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.log_paths import log_path
+from toolkit.schema import FINDINGS, RECORDED
+from toolkit.schema.live import Partition
+from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions, found_in
+from toolkit.sources.recording.recording_folder import EMPTY, current_files
+from toolkit.spark.arrow_types import struct_type
+from toolkit.spark.datasources.data_sources import register
+from toolkit.spark.datasources.log_identity import LEADER, LogIdentity
+from toolkit.spark.datasources.log_options import PROOF, LogListing, read_options, schema_of
+from toolkit.spark.datasources.log_reader import LogReader, listing_rows
+from toolkit.spark.datasources.reader_options import local_path
+from toolkit.spark.executors import executors_reach
+from toolkit.spark.pipeline.log_fold import AT_ONCE, WorkOptions
+from toolkit.spark.pipeline.log_states import LogPlan, assumptions, plan_live, plan_logs
+from toolkit.spark.pipeline.stored_tables import IDS, LOG, RECORDED_AS, StoredState, records_name
+from toolkit.spark.pipeline.table_store import NOT_THERE, TableStore, sql_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from toolkit.sources.live.cluster import Cluster
+
+
+SMALL = 64 << 20
+"""Maximum bytes of logs that the driver reads itself, in less time than Spark's jobs take to start."""
+
+MANY = 1000
+"""Logs that tasks read sooner, however small: of each, most of the time is that of Python, which uses one core here."""
+
+ON_ONE_MACHINE = 128
+"""Factor of `SMALL` for a local master: there the driver has as many cores as Spark's tasks."""
+
+
+def assertion_options(assertions: FileAssertions) -> dict[str, str]:
+    """Assertions as options of ``kafka_log_dir``."""
+    options = {"consistentCopy": "true"} if assertions.consistent_copy else {}
+    if assertions.as_of is not None:
+        options["asOf"] = assertions.as_of.isoformat()
+    if assertions.txn_state_partitions is not None:
+        options["txnStatePartitions"] = str(assertions.txn_state_partitions)
+    return options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFiles:
+    """Log directories, as listed once."""
+
+    spark: SparkSession  # the session
+    paths: Sequence[str]  # log directories, partition folders, segments, texts
+    topics: Sequence[str] | None  # only these topics, and ``__transaction_state``; null for all
+    assertions: FileAssertions  # what the caller asserts
+    logs: Sequence[LogListing]  # of these topics
+
+    what = "logs"
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether the files are asserted to be a consistent copy."""
+        return self.assertions.consistent_copy
+
+    @property
+    def listed(self) -> int:
+        """Number of logs."""
+        return len(self.logs)
+
+    @property
+    def bytes_listed(self) -> int:
+        """Total size of the logs."""
+        return sum(row.bytes or 0 for row in self.logs)
+
+    @property
+    def signature(self) -> str:
+        """Changes when a log, a checkpoint or the selection changes."""
+        files = sorted([row.log, row.listing or "", row.checkpoints or ""] for row in self.logs)
+        arguments = [list(self.paths), self.topics and list(self.topics), assertion_options(self.assertions)]
+        return hashlib.sha256(json.dumps([arguments, files]).encode()).hexdigest()[:16]
+
+    @property
+    def listings(self) -> Mapping[str, LogListing]:
+        """Each log, as listed."""
+        return {row.log: row for row in self.logs} | {records_name(row): row for row in self.logs if row.is_best}
+
+    @property
+    def assumptions(self) -> Sequence[str]:
+        """What is assumed because ids are missing."""
+        return assumptions(row.log for row in self.logs)
+
+    def plans(self, states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
+        """How to read the new data of each changed log."""
+        # Most partitions of __transaction_state are empty and need no state. A log without begin cannot be read now.
+        listed = {
+            name: row
+            for name, row in self.listings.items()
+            if not name.endswith(IDS) or row.bytes or row.begin is None or name in states
+        }
+        return plan_logs(listed, states)
+
+    def options(self, *, min_held_ms: int, with_batches: bool) -> WorkOptions:
+        """How to read and fold them."""
+        return WorkOptions(min_held_ms=min_held_ms, with_batches=with_batches)
+
+    @property
+    def reads_here(self) -> bool:
+        """Whether this process reads the logs: sooner than Spark's jobs would."""
+        if not isinstance(self.spark, ClassicSession) or len(self.logs) > MANY:
+            return False
+        is_local = str(self.spark.sparkContext.master).startswith("local")
+        return self.bytes_listed <= SMALL * (ON_ONE_MACHINE if is_local else 1)
+
+    def current_findings(self) -> pa.Table:
+        """The findings at the time that the files prove."""
+        options = assertion_options(self.assertions)
+        if self.topics is not None:
+            options["subscribe"] = json.dumps(list(self.topics))
+        found = self._read("findings", **options) if self.reads_here else self._load("findings", **options).toArrow()
+        return found.cast(FINDINGS.arrow_schema)
+
+    def proof(self) -> str:
+        """What the files prove and what they do not, in one line."""
+        here, options = isinstance(self.spark, ClassicSession), assertion_options(self.assertions)
+        found = self._read(PROOF, **options) if here else self._load(PROOF, **options).toArrow()
+        return str(found["line"][0])
+
+    def _read(self, table: str, **options: str) -> pa.Table:
+        """Read a table in this process, with the data source's reader but without Spark."""
+        paths = json.dumps([local_path(path) for path in self.paths])
+        reader = LogReader(read_options({"table": table, "paths": paths, **options}), schema_of(table))
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            batches = pool.map(lambda work: list(reader.read(work)), reader.partitions())
+            return pa.Table.from_batches(chain.from_iterable(batches), reader.columns)
+
+    def _load(self, table: str, **options: str) -> DataFrame:
+        return load(self.spark, table, self.paths, **options)
+
+
+def list_files(
+    spark: SparkSession,
+    paths: Sequence[str],
+    *,
+    topics: Sequence[str] | None = None,
+    assertions: FileAssertions = NO_ASSERTIONS,
+) -> LogFiles:
+    """List log directories. Raises NotFound if the files contain no partition of a topic."""
+    if isinstance(spark, ClassicSession):  # Spark's driver lists them, which is this process
+        contents = found_in([local_path(path) for path in paths], assertions=assertions)
+        listing = pa.concat_tables(listing_rows(contents, contents.replica_logs()))
+    else:
+        listing = load(spark, "listing", paths).toArrow()
+    logs = LogListing.of_table(listing)
+    if topics is not None:
+        if missing := sorted(set(topics) - {row.topic for row in logs}):
+            raise NotFound(f"The files contain no partition of topic {missing[0]!r}.")
+        logs = [row for row in logs if row.topic in {*topics, STATE_TOPIC}]
+    return LogFiles(spark=spark, paths=paths, topics=topics, assertions=assertions, logs=logs)
+
+
+def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) -> DataFrame:
+    """A table of ``kafka_log_dir``; it lists the files again."""
+    register(spark)
+    reader = spark.read.format("kafka_log_dir").option("table", table).options(**options)
+    return reader.option("paths", json.dumps(list(paths))).load()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivePartitions:
+    """The partitions of a cluster, as listed once from their leaders."""
+
+    spark: SparkSession  # the session
+    cluster: Cluster  # the cluster
+    topics: Sequence[str] | None  # only these topics; null for all
+    partitions: Sequence[Partition]  # the partitions
+    topic_ids: Mapping[str, str]  # topic ids by topic
+
+    what = "partitions"
+    is_consistent = False
+    bytes_listed = None
+
+    @property
+    def listed(self) -> int:
+        """Number of partitions."""
+        return len(self.partitions)
+
+    @property
+    def signature(self) -> str:
+        """Always a new value: brokers are always queried."""
+        return str(time.time_ns())
+
+    @property
+    def listings(self) -> Mapping[str, LogListing]:
+        """Each log, as listed."""
+        listed = [
+            LogListing(
+                log=self._name(each),
+                topic=each.topic,
+                partition=each.partition,
+                broker_id=each.broker_id,
+                topic_id=self.topic_ids.get(each.topic),
+                begin=each.log_start_offset,
+                high_watermark=each.high_watermark,
+            )
+            for each in self.partitions
+        ]
+        records = {records_name(each): each for each in listed if each.topic == STATE_TOPIC}
+        return {each.log: each for each in listed} | records
+
+    @property
+    def assumptions(self) -> Sequence[str]:
+        """What is assumed because ids are missing."""
+        return assumptions(map(self._name, self.partitions))
+
+    def _name(self, partition: Partition) -> str:
+        topic_id = self.topic_ids.get(partition.topic)
+        return str(LogIdentity(self.cluster.client.cluster_id, LEADER, topic_id, str(partition.tp)))
+
+    def plans(self, states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
+        """How to continue the read of each partition with new data."""
+        found = {}
+        for each in self.partitions:
+            log = self._name(each)
+            for name in (log, log + IDS) if each.topic == STATE_TOPIC else (log,):  # as `records_name`
+                plan = plan_live(each, states.get(name))
+                if plan is not None:
+                    found[name] = plan
+        return found
+
+    def options(self, *, min_held_ms: int, with_batches: bool) -> WorkOptions:
+        """How to read and fold them."""
+        cluster = self.cluster
+        return WorkOptions(
+            min_held_ms=min_held_ms, with_batches=with_batches, config=cluster.config, timeout=cluster.timeout
+        )
+
+    @property
+    def reads_here(self) -> bool:
+        """Whether this process reads the partitions: executors do not reach the brokers."""
+        return not executors_reach(self.spark, self.cluster.client.brokers.values())
+
+    def current_findings(self) -> pa.Table:
+        """The findings at present."""
+        return FINDINGS.arrow(self.cluster.finding_rows(topics=self.topics))
+
+
+def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[str] | None = None) -> LivePartitions:
+    """List all partitions, or those of some topics, with their start and end offsets.
+
+    Raises NotFound if the cluster does not have one of the topics.
+    """
+    from toolkit.sources.live.state.leaders import read_metadata  # imports kafka-python
+
+    partitions = list(map(Partition.of, cluster.partition_rows(topics=topics)))
+    topic_ids = read_metadata(cluster.client, topics).topic_ids
+    return LivePartitions(spark=spark, cluster=cluster, topics=topics, partitions=partitions, topic_ids=topic_ids)
+
+
+Result = TypeVar("Result")
+RECORDING = "recording:"  # before its path
+TRIES = 5
+GONE = ("PATH_NOT_FOUND", "FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSamples:
+    """A recording, as listed once: its samples after the last stored one are new."""
+
+    spark: SparkSession  # the session
+    path: str  # the folder of the recording
+    listed: int  # number of samples
+    # oldest, newest: due times of these samples; null without any. A sample without a row in ``samples`` is incomplete
+    # and does not count.
+    oldest: dt.datetime | None
+    newest: dt.datetime | None
+    after: dt.datetime | None  # due time of the last stored one
+
+    @property
+    def log(self) -> str:
+        """The name of its stored rows."""
+        return f"{RECORDING}{self.path}"
+
+    @property
+    def has_new(self) -> bool:
+        """Whether there are new samples."""
+        return self.newest is not None and (self.after is None or self.newest > self.after)
+
+    def count_new(self) -> int:
+        """Number of new samples."""
+        return _retried(lambda: self.rows("samples").count()) if self.has_new else 0
+
+    def rows(self, table: str) -> DataFrame:
+        """The new rows of a table of ``schema.RECORDED``."""
+        rows = _read(self.spark, self.path, table, after=self.after).withColumn(LOG, sf.lit(self.log))
+        return rows.where(self.is_new).where(sf.col("sampled_at") <= sf.lit(self.newest))
+
+    @property
+    def is_new(self) -> str:
+        """Condition in SQL for the rows of new samples; stored ones are of a killed run."""
+        times = [f"sampled_at >= TIMESTAMP '{self.oldest}'"]
+        if self.after is not None:
+            times.append(f"sampled_at > TIMESTAMP '{self.after}'")
+        return " AND ".join([f"{LOG} = {sql_text(self.log)}", *times])
+
+
+def store_samples(store: TableStore, name: str, recordings: Sequence[RecordedSamples], *, run_id: int) -> None:
+    """Add the new rows of a table of ``schema.RECORDED``; stored rows stay when the recorder deletes samples."""
+
+    def write() -> None:
+        rows = reduce(DataFrame.unionByName, (each.rows(name) for each in recordings))
+        replaced = " OR ".join(f"({each.is_new})" for each in recordings)
+        store.replace(RECORDED_AS[name], RECORDED[name], rows, run_id=run_id, replaced=replaced)
+
+    _retried(write)
+
+
+def is_recording(spark: SparkSession, path: str) -> bool:
+    """Whether a path is a recording; also for paths that only Spark can read."""
+    found = log_path(path)
+    if isinstance(spark, ClassicSession) and found.exists():  # without a Spark job
+        return (found / "samples").is_dir()
+    try:
+        return bool(spark.read.schema(struct_type(RECORDED["samples"])).parquet(f"{path}/samples").columns)
+    except PySparkException as error:
+        is_absent = isinstance(error, AnalysisException) and error.getCondition() in NOT_THERE
+        if not is_absent and isinstance(found, Path):  # Spark may lack the file system of an object store
+            raise
+        return False
+
+
+def list_samples(spark: SparkSession, path: str, *, stored: Mapping[str, dt.datetime]) -> RecordedSamples:
+    """List the samples of a recording. `stored`: the last stored sample of each, by `log`."""
+    numbers = [sf.count("sampled_at").alias("listed"), sf.min("sampled_at").alias("oldest")]
+    numbers.append(sf.max("sampled_at").alias("newest"))
+    (row,) = _retried(lambda: _read(spark, path, "samples").agg(*numbers).toArrow()).to_pylist()
+    return RecordedSamples(spark=spark, path=path, **row, after=stored.get(f"{RECORDING}{path}"))
+
+
+def _read(spark: SparkSession, path: str, table: str, *, after: dt.datetime | None = None) -> DataFrame:
+    """Rows of a table: of the files that have samples after a time, each sample once."""
+    reader, folder = spark.read.schema(struct_type(RECORDED[table])), f"{path}/{table}"
+    files = current_files(lambda: (each.rpartition("/")[2] for each in reader.parquet(folder).inputFiles()))
+    names = [file.name for file in files if after is None or file.stop > after] or [EMPTY]
+    return reader.parquet(*(f"{folder}/{name}" for name in names))
+
+
+def _retried(read: Callable[[], Result]) -> Result:
+    """Read again if the recorder has merged files since they were listed."""
+    for _ in range(TRIES - 1):
+        try:
+            return read()
+        except PySparkException as error:
+            if not any(text in str(error) for text in GONE):
+                raise
+    return read()

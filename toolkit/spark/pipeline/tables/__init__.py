@@ -1,1 +1,0 @@
-"""The stored tables: their declarations, rows and states on the way to them, the store, views."""
