@@ -57,7 +57,7 @@ class Tables:
     def run(self) -> None:
         """One run."""
         listing = rows(self.folder, table="listing")
-        files = run_sources.LogFiles(
+        files = run_sources.ListedLogs(
             spark=None,  # type: ignore[arg-type]
             paths=[str(self.folder)],
             topics=None,

@@ -9,12 +9,10 @@ from typing import Any
 
 from tests.stored import compare
 from toolkit.schema import Row
-from toolkit.schema.live import Partition
-from toolkit.schema.table import EPOCH
 from toolkit.sources.logdir.contents import NO_ASSERTIONS
 from toolkit.spark.datasources.log_options import LogListing
-from toolkit.spark.pipeline.log_states import LogPlan, plan_live, plan_logs
-from toolkit.spark.pipeline.run_sources import LogFiles
+from toolkit.spark.pipeline.log_states import LogPlan, plan_logs
+from toolkit.spark.pipeline.run_sources import ListedLogs
 from toolkit.spark.pipeline.stored_tables import IDS, StoredState, records_name
 
 LOG = "1:/data/orders-0/"
@@ -27,6 +25,7 @@ def plan(
     """The plan of a log that was read up to offset 80 in epoch 3, with changes of its listing."""
     row: dict[str, Any] = {
         "log": LOG,
+        "folder": "/data/orders-0",
         "begin": 0,
         "listing": "first",
         "topic_id": "a",
@@ -46,8 +45,9 @@ def plan(
     return plan_logs({name: LogListing(**row)}, states).get(name)
 
 
-def partition(begin: int | None, end: int | None) -> Partition:
-    return Partition(topic="orders", partition=0, log_start_offset=begin, high_watermark=end, observed_at=EPOCH)
+def plan_live(begin: int | None, end: int | None, state: StoredState | None) -> LogPlan | None:
+    row = LogListing(log=LOG, begin=begin, high_watermark=end)
+    return plan_logs({LOG: row}, {} if state is None else {LOG: state}).get(LOG)
 
 
 KNOWN = {0: 100, 20: 100, 60: 50}
@@ -123,15 +123,15 @@ def plans() -> Mapping[str, LogPlan | None]:
         "deleted before it was read, with a new leader epoch": plan({}, **CHANGED_LISTING, begin=81, epochs={4: 81}),
         **{
             f"live, {begin} to {end}, read to {known}": plan_live(
-                partition(begin, end), None if known is None else StoredState(log=LOG, log_end_offset=known)
+                begin, end, None if known is None else StoredState(log=LOG, log_end_offset=known)
             )
             for begin, end, known in (
                 *((5, 40, None), (40, 40, None), (10, 40, 40), (10, 70, 40), (40, 70, 40), (0, 30, 40), (0, 0, 40)),
                 *((90, 100, 70), (None, None, 40)),
             )
         },
-        "live, with an error": plan_live(replace(partition(5, 40), error="NOT_LEADER: ..."), None),
-        "live, after a gap": plan_live(partition(5, 40), StoredState(log=LOG)),
+        "live, with an error": plan_live(5, None, None),
+        "live, after a gap": plan_live(5, 40, StoredState(log=LOG)),
     }
 
 
@@ -141,12 +141,21 @@ def test_where_reading_continues() -> None:
 
 def test_nothing_is_planned_for_an_empty_transaction_state_partition() -> None:
     """It would have no stored state, and every run would plan it again."""
-    empty = LogListing(log=LOG, begin=0, bytes=0, listing="first", topic_id="a", leader_epochs="{}", is_best=True)
+    empty = LogListing(
+        log=LOG,
+        folder="/data/orders-0",
+        begin=0,
+        bytes=0,
+        listing="first",
+        topic_id="a",
+        leader_epochs="{}",
+        is_best=True,
+    )
     ids_log = records_name(empty)
 
     def planned(states: Mapping[str, StoredState], **columns: Any) -> set[str]:
         options: Any = {"paths": [], "topics": None, "assertions": NO_ASSERTIONS}
-        return set(LogFiles(spark=None, logs=[replace(empty, **columns)], **options).plans(states))  # type: ignore[arg-type]
+        return set(ListedLogs(spark=None, logs=[replace(empty, **columns)], **options).plans(states))  # type: ignore[arg-type]
 
     assert planned({}) == {LOG}
     assert planned({}, bytes=9) == planned({}, begin=None) == {LOG, ids_log}

@@ -103,7 +103,17 @@ class LogListing(TableRow):
     first_batch: Annotated[str | None, "Of a log without a topic id: base offset and checksum."] = None
     leader_epochs: Annotated[str | None, "JSON: the start offset of each; null of a live partition."] = None
     is_best: Annotated[bool, "Of __transaction_state: whether it is the best replica of its partition."] = False
-    high_watermark: Annotated[Int64 | None, "Of a live partition."] = None
+    high_watermark: Annotated[Int64 | None, "Of a live partition; null if it cannot be read."] = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is a partition of a live cluster."""
+        return self.folder is None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether it could be listed; what is stored of another one stays as it is."""
+        return self.begin is not None and (not self.is_live or self.high_watermark is not None)
 
 
 LISTING_TYPE = StructType([StructField(each.name, each.dataType) for each in struct_type(LogListing.table)])

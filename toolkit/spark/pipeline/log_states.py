@@ -29,7 +29,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from toolkit.schema.live import Partition
 from toolkit.schema.table import EPOCH
 from toolkit.spark.arrow_types import from_arrow, spark_table
 from toolkit.spark.datasources.log_identity import LogIdentity
@@ -64,11 +63,14 @@ class LogPlan(NamedTuple):
 
 
 def plan_logs(listed: Mapping[str, LogListing], states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
-    """How to read the new data of each changed log in files. `listed`, `states`: by name of the log."""
+    """How to read the new data of each changed log. `listed`, `states`: by name of the log."""
     found = {}
     for name, row in listed.items():
         state = states.get(name)
-        if state is None:
+        if row.is_live:
+            if (plan := _plan_live(row, state)) is not None:
+                found[name] = plan
+        elif state is None:
             found[name] = LogPlan(offset=row.begin)
         elif row.listing != state.listing or state.is_unread:
             found[name] = _plan_records(row, state) if name.endswith(IDS) else _plan_changed(row, state)
@@ -78,15 +80,12 @@ def plan_logs(listed: Mapping[str, LogListing], states: Mapping[str, StoredState
 def read_again(row: LogListing) -> LogPlan:
     """Read all that a log still has: rows of what it has not are kept."""
     begin = row.begin or 0
-    return LogPlan(
-        start=None if row.high_watermark is None else begin, stop=row.high_watermark, remembered=TRUNCATED, offset=begin
-    )
+    return LogPlan(start=begin if row.is_live else None, stop=row.high_watermark, remembered=TRUNCATED, offset=begin)
 
 
-def plan_live(partition: Partition, state: StoredState | None) -> LogPlan | None:
-    """How to read the new data of a partition, null if there is none."""
-    begin, end = partition.log_start_offset, partition.high_watermark
-    if partition.error or begin is None or end is None:
+def _plan_live(row: LogListing, state: StoredState | None) -> LogPlan | None:
+    begin, end = row.begin, row.high_watermark
+    if begin is None or end is None:
         return None
     last_end = None if state is None else state.log_end_offset
     if last_end is None:

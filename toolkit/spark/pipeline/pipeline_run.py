@@ -34,8 +34,7 @@ from toolkit.spark.pipeline.history_fold import CURRENT, current_transaction_his
 from toolkit.spark.pipeline.log_fold import LogWork, folded
 from toolkit.spark.pipeline.log_states import LOST, NEVER, TRUNCATED, FoldStates, LogPlan, read_again, renames
 from toolkit.spark.pipeline.run_sources import (
-    LivePartitions,
-    LogFiles,
+    ListedLogs,
     RecordedSamples,
     is_recording,
     list_files,
@@ -173,7 +172,7 @@ def _sources(
     topics: Sequence[str] | None,
     assertions: FileAssertions,
     stored: Mapping[str, dt.datetime],
-) -> tuple[LogFiles | LivePartitions | None, Sequence[RecordedSamples]]:
+) -> tuple[ListedLogs | None, Sequence[RecordedSamples]]:
     """The logs and the recordings of a source. `stored`: the newest stored sample of each recording."""
     if not isinstance(source, str | os.PathLike | Sequence):
         if assertions != NO_ASSERTIONS:
@@ -195,7 +194,7 @@ class _PipelineRun:
 
     store: TableStore  # the stored tables
     # logs, recordings: the sources
-    logs: LogFiles | LivePartitions | None
+    logs: ListedLogs | None
     recordings: Sequence[RecordedSamples]
     # states, plans, listings: state, plan and listing of each log
     states: FoldStates
@@ -216,7 +215,7 @@ class _PipelineRun:
         store: TableStore,
         states: FoldStates,
         *,
-        logs: LogFiles | LivePartitions | None,
+        logs: ListedLogs | None,
         recordings: Sequence[RecordedSamples],
         min_held_ms: int,
         with_batches: bool,
@@ -235,7 +234,8 @@ class _PipelineRun:
         older = [name for name in checked if name in counts and newest.get(name, 0) < counts[name].newest_run]
         repairs = [OLDER.format(name) for name in older]
         if older:
-            plans |= {log: read_again(row) for log, row in listings.items() if log in states.before}
+            known = {log: row for log, row in listings.items() if log in states.before and row.is_readable}
+            plans |= {log: read_again(row) for log, row in known.items()}
         states.run_id = max(last.run_id, *newest.values()) + 1 if newest else states.run_id
         if states.run_id > last.run_id + 1:
             repairs.append(NEWER)
@@ -277,15 +277,7 @@ class _PipelineRun:
         """Counts of the listed and read items."""
         found = []
         if logs := self.logs:
-            found.append(
-                ReadCounts(
-                    what=logs.what,
-                    listed=logs.listed,
-                    new=sum(not log.endswith(IDS) for log in self.plans),
-                    bytes_listed=logs.bytes_listed,
-                    bytes_read=sum(state.bytes_read or 0 for state in self.states.new.values()),
-                )
-            )
+            found.append(logs.counts(self.plans, self.states.new.values()))
         found.extend(ReadCounts(what="samples", listed=each.listed, new=each.count_new()) for each in self.recordings)
         return found
 
@@ -312,12 +304,12 @@ class _PipelineRun:
             jobs["state"] = Job(self._save, after=list(jobs))
         return jobs
 
-    def _signature(self, logs: LogFiles | LivePartitions) -> str:
+    def _signature(self, logs: ListedLogs) -> str:
         return f"{logs.signature} {self.min_held_ms}"
 
     # Logs.
 
-    def _diagnose(self, logs: LogFiles | LivePartitions) -> None:
+    def _diagnose(self, logs: ListedLogs) -> None:
         """Diagnose the current state."""
         rows = logs.current_findings()
         self.result = replace(
@@ -325,10 +317,10 @@ class _PipelineRun:
             signature=self._signature(logs),
             diagnosed_at=pc.min(rows["observed_at"]).as_py(),
             findings=tuple(Finding.of_table(rows)),
-            proof=logs.proof() if isinstance(logs, LogFiles) else self.result.proof,
+            proof=logs.proof(),
         )
 
-    def _read_logs(self, logs: LogFiles | LivePartitions) -> None:
+    def _read_logs(self, logs: ListedLogs) -> None:
         """Read what is new in logs, and fold it onto their states."""
         works = [
             LogWork(log=log, listing=self.listings[log], plan=plan, state=self.states.before.get(log))
@@ -398,7 +390,7 @@ class _PipelineRun:
             states=self.states,
             run=self.result,
             listings=self.listings,
-            is_consistent=self.logs is not None and self.logs.is_consistent,
+            is_consistent=self.logs is not None and self.logs.assertions.consistent_copy,
             min_held_ms=self.min_held_ms,
         )
         holds, findings = made.stored(with_samples=self.has_samples)

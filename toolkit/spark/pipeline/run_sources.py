@@ -9,9 +9,9 @@ import datetime as dt
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain
 from pathlib import Path
@@ -38,7 +38,8 @@ from toolkit.spark.datasources.log_reader import LogReader, listing_rows
 from toolkit.spark.datasources.reader_options import local_path
 from toolkit.spark.executors import executors_reach
 from toolkit.spark.pipeline.log_fold import AT_ONCE, WorkOptions
-from toolkit.spark.pipeline.log_states import LogPlan, assumptions, plan_live, plan_logs
+from toolkit.spark.pipeline.log_states import LogPlan, assumptions, plan_logs
+from toolkit.spark.pipeline.run_summary import ReadCounts
 from toolkit.spark.pipeline.stored_tables import IDS, LOG, RECORDED_AS, StoredState, records_name
 from toolkit.spark.pipeline.table_store import NOT_THERE, TableStore, sql_text
 
@@ -69,35 +70,36 @@ def assertion_options(assertions: FileAssertions) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogFiles:
-    """Log directories, as listed once."""
+class ListedLogs:
+    """The logs of log directories, or the partitions of a cluster, as listed once."""
 
     spark: SparkSession  # the session
-    paths: Sequence[str]  # log directories, partition folders, segments, texts
-    topics: Sequence[str] | None  # only these topics, and ``__transaction_state``; null for all
-    assertions: FileAssertions  # what the caller asserts
     logs: Sequence[LogListing]  # of these topics
+    topics: Sequence[str] | None = None  # only these topics, and ``__transaction_state`` of files; null for all
+    paths: Sequence[str] = ()  # log directories, partition folders, segments, texts
+    assertions: FileAssertions = NO_ASSERTIONS  # what the caller asserts of them
+    cluster: Cluster | None = None  # null for files
 
-    what = "logs"
+    def counts(self, plans: Collection[str], states: Iterable[StoredState]) -> ReadCounts:
+        """Counts of the listed and read logs. `plans`: names of those that are read. `states`: what is then known."""
+        return ReadCounts(
+            what="logs" if self.cluster is None else "partitions",
+            listed=len(self.logs),
+            new=sum(not log.endswith(IDS) for log in plans),
+            bytes_listed=self.bytes_listed,
+            bytes_read=sum(state.bytes_read or 0 for state in states),
+        )
 
     @property
-    def is_consistent(self) -> bool:
-        """Whether the files are asserted to be a consistent copy."""
-        return self.assertions.consistent_copy
-
-    @property
-    def listed(self) -> int:
-        """Number of logs."""
-        return len(self.logs)
-
-    @property
-    def bytes_listed(self) -> int:
-        """Total size of the logs."""
-        return sum(row.bytes or 0 for row in self.logs)
+    def bytes_listed(self) -> int | None:
+        """Total size of the logs; null if unknown."""
+        return sum(row.bytes or 0 for row in self.logs) if self.cluster is None else None
 
     @property
     def signature(self) -> str:
-        """Changes when a log, a checkpoint or the selection changes."""
+        """Changes when a log, a checkpoint or the selection changes; of a cluster always: it is always queried."""
+        if self.cluster is not None:
+            return str(time.time_ns())
         files = sorted([row.log, row.listing or "", row.checkpoints or ""] for row in self.logs)
         arguments = [list(self.paths), self.topics and list(self.topics), assertion_options(self.assertions)]
         return hashlib.sha256(json.dumps([arguments, files]).encode()).hexdigest()[:16]
@@ -118,46 +120,52 @@ class LogFiles:
         listed = {
             name: row
             for name, row in self.listings.items()
-            if not name.endswith(IDS) or row.bytes or row.begin is None or name in states
+            if not name.endswith(IDS) or row.bytes != 0 or row.begin is None or name in states
         }
         return plan_logs(listed, states)
 
     def options(self, *, min_held_ms: int, with_batches: bool) -> WorkOptions:
         """How to read and fold them."""
-        return WorkOptions(min_held_ms=min_held_ms, with_batches=with_batches)
+        options = WorkOptions(min_held_ms=min_held_ms, with_batches=with_batches)
+        if self.cluster is None:
+            return options
+        return replace(options, config=self.cluster.config, timeout=self.cluster.timeout)
 
     @property
     def reads_here(self) -> bool:
-        """Whether this process reads the logs: sooner than Spark's jobs would."""
+        """Whether this process reads the logs: sooner than Spark's jobs would, or as executors reach no brokers."""
+        if self.cluster is not None:
+            return not executors_reach(self.spark, self.cluster.client.brokers.values())
         if not isinstance(self.spark, ClassicSession) or len(self.logs) > MANY:
             return False
         is_local = str(self.spark.sparkContext.master).startswith("local")
-        return self.bytes_listed <= SMALL * (ON_ONE_MACHINE if is_local else 1)
+        return sum(row.bytes or 0 for row in self.logs) <= SMALL * (ON_ONE_MACHINE if is_local else 1)
 
     def current_findings(self) -> pa.Table:
-        """The findings at the time that the files prove."""
+        """The findings at the time that the files prove, or at present."""
+        if self.cluster is not None:
+            return FINDINGS.arrow(self.cluster.finding_rows(topics=self.topics))
         options = assertion_options(self.assertions)
         if self.topics is not None:
             options["subscribe"] = json.dumps(list(self.topics))
-        found = self._read("findings", **options) if self.reads_here else self._load("findings", **options).toArrow()
-        return found.cast(FINDINGS.arrow_schema)
+        return self._read("findings", here=self.reads_here, **options).cast(FINDINGS.arrow_schema)
 
-    def proof(self) -> str:
-        """What the files prove and what they do not, in one line."""
-        here, options = isinstance(self.spark, ClassicSession), assertion_options(self.assertions)
-        found = self._read(PROOF, **options) if here else self._load(PROOF, **options).toArrow()
-        return str(found["line"][0])
+    def proof(self) -> str | None:
+        """What the files prove and what they do not, in one line; null without files."""
+        if self.cluster is not None:
+            return None
+        here = isinstance(self.spark, ClassicSession)
+        return str(self._read(PROOF, here=here, **assertion_options(self.assertions))["line"][0])
 
-    def _read(self, table: str, **options: str) -> pa.Table:
-        """Read a table in this process, with the data source's reader but without Spark."""
+    def _read(self, table: str, *, here: bool, **options: str) -> pa.Table:
+        """Read a table of the data source; in this process by its reader, without Spark."""
+        if not here:
+            return load(self.spark, table, self.paths, **options).toArrow()
         paths = json.dumps([local_path(path) for path in self.paths])
         reader = LogReader(read_options({"table": table, "paths": paths, **options}), schema_of(table))
         with ThreadPoolExecutor(AT_ONCE) as pool:
             batches = pool.map(lambda work: list(reader.read(work)), reader.partitions())
             return pa.Table.from_batches(chain.from_iterable(batches), reader.columns)
-
-    def _load(self, table: str, **options: str) -> DataFrame:
-        return load(self.spark, table, self.paths, **options)
 
 
 def list_files(
@@ -166,7 +174,7 @@ def list_files(
     *,
     topics: Sequence[str] | None = None,
     assertions: FileAssertions = NO_ASSERTIONS,
-) -> LogFiles:
+) -> ListedLogs:
     """List log directories. Raises NotFound if the files contain no partition of a topic."""
     if isinstance(spark, ClassicSession):  # Spark's driver lists them, which is this process
         contents = found_in([local_path(path) for path in paths], assertions=assertions)
@@ -178,7 +186,7 @@ def list_files(
         if missing := sorted(set(topics) - {row.topic for row in logs}):
             raise NotFound(f"The files contain no partition of topic {missing[0]!r}.")
         logs = [row for row in logs if row.topic in {*topics, STATE_TOPIC}]
-    return LogFiles(spark=spark, paths=paths, topics=topics, assertions=assertions, logs=logs)
+    return ListedLogs(spark=spark, paths=paths, topics=topics, assertions=assertions, logs=logs)
 
 
 def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) -> DataFrame:
@@ -188,95 +196,30 @@ def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) 
     return reader.option("paths", json.dumps(list(paths))).load()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LivePartitions:
-    """The partitions of a cluster, as listed once from their leaders."""
-
-    spark: SparkSession  # the session
-    cluster: Cluster  # the cluster
-    topics: Sequence[str] | None  # only these topics; null for all
-    partitions: Sequence[Partition]  # the partitions
-    topic_ids: Mapping[str, str]  # topic ids by topic
-
-    what = "partitions"
-    is_consistent = False
-    bytes_listed = None
-
-    @property
-    def listed(self) -> int:
-        """Number of partitions."""
-        return len(self.partitions)
-
-    @property
-    def signature(self) -> str:
-        """Always a new value: brokers are always queried."""
-        return str(time.time_ns())
-
-    @property
-    def listings(self) -> Mapping[str, LogListing]:
-        """Each log, as listed."""
-        listed = [
-            LogListing(
-                log=self._name(each),
-                topic=each.topic,
-                partition=each.partition,
-                broker_id=each.broker_id,
-                topic_id=self.topic_ids.get(each.topic),
-                begin=each.log_start_offset,
-                high_watermark=each.high_watermark,
-            )
-            for each in self.partitions
-        ]
-        records = {records_name(each): each for each in listed if each.topic == STATE_TOPIC}
-        return {each.log: each for each in listed} | records
-
-    @property
-    def assumptions(self) -> Sequence[str]:
-        """What is assumed because ids are missing."""
-        return assumptions(map(self._name, self.partitions))
-
-    def _name(self, partition: Partition) -> str:
-        topic_id = self.topic_ids.get(partition.topic)
-        return str(LogIdentity(self.cluster.client.cluster_id, LEADER, topic_id, str(partition.tp)))
-
-    def plans(self, states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
-        """How to continue the read of each partition with new data."""
-        found = {}
-        for each in self.partitions:
-            log = self._name(each)
-            for name in (log, log + IDS) if each.topic == STATE_TOPIC else (log,):  # as `records_name`
-                plan = plan_live(each, states.get(name))
-                if plan is not None:
-                    found[name] = plan
-        return found
-
-    def options(self, *, min_held_ms: int, with_batches: bool) -> WorkOptions:
-        """How to read and fold them."""
-        cluster = self.cluster
-        return WorkOptions(
-            min_held_ms=min_held_ms, with_batches=with_batches, config=cluster.config, timeout=cluster.timeout
-        )
-
-    @property
-    def reads_here(self) -> bool:
-        """Whether this process reads the partitions: executors do not reach the brokers."""
-        return not executors_reach(self.spark, self.cluster.client.brokers.values())
-
-    def current_findings(self) -> pa.Table:
-        """The findings at present."""
-        return FINDINGS.arrow(self.cluster.finding_rows(topics=self.topics))
-
-
-def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[str] | None = None) -> LivePartitions:
-    """List all partitions, or those of some topics, with their start and end offsets.
+def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[str] | None = None) -> ListedLogs:
+    """List all partitions of a cluster, or those of some topics, with their start and end offsets.
 
     Raises NotFound if the cluster does not have one of the topics.
     """
     from toolkit.sources.live.state.leaders import read_metadata  # imports kafka-python
 
-    partitions = list(map(Partition.of, cluster.partition_rows(topics=topics)))
+    partitions = map(Partition.of, cluster.partition_rows(topics=topics))
     topic_ids = read_metadata(cluster.client, topics).topic_ids
-    return LivePartitions(spark=spark, cluster=cluster, topics=topics, partitions=partitions, topic_ids=topic_ids)
+    logs = []
+    for each in partitions:
+        topic_id = topic_ids.get(each.topic)
+        row = LogListing(
+            log=str(LogIdentity(cluster.client.cluster_id, LEADER, topic_id, str(each.tp))),
+            topic=each.topic,
+            partition=each.partition,
+            broker_id=each.broker_id,
+            topic_id=topic_id,
+            begin=each.log_start_offset,
+            is_best=each.topic == STATE_TOPIC,
+            high_watermark=None if each.error else each.high_watermark,
+        )
+        logs.append(row)
+    return ListedLogs(spark=spark, logs=logs, topics=topics, cluster=cluster)
 
 
 Result = TypeVar("Result")
