@@ -26,9 +26,8 @@ from toolkit.spark.datasources.log_identity import LogIdentity, Origin
 from toolkit.spark.pipeline.log_states import TRUNCATED, LogPlan
 from toolkit.spark.pipeline.stored_tables import IS_FINAL, LOG, STATE, FoldedRows, StoredState, damaged_segments
 
-NEW, BEFORE, LAST, UNREAD, NEWEST = "new", "before", "last", "unread", "newest"
-"""Roles of records: new, or from the state: the one before the last ones of an id, the last ones, an unread one, and
-the newest time of all."""
+NEW, BEFORE, LAST, UNREAD = "new", "before", "last", "unread"
+"""Roles of records: new, or from the state: the one before the last ones of an id, the last ones, and an unread one."""
 
 RECORDS_SCHEMA = pa.schema(
     [
@@ -99,8 +98,9 @@ def fold_records(
         kept += _records_of(id_state)
     if found:
         yield FoldedRows(TRANSACTION_HISTORY.name, TRANSACTION_HISTORY.arrow(found), is_final=True)
-    latest = max((each.record.timestamp for each in ordered if each.record.timestamp is not None), default=None)
-    newest = TransactionLogRecord(timestamp=latest, txn_state_partition=where.partition)
+    times = [each.record.timestamp for each in ordered]
+    if before is not None and obsolete_from is None:
+        times.append(before.latest)
     ends = [each.record.offset + 1 for each in kept if each.record.offset is not None]
     epochs = [each.record.leader_epoch for each in kept if each.record.leader_epoch is not None]
     errors = [_read_error(each.record) for each in new if each.record.error is not None]
@@ -112,8 +112,8 @@ def fold_records(
         is_damaged=any(each.record.error is not None for each in kept),
         damaged_segments=json.dumps(sorted(damaged_segments(errors))),
         is_unread=any(each.damage.is_unreadable for each in errors),
-        latest=latest,
-        remembered=to_ipc(_record_table([FoldRecord(newest, NEWEST), *kept])),
+        latest=max((each for each in times if each is not None), default=None),
+        remembered=to_ipc(_record_table(kept)),
     )
     yield FoldedRows(STATE.name, STATE.arrow([stored]), is_final=False)
 
@@ -150,9 +150,10 @@ def _records_in(rows: pa.Table) -> list[FoldRecord]:
 
 
 def _record_table(records: Sequence[FoldRecord]) -> pa.Table:
-    (found, *others) = zip(*records, strict=True)
-    columns = zip([*TransactionLogRecord.columns(found), *others], RECORDS_SCHEMA.types, strict=True)
-    return pa.Table.from_arrays([pa.array(values, type_) for values, type_ in columns], schema=RECORDS_SCHEMA)
+    columns = TransactionLogRecord.columns([each.record for each in records])
+    columns += [[each[number] for each in records] for number in range(1, len(FoldRecord._fields))]
+    arrays = [pa.array(values, type_) for values, type_ in zip(columns, RECORDS_SCHEMA.types, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=RECORDS_SCHEMA)
 
 
 def _order(each: FoldRecord) -> tuple[bool, str, bool]:

@@ -42,7 +42,7 @@ from toolkit.spark.pipeline.run_sources import (
     list_samples,
     store_samples,
 )
-from toolkit.spark.pipeline.run_summary import ReadCounts, RunSummary, TableCounts, count_rows, newest_runs, summarised
+from toolkit.spark.pipeline.run_summary import ReadCounts, RunSummary, count_rows, newest_runs, summarised
 from toolkit.spark.pipeline.stored_findings import StoredFinding, StoredRecord, TopicFindings, log_rows
 from toolkit.spark.pipeline.stored_tables import (
     CLUSTER_ID,
@@ -55,7 +55,7 @@ from toolkit.spark.pipeline.stored_tables import (
     TOPIC_ID,
     NewestSample,
     StoredRun,
-    TableSize,
+    TableCounts,
 )
 from toolkit.spark.pipeline.table_store import TableStore, make_views, open_store
 from toolkit.spark.spark_errors import translate_errors
@@ -150,8 +150,13 @@ def run(
         states = FoldStates.load(store)
         stored = {each.log: each.sampled_at for each in states.last.samples}
         logs, recordings = _sources(spark, source, topics=topics, assertions=assertions, stored=stored)
-        this = _PipelineRun.begin(
-            store, states, logs=logs, recordings=recordings, min_held_ms=min_held_ms, with_batches=with_batches
+        this = _PipelineRun(
+            store=store,
+            states=states,
+            logs=logs,
+            recordings=recordings,
+            min_held_ms=min_held_ms,
+            with_batches=with_batches,
         )
         done = run_jobs(this.jobs(), progress=progress)
         if this.has_news:
@@ -190,72 +195,46 @@ def _sources(
 
 @dataclass(slots=True, kw_only=True)
 class _PipelineRun:
-    """One run."""
+    """One run: its plan, and what it has made so far."""
 
     store: TableStore  # the stored tables
+    states: FoldStates  # the state of each log
     # logs, recordings: the sources
     logs: ListedLogs | None
     recordings: Sequence[RecordedSamples]
-    # states, plans, listings: state, plan and listing of each log
-    states: FoldStates
-    plans: Mapping[str, LogPlan]
-    listings: Mapping[str, LogListing]
-    result: StoredRun  # what is stored of this run as a whole; until it is known, what is stored of the last one
-    has_samples: bool  # whether there are or were recordings
     min_held_ms: int  # shortest hold of the LSO to keep
     with_batches: bool  # whether to keep the header of every batch
+    # plans, listings: plan and listing of each log
+    plans: dict[str, LogPlan] = field(init=False)
+    listings: Mapping[str, LogListing] = field(init=False)
+    repairs: list[str] = field(init=False)  # which tables are not of one run, as sentences
+    has_samples: bool = field(init=False)  # whether there are or were recordings
+    result: StoredRun = field(init=False)  # what is stored of this run as a whole; at first, what is of the last one
+    counts: dict[str, TableCounts] = field(init=False)  # of the tables; at first, those of the last run
     reads_here: bool = False  # whether this process reads the logs, and not tasks
     new: Mapping[str, DataFrame] = field(default_factory=dict)  # the new rows of each table of logs
-    repairs: Sequence[str] = ()  # which tables are not of one run, as sentences
-    # row counts of the tables; those of the last run until this one has counted
-    counts: dict[str, TableCounts] = field(default_factory=dict)
 
-    @staticmethod
-    def begin(
-        store: TableStore,
-        states: FoldStates,
-        *,
-        logs: ListedLogs | None,
-        recordings: Sequence[RecordedSamples],
-        min_held_ms: int,
-        with_batches: bool,
-    ) -> _PipelineRun:
-        """Plan what to read."""
-        listings = logs.listings if logs else {}
-        states.rename(renames(listings, states.all))
-        plans = logs.plans(states.before) if logs else {}
-        last = states.last
-        counts = {
-            each.name: TableCounts(rows=each.rows, errors=each.errors, newest_run=each.newest_run)
-            for each in last.tables
-        }
-        checked = [name for name in FROM_OFFSET if with_batches or name != BATCHES.name]
+    def __post_init__(self) -> None:
+        """Plan what to read, and check that the tables are of one run."""
+        states, store, last = self.states, self.store, self.states.last
+        self.result, self.counts = last, {each.name: replace(each, new=0) for each in last.tables}
+        self.has_samples = bool(self.recordings) or store.find(RECORDED_AS["samples"]) is not None
+        self.listings = self.logs.listings if self.logs else {}
+        states.rename(renames(self.listings, states.all))
+        self.plans = self.logs.plans(states.before) if self.logs else {}
+        checked = [name for name in FROM_OFFSET if self.with_batches or name != BATCHES.name]
         newest = newest_runs(store, checked)
-        older = [name for name in checked if name in counts and newest.get(name, 0) < counts[name].newest_run]
-        repairs = [OLDER.format(name) for name in older]
+        older = [name for name in checked if name in self.counts and newest.get(name, 0) < self.counts[name].newest_run]
+        self.repairs = [OLDER.format(name) for name in older]
         if older:
-            known = {log: row for log, row in listings.items() if log in states.before and row.is_readable}
-            plans |= {log: read_again(row) for log, row in known.items()}
+            known = {log: row for log, row in self.listings.items() if log in states.before and row.is_readable}
+            self.plans |= {log: read_again(row) for log, row in known.items()}
         states.run_id = max(last.run_id, *newest.values()) + 1 if newest else states.run_id
         if states.run_id > last.run_id + 1:
-            repairs.append(NEWER)
-            for log, plan in plans.items():
+            self.repairs.append(NEWER)
+            for log, plan in self.plans.items():
                 if plan.remembered == LOST:  # by the runs of which nothing is known, it may have been read
-                    plans[log] = plan._replace(remembered=TRUNCATED, offset=plan.obsolete_from, error=None)
-        return _PipelineRun(
-            store=store,
-            logs=logs,
-            recordings=recordings,
-            states=states,
-            plans=plans,
-            listings=listings,
-            result=last,
-            has_samples=bool(recordings) or store.find(RECORDED_AS["samples"]) is not None,
-            min_held_ms=min_held_ms,
-            with_batches=with_batches,
-            counts=counts,
-            repairs=repairs,
-        )
+                    self.plans[log] = plan._replace(remembered=TRUNCATED, offset=plan.obsolete_from, error=None)
 
     @property
     def needs_diagnosis(self) -> bool:
@@ -290,7 +269,7 @@ class _PipelineRun:
         if logs is not None and self.plans:
             jobs["logs"] = Job(partial(self._read_logs, logs))
             for table in (LOG_TRANSACTIONS, LSO_TIMELINE, *([BATCHES] if self.with_batches else [])):
-                jobs[table.name] = Job(partial(self._add_rows, table), after=["logs"])
+                jobs[table.name] = Job(partial(self._add, table), after=["logs"])
             jobs["transaction_history"] = Job(self._add_transaction_history, after=["logs"])
         if new := self.new_samples:
             for name in RECORDED:
@@ -332,9 +311,6 @@ class _PipelineRun:
         self.new, states = folded(self.store, works, options, here=self.reads_here)
         self.states.add(states, self.listings, self.plans)
 
-    def _add_rows(self, table: Table) -> None:
-        self._add(table, self.new[table.name])
-
     def _add_transaction_history(self) -> None:
         """Add final rows, and the last row of each id, which depends on the newest time of all ids."""
         states = {log: state for log, state in self.states.all.items() if log.endswith(IDS)}
@@ -358,7 +334,7 @@ class _PipelineRun:
         rows = rows.unionByName(current)
         self._add(TRANSACTION_HISTORY, rows, keeps_provisional=False)
 
-    def _add(self, table: Table, rows: DataFrame, *, keeps_provisional: bool = True) -> None:
+    def _add(self, table: Table, rows: DataFrame | None = None, *, keeps_provisional: bool = True) -> None:
         keeps_all = bool(self.repairs) and table.name == TRANSACTION_HISTORY.name
         of_table = {
             log: plan
@@ -368,7 +344,7 @@ class _PipelineRun:
         self.store.write(
             table.name,
             table,
-            rows,
+            self.new[table.name] if rows is None else rows,
             run_id=self.states.run_id,
             last_run=self.states.last.run_id,
             read={log: NEVER if keeps_all else plan.obsolete_from for log, plan in of_table.items()},
@@ -400,7 +376,7 @@ class _PipelineRun:
             rows = [each.row() for each in of_table]
             written = self.store.merge(name, KEPT[name], rows, run_id=self.states.run_id)
             errors = sum(row.get("error") is not None for row in rows)
-            self.counts[name] = TableCounts(rows=len(rows), errors=errors, new=written)
+            self.counts[name] = TableCounts(name=name, rows=len(rows), errors=errors, new=written)
         return findings
 
     # State.
@@ -413,11 +389,7 @@ class _PipelineRun:
         for each in self.new_samples:
             assert each.newest is not None
             samples[each.log] = NewestSample(log=each.log, sampled_at=each.newest)
-        tables = [
-            TableSize(name=name, rows=counts.rows, errors=counts.errors, newest_run=counts.newest_run)
-            for name, counts in self.counts.items()
-        ]
-        self.states.save(replace(self.result, samples=tuple(samples.values()), tables=tuple(tables)))
+        self.states.save(replace(self.result, samples=tuple(samples.values()), tables=tuple(self.counts.values())))
 
 
 class Job(NamedTuple):

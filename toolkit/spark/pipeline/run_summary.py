@@ -14,21 +14,10 @@ from pyspark.sql import functions as sf
 from toolkit.schema import FINDINGS
 from toolkit.schema.live import Finding
 from toolkit.spark.pipeline.stored_findings import StoredFinding
-from toolkit.spark.pipeline.stored_tables import KEPT, RECORDED_AS, RUN_ID
+from toolkit.spark.pipeline.stored_tables import KEPT, RECORDED_AS, RUN_ID, TableCounts
 from toolkit.spark.pipeline.table_store import TableStore
 
 ENDED = "ended"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableCounts:
-    """Rows of a table after a run."""
-
-    # rows, errors: stored rows, and those of them with `error`
-    rows: int = 0
-    errors: int = 0
-    new: int = 0  # rows that this run wrote
-    newest_run: int = 0  # number of the last run that wrote some of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +74,7 @@ def count_rows(store: TableStore, *, run_id: int, without: Collection[str]) -> d
         )
     )
     return {
-        name: TableCounts(rows=rows, errors=errors, new=new, newest_run=run or 0)
+        name: TableCounts(name=name, rows=rows, errors=errors, new=new, newest_run=run or 0)
         for name, rows, errors, new, run in sums.collect()
     }
 

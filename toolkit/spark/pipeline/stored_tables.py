@@ -97,15 +97,16 @@ class NewestSample(TableRow):
     sampled_at: Annotated[dt.datetime, "Due time of the sample."]
 
 
-@declares("table_size", row="the rows of a stored table", key=("name",), sort=("name",))
+@declares("counts", row="the rows of a stored table after a run", key=("name",), sort=("name",))
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSize(TableRow):
-    """The rows of a stored table."""
+class TableCounts(TableRow):
+    """Rows of a table after a run."""
 
     name: Annotated[str, "Name of the table."]
-    rows: Annotated[Int64, "Number of rows."]
-    errors: Annotated[Int64, "Rows with error."]
-    newest_run: Annotated[Int64, "Number of the last run that wrote some of them."]
+    rows: Annotated[Int64, "Number of rows."] = 0
+    errors: Annotated[Int64, "Rows with error."] = 0
+    new: Annotated[Int64, "Rows that the run wrote."] = 0
+    newest_run: Annotated[Int64, "Number of the last run that wrote some of them."] = 0
 
 
 @declares("runs", row="a complete run of the pipeline", key=("run_id",), sort=("run_id",))
@@ -121,7 +122,7 @@ class StoredRun(TableRow):
     proof: Annotated[str | None, "What the files prove and what they do not."] = None
     findings: Annotated[tuple[Finding, ...], "What that diagnosis found open."] = ()
     samples: Annotated[tuple[NewestSample, ...], "The newest stored sample of each recording."] = ()
-    tables: Annotated[tuple[TableSize, ...], "The rows of the tables after this run."] = ()
+    tables: Annotated[tuple[TableCounts, ...], "The rows of the tables after this run."] = ()
 
 
 RUNS = StoredRun.table
