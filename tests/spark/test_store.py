@@ -22,7 +22,7 @@ from toolkit.schema.table import INT64, STRING
 from toolkit.spark.arrow_types import from_arrow
 from toolkit.spark.pipeline.pipeline_run import run
 from toolkit.spark.pipeline.stored_tables import IS_FINAL, LOG, RUN_ID
-from toolkit.spark.pipeline.table_store import TableStore, open_store
+from toolkit.spark.pipeline.table_store import TableStore, open_store, read
 from toolkit.spark.spark_errors import translate_errors
 
 if TYPE_CHECKING:
@@ -138,6 +138,11 @@ def test_a_damaged_table_is_one_sentence(spark: SparkSession, tmp_path: Path, da
         commits[1].unlink()
     with pytest.raises(SetupError, match=sentence), translate_errors():
         rows(open_store(spark.newSession(), f"{tmp_path}/t"))
+    if damage == "no commit":  # others are seen later, by the caller's own query
+        table.rename(tmp_path / "t" / "findings")
+        with pytest.raises(SetupError, match=sentence) as raised:
+            read(spark.newSession(), f"{tmp_path}/t", "findings")
+        assert raised.value.__cause__ is None, "a trace of Py4J would be printed before the sentence"
 
 
 def test_a_read_only_target_is_named(spark: SparkSession, tmp_path: Path) -> None:

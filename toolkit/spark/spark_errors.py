@@ -26,6 +26,7 @@ UNREADABLE = re.compile(
     r"|DELTA_VERSIONS_NOT_CONTIGUOUS\] (Versions \(\d+, \d+\) are not contiguous)"
 )
 COMPLETE = "Each stored table is complete: as it was before this run, or with the rows of this run."
+FAILED = "Spark failed: "
 NO_DELTA = "Failed to find the data source: delta."
 PLAIN = ("UsageError", "NotFound", "ConnectionFailed", "AuthenticationFailed", "SetupError")
 Arguments = ParamSpec("Arguments")
@@ -70,7 +71,8 @@ def translate_errors() -> Iterator[None]:
         # By name, as a client of Spark Connect may lack Py4J.
         if not isinstance(error, PySparkException) and not type(error).__module__.startswith("py4j."):
             raise
-        raise _translated(error) from error
+        found = _translated(error)
+        raise found from (error if str(found).startswith(FAILED) else None)  # the cause of others is in the sentence
 
 
 def _translated(error: Exception) -> ToolkitError:
@@ -99,7 +101,7 @@ def _translated(error: Exception) -> ToolkitError:
         )
     more = OUT_OF_MEMORY.search(text) and " Give Spark more memory: --conf spark.driver.memory=4g."
     return SetupError(
-        f"Spark failed: {_reason(error)}",
+        f"{FAILED}{_reason(error)}",
         means=COMPLETE,
         do=f"Run it again (--format parquet: into an empty folder).{more or ''}",
     )

@@ -35,6 +35,7 @@ from toolkit.spark.pipeline.stored_tables import (
     stored_type,
     with_extra,
 )
+from toolkit.spark.spark_errors import translate_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -377,10 +378,13 @@ def read(spark: SparkSession, target: str, table: str, *, format: str = "delta")
     ------
     UsageError, NotFound
         If the table, the format or the schema does not exist.
+    SetupError
+        If the stored table is damaged.
     """
     if table not in KEPT:
         raise UsageError(f"There is no table {table}.", do=f"Use one of {', '.join(KEPT)}.")
-    return open_store(spark, target, format=format).load(table, KEPT[table]).select(*KEPT[table].names)
+    with translate_errors():
+        return open_store(spark, target, format=format).load(table, KEPT[table]).select(*KEPT[table].names)
 
 
 VIEWS: Mapping[str, str] = {
@@ -423,8 +427,11 @@ def create_views(spark: SparkSession, target: str, *, format: str = "delta") -> 
     ------
     UsageError, NotFound
         If the target or the format is invalid, or the catalog has no such schema.
+    SetupError
+        If a stored table is damaged.
     """
-    make_views(open_store(spark, target, format=format))
+    with translate_errors():
+        make_views(open_store(spark, target, format=format))
 
 
 def make_views(store: TableStore) -> None:
