@@ -17,7 +17,7 @@ from toolkit.spark.pipeline.pipeline_run import run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from toolkit.spark.pipeline.run_summary import RunSummary
+    from toolkit.spark.pipeline.pipeline_run import RunSummary
 
 IDS = {
     "orders": "AAAAAAAAAAAAAAAAAAAAAQ",

@@ -37,7 +37,7 @@ from toolkit.spark.pipeline.table_store import read
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from toolkit.spark.pipeline.run_summary import RunSummary
+    from toolkit.spark.pipeline.pipeline_run import RunSummary
 
 pytestmark = pytest.mark.lab
 

@@ -23,7 +23,7 @@ from toolkit.views.row_formats import size_text
 
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
-    from toolkit.spark.pipeline.run_summary import RunSummary
+    from toolkit.spark.pipeline.pipeline_run import RunSummary
     from toolkit.spark.pipeline.stored_tables import TableCounts
 
 SPARK = "Spark"

@@ -39,7 +39,6 @@ from toolkit.spark.datasources.reader_options import local_path
 from toolkit.spark.executors import executors_reach
 from toolkit.spark.pipeline.log_fold import AT_ONCE, WorkOptions
 from toolkit.spark.pipeline.log_states import LogPlan, assumptions, plan_logs
-from toolkit.spark.pipeline.run_summary import ReadCounts
 from toolkit.spark.pipeline.stored_tables import IDS, LOG, RECORDED_AS, StoredState, records_name
 from toolkit.spark.pipeline.table_store import NOT_THERE, TableStore, sql_text
 
@@ -67,6 +66,18 @@ def assertion_options(assertions: FileAssertions) -> dict[str, str]:
     if assertions.txn_state_partitions is not None:
         options["txnStatePartitions"] = str(assertions.txn_state_partitions)
     return options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadCounts:
+    """Counts of the items of one kind, listed and read."""
+
+    what: str  # name of the items: ``logs`` in files, ``partitions`` of a cluster, ``samples`` of a recording
+    # listed, new: number of items, and of those that are new or have changed
+    listed: int
+    new: int
+    bytes_listed: int | None = None  # total size of the items; null if unknown
+    bytes_read: int = 0  # total size of the batches that were read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
