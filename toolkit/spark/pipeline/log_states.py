@@ -326,7 +326,7 @@ class FoldStates:
         store, last = self.store.internal, self.last
         if self.new:
             replaced = f"{RUN_ID} <> {last.state_run}"
-            store.replace(STATE.name, STATE, self._rows(self.all.values()), run_id=self.run_id, replaced=replaced)
+            store.replace_rows(STATE.name, STATE, self._rows(self.all.values()), run_id=self.run_id, replaced=replaced)
         state_run = self.run_id if self.new else last.state_run
         run = replace(run, run_id=self.run_id, state_run=state_run, logs=len(self.all))
         kept = [*self.runs[1 - KEPT_RUNS :], run]

@@ -286,7 +286,7 @@ def store_samples(store: TableStore, name: str, recordings: Sequence[RecordedSam
     def write() -> None:
         rows = reduce(DataFrame.unionByName, (each.rows(name) for each in recordings))
         replaced = " OR ".join(f"({each.is_new})" for each in recordings)
-        store.replace(RECORDED_AS[name], RECORDED[name], rows, run_id=run_id, replaced=replaced)
+        store.replace_rows(RECORDED_AS[name], RECORDED[name], rows, run_id=run_id, replaced=replaced)
 
     _retried(write)
 

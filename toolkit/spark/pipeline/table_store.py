@@ -142,7 +142,7 @@ class TableStore:
         `keeps_provisional`: whether rows of other logs stay that are not final.
         """
         if (stored := self._to_change(name)) is None:
-            self.replace(name, table, rows, run_id=run_id, replaced="false")
+            self.replace_rows(name, table, rows, run_id=run_id, replaced="false")
             return
         new = self._with_run(name, table, rows, run_id)
         last_run = run_id - 1 if last_run is None else last_run
@@ -161,7 +161,7 @@ class TableStore:
         new = new.unionByName(others.drop("read_from"), allowMissingColumns=True)  # with a user's own columns
         self._save(name, new, mode="overwrite", replaceWhere=replaced)
 
-    def replace(self, name: str, table: Table, rows: DataFrame, *, run_id: int, replaced: str) -> None:
+    def replace_rows(self, name: str, table: Table, rows: DataFrame, *, run_id: int, replaced: str) -> None:
         """Add rows and delete others, in one transaction.
 
         `name`, `table`, `rows`, `run_id`: as for `write`.
