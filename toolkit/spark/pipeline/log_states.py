@@ -24,7 +24,6 @@ before are, too: a run continues from the newest run of which both are complete.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -266,15 +265,14 @@ class FoldStates:
     @staticmethod
     def load(store: TableStore) -> FoldStates:
         """Load the states of earlier runs."""
-        states: defaultdict[int, dict[str, StoredState]] = defaultdict(dict)
-        for row in store.internal.rows(STATE.name, STATE, *STATE.names, RUN_ID):
-            states[row[RUN_ID]][row["log"]] = StoredState.of(row)
         runs = sorted(map(StoredRun.of, store.internal.rows(RUNS.name, RUNS)), key=lambda each: each.run_id)
-        while runs and len(states[runs[-1].state_run]) != runs[-1].logs:  # one of both was restored
-            runs.pop()
-        found = FoldStates(store=store, runs=runs, run_id=0, before={})
-        found.run_id, found.before = found.last.run_id + 1, states[found.last.state_run]
-        return found
+        while runs:
+            states = store.internal.rows(STATE.name, STATE, where=f"{RUN_ID} = {runs[-1].state_run}")
+            if len(states) == runs[-1].logs:
+                before = {each.log: each for each in map(StoredState.of, states)}
+                return FoldStates(store=store, runs=runs, run_id=runs[-1].run_id + 1, before=before)
+            runs.pop()  # it, or the states, are from before a restore
+        return FoldStates(store=store, runs=[], run_id=1, before={})
 
     @property
     def last(self) -> StoredRun:

@@ -95,11 +95,12 @@ class TableStore:
         names = with_extra(name, table).names
         return frame.select(*(sf.col(f"`{STORED_NAMES.get(each, each)}`").alias(each) for each in names))
 
-    def rows(self, name: str, table: Table, *columns: str) -> list[Row]:
+    def rows(self, name: str, table: Table, *columns: str, where: str = "true") -> list[Row]:
         """Rows of a small stored table: some columns, or the declared ones; no rows if it does not exist."""
         if (frame := self.find(name)) is None:
             return []
-        found: list[Row] = self._declared(name, table, frame).select(*(columns or table.names)).toArrow().to_pylist()
+        chosen = self._declared(name, table, frame).where(where).select(*(columns or table.names))
+        found: list[Row] = chosen.toArrow().to_pylist()
         return found
 
     def find(self, name: str) -> DataFrame | None:
