@@ -323,8 +323,12 @@ class FoldStates:
         """Store the states and then the run, which completes it."""
         store, last = self.store.internal, self.last
         if self.new:
-            replaced = f"{RUN_ID} <> {last.state_run}"
-            store.replace_rows(STATE.name, STATE, self._rows(self.all.values()), run_id=self.run_id, replaced=replaced)
+            rows = self._rows(self.all.values())
+            if self.before:
+                replaced = f"{RUN_ID} <> {last.state_run}"
+                store.replace_rows(STATE.name, STATE, rows, run_id=self.run_id, replaced=replaced)
+            else:
+                store.overwrite(STATE.name, STATE, rows, run_id=self.run_id)
         state_run = self.run_id if self.new else last.state_run
         run = replace(run, run_id=self.run_id, state_run=state_run, logs=len(self.all))
         kept = [*self.runs[1 - KEPT_RUNS :], run]
