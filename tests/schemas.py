@@ -17,6 +17,7 @@ from typing import Any
 
 from toolkit.actions import plan as plans
 from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.cli import cluster_answers
 from toolkit.cli.action_answer import INTERNAL, SCHEMA, VERSION, ActionRow
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema import TABLES, Row
@@ -42,7 +43,12 @@ def schemas() -> Mapping[str, Schema]:
     tables = [each for name, each in TABLES.items() if name not in NOT_ANSWERED]
     found = {each.name: _of_answer(each.name, each.version, _of_table(each)) for each in
              (*tables, LINKED_FINDINGS, EXPLANATIONS)}  # fmt: skip
-    return found | {SCHEMA: _of_answer(SCHEMA, VERSION, _of_hint(ActionRow))}
+    for name, version, row in (
+        (SCHEMA, VERSION, ActionRow),
+        (cluster_answers.SCHEMA, cluster_answers.VERSION, cluster_answers.ClusterRow),
+    ):
+        found[name] = _of_answer(name, version, _of_hint(row))
+    return found
 
 
 def problems(found: Mapping[str, Schema], stored: Mapping[str, Schema]) -> Iterator[str]:

@@ -23,9 +23,10 @@ from toolkit.cli import (
     record_commands,
     table_commands,
 )
+from toolkit.cli.cluster_answers import WATCH_INTERVAL
 from toolkit.cli.common_options import key_values
 from toolkit.cli.output import DEFECT, exit_on_failure, remark, show, width, write_any_text
-from toolkit.cli.source_options import BootstrapServer, CommandConfig, SourceOptions
+from toolkit.cli.source_options import BootstrapServer, ClusterName, CommandConfig, SourceOptions
 from toolkit.version import __version__
 
 EXIT_CODES = (
@@ -38,7 +39,15 @@ HELP_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": COL
 
 
 class PanelCommand(TyperCommand):
-    """A command whose help has its options by panel."""
+    """A command whose help has its options by panel, and whose ``--watch`` needs no value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options."""
+        watches = any("--watch" in each.opts for each in self.params)
+        for at in range(len(args) - 1, -1, -1) if watches else ():
+            if args[at] == "--watch" and (at + 1 == len(args) or args[at + 1].startswith("-")):
+                args.insert(at + 1, WATCH_INTERVAL)
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options."""
@@ -204,6 +213,7 @@ def kafka_txn(
     *,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
+    cluster_name: ClusterName = None,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
@@ -217,7 +227,7 @@ def kafka_txn(
     Flags are those of kafka-transactions.sh. Only abort, complete, commit and fence change a cluster, and only
     when confirmed by name.
     """
-    ctx.obj = SourceOptions(bootstrap_server=bootstrap_server, command_config=command_config)
+    ctx.obj = SourceOptions(bootstrap_server=bootstrap_server, command_config=command_config, cluster_name=cluster_name)
 
 
 def run() -> None:

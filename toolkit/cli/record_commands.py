@@ -19,7 +19,7 @@ import typer
 
 from toolkit.cli.common_options import LogEvidence, MaxTransactionTimeout, duration_option
 from toolkit.cli.output import progress, remark
-from toolkit.cli.source_options import SourceOptions, takes_source
+from toolkit.cli.source_options import TIMEOUT_S, SourceOptions, takes_source
 from toolkit.errors import UsageError
 from toolkit.schema.docs_links import RUNBOOK_URL
 from toolkit.schema.durations import duration as duration_text
@@ -109,7 +109,9 @@ def record(
     screen = RecorderScreen(metrics, retention)
     with closing(metrics) if metrics else nullcontext(), SampleWriter(output) as writer, _until_stopped() as stop:
         sampler = Sampler(
-            connect=replace(source_options, timeout=min(source_options.timeout, IN_TIME * interval)).cluster,
+            connect=replace(
+                source_options, timeout=min(source_options.timeout or TIMEOUT_S, IN_TIME * interval)
+            ).cluster,
             options=SampleOptions(
                 interval_ms=int(interval * 1000),
                 diagnosis=DiagnoseOptions(

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 CONNECTION, FILES = "Connection", "Files"
 UTC = "+00:00"
 FILE_OPTIONS = ("log_dir", "consistent_copy", "as_of", "txn_state_partitions", "broker_log", "broker_log_time_zone")
-CLUSTER_OPTIONS = ("bootstrap_server", "command_config", "timeout")
+CLUSTER_OPTIONS = ("bootstrap_server", "command_config", "cluster_name", "timeout")
 WAITS = ("timeout", "recheck_after")  # for a cluster; a default is no error with files
+TIMEOUT_S = 30.0
 SERVER_FLAG = "--bootstrap-server HOST:PORT"
 SERVER_VARIABLE, CONFIG_VARIABLE = "KAFKA_TXN_BOOTSTRAP_SERVER", "KAFKA_TXN_COMMAND_CONFIG"
 
@@ -48,6 +49,16 @@ CommandConfig = Annotated[
         "--command-config",
         metavar="FILE",
         help="Client properties, with Java's or librdkafka's keys: security.protocol, sasl.*, ssl.*.",
+        rich_help_panel=CONNECTION,
+    ),
+]
+ClusterName = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="A cluster of the file clusters.toml, or of KAFKA_TXN_CLUSTERS: a table each, with bootstrap-server, "
+        "command-config, timeout and flink-checkpoint.",
         rich_help_panel=CONNECTION,
     ),
 ]
@@ -117,12 +128,22 @@ class SourceOptions:
 
     bootstrap_server: BootstrapServer = None
     command_config: CommandConfig = None
+    cluster_name: ClusterName = None
+    all_clusters: Annotated[
+        bool,
+        typer.Option(
+            "--all-clusters",
+            help="Each cluster of that file, some at a time, in one answer by cluster. A cluster that cannot be read "
+            "is not known; the exit code is the most severe one.",
+            rich_help_panel=CONNECTION,
+        ),
+    ] = False
     timeout: Annotated[
-        float,
+        float | None,
         duration_option(
             "--timeout", "How long to wait for the cluster.", default="30s", at_least=0.1, panel=CONNECTION
         ),
-    ] = 30
+    ] = None
     log_dir: Annotated[
         list[str] | None,
         typer.Option(
@@ -162,7 +183,7 @@ class SourceOptions:
     @property
     def names_cluster(self) -> bool:
         """Whether an option names a cluster."""
-        return bool(self.bootstrap_server or self.command_config)
+        return bool(self.bootstrap_server or self.command_config or self.cluster_name or self.all_clusters)
 
     @property
     def paths(self) -> list[str]:
@@ -176,11 +197,18 @@ class SourceOptions:
         from toolkit.views.document import Connection
 
         checkpoints = tuple(map(str, self.flink_checkpoint or ()))
-        return Connection(server=self.bootstrap_server or "", config=self.command_config or "", checkpoints=checkpoints)
+        return Connection(
+            server=self.bootstrap_server or "",
+            config=self.command_config or "",
+            cluster=self.cluster_name or "",
+            checkpoints=checkpoints,
+        )
 
     @property
     def address(self) -> str:
         """The options that name the cluster, for a command line; a file of secrets is named, not read."""
+        if self.cluster_name:
+            return f"--cluster {shlex.quote(self.cluster_name)}"
         named = {"--bootstrap-server": self.bootstrap_server, "--command-config": self.command_config}
         return " ".join(f"{option} {shlex.quote(value)}" for option, value in named.items() if value)
 
@@ -188,6 +216,32 @@ class SourceOptions:
     def source(self) -> str:
         """The options that name the source."""
         return self.address or " ".join(f"--log-dir {shlex.quote(path)}" for path in self.log_dir or ())
+
+    def named(self) -> SourceOptions:
+        """These options, with those of their cluster in the file of clusters: an option that is given comes first.
+
+        Raises UsageError if the file has no such cluster.
+        """
+        if not self.cluster_name:
+            return self
+        from toolkit.config.clusters import named_cluster
+
+        cluster = named_cluster(self.cluster_name)
+        return replace(
+            self,
+            bootstrap_server=cluster.bootstrap_server,
+            command_config=cluster.command_config,
+            timeout=self.timeout or cluster.timeout,
+            flink_checkpoint=[*dict.fromkeys([*cluster.flink_checkpoints, *(self.flink_checkpoint or ())])] or None,
+        )
+
+    def each_cluster(self) -> list[SourceOptions]:
+        """These options for each cluster of the file. Raises UsageError as `named`, also for files beside it."""
+        from toolkit.config.clusters import named_clusters
+
+        if self.paths:
+            raise UsageError("--all-clusters reads clusters, no files.", do="Leave one of them out.")
+        return [replace(self, all_clusters=False, cluster_name=name).named() for name in named_clusters()]
 
     def or_environment(self) -> SourceOptions:
         """These options; if they name no source, the cluster that the environment names, which is said on stderr."""
@@ -280,7 +334,7 @@ class SourceOptions:
 
         server, path = self.bootstrap_server, self.command_config
         config = ClientConfig.from_properties(path, bootstrap_servers=server) if path else ClientConfig(server or "")
-        cluster = Cluster(config, timeout=self.timeout, flink_checkpoints=self.flink_checkpoint or ())
+        cluster = Cluster(config, timeout=self.timeout or TIMEOUT_S, flink_checkpoints=self.flink_checkpoint or ())
         cluster.on_clock_warning = remark
         return cluster
 
@@ -309,8 +363,17 @@ def takes_source(*options: str) -> Callable[[Callable[..., None]], Callable[...,
                 selected,
                 bootstrap_server=selected.bootstrap_server or leading.bootstrap_server,
                 command_config=selected.command_config or leading.command_config,
+                cluster_name=selected.cluster_name or leading.cluster_name,
             )
-            source_options = source_options.or_environment()
+            ways = {
+                "--bootstrap-server or --command-config": source_options.bootstrap_server
+                or source_options.command_config,
+                "--cluster": source_options.cluster_name,
+                "--all-clusters": source_options.all_clusters,
+            }
+            if len(used := [way for way, is_used in ways.items() if is_used]) > 1:
+                raise UsageError(f"{used[0]} names a cluster, and {used[1]} does.", do="Use one of them.")
+            source_options = source_options.named().or_environment()
             for name in WAITS:
                 source = ctx.get_parameter_source(name)
                 if source is not None and source.name == "COMMANDLINE" and not source_options.names_cluster:
