@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -127,7 +126,7 @@ def test_a_pipe_gets_a_block_per_change_and_the_last_code(monkeypatch: pytest.Mo
         return FixedCluster(look)
 
     monkeypatch.setattr(SourceOptions, "open", open_next)
-    monkeypatch.setattr(threading.Event, "wait", lambda self, timeout=None: timeout == 10)
+    monkeypatch.setattr(cluster_answers, "sleep", lambda seconds: None)
     watched = run("diagnose", "--watch", "--short")
     blocks = watched.stdout.split("\n\n")
     assert watched.returncode == 1

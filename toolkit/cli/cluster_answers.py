@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
+from time import sleep
 from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
@@ -94,7 +95,6 @@ def _watched(look: Callable[[], Answer], interval: float, output: Format) -> int
     """The exit code of the last look, when Ctrl-C ends it. A look that fails is shown; the first one ends it."""
     code: int | None = None
     key: Hashable = object()
-    never = threading.Event()
     try:
         while True:
             try:
@@ -115,7 +115,7 @@ def _watched(look: Callable[[], Answer], interval: float, output: Format) -> int
                 code = answer.write()
                 key = answer.key
                 sys.stdout.flush()
-            never.wait(interval)
+            sleep(interval)
     except KeyboardInterrupt:
         if code is None:
             raise
