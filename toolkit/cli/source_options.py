@@ -29,9 +29,26 @@ UTC = "+00:00"
 FILE_OPTIONS = ("log_dir", "consistent_copy", "as_of", "txn_state_partitions", "broker_log", "broker_log_time_zone")
 CLUSTER_OPTIONS = ("bootstrap_server", "command_config", "cluster_name", "timeout")
 WAITS = ("timeout", "recheck_after")  # for a cluster; a default is no error with files
+SAMPLE = "sample:"  # as of `toolkit.connect`
 TIMEOUT_S = 30.0
 SERVER_FLAG = "--bootstrap-server HOST:PORT"
 SERVER_VARIABLE, CONFIG_VARIABLE = "KAFKA_TXN_BOOTSTRAP_SERVER", "KAFKA_TXN_COMMAND_CONFIG"
+
+
+def _cluster_names(incomplete: str) -> list[str]:
+    from toolkit.config.clusters import named_clusters
+
+    try:
+        return [name for name in named_clusters() if name.startswith(incomplete)]
+    except UsageError:
+        return []
+
+
+def _samples(incomplete: str) -> list[str]:
+    from toolkit.lab.samples import names
+
+    return [name for each in names() if (name := f"{SAMPLE}{each}").startswith(incomplete)]
+
 
 BootstrapServer = Annotated[
     str | None,
@@ -59,6 +76,7 @@ ClusterName = Annotated[
         metavar="NAME",
         help="A cluster of the file clusters.toml, or of KAFKA_TXN_CLUSTERS: a table each, with bootstrap-server, "
         "command-config, timeout and flink-checkpoint.",
+        autocompletion=_cluster_names,
         rich_help_panel=CONNECTION,
     ),
 ]
@@ -150,7 +168,8 @@ class SourceOptions:
             "--log-dir",
             metavar="PATH",
             help="Read files instead of a cluster: log directories, partition folders, segments, dumps; also "
-            "s3://, gs:// and abfss://. May be repeated.",
+            "s3://, gs:// and abfss://; or a recorded sample, sample:late-message. May be repeated.",
+            autocompletion=_samples,
             rich_help_panel=FILES,
         ),
     ] = None
@@ -311,6 +330,15 @@ class SourceOptions:
         self.check()
         from toolkit.sources.logdir import LogDir
 
+        samples = [path.removeprefix(SAMPLE) for path in self.log_dir if path.startswith(SAMPLE)]
+        if samples:
+            from toolkit.lab.samples import load
+
+            if replace(self, log_dir=None) != SourceOptions() or len(self.log_dir) > 1:
+                raise UsageError(
+                    f"{SAMPLE}{samples[0]} is read alone.", do="Leave all other files and options of files out."
+                )
+            return load(samples[0]).log_dir()
         return LogDir(
             *self.log_dir,
             consistent_copy=self.consistent_copy,
