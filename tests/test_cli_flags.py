@@ -5,6 +5,7 @@ A new flag is in it by itself.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
@@ -63,6 +64,7 @@ CONTEXTS: Mapping[str, Sequence[str]] = {  # what a command needs besides its so
     ),
 }
 NEEDED = {"partition": ("--topic", "orders"), "broker_log_time_zone": ("--broker-log", "input")}  # beside a flag
+NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 NAMES_CLUSTER = {"cluster_name", "all_clusters"}  # in place of a server
 NO_EFFECT = "no effect"
 REAL = ("toolkit.errors", "toolkit.schema", "toolkit.version", "toolkit.sources.source_table", "toolkit.sources.source")
@@ -176,6 +178,7 @@ class Runs:
                 patch.delenv(variable, raising=False)
             spy_on("toolkit.cli", self._calls, patch, real=REAL)
             patch.setattr(cluster_answers, "sleep", self._slept)
+            patch.setattr(cluster_answers, "utc_now", lambda: NOON)
             for name, command in group.commands.items():
                 for context in contexts(name, command):
                     yield from self._of_context([name, *context.split()], command.params)

@@ -72,7 +72,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "history": ("kafka-txn history --bootstrap-server broker:9092 --transactional-id billing-7",),
     "record": (
         "kafka-txn record --bootstrap-server broker:9092 --output recording --retention 90d",
-        "kafka-txn record --cluster prod-eu --output recording --metrics-port 9187 --metrics-host 0.0.0.0",
+        "kafka-txn record --cluster prod-eu --metrics-port 9187 --metrics-host 0.0.0.0",
     ),
     "prometheus-rules": ("kafka-txn prometheus-rules --lso-held 30m > kafka-txn-rules.yml",),
     "grafana-dashboard": ("kafka-txn grafana-dashboard > kafka-txn-dashboard.json",),

@@ -17,6 +17,7 @@ from toolkit.cli.output import progress, remark
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
+    from toolkit.config import ClientConfig
     from toolkit.sources.live.cluster import Cluster
     from toolkit.sources.logdir import LogDir
     from toolkit.sources.recording import Recording
@@ -357,14 +358,24 @@ class SourceOptions:
     def cluster(self) -> Cluster:
         """Return the cluster that the options name. Raises UsageError as `check`."""
         self.check()
-        from toolkit.config import ClientConfig
         from toolkit.sources.live.cluster import Cluster
 
-        server, path = self.bootstrap_server, self.command_config
-        config = ClientConfig.from_properties(path, bootstrap_servers=server) if path else ClientConfig(server or "")
-        cluster = Cluster(config, timeout=self.timeout or TIMEOUT_S, flink_checkpoints=self.flink_checkpoint or ())
+        cluster = Cluster(
+            self._config(), timeout=self.timeout or TIMEOUT_S, flink_checkpoints=self.flink_checkpoint or ()
+        )
         cluster.on_clock_warning = remark
         return cluster
+
+    @property
+    def cluster_label(self) -> str:
+        """The name of the cluster in metrics: that of the file of clusters, else its bootstrap servers."""
+        return self.cluster_name or ",".join(self._config().bootstrap_servers)
+
+    def _config(self) -> ClientConfig:
+        from toolkit.config import ClientConfig
+
+        server, path = self.bootstrap_server, self.command_config
+        return ClientConfig.from_properties(path, bootstrap_servers=server) if path else ClientConfig(server or "")
 
 
 _NO_LOGS: dict[str, Any] = {  # what selects a cluster or files, at its default
