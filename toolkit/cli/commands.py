@@ -22,6 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 from toolkit.cli import (
     action_commands,
     diagnose_commands,
+    docs_command,
     file_commands,
     pipeline_command,
     record_commands,
@@ -98,6 +99,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "kafka-txn completion bash > ~/.local/share/bash-completion/completions/kafka-txn",
         "kafka-txn completion fish > ~/.config/fish/completions/kafka-txn.fish",
     ),
+    "docs": ("kafka-txn docs hanging", "kafka-txn docs KafkaTxnLsoHeld", "kafka-txn docs 'ProducerFencedException'"),
     "demo": ("kafka-txn demo --version 3.5.2",),
     "lab": ("kafka-txn lab --version 4.3.1 --brokers 3",),
 }
@@ -279,6 +281,7 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "commit": action_commands.commit,
         "fence": action_commands.fence,
     },
+    "Read about it": {"docs": docs_command.docs},
     "Try it here": {"demo": demo, "lab": lab, "completion": completion},
 }
 for panel, commands in PANELS.items():
