@@ -17,6 +17,7 @@ from toolkit.config.clusters import CLUSTERS_VARIABLE
 from toolkit.errors import ConnectionFailed
 from toolkit.lab import Kafka
 from toolkit.schema import Row
+from toolkit.views.document import Command
 
 DOWN = ConnectionFailed("The broker at down:9092 cannot be used: connection refused.")
 FOUND: dict[str, Any] = {"hangs": [finding()], "healthy": [healthy()], "down": DOWN, "hidden": [UNKNOWN]}
@@ -59,6 +60,15 @@ def test_a_command_for_a_named_cluster_names_it_as_it_was(file: Path, clusters: 
     assert "--bootstrap-server" not in said
     assert "secret" not in said
     assert (clusters[0].bootstrap_server, clusters[0].timeout) == ("hangs:9092", None)
+
+
+def test_a_tool_of_kafka_gets_the_servers_of_a_named_cluster(tmp_path: Path) -> None:
+    """Also where only its file of properties has them: it takes no name."""
+    (tmp_path / "a.properties").write_text("bootstrap.servers=b1:9092,b2:9092\n")
+    options = SourceOptions(cluster_name="a", command_config=str(tmp_path / "a.properties"))
+    command = Command(("kafka-consumer-groups.sh", "--describe", "--group", "billing"))
+    assert options.connection.argv(command)[:3] == ("kafka-consumer-groups.sh", "--bootstrap-server", "b1:9092,b2:9092")
+    assert options.connection.argv(Command(("kafka-txn", "list"))) == ("kafka-txn", "list", "--cluster", "a")
 
 
 @pytest.mark.parametrize(

@@ -217,8 +217,10 @@ class SourceOptions:
         from toolkit.views.document import Connection
 
         checkpoints = tuple(map(str, self.flink_checkpoint or ()))
+        # Of a named cluster Kafka's own tools need the servers, which only its file of properties may have.
+        servers = ",".join(self._config().bootstrap_servers) if self.cluster_name and not self.bootstrap_server else ""
         return Connection(
-            server=self.bootstrap_server or "",
+            server=self.bootstrap_server or servers,
             config=self.command_config or "",
             cluster=self.cluster_name or "",
             checkpoints=checkpoints,
