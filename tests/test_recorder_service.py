@@ -28,7 +28,7 @@ from toolkit.sources.recording.metrics import Metrics
 
 pytest.importorskip("prometheus_client", reason="metrics are an extra")
 
-EXAMPLES = ROOT / "docs" / "examples" / "recorder"
+EXAMPLES = ROOT / "docs" / "howto" / "recorder"
 UNIT = "kafka-txn-recorder@.service"
 GROUP: Any = typer.main.get_command(app)
 
