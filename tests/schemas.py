@@ -17,12 +17,14 @@ from typing import Any
 
 from toolkit.actions import plan as plans
 from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.cli import cluster_answers
 from toolkit.cli.action_answer import INTERNAL, SCHEMA, VERSION, ActionRow
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema import TABLES, Row
 from toolkit.schema.record import TableRow
 from toolkit.schema.table import ListOf, StructOf, Table, Type
 from toolkit.sources.live.cluster import Cluster
+from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.views.envelope import ENVELOPE_VERSION, Envelope
 from toolkit.views.explained_error import EXPLANATIONS
 from toolkit.views.findings_text import LINKED_FINDINGS
@@ -31,7 +33,7 @@ FOLDER = Path(__file__).parent.parent / "docs" / "reference" / "schemas"
 NOT_ANSWERED = {"actions", "saved_records", "samples", "late_transactions", "observation_times"}
 """Tables that are files of their own, or of a recording: no command answers with them."""
 
-NAMES = {each.__name__: each for each in (Cluster, Committable, FlinkCheckpoint, Observation, Path)}
+NAMES = {each.__name__: each for each in (Cluster, Committable, CoordinatorTopic, FlinkCheckpoint, Observation, Path)}
 NAMES |= {name: getattr(plans, name) for name in ("ListResult", "Plan", "PlanList", "Result")} | {"Row": Row}
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", Path: "string"}
 Schema = dict[str, Any]
@@ -42,7 +44,12 @@ def schemas() -> Mapping[str, Schema]:
     tables = [each for name, each in TABLES.items() if name not in NOT_ANSWERED]
     found = {each.name: _of_answer(each.name, each.version, _of_table(each)) for each in
              (*tables, LINKED_FINDINGS, EXPLANATIONS)}  # fmt: skip
-    return found | {SCHEMA: _of_answer(SCHEMA, VERSION, _of_hint(ActionRow))}
+    for name, version, row in (
+        (SCHEMA, VERSION, ActionRow),
+        (cluster_answers.SCHEMA, cluster_answers.VERSION, cluster_answers.ClusterRow),
+    ):
+        found[name] = _of_answer(name, version, _of_hint(row))
+    return found
 
 
 def problems(found: Mapping[str, Schema], stored: Mapping[str, Schema]) -> Iterator[str]:

@@ -175,7 +175,9 @@ def test_help_has_whole_flags_in_a_terminal_of_80_columns(monkeypatch: pytest.Mo
         displayed = run(name, "--help").stdout
         flags = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts) if flag[0] == "-"}
         assert flags <= set(re.findall(r"(?<=\s)-[\w-]+", displayed)), name
-        assert max(map(len, displayed.splitlines())) <= 80
+        options, _, examples = displayed.partition("\nExamples:\n")
+        assert max(map(len, options.splitlines())) <= 80
+        assert examples, "each on a line of its own, as a shell takes it"
 
 
 def test_the_environment_names_the_cluster_unless_an_option_names_a_source(monkeypatch: pytest.MonkeyPatch) -> None:

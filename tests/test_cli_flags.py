@@ -5,6 +5,7 @@ A new flag is in it by itself.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
@@ -21,6 +22,7 @@ from tests.distinct import distinct_rows
 from tests.spy import Calls, spy_on
 from tests.stored import compare
 from toolkit.actions.audit import AUDIT_FILE
+from toolkit.cli import cluster_answers
 from toolkit.cli.commands import app
 from toolkit.cli.source_options import CONFIG_VARIABLE, SERVER_VARIABLE
 from toolkit.schema import TABLES
@@ -62,6 +64,8 @@ CONTEXTS: Mapping[str, Sequence[str]] = {  # what a command needs besides its so
     ),
 }
 NEEDED = {"partition": ("--topic", "orders"), "broker_log_time_zone": ("--broker-log", "input")}  # beside a flag
+NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+NAMES_CLUSTER = {"cluster_name", "all_clusters"}  # in place of a server
 NO_EFFECT = "no effect"
 REAL = ("toolkit.errors", "toolkit.schema", "toolkit.version", "toolkit.sources.source_table", "toolkit.sources.source")
 
@@ -97,6 +101,7 @@ ANSWERS: Mapping[str, Any] = {
     "plan_abort().impact.size": None,
     **{f"plan_{each}().refusal": None for each in ("abort", "complete", "commit", "fence")},
     "Redaction.applied()": lambda value: value,
+    "named_cluster().timeout": None,
     "groups_in_files()": ["one"],
     "groups_with_offsets()": (["one"], []),
     "transaction_at()": found(partition=3),
@@ -160,6 +165,10 @@ class Runs:
             raise AssertionError(f"{arguments}: {self._calls.lines}") from result.exception
         return Counter(self._calls.lines), result.stderr if result.exit_code == 2 else ""
 
+    def _slept(self, seconds: float) -> None:
+        self._calls.lines.append(f"sleep({seconds:g})")
+        raise KeyboardInterrupt
+
     def differences(self) -> Iterator[str]:
         """Each flag of each command, and what it changes; then those before the command."""
         group: Any = typer.main.get_command(app)
@@ -168,10 +177,12 @@ class Runs:
             for variable in (SERVER_VARIABLE, CONFIG_VARIABLE, AUDIT_FILE):
                 patch.delenv(variable, raising=False)
             spy_on("toolkit.cli", self._calls, patch, real=REAL)
+            patch.setattr(cluster_answers, "sleep", self._slept)
+            patch.setattr(cluster_answers, "utc_now", lambda: NOON)
             for name, command in group.commands.items():
                 for context in contexts(name, command):
                     yield from self._of_context([name, *context.split()], command.params)
-            yield from self._of_context(["--bootstrap-server", "broker:9092", "list"], group.params[:2], after=2)
+            yield from self._of_context(["--bootstrap-server", "broker:9092", "list"], group.params[:3], after=2)
 
     def _of_context(self, base: Sequence[str], parameters: Sequence[Any], *, after: int | None = None) -> Iterator[str]:
         """The flags beside some others; they follow the command, or the first `after` words."""
@@ -183,7 +194,11 @@ class Runs:
             if parameter.param_type_name != "option" or parameter.name == "help":
                 continue
             for added in tried(parameter):
-                calls, refusal = self.calls(*base[:after], *added, *(base[after:] if after else ()))
+                words = [*base[:after], *added, *(base[after:] if after else ())]
+                if parameter.name in NAMES_CLUSTER and CLUSTER.split()[0] in words:
+                    at = words.index(CLUSTER.split()[0])
+                    del words[at : at + 2]
+                calls, refusal = self.calls(*words)
                 if not refusal:
                     lost = (f"not {each}" for each in sorted((before - calls).elements()))
                     changes = sorted((calls - before).elements()) or lost

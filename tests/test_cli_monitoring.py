@@ -54,7 +54,10 @@ def test_every_expression_uses_exported_metrics(kafka: Kafka, tmp_path: Path) ->
     from promql_parser import Expr, VectorSelector, parse, walk
 
     staged = INCIDENTS["never_added"](kafka)
-    hangs = f'kafka_txn_partition_hanging_transactions{{partition="0",topic="{staged.topic}"}} 1.0\n'
+    cluster = kafka.bootstrap_servers
+    hangs = (
+        f'kafka_txn_partition_hanging_transactions{{cluster="{cluster}",partition="0",topic="{staged.topic}"}} 1.0\n'
+    )
 
     def scraped() -> str | None:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:

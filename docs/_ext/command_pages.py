@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from toolkit.cli.commands import PANELS, app
+from toolkit.cli.commands import EXAMPLES, PANELS, app
 
 __all__ = ["command_pages"]
 
@@ -37,6 +37,7 @@ def _page(name: str, command: Any) -> Iterator[str]:
     yield from (f"# `kafka-txn {name}`", "", inspect.cleandoc(command.help), "")
     usage = ["kafka-txn", name, *(each.metavar for each in arguments), *(["[OPTIONS]"] if options else [])]
     yield from ("```text", " ".join(usage), "```", "", f"```{{program}} kafka-txn {name}", "```", "")
+    yield from ("```text", *EXAMPLES[name], "```", "")
     for each in arguments:
         yield from (f"`{each.metavar}`", f": {each.help}", "")
     for panel, group in itertools.groupby(options, key=lambda each: each.rich_help_panel or "Options"):
@@ -56,6 +57,8 @@ def _values(option: Any) -> Iterator[str]:
     if choices and not option.metavar:
         yield f"One of {', '.join(f'`{each}`' for each in choices)}."
     default = getattr(option.default, "value", option.default)
+    if default is None and isinstance(option.show_default, str):
+        default = option.show_default
     if default not in (None, False, "", ()) and not option.is_flag:
         yield f"Default: `{default}`."
     if option.envvar:

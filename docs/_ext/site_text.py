@@ -6,26 +6,16 @@ import re
 from collections.abc import Mapping
 
 from tests.incident_matrix import VERSIONS, cells_in_page
-from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE
-from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER, TIMEOUT_GRACE
-from toolkit.analysis.diagnosis.verdicts import CAUSES, OUTCOMES
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema.verdict import Verdict
+from toolkit.views.docs_pages import page_values
 
 __all__ = ["substitutions"]
 
 
 def substitutions() -> dict[str, object]:
     """Names that a page may use, as in ``{{ verdict.hanging }}`` and ``{{ cause["never-added"] }}``."""
-    return {
-        "verdict": {verdict.value: verdict.sentence for verdict in Verdict},
-        "outcome": dict(OUTCOMES),
-        "cause": dict(CAUSES),
-        "staged": {verdict: _staged(verdict) for verdict in Verdict},
-        "timeout_grace": f"{TIMEOUT_GRACE.seconds} s",
-        "prepare_grace": f"{PREPARE_GRACE.seconds} s",
-        "clocks_differ": f"{CLOCKS_DIFFER.seconds} s",
-    }
+    return {**page_values(), "staged": {verdict: _staged(verdict) for verdict in Verdict}}
 
 
 def _staged(verdict: str) -> str:

@@ -16,8 +16,8 @@ from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import CLUSTER, FILES, RECORDING
 from toolkit.views.agent.agent_tools import AgentTools
 
-NOT_COVERED = {"demo table", "lab table", "mcp table", "pipeline table"}
-"""Kafka is started, an agent or Spark: tests of their own run them."""
+NOT_COVERED = {"demo table", "lab table", "mcp table", "pipeline table", "completion table", "docs table"}
+"""Kafka is started, an agent or Spark, or it answers about no input: tests of their own run them."""
 MAX_LINES = 400
 
 

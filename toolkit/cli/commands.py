@@ -5,27 +5,33 @@ Their help is by panel, with whole flags at any width: the tables of typer's own
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
+from typer._completion_classes import completion_init
+from typer._completion_shared import get_completion_script
 from typer.core import TyperCommand, TyperGroup
 
 from toolkit.cli import (
     action_commands,
     diagnose_commands,
+    docs_command,
     file_commands,
     pipeline_command,
     record_commands,
     table_commands,
 )
+from toolkit.cli.cluster_answers import WATCH_INTERVAL
 from toolkit.cli.common_options import key_values
 from toolkit.cli.output import DEFECT, exit_on_failure, remark, show, width, write_any_text
-from toolkit.cli.source_options import BootstrapServer, CommandConfig, SourceOptions
+from toolkit.cli.source_options import BootstrapServer, ClusterName, CommandConfig, SourceOptions
 from toolkit.version import __version__
 
 EXIT_CODES = (
@@ -33,16 +39,93 @@ EXIT_CODES = (
     "invalid usage or no output, 3 not known (no connection, evidence incomplete), 4 not found, 5 an action is refused "
     "and nothing was sent, 6 an action failed after its confirmation, 70 a defect of kafka-txn."
 )
+EXAMPLES: Mapping[str, Sequence[str]] = {
+    "diagnose": (
+        "kafka-txn diagnose --bootstrap-server broker:9092 --topic orders --partition 3",
+        "kafka-txn diagnose --cluster prod-eu --short --watch 30s",
+        "kafka-txn diagnose --log-dir sample:late-message",
+    ),
+    "find-hanging": (
+        "kafka-txn find-hanging --bootstrap-server broker:9092 --command-config client.properties",
+        "kafka-txn find-hanging --all-clusters --format json",
+    ),
+    "explain": (
+        "kafka-txn explain 'ProducerFencedException: transactionalId=billing-7'",
+        "journalctl -u billing --since -1h | kafka-txn explain --bootstrap-server broker:9092",
+    ),
+    "why": ("kafka-txn why orders-0@4711 --bootstrap-server broker:9092",),
+    "gaps": ("kafka-txn gaps orders-0 --bootstrap-server broker:9092 --start-offset 2026-11-21T12:00:00Z",),
+    "report": (
+        "kafka-txn report --bootstrap-server broker:9092 --topic orders --output incident.html",
+        "kafka-txn report --recording recording --at 2026-11-21T12:00:00Z --redact --output incident.md",
+    ),
+    "mcp": ("kafka-txn mcp --bootstrap-server broker:9092 --command-config client.properties",),
+    "list": (
+        "kafka-txn list --bootstrap-server broker:9092 --state Ongoing --duration-filter 15m",
+        "kafka-txn list --all-clusters",
+    ),
+    "describe": ("kafka-txn describe --bootstrap-server broker:9092 --transactional-id billing-7",),
+    "describe-producers": ("kafka-txn describe-producers --bootstrap-server broker:9092 --topic orders --partition 3",),
+    "partitions": ("kafka-txn partitions --bootstrap-server broker:9092 --topic orders",),
+    "lag": ("kafka-txn lag --bootstrap-server broker:9092 --group billing", "kafka-txn lag --all-clusters"),
+    "exposure": ("kafka-txn exposure --bootstrap-server broker:9092 --kafka-version 4.2.1",),
+    "coordinator": ("kafka-txn coordinator --bootstrap-server broker:9092 --transactional-id billing-7",),
+    "history": ("kafka-txn history --bootstrap-server broker:9092 --transactional-id billing-7",),
+    "record": (
+        "kafka-txn record --bootstrap-server broker:9092 --output recording --retention 90d",
+        "kafka-txn record --cluster prod-eu --metrics-port 9187 --metrics-host 0.0.0.0",
+    ),
+    "prometheus-rules": ("kafka-txn prometheus-rules --lso-held 30m > kafka-txn-rules.yml",),
+    "grafana-dashboard": ("kafka-txn grafana-dashboard > kafka-txn-dashboard.json",),
+    "pipeline": ("kafka-txn pipeline --bootstrap-server broker:9092 --output tables",),
+    "copy": ("kafka-txn copy /var/lib/kafka/data /backup/broker-1",),
+    "scan": ("kafka-txn scan /backup/broker-1 --table log_transactions --topic orders",),
+    "txn-stat": ("kafka-txn txn-stat /backup/broker-1 --topic orders",),
+    "abort-command": (
+        "kafka-txn abort-command /backup/broker-1 --topic orders --partition 3 --producer-id 4711 --producer-epoch 2",
+    ),
+    "abort": (
+        "kafka-txn abort --bootstrap-server broker:9092 --topic orders --partition 3 --start-offset 913095344",
+        "kafka-txn abort --bootstrap-server broker:9092 --list hanging.csv --confirm '12 transactions'",
+    ),
+    "complete": (
+        "kafka-txn complete --bootstrap-server broker:9092 --topic orders --partition 3 --start-offset 913095344",
+    ),
+    "commit": (
+        "kafka-txn commit --bootstrap-server broker:9092 --transactional-id billing-7 --flink-checkpoint /flink/chk-42",
+    ),
+    "fence": ("kafka-txn fence --bootstrap-server broker:9092 --transactional-id billing-7",),
+    "completion": (
+        "kafka-txn completion bash > ~/.local/share/bash-completion/completions/kafka-txn",
+        "kafka-txn completion fish > ~/.config/fish/completions/kafka-txn.fish",
+    ),
+    "docs": ("kafka-txn docs hanging", "kafka-txn docs KafkaTxnLsoHeld", "kafka-txn docs 'ProducerFencedException'"),
+    "demo": ("kafka-txn demo --version 3.5.2",),
+    "lab": ("kafka-txn lab --version 4.3.1 --brokers 3",),
+}
+"""Of each command, as the end of its help; a shell runs them as they stand."""
+COMPLETE = "_KAFKA_TXN_COMPLETE"  # set by the script of `completion`, as typer has it
 COLUMNS = 110  # a line that is longer is hard to read
 HELP_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": COLUMNS}
 
 
 class PanelCommand(TyperCommand):
-    """A command whose help has its options by panel."""
+    """A command whose help has its options by panel, and whose ``--watch`` needs no value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options."""
+        watches = any("--watch" in each.opts for each in self.params)
+        for at in range(len(args) - 1, -1, -1) if watches else ():
+            if args[at] == "--watch" and (at + 1 == len(args) or args[at + 1].startswith("-")):
+                args.insert(at + 1, WATCH_INTERVAL)
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the options."""
+        """Write the options, then the examples."""
         _write_parameters(self.get_params(ctx), ctx, formatter)
+        with formatter.section("Examples"):
+            for example in EXAMPLES[self.name or ""]:
+                formatter.write(f"  {example}\n")
 
 
 def _write_parameters(parameters: Iterable[Any], ctx: Any, formatter: Any) -> None:
@@ -136,6 +219,19 @@ def demo(*, version: Version = "4.3.1") -> None:
     raise typer.Exit(0 if run(version, show=show, width=width()) else 1)
 
 
+class Shell(StrEnum):
+    """A shell that completes."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell.")]) -> None:
+    """Print the script by which a shell completes commands, options, names of clusters and of samples."""
+    show(get_completion_script(prog_name="kafka-txn", complete_var=COMPLETE, shell=shell).splitlines())
+
+
 app = typer.Typer(
     name="kafka-txn",
     cls=Commands,
@@ -185,7 +281,8 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "commit": action_commands.commit,
         "fence": action_commands.fence,
     },
-    "Try it here": {"demo": demo, "lab": lab},
+    "Read about it": {"docs": docs_command.docs},
+    "Try it here": {"demo": demo, "lab": lab, "completion": completion},
 }
 for panel, commands in PANELS.items():
     for name, command in commands.items():
@@ -204,6 +301,7 @@ def kafka_txn(
     *,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
+    cluster_name: ClusterName = None,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
@@ -217,12 +315,14 @@ def kafka_txn(
     Flags are those of kafka-transactions.sh. Only abort, complete, commit and fence change a cluster, and only
     when confirmed by name.
     """
-    ctx.obj = SourceOptions(bootstrap_server=bootstrap_server, command_config=command_config)
+    ctx.obj = SourceOptions(bootstrap_server=bootstrap_server, command_config=command_config, cluster_name=cluster_name)
 
 
 def run() -> None:
     """Run the command line."""
     write_any_text()
+    if COMPLETE in os.environ:
+        completion_init()
     # Typer builds every registered command, which is 4% of the processor time of a short run.
     named = [each for each in app.registered_commands if each.name in sys.argv[1:2]]
     selected = copy(app)

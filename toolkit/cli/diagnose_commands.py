@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn
 
 import typer
 
+from toolkit.cli.cluster_answers import Answer, Watch, answer_sources
 from toolkit.cli.common_options import (
     Brokers,
     Format,
@@ -44,7 +45,7 @@ STDIN = "-"
 CHUNK = 1 << 20  # bytes; twice of it are kept of whatever is piped in: the start and the end
 
 
-@takes_source(*FILE_OPTIONS, "recording", "at", "flink_checkpoint")
+@takes_source("all_clusters", *FILE_OPTIONS, "recording", "at", "flink_checkpoint")
 def diagnose(
     *,
     topic: Topics = None,
@@ -54,6 +55,7 @@ def diagnose(
     log_evidence: LogEvidence = True,
     verdict: Verdicts = None,
     short: Short = False,
+    watch: Watch = None,
     output: Output = Format.TABLE,
     source_options: SourceOptions,
 ) -> None:
@@ -62,22 +64,22 @@ def diagnose(
     Checks doubtful partitions twice, so that a transaction that is ending is not taken for a hanging one. With
     --log-dir it reads files, and first says what they prove; with --recording, a sample of the recorder.
     """
-    findings, proof, source = read_findings(
-        source_options,
-        output,
+    check_output(output, topic, partition, short=short)
+    read = partial(
+        findings_answer,
+        output=output,
         recheck_after=recheck_after,
         max_transaction_timeout=max_transaction_timeout,
+        verdict=verdict,
         short=short,
         topics=topic,
         partitions=partition,
         log_evidence=log_evidence,
     )
-    shown, connection = of_verdicts(findings, verdict), source_options.connection
-    answer_findings(shown, findings, output, source=source, proof=proof, is_short=short, connection=connection)
-    raise typer.Exit(verdict_exit_code(findings))
+    answer_sources(read, source_options, output, watch=watch)
 
 
-@takes_source(*FILE_OPTIONS, "recording", "at", "flink_checkpoint")
+@takes_source("all_clusters", *FILE_OPTIONS, "recording", "at", "flink_checkpoint")
 def find_hanging(
     *,
     topic: Topics = None,
@@ -88,6 +90,7 @@ def find_hanging(
     log_evidence: LogEvidence = True,
     verdict: Verdicts = None,
     short: Short = False,
+    watch: Watch = None,
     output: Output = Format.TABLE,
     source_options: SourceOptions,
 ) -> None:
@@ -98,20 +101,21 @@ def find_hanging(
     """
     if source_options.log_dir and broker_id is not None:
         raise UsageError("--broker-id applies to a cluster.", do="With --log-dir, name that broker's log directory.")
-    findings, proof, source = read_findings(
-        source_options,
-        output,
+    check_output(output, topic, partition, short=short)
+    read = partial(
+        findings_answer,
+        output=output,
         recheck_after=recheck_after,
         max_transaction_timeout=max_transaction_timeout,
+        verdict=verdict,
         short=short,
+        in_doubt_only=True,
         topics=topic,
         partitions=partition,
         log_evidence=log_evidence,
         broker_id=broker_id,
     )
-    shown, connection = of_verdicts(in_doubt(findings), verdict), source_options.connection
-    answer_findings(shown, findings, output, source=source, proof=proof, is_short=short, connection=connection)
-    raise typer.Exit(verdict_exit_code(findings))
+    answer_sources(read, source_options, output, watch=watch)
 
 
 @takes_source(*FILE_OPTIONS)
@@ -301,13 +305,44 @@ def mcp(*, recheck_after: RecheckAfter = 5, source_options: SourceOptions) -> No
     mcp_server(tools).run("stdio")
 
 
+def check_output(output: Format, topics: list[str] | None, partitions: list[int] | None, *, short: bool) -> None:
+    """Raise UsageError for partitions of no topic, and for lines that no program reads."""
+    if short and output is not Format.TABLE:
+        raise UsageError(f"--short is for people, --format {output} has every column.", do="Leave one of them out.")
+    partition_options(topics, partitions)
+
+
+def findings_answer(
+    source_options: SourceOptions,
+    *,
+    output: Format,
+    verdict: Collection[Verdict] | None,
+    short: bool,
+    in_doubt_only: bool = False,
+    **options: Any,
+) -> Answer:
+    """The findings of a source: all, or those that need an action or of which that is not known."""
+    findings, proof, source = read_findings(source_options, output, **options)
+    shown = of_verdicts(in_doubt(findings) if in_doubt_only else findings, verdict)
+
+    def write() -> int:
+        connection = source_options.connection
+        answer_findings(shown, findings, output, source=source, proof=proof, is_short=short, connection=connection)
+        return verdict_exit_code(findings)
+
+    key = [
+        (each.tp, each.start_offset, each.producer_id, each.verdict, each.cause, each.outcome, each.action, each.error)
+        for each in findings
+    ]
+    return Answer(write, tuple(sorted(key, key=str)))
+
+
 def read_findings(
     source_options: SourceOptions,
     output: Format,
     *,
     recheck_after: float,
     max_transaction_timeout: float,
-    short: bool,
     **options: Any,
 ) -> tuple[list[Finding], str | None, AnySource]:
     """Findings, `proof_line`, and the source, which says what was read.
@@ -316,9 +351,6 @@ def read_findings(
     """
     from toolkit.schema.live import Finding
 
-    if short and output is not Format.TABLE:
-        raise UsageError(f"--short is for people, --format {output} has every column.", do="Leave one of them out.")
-    partition_options(options["topics"], options["partitions"])
     options["max_transaction_timeout_ms"] = int(max_transaction_timeout * 1000)
     with source_options.open() as source:
         if source_options.recording:

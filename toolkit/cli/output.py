@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import typer
@@ -30,6 +31,9 @@ BROKEN_PIPE, INTERRUPTED = 141, 130  # 128 + SIGPIPE, 128 + SIGINT: what a shell
 
 NO_PLACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 STOPPED = "kafka-txn: interrupted."
+
+CLUSTER_NAME = ContextVar("CLUSTER_NAME", default="")
+"""Of several clusters the one whose answer is read or written, which remarks name."""
 
 OPTIONAL = {
     "mcp": "mcp",
@@ -123,7 +127,8 @@ def width() -> int | None:
 
 def remark(text: str) -> None:
     """Print a remark of one line on stderr, without control characters of names from outside."""
-    typer.echo(printable(text), err=True)
+    name = "" if text.startswith("kafka-txn ") else CLUSTER_NAME.get()  # a command is copied as a whole line
+    typer.echo(printable(f"{name}: {text}" if name else text), err=True)
 
 
 def progress(text: str) -> None:

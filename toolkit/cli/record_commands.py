@@ -19,7 +19,7 @@ import typer
 
 from toolkit.cli.common_options import LogEvidence, MaxTransactionTimeout, duration_option
 from toolkit.cli.output import progress, remark
-from toolkit.cli.source_options import SourceOptions, takes_source
+from toolkit.cli.source_options import TIMEOUT_S, SourceOptions, takes_source
 from toolkit.errors import UsageError
 from toolkit.schema.docs_links import RUNBOOK_URL
 from toolkit.schema.durations import duration as duration_text
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from toolkit.sources.recording.sampler import Sample
 
 LOOPBACK = "127.0.0.1"
+RETENTION_S = 30 * 86_400.0
 LIMITS, METRICS = "How long", "Metrics"
 IN_TIME = 0.8  # of an interval, so that a silent broker costs no sample
 
@@ -45,8 +46,14 @@ RecorderBlind = Annotated[
 def record(
     *,
     output: Annotated[
-        Path, typer.Option("--output", metavar="DIR", help="Directory of the recording: a new one, or one to continue.")
-    ],
+        Path | None,
+        typer.Option(
+            "--output",
+            metavar="DIR",
+            help="Directory of the recording: a new one, or one to continue. Without it metrics are served, and "
+            "nothing is written.",
+        ),
+    ] = None,
     interval: Annotated[float, duration_option("--interval", "Time between samples.", default="10s", at_least=1)] = 10,
     samples: Annotated[
         int | None,
@@ -64,7 +71,7 @@ def record(
             unlimited="-1",
             panel=LIMITS,
         ),
-    ] = 30 * 86_400,
+    ] = RETENTION_S,
     late_padding: Annotated[
         float,
         duration_option(
@@ -80,7 +87,7 @@ def record(
             metavar="PORT",
             min=0,
             max=65_535,
-            help="Serve Prometheus metrics on this port.",
+            help="Serve Prometheus metrics on this port, each with the cluster as a label, at /metrics; and /healthz.",
             rich_help_panel=METRICS,
         ),
     ] = None,
@@ -90,12 +97,16 @@ def record(
     ] = LOOPBACK,
     source_options: SourceOptions,
 ) -> None:
-    """Sample the cluster periodically into Parquet: state, findings and late transactions.
+    """Sample the cluster periodically into Parquet: state, findings and late transactions; and serve metrics.
 
-    Ctrl-C ends it after the current sample. Files stay complete even after a crash, are read with pandas,
+    Ctrl-C or SIGTERM ends it after the current sample. Files stay complete even after a crash, are read with pandas,
     DuckDB and Spark (DIR/findings, DIR/producers, ...) at any time, and serve diagnose --recording DIR.
     """  # fmt: skip
     source_options.check()
+    if output is None and metrics_port is None:
+        raise UsageError("Nothing is to be written or served.", do="Add --output DIR, --metrics-port PORT, or both.")
+    if output is None and retention != RETENTION_S:
+        raise UsageError("--retention applies to a recording.", do="Add --output DIR.")
     if metrics_host != LOOPBACK and metrics_port is None:
         raise UsageError("--metrics-host applies to metrics that are served.", do="Add --metrics-port PORT.")
 
@@ -104,12 +115,18 @@ def record(
     from toolkit.sources.recording.sample_writer import SampleWriter
     from toolkit.sources.recording.sampler import SampleOptions, Sampler
 
-    metrics = _metrics(metrics_host, metrics_port)
+    metrics = None if metrics_port is None else _metrics(metrics_host, metrics_port, source_options.cluster_label)
     until = None if duration is None else dt.datetime.now(dt.UTC) + dt.timedelta(seconds=duration)
-    screen = RecorderScreen(metrics, retention)
-    with closing(metrics) if metrics else nullcontext(), SampleWriter(output) as writer, _until_stopped() as stop:
+    screen = RecorderScreen(metrics, None if output is None else retention)
+    with (
+        closing(metrics) if metrics else nullcontext(),
+        SampleWriter(output) if output else nullcontext() as writer,
+        _until_stopped() as stop,
+    ):
         sampler = Sampler(
-            connect=replace(source_options, timeout=min(source_options.timeout, IN_TIME * interval)).cluster,
+            connect=replace(
+                source_options, timeout=min(source_options.timeout or TIMEOUT_S, IN_TIME * interval)
+            ).cluster,
             options=SampleOptions(
                 interval_ms=int(interval * 1000),
                 diagnosis=DiagnoseOptions(
@@ -186,13 +203,19 @@ def grafana_dashboard(*, lso_held: LsoHeld = 900, recorder_blind: RecorderBlind 
 class RecorderScreen:
     """Shows what a recorder does, in a terminal in one line; a pipe or a log has warnings only.
 
-    `metrics`: the metrics to update; may be null. `retention`: for how many seconds samples are kept; infinity for all.
+    `metrics`: the metrics to update; may be null.
+    `retention`: for how many seconds samples are kept; infinity for all, null for none.
     """
 
-    def __init__(self, metrics: Metrics | None, retention: float) -> None:
+    def __init__(self, metrics: Metrics | None, retention: float | None) -> None:
         self._metrics = metrics
-        is_limited = not math.isinf(retention)
-        self._kept = f"samples for {duration_text(dt.timedelta(seconds=retention))}" if is_limited else "all samples"
+        if retention is None:
+            self._kept = "Serving metrics, writes nothing"
+        elif math.isinf(retention):
+            self._kept = "Recording, keeps all samples (--retention)"
+        else:
+            kept = duration_text(dt.timedelta(seconds=retention))
+            self._kept = f"Recording, keeps samples for {kept} (--retention)"
         self._samples = 0
         self._gaps: set[str] = set()
         self._last = ""
@@ -220,7 +243,7 @@ class RecorderScreen:
         self._show(self._last)
         if self._samples == 1 and sample.error is None and not sys.stderr.isatty():  # a log shows that it works
             first = f"first sample at {sample.due:%Y-%m-%d %H:%M:%S} UTC: {_sample_text(sample)}"
-            remark(f"Recording, keeps {self._kept} (--retention); {first}")
+            remark(f"{self._kept}; {first}")
 
     def _warn_of_gaps(self, sample: Sample) -> None:
         """Warn when what the samples cannot see changes: they would show nothing of it."""
@@ -274,12 +297,10 @@ def _sample_text(sample: Sample) -> str:
     return text + (f", {verdicts[Verdict.UNKNOWN]:,} unknown" if verdicts[Verdict.UNKNOWN] else "")
 
 
-def _metrics(host: str, port: int | None) -> Metrics | None:
-    if port is None:
-        return None
+def _metrics(host: str, port: int, cluster: str) -> Metrics:
     from toolkit.sources.recording.metrics import Metrics
 
-    metrics = Metrics()
+    metrics = Metrics(cluster)
     at = metrics.serve(host, port)
     (progress if port else remark)(f"Metrics at http://{host}:{at}/metrics")  # a random port must be shown
     return metrics

@@ -17,6 +17,7 @@ from toolkit.cli.output import progress, remark
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
+    from toolkit.config import ClientConfig
     from toolkit.sources.live.cluster import Cluster
     from toolkit.sources.logdir import LogDir
     from toolkit.sources.recording import Recording
@@ -27,10 +28,28 @@ if TYPE_CHECKING:
 CONNECTION, FILES = "Connection", "Files"
 UTC = "+00:00"
 FILE_OPTIONS = ("log_dir", "consistent_copy", "as_of", "txn_state_partitions", "broker_log", "broker_log_time_zone")
-CLUSTER_OPTIONS = ("bootstrap_server", "command_config", "timeout")
+CLUSTER_OPTIONS = ("bootstrap_server", "command_config", "cluster_name", "timeout")
 WAITS = ("timeout", "recheck_after")  # for a cluster; a default is no error with files
+SAMPLE = "sample:"  # as of `toolkit.connect`
+TIMEOUT_S = 30.0
 SERVER_FLAG = "--bootstrap-server HOST:PORT"
 SERVER_VARIABLE, CONFIG_VARIABLE = "KAFKA_TXN_BOOTSTRAP_SERVER", "KAFKA_TXN_COMMAND_CONFIG"
+
+
+def _cluster_names(incomplete: str) -> list[str]:
+    from toolkit.config.clusters import named_clusters
+
+    try:
+        return [name for name in named_clusters() if name.startswith(incomplete)]
+    except UsageError:
+        return []
+
+
+def _samples(incomplete: str) -> list[str]:
+    from toolkit.lab.samples import names
+
+    return [name for each in names() if (name := f"{SAMPLE}{each}").startswith(incomplete)]
+
 
 BootstrapServer = Annotated[
     str | None,
@@ -48,6 +67,17 @@ CommandConfig = Annotated[
         "--command-config",
         metavar="FILE",
         help="Client properties, with Java's or librdkafka's keys: security.protocol, sasl.*, ssl.*.",
+        rich_help_panel=CONNECTION,
+    ),
+]
+ClusterName = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="A cluster of the file clusters.toml, or of KAFKA_TXN_CLUSTERS: a table each, with bootstrap-server, "
+        "command-config, timeout and flink-checkpoint.",
+        autocompletion=_cluster_names,
         rich_help_panel=CONNECTION,
     ),
 ]
@@ -117,19 +147,30 @@ class SourceOptions:
 
     bootstrap_server: BootstrapServer = None
     command_config: CommandConfig = None
+    cluster_name: ClusterName = None
+    all_clusters: Annotated[
+        bool,
+        typer.Option(
+            "--all-clusters",
+            help="Each cluster of that file, some at a time, in one answer by cluster. A cluster that cannot be read "
+            "is not known; the exit code is the most severe one.",
+            rich_help_panel=CONNECTION,
+        ),
+    ] = False
     timeout: Annotated[
-        float,
+        float | None,
         duration_option(
             "--timeout", "How long to wait for the cluster.", default="30s", at_least=0.1, panel=CONNECTION
         ),
-    ] = 30
+    ] = None
     log_dir: Annotated[
         list[str] | None,
         typer.Option(
             "--log-dir",
             metavar="PATH",
             help="Read files instead of a cluster: log directories, partition folders, segments, dumps; also "
-            "s3://, gs:// and abfss://. May be repeated.",
+            "s3://, gs:// and abfss://; or a recorded sample, sample:late-message. May be repeated.",
+            autocompletion=_samples,
             rich_help_panel=FILES,
         ),
     ] = None
@@ -162,7 +203,7 @@ class SourceOptions:
     @property
     def names_cluster(self) -> bool:
         """Whether an option names a cluster."""
-        return bool(self.bootstrap_server or self.command_config)
+        return bool(self.bootstrap_server or self.command_config or self.cluster_name or self.all_clusters)
 
     @property
     def paths(self) -> list[str]:
@@ -176,11 +217,20 @@ class SourceOptions:
         from toolkit.views.document import Connection
 
         checkpoints = tuple(map(str, self.flink_checkpoint or ()))
-        return Connection(server=self.bootstrap_server or "", config=self.command_config or "", checkpoints=checkpoints)
+        # Of a named cluster Kafka's own tools need the servers, which only its file of properties may have.
+        servers = ",".join(self._config().bootstrap_servers) if self.cluster_name and not self.bootstrap_server else ""
+        return Connection(
+            server=self.bootstrap_server or servers,
+            config=self.command_config or "",
+            cluster=self.cluster_name or "",
+            checkpoints=checkpoints,
+        )
 
     @property
     def address(self) -> str:
         """The options that name the cluster, for a command line; a file of secrets is named, not read."""
+        if self.cluster_name:
+            return f"--cluster {shlex.quote(self.cluster_name)}"
         named = {"--bootstrap-server": self.bootstrap_server, "--command-config": self.command_config}
         return " ".join(f"{option} {shlex.quote(value)}" for option, value in named.items() if value)
 
@@ -188,6 +238,32 @@ class SourceOptions:
     def source(self) -> str:
         """The options that name the source."""
         return self.address or " ".join(f"--log-dir {shlex.quote(path)}" for path in self.log_dir or ())
+
+    def named(self) -> SourceOptions:
+        """These options, with those of their cluster in the file of clusters: an option that is given comes first.
+
+        Raises UsageError if the file has no such cluster.
+        """
+        if not self.cluster_name:
+            return self
+        from toolkit.config.clusters import named_cluster
+
+        cluster = named_cluster(self.cluster_name)
+        return replace(
+            self,
+            bootstrap_server=cluster.bootstrap_server,
+            command_config=cluster.command_config,
+            timeout=self.timeout or cluster.timeout,
+            flink_checkpoint=[*dict.fromkeys([*cluster.flink_checkpoints, *(self.flink_checkpoint or ())])] or None,
+        )
+
+    def each_cluster(self) -> list[SourceOptions]:
+        """These options for each cluster of the file. Raises UsageError as `named`, also for files beside it."""
+        from toolkit.config.clusters import named_clusters
+
+        if self.paths:
+            raise UsageError("--all-clusters reads clusters, no files.", do="Leave one of them out.")
+        return [replace(self, all_clusters=False, cluster_name=name).named() for name in named_clusters()]
 
     def or_environment(self) -> SourceOptions:
         """These options; if they name no source, the cluster that the environment names, which is said on stderr."""
@@ -257,6 +333,15 @@ class SourceOptions:
         self.check()
         from toolkit.sources.logdir import LogDir
 
+        samples = [path.removeprefix(SAMPLE) for path in self.log_dir if path.startswith(SAMPLE)]
+        if samples:
+            from toolkit.lab.samples import load
+
+            if replace(self, log_dir=None) != SourceOptions() or len(self.log_dir) > 1:
+                raise UsageError(
+                    f"{SAMPLE}{samples[0]} is read alone.", do="Leave all other files and options of files out."
+                )
+            return load(samples[0]).log_dir()
         return LogDir(
             *self.log_dir,
             consistent_copy=self.consistent_copy,
@@ -275,14 +360,24 @@ class SourceOptions:
     def cluster(self) -> Cluster:
         """Return the cluster that the options name. Raises UsageError as `check`."""
         self.check()
-        from toolkit.config import ClientConfig
         from toolkit.sources.live.cluster import Cluster
 
-        server, path = self.bootstrap_server, self.command_config
-        config = ClientConfig.from_properties(path, bootstrap_servers=server) if path else ClientConfig(server or "")
-        cluster = Cluster(config, timeout=self.timeout, flink_checkpoints=self.flink_checkpoint or ())
+        cluster = Cluster(
+            self._config(), timeout=self.timeout or TIMEOUT_S, flink_checkpoints=self.flink_checkpoint or ()
+        )
         cluster.on_clock_warning = remark
         return cluster
+
+    @property
+    def cluster_label(self) -> str:
+        """The name of the cluster in metrics: that of the file of clusters, else its bootstrap servers."""
+        return self.cluster_name or ",".join(self._config().bootstrap_servers)
+
+    def _config(self) -> ClientConfig:
+        from toolkit.config import ClientConfig
+
+        server, path = self.bootstrap_server, self.command_config
+        return ClientConfig.from_properties(path, bootstrap_servers=server) if path else ClientConfig(server or "")
 
 
 _NO_LOGS: dict[str, Any] = {  # what selects a cluster or files, at its default
@@ -309,8 +404,17 @@ def takes_source(*options: str) -> Callable[[Callable[..., None]], Callable[...,
                 selected,
                 bootstrap_server=selected.bootstrap_server or leading.bootstrap_server,
                 command_config=selected.command_config or leading.command_config,
+                cluster_name=selected.cluster_name or leading.cluster_name,
             )
-            source_options = source_options.or_environment()
+            ways = {
+                "--bootstrap-server or --command-config": source_options.bootstrap_server
+                or source_options.command_config,
+                "--cluster": source_options.cluster_name,
+                "--all-clusters": source_options.all_clusters,
+            }
+            if len(used := [way for way, is_used in ways.items() if is_used]) > 1:
+                raise UsageError(f"{used[0]} names a cluster, and {used[1]} does.", do="Use one of them.")
+            source_options = source_options.named().or_environment()
             for name in WAITS:
                 source = ctx.get_parameter_source(name)
                 if source is not None and source.name == "COMMANDLINE" and not source_options.names_cluster:

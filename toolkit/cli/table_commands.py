@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
+from toolkit.cli.cluster_answers import Answer, answer_sources
 from toolkit.cli.common_options import (
     Brokers,
     Format,
@@ -64,7 +65,7 @@ class IsolationLevel(StrEnum):
     READ_UNCOMMITTED = "read_uncommitted"
 
 
-@takes_source()
+@takes_source("all_clusters")
 def list_transactions(
     *,
     state: Annotated[
@@ -90,16 +91,24 @@ def list_transactions(
     source_options: SourceOptions,
 ) -> None:
     """List the transactional ids of all coordinators, with their state."""
-    with source_options.connect() as cluster:
-        rows = cluster.transaction_rows(
-            states=state,
-            producer_ids=producer_id,
-            min_duration_ms=None if duration_filter is None else round(duration_filter * 1000),
-            transactional_id_pattern=transactional_id_pattern,
-        )
-        hidden = _hidden_partitions(cluster, rows)
-    answer(TRANSACTIONS, rows, output, source=cluster, missing=hidden, without=("source", "broker_id"))
-    raise typer.Exit(exit_code(rows, hidden))
+
+    def read(options: SourceOptions) -> Answer:
+        with options.connect() as cluster:
+            rows = cluster.transaction_rows(
+                states=state,
+                producer_ids=producer_id,
+                min_duration_ms=None if duration_filter is None else round(duration_filter * 1000),
+                transactional_id_pattern=transactional_id_pattern,
+            )
+            hidden = _hidden_partitions(cluster, rows)
+
+        def write() -> int:
+            answer(TRANSACTIONS, rows, output, source=cluster, missing=hidden, without=("source", "broker_id"))
+            return exit_code(rows, hidden)
+
+        return Answer(write)
+
+    answer_sources(read, source_options, output, clear="read")
 
 
 @takes_source()
@@ -213,7 +222,7 @@ def exposure(
     raise typer.Exit(exit_code(rows))
 
 
-@takes_source("log_dir")
+@takes_source("all_clusters", "log_dir")
 def lag(
     *,
     group: Annotated[
@@ -228,28 +237,37 @@ def lag(
     A read_committed client measures its lag to the LSO: a lag of 0 can hide held records. Kafka's tool measures to the
     high watermark: a lag that stays can be nothing but markers.
     """
-    with source_options.open_logs() as source:
-        groups, hidden = (group, []) if group else _all_groups(source)
-        rows, failed = _lag_of(source, groups)
-    answer(GROUP_LAG, rows, output, source=source, missing=[*failed, *hidden], without=("reason", "broker_id"))
-    if output is Format.TABLE:
-        from toolkit.views.document import Field, Fields, with_commands
-        from toolkit.views.renderers import text_lines
 
-        reasons = []
-        for row in rows:
-            # The numbers alone mislead where something is held, a lag is nothing to read, or there is no such offset.
-            is_beyond = (row["committed_offset"] or 0) > (row["high_watermark"] or 0)
-            if row["reason"] and (row["held"] or is_beyond or (row["lag"] and not row["behind"])):
-                reasons.append(Field(f"{row['topic']}-{row['partition']}", tuple(with_commands(row["reason"]))))
-        if reasons:
-            show(text_lines([Fields(tuple(reasons), indent=0)], connection=source_options.connection, width=width()))
-    if unstable := sorted({row["group_id"] for row in rows if (row["error"] or "").startswith(UNSTABLE)}):
-        names = ", ".join(map(repr, unstable))
-        show_it = f"kafka-txn diagnose {source_options.source} --topic {OFFSETS_TOPIC}"
-        remark(f"An open transaction has offsets of {names}. What it waits for:")
-        remark(show_it)
-    raise typer.Exit(exit_code(rows, [*failed, *hidden]))
+    def read(options: SourceOptions) -> Answer:
+        with options.open_logs() as source:
+            groups, hidden = (group, []) if group else _all_groups(source)
+            rows, failed = _lag_of(source, groups)
+
+        def write() -> int:
+            answer(GROUP_LAG, rows, output, source=source, missing=[*failed, *hidden], without=("reason", "broker_id"))
+            if output is Format.TABLE:
+                from toolkit.views.document import Field, Fields, with_commands
+                from toolkit.views.renderers import text_lines
+
+                reasons = []
+                for row in rows:
+                    # The numbers alone mislead where something is held, nothing of a lag is to read, or there is no
+                    # such offset.
+                    is_beyond = (row["committed_offset"] or 0) > (row["high_watermark"] or 0)
+                    if row["reason"] and (row["held"] or is_beyond or (row["lag"] and not row["behind"])):
+                        reasons.append(Field(f"{row['topic']}-{row['partition']}", tuple(with_commands(row["reason"]))))
+                if reasons:
+                    show(text_lines([Fields(tuple(reasons), indent=0)], connection=options.connection, width=width()))
+            if unstable := sorted({row["group_id"] for row in rows if (row["error"] or "").startswith(UNSTABLE)}):
+                names = ", ".join(map(repr, unstable))
+                show_it = f"kafka-txn diagnose {options.source} --topic {OFFSETS_TOPIC}"
+                remark(f"An open transaction has offsets of {names}. What it waits for:")
+                remark(show_it)
+            return exit_code(rows, [*failed, *hidden])
+
+        return Answer(write)
+
+    answer_sources(read, source_options, output, clear="read")
 
 
 @takes_source("log_dir", "recording", "at")

@@ -122,11 +122,13 @@ Part: TypeAlias = Paragraph | Bullets | Fields | Quote | Grid | Section | Comman
 class Connection:
     """What the commands of an answer need to reach its source.
 
-    `server`, `config`: of a cluster. `checkpoints`: of Flink, which abort and fence ask first.
+    `server`, `config`: of a cluster. `cluster`: its name in the file of clusters, which has both. `checkpoints`: of
+    Flink, which abort and fence ask first.
     """
 
     server: str = ""
     config: str = ""
+    cluster: str = ""
     checkpoints: tuple[str, ...] = ()
 
     @classmethod
@@ -151,9 +153,10 @@ class Connection:
             at = 0 if server else 2  # behind the server
             return (program, *_options(server), *rest[:at], *config, *rest[at:])
         verb, *rest = rest
-        if {"--bootstrap-server", "--log-dir", "--recording"} & set(rest):
+        if {"--bootstrap-server", "--cluster", "--log-dir", "--recording"} & set(rest):
             return (program, verb, *rest)
-        named = _options({"--bootstrap-server": self.server, "--command-config": self.config})
+        address = {"--bootstrap-server": self.server, "--command-config": self.config}
+        named = _options({"--cluster": self.cluster} if self.cluster else address)
         checked = self.checkpoints if verb in {"abort", "fence"} else ()
         return (program, verb, *named, *(word for each in checked for word in ("--flink-checkpoint", each)), *rest)
 

@@ -35,7 +35,8 @@ WHAT_TO_COLLECT = (
 )
 
 
-def _symptom_section(recognized: RecognizedSymptom) -> Section:
+def symptom_section(recognized: RecognizedSymptom) -> Section:
+    """Causes, checks, what is safe and what is not."""
     symptom = recognized.symptom
     kinds = {"cause": symptom.causes, "check": symptom.checks, "safe": symptom.safe, "never": symptom.never}
     fields = (
@@ -242,7 +243,7 @@ class ExplainedError:
 
     def parts(self) -> list[Section]:
         """The explanation as parts of a document."""
-        sections = [_symptom_section(each) for each in self.recognized]
+        sections = [symptom_section(each) for each in self.recognized]
         if not self.recognized:
             collect = Fields((Field("collect", _values(WHAT_TO_COLLECT)),))
             sections.append(Section(title="unknown", lead=TITLE_OF_UNKNOWN, parts=(collect,)))

@@ -8,8 +8,9 @@ dashboard are in `toolkit.views.monitoring`.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -25,6 +26,7 @@ from toolkit.version import __version__
 
 MAX_PARTITIONS = MAX_GROUPS = 1000  # with a series of their own in Prometheus
 MAX_GROUP_LAGS = 1000  # series, one per group and partition
+STUCK_S = 300  # without a sample; or ten intervals
 OPEN = [verdict for verdict in Verdict if verdict.is_open]
 LATE = "kafka_txn_broker_late_partitions"
 PARTITION_GAUGES = (
@@ -209,15 +211,18 @@ def _held_seconds(finding: Finding, sample: Sample) -> float:
 class Metrics:
     """Metrics of the newest sample, and an HTTP server for them.
 
+    `cluster`: label of all of them; null for none.
     Raises UsageError if prometheus-client is not installed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: str | None = None) -> None:
         try:
             from prometheus_client import CollectorRegistry
         except ImportError as error:
             raise UsageError("--metrics-port needs prometheus-client.", do="pip install prometheus-client") from error
+        self._cluster = {} if cluster is None else {"cluster": cluster}
         self._series = MetricSeries()
+        self._last = time.monotonic()  # when a sample was taken, failed ones included, or at the start
         self._counts = dict.fromkeys((name for name, _ in COUNTS), 0)
         self._lock = threading.Lock()
         self._server: Any = None
@@ -225,7 +230,7 @@ class Metrics:
         self.registry.register(self)
 
     def serve(self, host: str, port: int) -> int:
-        """Serve ``/metrics`` until `close`.
+        """Serve ``/metrics`` and ``/healthz`` until `close`.
 
         Returns: the port; a free one if `port` is 0. Raises UsageError if the address cannot be bound.
         """
@@ -235,7 +240,32 @@ class Metrics:
             self._server, _ = start_http_server(port, addr=host, registry=self.registry)
         except OSError as error:
             raise UsageError(f"Cannot listen on {host}:{port}: {error.strerror}.") from error
+        self._server.set_app(self._with_health(self._server.get_app()))
         return int(self._server.server_port)
+
+    def _with_health(self, metrics: Callable[..., Any]) -> Callable[..., Any]:
+        """A WSGI application with ``/healthz`` beside the metrics."""
+
+        def application(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Any:
+            if environ["PATH_INFO"] != "/healthz":
+                return metrics(environ, start_response)
+            is_healthy, text = self.health()
+            start_response("200 OK" if is_healthy else "503 Service Unavailable", [("Content-Type", "text/plain")])
+            return [f"{text}\n".encode()]
+
+        return application
+
+    def health(self) -> tuple[bool, str]:
+        """Whether samples are taken, and a sentence.
+
+        One that fails is taken: a restart makes no broker answer, and KafkaTxnRecorderBlind alerts.
+        """
+        with self._lock:
+            silent, interval = time.monotonic() - self._last, self._series.interval or 0.0
+            failed = self._counts["failed"]
+        if silent > max(STUCK_S, 10 * interval):
+            return False, f"no sample was taken for {silent:.0f} s"
+        return True, f"the last sample was taken {silent:.0f} s ago; {failed} failed so far"
 
     def close(self) -> None:
         """Stop the server."""
@@ -248,6 +278,7 @@ class Metrics:
         """Update the metrics from a sample."""
         with self._lock:
             self._series = measure(sample, self._series)
+            self._last = time.monotonic()
             self._counts["taken"] += 1
             self._counts["failed"] += sample.error is not None
             self._counts["unwritten"] += not written
@@ -285,30 +316,31 @@ class Metrics:
             ),
             ("kafka_txn_build_info", "Version of the recorder; always 1.", "version", {__version__: 1}),
         ):
-            yield _gauge(name, doc, {(key,): number for key, number in numbers.items()}, label)
+            yield self._gauge(name, doc, {(key,): number for key, number in numbers.items()}, label)
         for name, attribute, doc in PARTITION_GAUGES:
             by_partition = {tp: getattr(each, attribute) for tp, each in series.partitions.items()}
-            yield _gauge(f"kafka_txn_partition_{name}", doc, by_partition, "topic", "partition")
+            yield self._gauge(f"kafka_txn_partition_{name}", doc, by_partition, "topic", "partition")
         for name, attribute, doc in GROUP_LAGS:
             by_group = {key: getattr(each, attribute) for key, each in sorted(series.group_lags.items())}
-            yield _gauge(f"kafka_txn_group_{name}", doc, by_group, "group", "topic", "partition")
+            yield self._gauge(f"kafka_txn_group_{name}", doc, by_group, "group", "topic", "partition")
         omitted = series.group_lags_omitted
-        yield _gauge(
+        yield self._gauge(
             "kafka_txn_group_series_omitted", "Groups on partitions without series of their own.", {(): omitted}
         )
         if series.interval is not None:
-            yield _gauge("kafka_txn_sample_interval_seconds", "Time between samples.", {(): series.interval})
+            yield self._gauge("kafka_txn_sample_interval_seconds", "Time between samples.", {(): series.interval})
             for name, attribute, doc in SAMPLE_GAUGES:
-                yield _gauge(f"kafka_txn_last_sample_{name}", doc, {(): getattr(series, attribute)})
+                yield self._gauge(f"kafka_txn_last_sample_{name}", doc, {(): getattr(series, attribute)})
         for name, doc in COUNTS:
-            yield CounterMetricFamily(f"kafka_txn_samples_{name}", doc, value=counts[name])
+            family = CounterMetricFamily(f"kafka_txn_samples_{name}", doc, labels=[*self._cluster])
+            family.add_metric([*self._cluster.values()], counts[name])
+            yield family
 
+    def _gauge(self, name: str, doc: str, values: Mapping[Any, float], *labels: str) -> Any:
+        """A metric family, of values by what the labels are; without labels, of the one by an empty tuple."""
+        from prometheus_client.core import GaugeMetricFamily
 
-def _gauge(name: str, doc: str, values: Mapping[Any, float], *labels: str) -> Any:
-    """A metric family, of values by what the labels are; without labels, of the one by an empty tuple."""
-    from prometheus_client.core import GaugeMetricFamily
-
-    family = GaugeMetricFamily(name, doc, labels=labels)
-    for key, value in values.items():
-        family.add_metric([str(each) for each in key], value)
-    return family
+        family = GaugeMetricFamily(name, doc, labels=[*self._cluster, *labels])
+        for key, value in values.items():
+            family.add_metric([*self._cluster.values(), *map(str, key)], value)
+        return family

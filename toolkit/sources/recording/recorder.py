@@ -40,11 +40,11 @@ class RecorderListener(Protocol):
 
 @dataclass(kw_only=True)
 class Recorder:
-    """Records samples of one cluster to one recording."""
+    """Takes samples of one cluster, and records them to one recording."""
 
     sampler: Sampler  # takes samples
-    writer: SampleWriter  # writes them
     listener: RecorderListener  # receives progress
+    writer: SampleWriter | None = None  # writes them; null if only the listener wants them
     retention: dt.timedelta | None = None  # how long samples are kept; null for no limit
     _previous: Sample | None = None
     _compacted_at: dt.datetime = EPOCH
@@ -65,7 +65,7 @@ class Recorder:
         Raises ToolkitError if the cluster cannot be reached and the recording has no sample yet; later, that is a
         failed sample.
         """
-        self._previous = resume(self.writer.directory)
+        self._previous = resume(self.writer.directory) if self.writer else None
         if self._previous is None:
             self.sampler.cluster()
         count = 0
@@ -93,7 +93,8 @@ class Recorder:
         sample = self.sampler.take(due, self._previous)
         written = True
         try:
-            self.writer.write(sample)
+            if self.writer:
+                self.writer.write(sample)
         except OSError as error:
             written = False
             self._lost += 1
@@ -111,7 +112,7 @@ class Recorder:
 
     def _compact(self, due: dt.datetime) -> None:
         """Merge files and remove expired ones, once an hour."""
-        if due - self._compacted_at < ONE_HOUR:
+        if self.writer is None or due - self._compacted_at < ONE_HOUR:
             return
         self._compacted_at = floor_time(due, ONE_HOUR)
         try:
@@ -125,16 +126,19 @@ class Recorder:
         """The last multiple if it is recent and not recorded; else the next one."""
         now = _now()
         last = floor_time(now, self.interval)
-        if now - last < self.interval / 2 and not self.writer.has(last):
+        if now - last < self.interval / 2 and not self._has(last):
             return last
         return self._next()
 
     def _next(self) -> dt.datetime:
         """The next multiple that is not recorded; after the clock was set back, some are."""
         due = floor_time(_now(), self.interval) + self.interval
-        while self.writer.has(due):
+        while self._has(due):
             due += self.interval
         return due
+
+    def _has(self, due: dt.datetime) -> bool:
+        return self.writer is not None and self.writer.has(due)
 
     def _skip(self, count: int) -> None:
         if count > 0:
