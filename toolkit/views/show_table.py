@@ -21,7 +21,8 @@ from toolkit.schema.live import Finding
 from toolkit.schema.record import TableRow
 from toolkit.schema.table import INT16, INT32, INT64, TIME, utc_now
 from toolkit.schema.verdict import Verdict
-from toolkit.views.findings_text import finding_lines, finding_page, is_healthy, summary
+from toolkit.views.finding_groups import is_healthy
+from toolkit.views.findings_text import finding_lines, finding_page, summary
 from toolkit.views.html_page import page
 from toolkit.views.row_formats import cell_text, printable, row_lines
 from toolkit.views.urgency import age, by_urgency, newest
