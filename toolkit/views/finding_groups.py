@@ -58,7 +58,7 @@ class FindingGroup:
     def where(self) -> list[str]:
         """A line for each topic with its partitions."""
         topics = self.topics
-        lines = [f"{topic}: {_first(list(map(str, numbers)))}" for topic, numbers in topics.items()]
+        lines = [f"{topic}: {first_names(list(map(str, numbers)))}" for topic, numbers in topics.items()]
         more = len(lines) - MAX_NAMES
         return [*lines[:MAX_NAMES], *([f"{count(more, 'more topic')}"] if more > 0 else [])]
 
@@ -68,12 +68,13 @@ class FindingGroup:
         producers = {each.producer_id for each in self.findings if each.producer_id is not None}
         quoted = [f'"{each}"' for each in ids]
         of = count(len(producers), "producer")
-        return f"{of}, {'id' if len(ids) == 1 else 'ids'} {_first(quoted)}" if ids else f"{of} without a known id"
+        return f"{of}, {'id' if len(ids) == 1 else 'ids'} {first_names(quoted)}" if ids else f"{of} without a known id"
 
 
-def _first(names: Sequence[str]) -> str:
-    more = len(names) - MAX_NAMES
-    return ", ".join(names[:MAX_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+def first_names(names: Sequence[str], most: int = MAX_NAMES) -> str:
+    """The first of many names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def finding_groups(findings: Iterable[Finding]) -> list[FindingGroup]:
