@@ -113,12 +113,17 @@ def finding_parts(findings: Data) -> list[Part]:
 
     `findings`: ``schema.FINDINGS``; a null column may be missing.
     """
+    return parts_of_groups(finding_groups(records_of(findings, Finding)))
+
+
+def parts_of_groups(groups: Iterable[FindingGroup]) -> list[Part]:
+    """A section per group; healthy ones in lines."""
     parts: list[Part] = []
-    for is_line, groups in groupby(finding_groups(records_of(findings, Finding)), key=lambda group: group.is_healthy):
+    for is_line, alike in groupby(groups, key=lambda group: group.is_healthy):
         if is_line:
-            parts.append(Fields(tuple(field for group in groups for field in _lines(group)), indent=0))
+            parts.append(Fields(tuple(field for group in alike for field in group_lines(group)), indent=0))
         else:
-            parts += map(_section, groups)
+            parts += map(_section, alike)
     return parts
 
 
@@ -126,7 +131,7 @@ def _name(finding: Finding) -> str:
     return "all topics" if finding.tp is None else str(finding.tp)
 
 
-def _lines(group: FindingGroup) -> Iterator[Field]:
+def group_lines(group: FindingGroup) -> Iterator[Field]:
     """A line per transaction; one for many that are alike."""
     first = group.partitions[0][0]
     if len(group.partitions) == 1:
@@ -204,7 +209,7 @@ def _short(finding: Finding) -> str:
 
 def _section(group: FindingGroup) -> Section:
     if len(group.partitions) > 1:
-        return _group_section(group)
+        return group_section(group)
     (findings,) = group.partitions
     first, *behind = (finding for finding in findings if finding.verdict is not Verdict.ENDED)
     over = [_short(finding).removeprefix("ended  ") for finding in findings if finding.verdict is Verdict.ENDED]
@@ -212,7 +217,7 @@ def _section(group: FindingGroup) -> Section:
     return Section(title=_name(first), lead=_headline(first), parts=(Fields(tuple(fields)),))
 
 
-def _group_section(group: FindingGroup) -> Section:
+def group_section(group: FindingGroup) -> Section:
     """Many partitions that are alike: what they have in common, where they are, and the most urgent one."""
     partitions, found = len(group.partitions), group.findings
     first = found[0]
@@ -337,14 +342,15 @@ def explained_fields(finding: Finding, *, topics: Sequence[str] = ()) -> Iterato
     error = None if finding.is_coordinators_only else finding.error  # `missing` has it
     yield from (Field(label, (text,)) for label, text in (("cause", finding.cause), ("error", error)) if text)
     yield from _field("missing", (text for text in finding.missing if text != finding.error))
-    if any(Error.of(text).code == "TOPIC_AUTHORIZATION_FAILED" for text in finding.missing):
-        yield Field("right", tuple(_right(topics or [finding.topic or ""])))
+    yield from _field("right", right(finding, topics or [finding.topic or ""]))
     yield Field("remedy", remedy(finding))
     yield Field("docs", (finding_page(finding.verdict, finding.cause),))
 
 
-def _right(topics: Sequence[str]) -> Iterator[Value]:
+def right(finding: Finding, topics: Sequence[str]) -> Iterator[Value]:
     """The right that is missing, and the command that grants it; to all topics, where there are too many."""
+    if all(Error.of(text).code != "TOPIC_AUTHORIZATION_FAILED" for text in finding.missing):
+        return
     grant = ("kafka-acls.sh", "--add", "--allow-principal", "User:NAME", "--operation", "READ")
     if len(topics) <= MAX_NAMES:
         yield f"READ on {count(len(topics), 'topic')}:"
