@@ -298,7 +298,8 @@ def report(
     groups = finding_groups(records)
     shown = _with_section(records, groups)
     alike = {id(each) for group in groups if len(group.partitions) > 1 for each in group.findings} - {*map(id, shown)}
-    incidents = incident_facts([*shown, *(each for each in _answers(records) if not _is_in(each, shown))], tables)
+    others_of_them = (each for each in _answers(records) if not _is_in(each, shown))
+    incidents = incident_facts([*shown, *others_of_them], tables, numbered=len(shown))
     with_section = incidents[: len(shown)]
     return Report(
         title=printable(title) if title else _title([each.finding for each in incidents] or records),
