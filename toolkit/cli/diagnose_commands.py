@@ -363,7 +363,7 @@ def answer_findings(
     `proof`, for a person only, is the first line; an all-clear names what the `source` read. `is_short`: a line each.
     """
     from toolkit.views.findings_text import LINKED_FINDINGS, finding_lines, linked_row, summary
-    from toolkit.views.renderers import wrap
+    from toolkit.views.row_formats import wrap
     from toolkit.views.urgency import short_lines
 
     scope = None if source is None else source.scope

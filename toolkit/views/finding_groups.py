@@ -145,7 +145,8 @@ def _said(finding: Finding) -> tuple[object, ...]:
         return finding.verdict, is_held, finding.reason.replace(name, ""), missing, finding.remedy, broker
     if finding.is_coordinators_only:
         return finding.verdict, finding.is_coordinators_only, Error.of(finding.error or "").code
-    said = finding.verdict, finding.outcome, finding.action, missing
+    advice = finding.remedy.partition("kafka-txn ")[0] if finding.action == "abort" else ""
+    said = finding.verdict, finding.outcome, finding.action, advice, missing, bool(finding.cause)
     return *said, _application(finding), *cause_names(finding.cause)
 
 
