@@ -379,7 +379,8 @@ def answer_findings(
     whole = [each for each in of if (each.topic, each.partition) in partitions]
     lines = finding_lines(whole, width=width(), connection=connection)
     first = [] if proof is None else [*wrap(proof, before="", width=width()), ""]
-    show([*first, *lines, *([""] if lines else []), summary(of, scope=seen)])
+    total = wrap(summary(of, scope=seen), before="", width=width())
+    show([*first, *lines, *([""] if lines else []), *total])
 
 
 def in_doubt(findings: Iterable[Finding]) -> list[Finding]:
