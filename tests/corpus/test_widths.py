@@ -29,6 +29,8 @@ def test_no_line_is_longer_than_the_terminal(name: str, width: int, monkeypatch:
         for call, text in answers_on(name)
         if not NOT_WRAPPED.search(call) and text.startswith("$ kafka-txn") and "--- stdout\n" in text
         for line in text.split("--- stdout\n", 1)[1].split("\n--- ", 1)[0].splitlines()
-        if len(line) > width and not re.match(r"(\S* +)?kafka-| *[\[{\"]", line) and max(map(len, line.split())) < width - 30
+        if len(line) > width
+        and not re.match(r"(\S* +)?kafka-| *[\[{\"]", line)
+        and max(map(len, line.split())) < width - 30
     ]
     assert too_long == []

@@ -47,18 +47,25 @@ def row_lines(
     names = [name for name in table.names if name not in hidden] if columns is None else columns
     cells = [[cell_text(row.get(name)) for name in names] for row in rows]
     numbers = [any(_is_number(row.get(name)) for row in rows) for name in names]
+    is_time = [any(isinstance(row.get(name), dt.datetime) for row in rows) for name in names]
+    names = [f"{name}_(UTC)" if of_time else name for name, of_time in zip(names, is_time, strict=True)]
     lines = text_columns(names, cells, numbers)
     if width is None or max(map(len, lines)) <= width:
         return lines
     lines = text_columns(names, _with_lines(cells, width - max(map(len, lines))), numbers)
     if max(map(len, lines)) <= width:
         return lines
+    names = [name.replace("_(", " (") for name in names]
     longest = max(map(len, names))
     blocks = [
-        [line for name, cell in zip(names, row, strict=True)
-         for line in wrap(cell, before=f"{name:<{longest}}  ", width=width)]
+        [
+            line
+            for name, cell in zip(names, row, strict=True)
+            if cell != "-"
+            for line in wrap(cell, before=f"{name:<{longest}}  ", width=width)
+        ]
         for row in cells
-    ]  # fmt: skip
+    ]
     return [line for block in blocks for line in [*block, ""]][:-1]
 
 
@@ -79,7 +86,7 @@ def wrap(text: str, *, before: str, width: int | None) -> list[str]:
     """Text as lines with a hanging indent after `before`, or below it where too little is left of the width."""
     if width is None:
         return [before + text]
-    if len(before) + MIN_ROOM > max(width, 50) and before.strip():
+    if len(before) + min(len(text), MIN_ROOM) > max(width, 50) and before.strip():
         indent = " " * (len(before) - len(before.lstrip()) + 4)
         return [before.rstrip(), *wrap(text, before=indent, width=max(width, len(indent) + MIN_ROOM))]
     return textwrap.wrap(
