@@ -81,11 +81,31 @@ def test_500_that_hang_are_grouped_by_cause_and_application() -> None:
         ([unread(n, offsets_held=n % 2) for n in range(50)], 2),
         ([hanging(n) for n in range(5)], 5),
         ([hanging(n, missing=["broker 2"] if n % 2 else []) for n in range(50)], 2),
+        ([hanging(n, outcome="abort" if n % 2 else "undecided") for n in range(50)], 2),
+        ([hanging(n, action="complete" if n % 2 else "abort") for n in range(50)], 2),
+        ([hanging(n, cause="a hint" if n % 2 else None) for n in range(50)], 2),
+        ([hanging(n, remedy=f"{'Soon: ' * (n % 2)}kafka-txn abort --topic t{n}") for n in range(50)], 2),
+        ([hanging(n, verdict="overdue" if n % 2 else "hanging") for n in range(50)], 2),
         ([healthy(partition=n) for n in range(20)], 20),
         ([healthy(partition=n, transactional_id=f"a-{n}") for n in range(21)], 1),
         ([healthy(partition=n, transactional_id=f"{'ab'[n % 2]}-{n}") for n in range(50)], 2),
     ],
-    ids=["clear", "a silent broker each", "names differ", "held or not", "few", "missing", "lines", "many", "prefixes"],
+    ids=[
+        "clear",
+        "a silent broker each",
+        "names differ",
+        "held or not",
+        "few",
+        "missing",
+        "outcome",
+        "action",
+        "cause",
+        "advice",
+        "verdict",
+        "lines",
+        "many",
+        "prefixes",
+    ],
 )
 def test_what_is_alike_is_one_group(rows: list[Row], blocks: int) -> None:
     assert len(finding_groups(records_of(rows, Finding))) == blocks
@@ -98,3 +118,12 @@ def test_the_most_urgent_is_first(lines: Callable[[list[Row]], list[str]]) -> No
     found = lines(rows)
     places = [min(i for i, line in enumerate(found) if line.startswith(f"{name}-0")) for name in "zabc"]
     assert places == sorted(places)
+
+
+def test_what_was_read_is_before_what_was_not_and_healthy_ones_behind_are_not_counted() -> None:
+    stuck = [finding(topic=f"b{n}", verdict="stuck_ending", producer_id=n) for n in range(10)]
+    behind = [healthy(topic=f"b{n}", queue_position=2, producer_id=99) for n in range(10)]
+    read, not_read = finding_groups(records_of([*(unread(n) for n in range(10)), *stuck, *behind], Finding))
+    assert {each.verdict for each in read.findings} == {"stuck_ending"}
+    assert read.names() == '10 producers, id "payments-7"'
+    assert {each.verdict for each in not_read.findings} == {"unknown"}
