@@ -66,7 +66,14 @@ class FakeCluster:
 
     def _topic(self, name: str, error: int) -> Node:
         partitions = [
-            Node(partition_index=p, leader_id=leader, leader_epoch=epoch, replica_nodes=[1, 2], isr_nodes=[1, 2])
+            Node(
+                partition_index=p,
+                leader_id=leader,
+                leader_epoch=epoch,
+                replica_nodes=[1, 2],
+                isr_nodes=[1, 2],
+                offline_replicas=[],
+            )
             for (topic, p), (leader, epoch) in self.leaders.items()
             if topic == name
         ]

@@ -61,6 +61,12 @@ def test_a_recording_has_the_brokers_time_of_each_sample_and_its_findings(six: P
     assert [row["brokers_time"] for row in recording.finding_rows()] == [NINE + 50 * MINUTE]
 
 
+def test_a_recording_says_its_cluster(six: Path, tmp_path: Path) -> None:
+    """It was null in every envelope."""
+    assert Recording(six).cluster_id == "of-a-test"
+    assert Recording(write(tmp_path / "failed", [failed(NINE)])).cluster_id is None
+
+
 @pytest.mark.parametrize("name", IMITATED)
 def test_in_a_recording_of_other_software_no_transaction_hangs(tmp_path: Path, name: str) -> None:
     """Its coordinators' silence proves nothing, also with the log evidence that the sample has, and without it."""

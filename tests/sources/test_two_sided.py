@@ -61,7 +61,8 @@ def test_a_broker_that_does_not_answer(staged: SimpleNamespace) -> None:
         until(lambda: gone in where(cluster.records(Finding, recheck_after=0.5)) or None, awaited="a leader less")
         found = cluster.records(Finding, recheck_after=0.5)
         assert where(found) == [("paid", 0, "ongoing", "payments-7"), gone]
-        assert found[1].missing == ("the log of paid-1: LEADER_NOT_AVAILABLE: the partition has no leader",)
+        error = f"LEADER_NOT_AVAILABLE: the partition has no leader: broker {AWAY} is offline"
+        assert found[1].missing == (f"the log of paid-1: {error}",)
         assert where(cluster.records(Finding, topics=["quiet"], recheck_after=0.5)) == [("quiet", 0, "clear", None)]
         assert where(cluster.records(Finding, partitions=[("paid", 0)], recheck_after=0.5)) == where(found)[:1]
         sample = take_sample(cluster, SampleOptions(interval_ms=1000), due=utc_now())

@@ -234,7 +234,7 @@ def test_a_broker_killed_after_planning_gives_error_rows(two_brokers: Kafka, clu
         (error_row,) = [row for task in reader.partitions() for row in read_task(reader, task) if row["error"]]
         assert (error_row["topic"], error_row["error"]) == (
             "stays",
-            "LEADER_NOT_AVAILABLE: the partition has no leader",
+            "LEADER_NOT_AVAILABLE: the partition has no leader: broker 2 is offline",
         )
     finally:
         two_brokers.start_broker(2)

@@ -51,9 +51,7 @@ def test_an_empty_table_is_named() -> None:
 def test_empty_columns_are_left_out() -> None:
     row = {"transactional_id": "payments-7", "source": "DescribeTransactions", "observed_at": NOW}
     output = row_lines(TRANSACTIONS, [row], width=40, without=("source",))
-    assert [line.split()[0] for line in output] == [
-        name for name in TRANSACTIONS.names if name not in {"source", "observed_at", "error", "last_update_time"}
-    ]
+    assert output == ["transactional_id     payments-7"], "a null of a block takes no line"
 
 
 def test_topic_partitions_have_kafkas_form() -> None:

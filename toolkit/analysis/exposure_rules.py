@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from toolkit.analysis.broker_software import KnownBug, Release, Software, broker_facts, release_text
-from toolkit.analysis.coordinator.transaction_owners import UUID
+from toolkit.analysis.coordinator.transaction_owners import prefix_of
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Exposure
 from toolkit.schema.log import TransactionLogRecord
@@ -218,22 +217,8 @@ def _clients(cluster: ObservedCluster) -> Iterator[Exposure]:
             yield replace(row, transactional_id=transactional_id, broker_id=record.broker_id)
 
 
-HEX = r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{6,}"  # of digits and letters: no word, and no number
-POD = r"[b-df-hj-np-tv-xz2-9]{8,10}-[b-df-hj-np-tv-xz2-9]{5}"  # Kubernetes: hash of a Deployment, and of its pod
-VARIABLE = re.compile(rf"(?:^|[-._:])(?:{UUID}|{HEX}|{POD})(?![0-9a-zA-Z])", re.IGNORECASE)
-NUMBERS = re.compile(r"(?:(?:^|[-._:])\d+)+$|\d+$")
 GROWING_IDS, GROWING_HOURS = 24, 3
 """New ids of a day, and hours in which they were created, from which on a prefix grows: one start creates many."""
-
-
-def prefix_of(transactional_id: str) -> str:
-    """The id without the numbers at its end, and without a random part (UUID, hash, pod) and all after it.
-
-    >>> prefix_of("flink-tx-0-12"), prefix_of("worker-txn-1f0c6b52-90ab-4c1e-8d31-2f6f0c0a9e11-0")
-    ('flink-tx', 'worker-txn')
-    """
-    random = VARIABLE.search(transactional_id)
-    return NUMBERS.sub("", transactional_id[: random.start()] if random else transactional_id)
 
 
 def new_ids(records: Iterable[TransactionLogRecord], as_of: dt.datetime) -> dict[str, list[dt.datetime]]:

@@ -395,7 +395,7 @@ def answer_findings(
     `proof`, for a person only, is the first line; an all-clear names what the `source` read. `is_short`: a line each.
     """
     from toolkit.views.findings_text import LINKED_FINDINGS, finding_lines, linked_row, summary
-    from toolkit.views.renderers import wrap
+    from toolkit.views.row_formats import wrap
     from toolkit.views.urgency import short_lines
 
     scope = None if source is None else source.scope
@@ -411,7 +411,8 @@ def answer_findings(
     whole = [each for each in of if (each.topic, each.partition) in partitions]
     lines = finding_lines(whole, width=width(), connection=connection)
     first = [] if proof is None else [*wrap(proof, before="", width=width()), ""]
-    show([*first, *lines, *([""] if lines else []), summary(of, scope=seen)])
+    total = wrap(summary(of, scope=seen), before="", width=width())
+    show([*first, *lines, *([""] if lines else []), *total])
 
 
 def in_doubt(findings: Iterable[Finding]) -> list[Finding]:

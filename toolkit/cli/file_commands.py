@@ -183,7 +183,8 @@ def abort_command(
     cluster itself before it writes.
     """
     from toolkit.views.abort_command_line import abort_advice
-    from toolkit.views.renderers import command_line, wrap
+    from toolkit.views.renderers import command_line
+    from toolkit.views.row_formats import wrap
 
     partition_options(topic, partition)
     files = _open(

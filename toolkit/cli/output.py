@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from toolkit.cli.common_options import Format
-from toolkit.errors import ActionFailed, ActionRefused, BrokerError, ConnectionFailed, NotFound, ToolkitError
+from toolkit.errors import (
+    ActionFailed,
+    ActionRefused,
+    AuditFailed,
+    BrokerError,
+    ConnectionFailed,
+    NotFound,
+    ToolkitError,
+)
 from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
@@ -148,7 +156,7 @@ def exit_on_failure() -> Iterator[None]:
         raise _exit(f"kafka-txn: {error}", NOT_FOUND) from error
     except ActionRefused as error:
         raise _exit(f"kafka-txn: {error}", REFUSED) from error
-    except ActionFailed as error:
+    except (ActionFailed, AuditFailed) as error:
         raise _exit(f"kafka-txn: {error}", FAILED) from error
     except ToolkitError as error:
         raise _exit(f"kafka-txn: {error}", INVALID) from error

@@ -112,7 +112,7 @@ def pipeline(
         from toolkit.spark.executors import ship_if_missing
         from toolkit.spark.pipeline.pipeline_run import run
         from toolkit.spark.spark_errors import translate_errors
-        from toolkit.views.renderers import wrap
+        from toolkit.views.row_formats import wrap
 
         with translate_errors():
             if remote is not None:

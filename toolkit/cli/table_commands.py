@@ -218,7 +218,13 @@ def exposure(
     """
     with source_options.open_logs() as source:
         rows = source.exposure_rows(kafka_version=kafka_version)
-    answer(EXPOSURE, rows, output, source=source)
+    if output is Format.TABLE:
+        from toolkit.views.renderers import text_lines
+        from toolkit.views.table_text import exposure_parts
+
+        show(text_lines(exposure_parts(rows), width=width()))
+    else:
+        answer(EXPOSURE, rows, output, source=source)
     raise typer.Exit(exit_code(rows))
 
 

@@ -18,7 +18,7 @@ from toolkit.lab.server.broker import Kafka
 from toolkit.schema import Row
 from toolkit.sources.live.cluster import Cluster
 from toolkit.views.findings_text import finding_lines, summary
-from toolkit.views.renderers import wrap
+from toolkit.views.row_formats import wrap
 
 WRONG = {  # topic and the incident staged on it
     "orders": "late_message",

@@ -114,6 +114,11 @@ class Section:
     tone: str = ""
     is_folded: bool = False
 
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of its parts."""
+        return tuple(field for part in self.parts if isinstance(part, Fields) for field in part.fields)
+
 
 Part: TypeAlias = Paragraph | Bullets | Fields | Quote | Grid | Section | Command
 

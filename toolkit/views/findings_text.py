@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.verdicts import CAUSES, OUTCOMES
+from toolkit.analysis.diagnosis.verdicts import OUTCOMES
 from toolkit.schema import FINDINGS, Column, ListOf, Row, Table
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.docs_links import cause_page, verdict_page
@@ -35,14 +35,21 @@ from toolkit.views.document import (
     commands_in,
     with_commands,
 )
+from toolkit.views.finding_groups import (
+    MAX_ALIKE,
+    MAX_NAMES,
+    FindingGroup,
+    cause_names,
+    finding_groups,
+    is_healthy,
+    is_unread,
+)
 from toolkit.views.renderers import text_lines
 from toolkit.views.row_formats import count
 from toolkit.views.urgency import age, expires_in
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-_NAMES = re.compile(r"\(([a-z-]+(?:, [a-z-]+)*)\)$")  # at the end of a cause
 
 LINKED_FINDINGS = Table(
     "findings_with_docs",
@@ -76,24 +83,22 @@ def finding_page(verdict: Verdict, cause: str | None) -> str:
     return cause_page(names[0]) if names else verdict_page(verdict)
 
 
-def cause_names(cause: str | None) -> list[str]:
-    """Names of the causes at the end of a finding's cause, the deciding one first."""
-    match = _NAMES.search(cause or "")
-    return [name for name in match[1].split(", ") if name in CAUSES] if match else []
-
-
 def _toned(*tones: str) -> str:
     return "|".join(verdict for verdict in Verdict if verdict.tone in tones)
 
 
-MAX_UNREAD = 5  # transactions on partitions that were not read, that have a block each
-MAX_TOPICS = 10  # and their topics, or partitions of a topic, that are named
+_LABELS = "owner|why|outcome|cause|error|where|overdue|first|missing|right|remedy|docs|next"
 _STYLES = (
     (re.compile(r"^\S+(?= +LSO)", re.MULTILINE), "bold"),
     (re.compile(rf"(^  |(?<=^ {{11}}))({_toned('alarm')})\b", re.MULTILINE), "bold red"),
     (re.compile(rf"^  ({_toned('warn')})\b", re.MULTILINE), "bold yellow"),
     (re.compile(rf"\b({_toned('calm', 'muted')})(?=  producer)"), "green"),
-    (re.compile(r"^  (owner|why|outcome|cause|error|where|missing|right|remedy|docs|next)\b", re.MULTILINE), "dim"),
+    (
+        re.compile(
+            r"^  (owner|why|outcome|cause|error|where|overdue|first|missing|right|remedy|docs|next)\b", re.MULTILINE
+        ),
+        "dim",
+    ),
     (re.compile(r"^ *kafka-(?:txn|acls\.sh|transactions\.sh) .*$", re.MULTILINE), "cyan"),
 )
 
@@ -104,36 +109,36 @@ def finding_lines(findings: Data, *, width: int | None = None, connection: Conne
 
 
 def finding_parts(findings: Data) -> list[Part]:
-    """A section per partition, healthy partitions in a line per transaction.
+    """A section per partition, or for many that are alike; healthy partitions in a line per transaction.
 
-    `findings`: ``schema.FINDINGS`` in its order; a null column may be missing.
+    `findings`: ``schema.FINDINGS``; a null column may be missing.
     """
-    by_partition = groupby(records_of(findings, Finding), key=lambda finding: (finding.topic, finding.partition))
-    partitions = [
-        ("all topics" if topic is None else f"{topic}-{partition}", list(group))
-        for (topic, partition), group in by_partition
-    ]
-    of_coordinators = [each for _, group in partitions for each in group if each.is_coordinators_only]
-    if len(of_coordinators) > MAX_UNREAD:
-        partitions = [pair for pair in partitions if not any(each.is_coordinators_only for each in pair[1])]
-    unread: dict[tuple[object, ...], list[Finding]] = {}
-    for _, (first, *_) in partitions:
-        if _is_unread(first):
-            unread.setdefault(_said(first), []).append(first)
-    unread = {text: group for text, group in unread.items() if len(group) > MAX_UNREAD}
-    partitions = [pair for pair in partitions if not _is_unread(pair[1][0]) or _said(pair[1][0]) not in unread]
+    return parts_of_groups(finding_groups(records_of(findings, Finding)))
+
+
+def parts_of_groups(groups: Iterable[FindingGroup]) -> list[Part]:
+    """A section per group; healthy ones in lines."""
     parts: list[Part] = []
-    for healthy, group in groupby(
-        partitions, key=lambda pair: all(is_healthy(each) or _is_over(each) for each in pair[1])
-    ):
-        if healthy:
-            lines = (Field(name, (_short(finding),)) for name, findings in group for finding in findings)
-            parts.append(Fields(tuple(lines), indent=0))
+    for is_line, alike in groupby(groups, key=lambda group: group.is_healthy):
+        if is_line:
+            parts.append(Fields(tuple(field for group in alike for field in group_lines(group)), indent=0))
         else:
-            parts += [_section(name, findings) for name, findings in group]
-    if len(of_coordinators) > MAX_UNREAD:
-        parts.append(_open_unread_section(of_coordinators))
-    return [*parts, *(_unread_section(group) for group in unread.values())]
+            parts += map(_section, alike)
+    return parts
+
+
+def _name(finding: Finding) -> str:
+    return "all topics" if finding.tp is None else str(finding.tp)
+
+
+def group_lines(group: FindingGroup) -> Iterator[Field]:
+    """A line per transaction; one for many that are alike."""
+    first = group.partitions[0][0]
+    if len(group.partitions) == 1:
+        yield from (Field(_name(first), (_short(each),)) for each in group.partitions[0])
+        return
+    who = f"{group.names()} · " if first.producer_id is not None else ""
+    yield Field(count(len(group.partitions), "partition"), (f"{first.verdict}  {who}{'; '.join(group.where())}",))
 
 
 def summary(findings: Data, *, scope: str | None = None) -> str:
@@ -153,8 +158,8 @@ def summary(findings: Data, *, scope: str | None = None) -> str:
     if not parts and (not unknown or all(each.topic is None or each.is_coordinators_only for each in unknown)):
         parts = ["nothing that was read hangs" if unknown else "nothing hangs"]
     elif not parts and len(unknown) == len(records):
-        unread = sum(map(_is_unread, unknown))
-        is_all = unread > 1 and all(_is_unread(each) or each.topic is None for each in unknown)
+        unread = sum(map(is_unread, unknown))
+        is_all = unread > 1 and all(is_unread(each) or each.topic is None for each in unknown)
         parts = [f"not known: none of {unread:,} partitions could be read" if is_all else "not known"]
     parts += [f"{number:,} {verdict}" for verdict, number in sorted(others.items())]
     if healthy:
@@ -187,18 +192,10 @@ def paint(lines: Iterable[str]) -> Text:
     return text
 
 
-def is_healthy(finding: Finding) -> bool:
-    """Whether its verdict is a healthy one, no cause says otherwise, and nothing waits for a long time behind it."""
-    waits = finding.verdict is Verdict.LONG and bool(finding.offsets_held) and finding.queue_position == 1
-    return finding.verdict.is_healthy and not finding.cause and not waits
-
-
-def _is_over(finding: Finding) -> bool:
-    return finding.verdict is Verdict.ENDED
-
-
 def _short(finding: Finding) -> str:
-    line = f"{finding.verdict}  {_past(finding) if _is_over(finding) else _who(finding) or finding.reason}"
+    line = (
+        f"{finding.verdict}  {_past(finding) if finding.verdict is Verdict.ENDED else _who(finding) or finding.reason}"
+    )
     if finding.transactional_id:
         line += f' · id "{finding.transactional_id}"'
         if finding.owner:
@@ -210,78 +207,90 @@ def _short(finding: Finding) -> str:
     return line
 
 
-def _section(name: str, findings: Sequence[Finding]) -> Section:
-    first, *behind = (finding for finding in findings if not _is_over(finding))
-    over = [_short(finding).removeprefix("ended  ") for finding in findings if _is_over(finding)]
+def _section(group: FindingGroup) -> Section:
+    if len(group.partitions) > 1:
+        return group_section(group)
+    (findings,) = group.partitions
+    first, *behind = (finding for finding in findings if finding.verdict is not Verdict.ENDED)
+    over = [_short(finding).removeprefix("ended  ") for finding in findings if finding.verdict is Verdict.ENDED]
     fields = [*_fields(first), *_field("next", _next(first, behind)), *_field("ended", over)]
-    return Section(title=name, lead=_headline(first), parts=(Fields(tuple(fields)),))
+    return Section(title=_name(first), lead=_headline(first), parts=(Fields(tuple(fields)),))
+
+
+def group_section(group: FindingGroup) -> Section:
+    """Many partitions that are alike: what they have in common, where they are, and the most urgent one."""
+    partitions, found = len(group.partitions), group.findings
+    first = found[0]
+    why, *others = explained_fields(first, topics=list(group.topics))
+    if first.producer_id is None:
+        fields = [Field(first.verdict, why.values), Field("where", tuple(group.where())), *others]
+        unread = f"{count(partitions, 'partition')} not read" if is_unread(first) else count(partitions, "partition")
+        return Section(title=unread, parts=(Fields(tuple(fields)),))
+    fields = [
+        Field(first.verdict, (f"{count(len(found), 'transaction')} of {group.names()}",)),
+        Field("where", tuple(group.where())),
+        *_field("overdue", _overdue(found) if first.is_coordinators_only else ()),
+        Field("first", (f"{_name(first)}: {_short(first).removeprefix(f'{first.verdict}  ')}",)),
+        *_field("why", () if first.is_coordinators_only else why.values),
+    ]
+    for field in others:
+        if field.label == "missing" and first.is_coordinators_only and partitions > 1:
+            logs = f"{field.values[0]}, and those of {count(partitions - 1, 'more partition')}"
+            fields.append(Field("missing", (logs, *field.values[1:])))
+        elif field.label == "remedy" and commands_in(field.values):
+            fields.append(Field("remedy", (f"Of {_name(first)}:", *field.values, *_for_all(group, first))))
+        else:
+            fields.append(field)
+    if first.is_coordinators_only:
+        opened = count(len(found), "transaction that its coordinator has", "transactions that coordinators have")
+        title, lead = f"{count(partitions, 'partition')} not read", f"{opened} open there"
+    else:
+        title, lead = count(partitions, "partition"), _sum(found)
+    return Section(title=title, lead=lead, parts=(Fields(tuple(fields)),))
+
+
+def _for_all(group: FindingGroup, first: Finding) -> Iterator[Value]:
+    """How to do the same on all of its partitions: an abort has lists."""
+    if first.action != "abort":
+        yield "The others have their own commands: kafka-txn diagnose with the topic and the partition shows each."
+        return
+    topics = list(group.topics)
+    named = [word for each in topics if len(topics) <= MAX_NAMES for word in ("--topic", each)]
+    yield "All that hang there: write the list of this command to a file, hanging.csv,"
+    yield Command(("kafka-txn", "find-hanging", "--verdict", first.verdict, *named, "--format", "csv"))
+    yield "and abort them one after another; it stops at the first that is not as planned:"
+    yield Command(("kafka-txn", "abort", "--list", "hanging.csv"))
+
+
+def _overdue(findings: Sequence[Finding]) -> list[str]:
+    """Those past their timeouts, the longest first: most of the others are healthy."""
+    due = [(each.expires_at, each) for each in findings if each.expires_at and each.brokers_time]
+    overdue = [each for end, each in sorted(due, key=itemgetter(0)) if each.brokers_time and each.brokers_time > end]
+    past = [f"{each.tp}: {_short(each).removeprefix('unknown  ')}" for each in overdue[:MAX_ALIKE]]
+    more = len(overdue) - MAX_ALIKE
+    return [*past, *([f"{more:,} more past their timeouts"] if more > 0 else [])]
+
+
+def _sum(findings: Sequence[Finding]) -> str:
+    """How long they hold their LSOs, and what waits: ``held for up to 2 h · 2,115 records waiting``."""
+    parts = []
+    if lengths := [length for each in findings if (length := age(each)) is not None]:
+        parts.append(f"open for up to {duration(max(lengths))}")
+    holders = {each.tp: each for each in findings if each.queue_position == 1}.values()
+    if holders and all(each.records_held is not None for each in holders):
+        held = sum(each.records_held or 0 for each in holders)
+        parts.append(count(held, "record waiting", "records waiting"))
+    elif offsets := sum(each.offsets_held or 0 for each in holders):
+        parts.append(count(offsets, "offset waiting", "offsets waiting"))
+    if groups := sorted({group for each in findings for group in each.groups_held or ()}):
+        parts.append(_groups(groups))
+    return " · ".join(parts)
 
 
 def _field(label: str, values: Iterable[Value]) -> list[Field]:
     """A field; none without values."""
     values = tuple(values)
     return [Field(label, values)] if values else []
-
-
-def _is_unread(finding: Finding) -> bool:
-    """Whether its partition was not read, and its LSO is not known to be held."""
-    is_partition = finding.tp is not None and finding.producer_id is None
-    return finding.verdict is Verdict.UNKNOWN and is_partition and not finding.offsets_held
-
-
-def _said(finding: Finding) -> tuple[object, ...]:
-    """What a block says of a partition that was not read, but for its name and offsets."""
-    return finding.reason, finding.missing, finding.remedy, finding.error
-
-
-def _topics(findings: Sequence[Finding]) -> dict[str, list[int]]:
-    """The partitions of findings, by topic."""
-    topics: dict[str, set[int]] = {}
-    for each in findings:
-        topics.setdefault(each.topic or "", set()).add(each.partition or 0)
-    return {topic: sorted(numbers) for topic, numbers in sorted(topics.items())}
-
-
-def _by_topic(findings: Sequence[Finding]) -> list[str]:
-    names = [f"{topic}: {_numbers(numbers)}" for topic, numbers in _topics(findings).items()]
-    return [*names[:MAX_TOPICS], *([f"{len(names) - MAX_TOPICS:,} more topics"] if len(names) > MAX_TOPICS else [])]
-
-
-def _unread_section(findings: Sequence[Finding]) -> Section:
-    """Partitions that were not read for one reason: thousands of blocks would hide what was read and is not healthy."""
-    verdict, *others = _fields(findings[0], topics=list(_topics(findings)))
-    fields = (verdict, Field("where", tuple(_by_topic(findings))), *others)
-    return Section(title=f"{count(len(findings), 'partition')} not read", parts=(Fields(fields),))
-
-
-def _open_unread_section(findings: Sequence[Finding]) -> Section:
-    """Transactions on partitions that were not read: those past their timeouts first, then all, by topic.
-
-    Most of them are healthy, and thousands of blocks would hide what was read and is not.
-    """
-    topics = _topics(findings)
-    partitions = sum(map(len, topics.values()))
-    due = [(each.expires_at, each) for each in findings if each.expires_at and each.brokers_time]
-    overdue = [each for end, each in sorted(due, key=itemgetter(0)) if each.brokers_time and each.brokers_time > end]
-    past = [f"{each.tp}: {_short(each).removeprefix('unknown  ')}" for each in overdue[:MAX_UNREAD]]
-    if len(overdue) > MAX_UNREAD:
-        past.append(f"{len(overdue) - MAX_UNREAD:,} more past their timeouts")
-    logs = f", and those of {count(partitions - 1, 'more partition')}" if partitions > 1 else ""
-    fields = (
-        *_field("overdue", past),
-        Field(Verdict.UNKNOWN, tuple(_by_topic(findings))),
-        Field("missing", (f"{findings[0].missing[0]}{logs}",)),
-        Field("remedy", remedy(findings[0])),
-        Field("docs", (verdict_page(Verdict.UNKNOWN),)),
-    )
-    opened = count(len(findings), "transaction that its coordinator has", "transactions that coordinators have")
-    title = f"{count(partitions, 'partition')} not read"
-    return Section(title=title, lead=f"{opened} open there", parts=(Fields(fields),))
-
-
-def _numbers(partitions: Sequence[int]) -> str:
-    numbers = ", ".join(map(str, partitions[:MAX_TOPICS]))
-    return numbers if len(partitions) <= MAX_TOPICS else f"{numbers} and {len(partitions) - MAX_TOPICS:,} more"
 
 
 def _headline(finding: Finding) -> str:
@@ -333,12 +342,22 @@ def explained_fields(finding: Finding, *, topics: Sequence[str] = ()) -> Iterato
     error = None if finding.is_coordinators_only else finding.error  # `missing` has it
     yield from (Field(label, (text,)) for label, text in (("cause", finding.cause), ("error", error)) if text)
     yield from _field("missing", (text for text in finding.missing if text != finding.error))
-    if any(Error.of(text).code == "TOPIC_AUTHORIZATION_FAILED" for text in finding.missing):
-        names = (f"--topic={topic}" for topic in (topics or [finding.topic or ""])[:MAX_TOPICS])
-        grant = ("kafka-acls.sh", "--add", "--allow-principal", "User:NAME", "--operation", "READ", *names)
-        yield Field("right", (Command(grant),))
+    yield from _field("right", right(finding, topics or [finding.topic or ""]))
     yield Field("remedy", remedy(finding))
     yield Field("docs", (finding_page(finding.verdict, finding.cause),))
+
+
+def right(finding: Finding, topics: Sequence[str]) -> Iterator[Value]:
+    """The right that is missing, and the command that grants it; to all topics, where there are too many."""
+    if all(Error.of(text).code != "TOPIC_AUTHORIZATION_FAILED" for text in finding.missing):
+        return
+    grant = ("kafka-acls.sh", "--add", "--allow-principal", "User:NAME", "--operation", "READ")
+    if len(topics) <= MAX_NAMES:
+        yield f"READ on {count(len(topics), 'topic')}:"
+        yield Command((*grant, *(f"--topic={topic}" for topic in topics)))
+    else:
+        yield f"READ on {len(topics):,} topics; to all topics of the cluster:"
+        yield Command((*grant, "--topic=*"))
 
 
 def _next(first: Finding, behind: Sequence[Finding]) -> Iterator[Value]:

@@ -6,7 +6,6 @@ import datetime as dt
 import html
 import re
 import shlex
-import textwrap
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, assert_never
@@ -32,7 +31,7 @@ from toolkit.views.document import (
     Sentence,
     Value,
 )
-from toolkit.views.row_formats import printable, text_columns
+from toolkit.views.row_formats import printable, text_columns, wrap
 
 LABEL = 9  # columns of the labels of fields
 
@@ -128,20 +127,6 @@ def _field_lines(part: Fields, connection: Connection, width: int | None) -> Ite
             else:
                 yield from wrap(sentence_text(value), before=f"{indent}{title:<{label}}", width=width)
             title = ""
-
-
-def wrap(text: str, *, before: str, width: int | None) -> list[str]:
-    """Text as lines with a hanging indent after `before`."""
-    if width is None:
-        return [before + text]
-    return textwrap.wrap(
-        text,
-        max(width, len(before) + 30),
-        initial_indent=before,
-        subsequent_indent=" " * len(before),
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [before.rstrip()]
 
 
 def escaped_html(text: object) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from toolkit.views.envelope import Envelope
 
 
+MIN_ROOM = 30  # columns of a text
 _ASIDE = {"error", "last_update_time"}  # shown if a row has one
 
 
@@ -46,12 +47,56 @@ def row_lines(
     names = [name for name in table.names if name not in hidden] if columns is None else columns
     cells = [[cell_text(row.get(name)) for name in names] for row in rows]
     numbers = [any(_is_number(row.get(name)) for row in rows) for name in names]
+    is_time = [any(isinstance(row.get(name), dt.datetime) for row in rows) for name in names]
+    names = [f"{name}_(UTC)" if of_time else name for name, of_time in zip(names, is_time, strict=True)]
     lines = text_columns(names, cells, numbers)
     if width is None or max(map(len, lines)) <= width:
         return lines
+    lines = text_columns(names, _with_lines(cells, width - max(map(len, lines))), numbers)
+    if max(map(len, lines)) <= width:
+        return lines
+    names = [name.replace("_(", " (") for name in names]
     longest = max(map(len, names))
-    blocks = [[f"{name:<{longest}}  {cell}" for name, cell in zip(names, row, strict=True)] for row in cells]
+    blocks = [
+        [
+            line
+            for name, cell in zip(names, row, strict=True)
+            if cell != "-"
+            for line in wrap(cell, before=f"{name:<{longest}}  ", width=width)
+        ]
+        for row in cells
+    ]
     return [line for block in blocks for line in [*block, ""]][:-1]
+
+
+def _with_lines(cells: Sequence[Sequence[str]], too_much: int) -> list[list[str]]:
+    """Cells whose widest column, an error or a reason, has several lines; `too_much`: columns, below 0."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    widest = widths.index(max(widths))
+    room = max(widths[widest] + too_much, MIN_ROOM)
+    rows: list[list[str]] = []
+    for row in cells:
+        parts = wrap(row[widest], before="", width=room)
+        for number, part in enumerate(parts):
+            rows.append([part if index == widest else "" if number else cell for index, cell in enumerate(row)])
+    return rows
+
+
+def wrap(text: str, *, before: str, width: int | None) -> list[str]:
+    """Text as lines with a hanging indent after `before`, or below it where too little is left of the width."""
+    if width is None:
+        return [before + text]
+    if len(before) + min(len(text), MIN_ROOM) > max(width, 50) and before.strip():
+        indent = " " * (len(before) - len(before.lstrip()) + 4)
+        return [before.rstrip(), *wrap(text, before=indent, width=max(width, len(indent) + MIN_ROOM))]
+    return textwrap.wrap(
+        text,
+        max(width, len(before) + MIN_ROOM),
+        initial_indent=before,
+        subsequent_indent=" " * len(before),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [before.rstrip()]
 
 
 def json_pieces(table: Table, rows: Iterable[Row]) -> Iterator[str]:

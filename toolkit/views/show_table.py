@@ -21,8 +21,10 @@ from toolkit.schema.live import Finding
 from toolkit.schema.record import TableRow
 from toolkit.schema.table import INT16, INT32, INT64, TIME, utc_now
 from toolkit.schema.verdict import Verdict
-from toolkit.views.findings_text import finding_lines, finding_page, is_healthy, summary
+from toolkit.views.finding_groups import finding_groups, is_healthy
+from toolkit.views.findings_text import finding_page, parts_of_groups, summary
 from toolkit.views.html_page import page
+from toolkit.views.renderers import text_lines
 from toolkit.views.row_formats import cell_text, printable, row_lines
 from toolkit.views.urgency import age, by_urgency, newest
 
@@ -240,13 +242,15 @@ class TableView:
     now: dt.datetime | None  # time up to which ages are counted; null for the time at which the newest row was observed
 
     def __repr__(self) -> str:
-        first, more = self.rows[:TEXT_ROWS], len(self.rows) - TEXT_ROWS
+        more = len(self.rows) - TEXT_ROWS
         if self._is_answer and self.rows:  # an empty selection says nothing of the cluster
-            findings = Finding.of_table(FINDINGS.arrow(self.rows))  # by partition: each has a block
-            lines = list(finding_lines(findings[:TEXT_ROWS], width=TEXT_WIDTH))
+            findings = Finding.of_table(FINDINGS.arrow(self.rows))
+            groups = finding_groups(findings)
+            lines = text_lines(parts_of_groups(groups[:TEXT_ROWS]), width=TEXT_WIDTH)
+            more = sum(len(partition) for group in groups[TEXT_ROWS:] for partition in group.partitions)
             end = ["", summary(findings)]
         else:
-            lines, end = row_lines(self.table, first, columns=self._names()), []
+            lines, end = row_lines(self.table, self.rows[:TEXT_ROWS], columns=self._names()), []
         return "\n".join([*lines, *([f"... and {more:,} more rows"] if more > 0 else []), *end])
 
     def _repr_html_(self) -> str:

@@ -1,17 +1,22 @@
-"""Statistics of transactions, and the visibility of an offset, as text for a terminal."""
+"""Statistics of transactions, exposure, and the visibility of an offset, as text for a terminal."""
 
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterable, Iterator
 
+from toolkit.analysis.coordinator.transaction_owners import prefix_of
 from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.schema.coerce import Data, records_of
+from toolkit.schema.live import Exposure
 from toolkit.schema.log import LogTransaction, TransactionStatistics
 from toolkit.schema.offsets import OffsetVisibility
 from toolkit.views.document import Command, Field, Fields, Paragraph, Part, Section, with_commands
-from toolkit.views.row_formats import cell_text, printable
+from toolkit.views.finding_groups import first_names
+from toolkit.views.row_formats import cell_text, count, printable
 
 COUNTS = ("committed", "aborted", "empty", "undecided", "open")
 ALWAYS = {"committed", "aborted", "open"}  # shown even if it is zero
@@ -43,9 +48,9 @@ def _block(record: TransactionStatistics, open_lines: Iterable[str]) -> Iterator
     name = "all" if record.topic is None else f"{printable(record.topic)}-{record.partition}"
     yield name if record.broker_id is None else f"{name} (broker {record.broker_id})"
     row = record.row()
-    for count in COUNTS:
-        if row[count] or count in ALWAYS:
-            yield f"  {count:<{LABEL - 2}}{row[count]:>{CELL},}"
+    for kind in COUNTS:
+        if row[kind] or kind in ALWAYS:
+            yield f"  {kind:<{LABEL - 2}}{row[kind]:>{CELL},}"
     yield from open_lines
     if record.batches_count:
         yield " " * LABEL + "".join(f"{column:>{CELL}}" for column in SUMMARY)
@@ -86,3 +91,51 @@ def visibility_section(row: Row) -> Section:
 def reason_parts(reason: str | None) -> list[Part]:
     """A reason, and the commands in it."""
     return [each if isinstance(each, Command) else Paragraph(each) for each in with_commands(reason or "-")]
+
+
+_STATE_PARTITION = re.compile(rf"{STATE_TOPIC}-(\d+)")
+MAX_PREFIXES = 20  # of ids that are named
+_EXPOSED = {True: "exposed", False: "not exposed", None: ""}
+
+
+def exposure_parts(exposure: Data) -> list[Section]:
+    """Settings, bugs and clients: one block for all brokers and ids of which the same is said, the exposed first."""
+    alike: dict[tuple[object, ...], list[Exposure]] = {}
+    for each in records_of(exposure, Exposure):
+        name = () if each.subject == "prefix" else (each.name, each.value)
+        means = _STATE_PARTITION.sub(STATE_TOPIC, each.means)
+        alike.setdefault((each.subject, *name, each.exposed, means, each.error), []).append(each)
+    ranks = {True: 0, None: 1, False: 2}
+    groups = sorted(alike.values(), key=lambda group: ranks[group[0].exposed] + 2 * (_lead(group[0]) == ""))
+    return [_exposure_section(group) for group in groups]
+
+
+def _lead(exposed: Exposure) -> str:
+    return "not known" if exposed.exposed is None and exposed.error else _EXPOSED[exposed.exposed]
+
+
+def _exposure_section(group: list[Exposure]) -> Section:
+    first = group[0]
+    brokers = sorted({each.broker_id for each in group if each.broker_id is not None})
+    ids: dict[str, list[str]] = {}
+    for each in group:
+        if (name := each.transactional_id) is not None:
+            ids.setdefault(prefix_of(name), []).append(f'"{name}"')
+    by_prefix = sorted(((f'"{prefix}"', names) for prefix, names in ids.items()), key=lambda pair: -len(pair[1]))
+    of_ids = [f"{count(len(names), 'id')} of {prefix}: {first_names(names, 3)}" for prefix, names in by_prefix]
+    more = len(of_ids) - MAX_PREFIXES
+    partitions = sorted({int(each) for row in group for each in _STATE_PARTITION.findall(row.means)})
+    named = [f'"{each.name}": {each.value}' for each in group] if first.subject == "prefix" else []
+    values = () if named or first.value is None else (first.value,)
+    said = (
+        ("value", values),
+        ("prefix", named),
+        ("ids", [*of_ids[:MAX_PREFIXES], *([count(more, "more prefix", "more prefixes")] if more > 0 else [])]),
+        ("where", [f"{STATE_TOPIC}: {first_names(list(map(str, partitions)))}"] if partitions else ()),
+        ("broker", [", ".join(map(str, brokers))] if brokers else ()),
+        ("means", (_STATE_PARTITION.sub(STATE_TOPIC, first.means),)),
+        ("error", (first.error,) if first.error else ()),
+    )
+    fields = tuple(Field(label, tuple(values)) for label, values in said if values)
+    title = first.subject.replace("_", " ") + ("" if named else f": {first.name}")
+    return Section(title=title, lead=_lead(first), parts=(Fields(fields),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import shlex
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from toolkit.schema.durations import duration
 from toolkit.schema.verdict import Verdict
@@ -14,7 +14,7 @@ from toolkit.views.row_formats import printable
 if TYPE_CHECKING:
     from toolkit.schema.live import Finding
 
-
+UrgencyKey: TypeAlias = tuple[int, float, str, int, int]
 TICK = dt.timedelta(seconds=1)
 """Files have the times at which they were copied in whole seconds: a record in them may be a little younger."""
 
@@ -50,21 +50,22 @@ def expires_in(finding: Finding) -> dt.timedelta | None:
     return expires_at - now if opened_at <= now < expires_at else None
 
 
+def urgency_key(finding: Finding, until: dt.datetime) -> UrgencyKey:
+    """The most urgent verdict first, then the oldest; findings of one age by partition and queue position."""
+    length = age(finding, until) or dt.timedelta(0)
+    place = finding.topic or "", finding.partition or 0, finding.queue_position or 0
+    return finding.verdict.urgency, -length.total_seconds(), *place
+
+
 def by_urgency(findings: Iterable[Finding], now: dt.datetime | None = None) -> list[Finding]:
-    """The most urgent verdict first, then the oldest; findings of one age by partition and queue position.
+    """The most urgent first, as `urgency_key` ranks them.
 
     `findings`: the findings.
     `now`: time up to which ages are counted; that of the newest finding if null.
     """
     found = list(findings)
     until = now or newest(found)
-
-    def key(finding: Finding) -> tuple[int, float, str, int, int]:
-        length = age(finding, until) or dt.timedelta(0)
-        return (finding.verdict.urgency, -length.total_seconds(), finding.topic or "", finding.partition or 0,
-                finding.queue_position or 0)  # fmt: skip
-
-    return sorted(found, key=key)
+    return sorted(found, key=lambda finding: urgency_key(finding, until))
 
 
 def short_lines(findings: Iterable[Finding]) -> list[str]:

@@ -45,6 +45,10 @@ CLIENT_TIMEOUT_MS = 60_000  # ProducerConfig: transaction.timeout.ms; the sink a
 MIN_CHECKPOINTS, MANY_CHECKPOINTS = 3, 16
 """Fewest checkpoints of a grid, and as many as no application numbers its threads."""
 KSQL = "_confluent-ksql-"  # a Kafka Streams application for each query
+HEX = r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{6,}"  # of digits and letters: no word, and no number
+POD = r"[b-df-hj-np-tv-xz2-9]{8,10}-[b-df-hj-np-tv-xz2-9]{5}"  # Kubernetes: hash of a Deployment, and of its pod
+VARIABLE = re.compile(rf"(?:^|[-._:])(?:{UUID}|{HEX}|{POD})(?![0-9a-zA-Z])", re.IGNORECASE)
+NUMBERS = re.compile(r"(?:(?:^|[-._:])\d+)+$|\d+$")
 SEPARATOR = re.compile(r"[-._:]")
 MAX_NAME, MAX_PARTS = 1_000, 30  # of an id that is searched for groups: clients choose it freely
 # Common suffixes of a group's name
@@ -150,6 +154,16 @@ def transaction_owners(
             )
         )
     return owners
+
+
+def prefix_of(transactional_id: str) -> str:
+    """The id without the numbers at its end, and without a random part (UUID, hash, pod) and all after it.
+
+    >>> prefix_of("flink-tx-0-12"), prefix_of("worker-txn-1f0c6b52-90ab-4c1e-8d31-2f6f0c0a9e11-0")
+    ('flink-tx', 'worker-txn')
+    """
+    random = VARIABLE.search(transactional_id)
+    return NUMBERS.sub("", transactional_id[: random.start()] if random else transactional_id)
 
 
 def possible_groups(transactional_id: str) -> set[str]:

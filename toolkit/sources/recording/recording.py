@@ -86,6 +86,14 @@ class Recording(Source):
     def __repr__(self) -> str:
         return f"Recording({str(self.path)!r})"
 
+    @property
+    def cluster_id(self) -> str | None:
+        """Id of the cluster, by its newest successful sample; null without one, and of older recordings."""
+        try:
+            return self._find_samples(None).sample.cluster_id
+        except NotFound:
+            return None
+
     def samples(self, *, start: dt.datetime | None = None, stop: dt.datetime | None = None) -> pd.DataFrame:
         """The samples of the recorder (``schema.SAMPLES``), failed ones included.
 

@@ -13,6 +13,8 @@ from pydantic import Field
 
 from toolkit.errors import NotFound, ToolkitError, UsageError
 from toolkit.schema import GROUP_LAG, OFFSET_VISIBILITY, TRANSACTION_HISTORY, Row
+from toolkit.schema.coerce import records_of
+from toolkit.schema.live import Finding
 from toolkit.schema.scope import Scope
 from toolkit.schema.table import Table, TopicPartition
 from toolkit.sources.live.cluster import Cluster
@@ -28,9 +30,11 @@ from toolkit.views.agent.agent_answers import (
     names_in,
     short_enough,
 )
-from toolkit.views.document import NOWHERE, Command, Connection
+from toolkit.views.document import NOWHERE, Command, Connection, commands_in
 from toolkit.views.envelope import Envelope
+from toolkit.views.finding_groups import finding_groups
 from toolkit.views.renderers import command_line
+from toolkit.views.urgency import by_urgency
 
 if TYPE_CHECKING:
     from toolkit.actions.plan import Plan
@@ -47,6 +51,8 @@ Cursor: TypeAlias = Annotated[
 
 MAX_WITH_EVIDENCE = 5  # findings
 MAX_FINDINGS = 10  # of an explained error
+MAX_GROUPS = 10
+OF_KIND = ("topic", "partition", "start_offset", "verdict", "outcome", "reason", "cause", "missing", "remedy", "action")
 
 
 def answering(tool: Callable[Concatenate[AgentTools, P], Answer]) -> Callable[Concatenate[AgentTools, P], Answer]:
@@ -116,9 +122,10 @@ class AgentTools:
             return self._pages.next_part("diagnose", cursor, limit=limit)
         with self._source() as source:
             rows = self._findings(source, topic, partition)
-        findings = [inert_finding(row) for row in rows]
+        ranked = by_urgency(records_of(rows, Finding))
+        findings = [inert_finding(each.row()) for each in ranked]
         seen = about(source)
-        shared = {"summary": summary(rows, scope=seen["scope_text"]), **seen}
+        shared = {"summary": summary(rows, scope=seen["scope_text"]), **seen, "alike": self._alike(ranked)}
         if len(findings) > MAX_WITH_EVIDENCE:
             findings = [{**row, "evidence": None} for row in findings]
             shared["evidence"] = "Left out. Call diagnose with a topic and a partition for it."
@@ -268,6 +275,25 @@ class AgentTools:
             "impact": inert(asdict(plan.impact)),
             "finding": short_enough(plan.finding),
         }
+
+    def _alike(self, findings: Sequence[Finding]) -> list[Answer]:
+        """Many of one kind: how many, where, and what is said of the most urgent one, without names of clients."""
+        from toolkit.views.findings_text import right
+
+        alike: list[Answer] = []
+        for group in [each for each in finding_groups(findings) if len(each.partitions) > 1][:MAX_GROUPS]:
+            first = inert_finding(group.findings[0].row())
+            grants = commands_in(list(right(group.findings[0], list(group.topics))))
+            alike.append(
+                {
+                    "partitions": len(group.partitions),
+                    "transactions": sum(each.producer_id is not None for each in group.findings),
+                    "where": inert(group.where()),
+                    "most_urgent": inert({name: first[name] for name in OF_KIND}),
+                    "grant": [list(self._connection.argv(each)) for each in grants],
+                }
+            )
+        return alike
 
     def _findings(self, source: AnySource, topic: str | None, partition: int | None) -> list[Row]:
         if partition is not None and topic is None:

@@ -183,13 +183,15 @@ class IncidentFacts:
         return self.is_over and self.marker == ABORT.upper()
 
 
-def incident_facts(findings: Sequence[Finding], tables: ReportTables) -> list[IncidentFacts]:
-    """The facts of findings; several are numbered in their order.
+def incident_facts(findings: Sequence[Finding], tables: ReportTables, *, numbered: int) -> list[IncidentFacts]:
+    """The facts of findings; the first ones have a section, and a number if they are several.
 
-    `findings`: the findings with a section. `tables`: the tables beside them.
+    `findings`: the findings. `tables`: the tables beside them. `numbered`: how many have a section.
     """
-    numbers: list[int | None] = [None] if len(findings) == 1 else [*range(1, len(findings) + 1)]
-    return [_facts(finding, tables, number) for finding, number in zip(findings, numbers, strict=True)]
+    return [
+        _facts(finding, tables, number if number <= numbered > 1 else None)
+        for number, finding in enumerate(findings, start=1)
+    ]
 
 
 def is_about(action: ActionStep, finding: Finding) -> bool:

@@ -22,6 +22,8 @@ from toolkit.schema.live import Exposure, Finding, Partition
 from toolkit.schema.log import LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.views.document import NOWHERE, Connection, Grid
+from toolkit.views.finding_groups import FindingGroup, finding_groups
+from toolkit.views.findings_text import group_lines, group_section
 from toolkit.views.html_page import page
 from toolkit.views.renderers import escaped_markdown, html_text, markdown_lines
 from toolkit.views.report.finding_sections import MAX_FINDINGS, answer, is_answer, others
@@ -293,19 +295,23 @@ def report(
         absent=[name for name, table in tables_by_name.items() if table is None],
         problems=problems,
     )
-    incidents = incident_facts(_answers(records), tables)
-    with_section = incidents[:MAX_FINDINGS]
+    groups = finding_groups(records)
+    shown = _with_section(records, groups)
+    alike = {id(each) for group in groups if len(group.partitions) > 1 for each in group.findings} - {*map(id, shown)}
+    others_of_them = (each for each in _answers(records) if not _is_in(each, shown))
+    incidents = incident_facts([*shown, *others_of_them], tables, numbered=len(shown))
+    with_section = incidents[: len(shown)]
     return Report(
         title=printable(title) if title else _title([each.finding for each in incidents] or records),
         summary=tuple(
             summary_sentences(
                 records,
                 incidents,
-                left=len(incidents) - len(with_section),
+                left=len([each for each in incidents if id(each.finding) not in alike]) - len(with_section),
                 generated_at=generated_at or dt.datetime.now(dt.UTC),
             )
         ),
-        sections=tuple(_sections(records, with_section, tables, has_figure=figure is not None)),
+        sections=tuple(_sections(records, groups, with_section, tables, has_figure=figure is not None)),
         figure=figure,
         connection=connection,
     )
@@ -313,7 +319,18 @@ def report(
 
 def complete(findings: Iterable[Finding]) -> list[Finding]:
     """The findings with a section, the most urgent first: at most `MAX_FINDINGS`."""
-    return _answers(findings)[:MAX_FINDINGS]
+    found = list(findings)
+    return _with_section(found, finding_groups(found))
+
+
+def _with_section(findings: Sequence[Finding], groups: Sequence[FindingGroup]) -> list[Finding]:
+    """The most urgent of many that are alike stands for them."""
+    alike = {id(each) for group in groups for each in group.findings[1:] if len(group.partitions) > 1}
+    return [each for each in _answers(findings) if id(each) not in alike][:MAX_FINDINGS]
+
+
+def _is_in(finding: Finding, findings: Iterable[Finding]) -> bool:
+    return any(finding is each for each in findings)
 
 
 def _answers(findings: Iterable[Finding]) -> list[Finding]:
@@ -353,7 +370,12 @@ def _title(findings: Iterable[Finding]) -> str:
 
 
 def _sections(
-    findings: Sequence[Finding], incidents: Sequence[IncidentFacts], tables: ReportTables, *, has_figure: bool
+    findings: Sequence[Finding],
+    groups: Sequence[FindingGroup],
+    incidents: Sequence[IncidentFacts],
+    tables: ReportTables,
+    *,
+    has_figure: bool,
 ) -> Iterator[ReportSection]:
     shown = [each.finding for each in incidents]
     if len(incidents) > 1:
@@ -361,7 +383,15 @@ def _sections(
     for each in incidents:
         section = answer(each.finding, log_transactions=tables.log_transactions)
         yield replace(section, title=each.name if len(incidents) > 1 else section.title)
-    rest = [finding for finding in findings if not any(finding is one for one in shown)]
+    many = [group for group in groups if len(group.partitions) > 1]
+    for group in many:
+        if not group.is_healthy:
+            block = group_section(group)
+            yield ReportSection(title=f"{block.title} alike", lead=block.lead, fields=block.fields)
+    if healthy := [field for group in many if group.is_healthy for field in group_lines(group)]:
+        yield ReportSection(title="Healthy partitions", fields=tuple(healthy))
+    alike = {id(each) for group in many for each in group.findings}
+    rest = [each for each in findings if id(each) not in alike and not _is_in(each, shown)]
     if not findings:
         yield ReportSection(title="Nothing is open", lead="No transaction is open, and no last stable offset is held.")
     if any(each.finding.producer_id is not None for each in incidents):

@@ -217,7 +217,8 @@ def _few(names: Sequence[str], one: str, many: str) -> str:
 
 
 def _numbers(incidents: Sequence[IncidentFacts]) -> str:
-    most = MAX_NAMES * 4
-    shown = ", ".join(str(each.number) for each in incidents[:most])
-    more = f" and {len(incidents) - most:,} more" if len(incidents) > most else ""
-    return f"{'number' if len(incidents) == 1 else 'numbers'} {shown}{more}"
+    named = [str(each.number) for each in incidents if each.number is not None][: MAX_NAMES * 4]
+    if not named:
+        return count(len(incidents), "transaction without a section", "transactions without a section")
+    more = f" and {len(incidents) - len(named):,} more" if len(incidents) > len(named) else ""
+    return f"{'number' if len(incidents) == 1 else 'numbers'} {', '.join(named)}{more}"

@@ -106,12 +106,19 @@ def read_metadata(
                 tuple(part.replica_nodes),
                 tuple(part.isr_nodes),
                 now,
-                None if leader >= 0 else "LEADER_NOT_AVAILABLE: the partition has no leader",
+                None if leader >= 0 else _no_leader(part.offline_replicas or ()),
             )
     errors = dict.fromkeys(set(topics or ()) - {topic.name for topic in message.topics}, omitted_text("Metadata", "it"))
     errors |= {topic.name: error_text(topic.error_code) for topic in message.topics if topic.error_code}
     ids = {topic.name: urlsafe_b64encode(topic.topic_id.bytes) for topic in message.topics if topic.topic_id}
     return ClusterMetadata(partitions, errors, {name: each.decode().rstrip("=") for name, each in ids.items()})
+
+
+def _no_leader(offline: Iterable[int]) -> str:
+    """Why a partition has no leader. `offline`: brokers of its replicas that are."""
+    brokers = sorted(offline)
+    are = f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))} {'are' if brokers[1:] else 'is'}"
+    return f"LEADER_NOT_AVAILABLE: the partition has no leader{f': {are} offline' if brokers else ''}"
 
 
 def is_missing(error: str | None) -> bool:

@@ -1,0 +1,129 @@
+"""Many findings of one kind are one block: each kind of thousands that hid the one finding that mattered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.views.test_text import finding, healthy
+from toolkit.schema import Row
+from toolkit.schema.coerce import records_of
+from toolkit.schema.live import Finding
+from toolkit.views.finding_groups import finding_groups
+from toolkit.views.findings_text import finding_lines, summary
+from toolkit.views.urgency import short_lines
+
+DENIED = "TOPIC_AUTHORIZATION_FAILED: Topic authorization failed"
+
+
+def unread(number: int, *, error: str = DENIED, **fields: object) -> Row:
+    place = {"topic": f"t{number % 2_000}", "partition": number // 2_000}
+    nothing = dict.fromkeys(("producer_id", "producer_epoch", "transactional_id", "queue_position", "start_offset",
+                             "last_stable_offset", "records_held", "groups_held", "opened_at"))  # fmt: skip
+    said = {"verdict": "unknown", "reason": "The partition could not be read.", "remedy": "Diagnose again.",
+            "missing": [error], "outcome": None}  # fmt: skip
+    return finding(**{**nothing, **place, **said, "evidence": [], **fields})
+
+
+def hanging(number: int, **fields: object) -> Row:
+    topic = f"orders-{number % 4}"
+    named = {"transactional_id": f"payments-{number}", "producer_id": number, "action": "abort", "outcome": "undecided"}
+    remedy = f"kafka-txn abort --topic {topic} --partition {number} --start-offset 913095344"
+    return finding(**{"topic": topic, "partition": number, "remedy": remedy, **named, **fields})
+
+
+def test_200_000_partitions_without_rights_are_one_block() -> None:
+    """2,081 of them were 12,478 lines around the one finding."""
+    one, read = records_of([unread(0), hanging(7)], Finding)
+    found = [*(replace(one, topic=f"t{n % 2_000}", partition=n // 2_000) for n in range(200_000)), read]
+    began = time.process_time()
+    lines = finding_lines(found)
+    seconds = time.process_time() - began
+    text = "\n".join(lines)
+    assert len(lines) < 40
+    assert seconds < 30, "5 s of processor"
+    assert lines[0].startswith("orders-3-7"), "what was read comes first"
+    assert "\n200,000 partitions not read\n" in text
+    assert "READ on 2,000 topics" in text
+    assert "kafka-acls.sh --bootstrap-server HOST:PORT --add --allow-principal User:NAME --operation READ" in text
+    assert summary(found[:-1]) == "not known: none of 200,000 partitions could be read, 200,000 unknown"
+
+
+def test_500_that_hang_are_grouped_by_cause_and_application() -> None:
+    late = {"cause": "a batch came late (late-after-commit)"}
+    rows = [
+        *(hanging(number) for number in range(300)),
+        *(hanging(number, **late) for number in range(300, 400)),
+        *(hanging(number, transactional_id=f"billing-{number}") for number in range(400, 500)),
+    ]
+    lines = finding_lines(rows)
+    assert [line for line in lines if line[:1].strip()] == [
+        "300 partitions  open for up to 2 h 14 min · 634,500 records waiting · group my-group cannot move",
+        "100 partitions  open for up to 2 h 14 min · 211,500 records waiting · group my-group cannot move",
+        "100 partitions  open for up to 2 h 14 min · 211,500 records waiting · group my-group cannot move",
+    ]
+    text = "\n".join(lines)
+    assert len(lines) < 80
+    assert "kafka-txn find-hanging --verdict hanging --topic orders-0 --topic orders-1" in text
+    assert text.count("kafka-txn abort --list hanging.csv") == 3
+    assert '"payments-0", "payments-1"' in text
+
+
+@pytest.mark.parametrize(
+    ("rows", "blocks"),
+    [
+        ([healthy(partition=n, verdict="clear", producer_id=None, start_offset=None) for n in range(57)], 1),
+        ([unread(n, error="REQUEST_TIMED_OUT: no answer", broker_id=n % 2) for n in range(50)], 2),
+        ([unread(n, missing=[f"the log of t{n}-0: none"]) for n in range(50)], 1),
+        ([unread(n, offsets_held=n % 2) for n in range(50)], 2),
+        ([hanging(n) for n in range(5)], 5),
+        ([hanging(n, missing=["broker 2"] if n % 2 else []) for n in range(50)], 2),
+        ([hanging(n, outcome="abort" if n % 2 else "undecided") for n in range(50)], 2),
+        ([hanging(n, action="complete" if n % 2 else "abort") for n in range(50)], 2),
+        ([hanging(n, cause="a hint" if n % 2 else None) for n in range(50)], 2),
+        ([hanging(n, remedy=f"{'Soon: ' * (n % 2)}kafka-txn abort --topic t{n}") for n in range(50)], 2),
+        ([hanging(n, verdict="overdue" if n % 2 else "hanging") for n in range(50)], 2),
+        ([healthy(partition=n) for n in range(20)], 20),
+        ([healthy(partition=n, transactional_id=f"a-{n}") for n in range(21)], 1),
+        ([healthy(partition=n, transactional_id=f"{'ab'[n % 2]}-{n}") for n in range(50)], 2),
+    ],
+    ids=[
+        "clear",
+        "a silent broker each",
+        "names differ",
+        "held or not",
+        "few",
+        "missing",
+        "outcome",
+        "action",
+        "cause",
+        "advice",
+        "verdict",
+        "lines",
+        "many",
+        "prefixes",
+    ],
+)
+def test_what_is_alike_is_one_group(rows: list[Row], blocks: int) -> None:
+    assert len(finding_groups(records_of(rows, Finding))) == blocks
+
+
+@pytest.mark.parametrize("lines", [finding_lines, lambda rows: short_lines(records_of(rows, Finding))])
+def test_the_most_urgent_is_first(lines: Callable[[list[Row]], list[str]]) -> None:
+    rows = [healthy(topic="c"), finding(topic="b", verdict="overdue"), finding(topic="a", verdict="stuck_ending")]
+    rows.append(finding(topic="z"))
+    found = lines(rows)
+    places = [min(i for i, line in enumerate(found) if line.startswith(f"{name}-0")) for name in "zabc"]
+    assert places == sorted(places)
+
+
+def test_what_was_read_is_before_what_was_not_and_healthy_ones_behind_are_not_counted() -> None:
+    stuck = [finding(topic=f"b{n}", verdict="stuck_ending", producer_id=n) for n in range(10)]
+    behind = [healthy(topic=f"b{n}", queue_position=2, producer_id=99) for n in range(10)]
+    read, not_read = finding_groups(records_of([*(unread(n) for n in range(10)), *stuck, *behind], Finding))
+    assert {each.verdict for each in read.findings} == {"stuck_ending"}
+    assert read.names() == '10 producers, id "payments-7"'
+    assert {each.verdict for each in not_read.findings} == {"unknown"}

@@ -1,0 +1,154 @@
+"""Findings in groups: partitions of which the same is to be said, the most urgent first.
+
+Thousands of partitions that were not read for one reason, or hundreds that hang for one cause, would hide the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TypeAlias
+
+from toolkit.analysis.coordinator.transaction_owners import prefix_of
+from toolkit.analysis.diagnosis.evidence_text import NO_ANSWER
+from toolkit.analysis.diagnosis.verdicts import CAUSES
+from toolkit.schema.live import Finding
+from toolkit.schema.table import Error
+from toolkit.schema.verdict import Verdict
+from toolkit.views.row_formats import count
+from toolkit.views.urgency import UrgencyKey, newest, urgency_key
+
+MAX_ALIKE = 5  # partitions of a kind that have a block each
+MAX_LINES = 20  # healthy transactions of a kind that have a line each
+MAX_NAMES = 10  # topics, partitions of a topic, and ids that are named
+
+_NAMES = re.compile(r"\(([a-z-]+(?:, [a-z-]+)*)\)$")  # at the end of a cause
+
+Rank: TypeAlias = tuple[int, *UrgencyKey]
+Kind: TypeAlias = frozenset[tuple[object, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingGroup:
+    """The findings of one partition, or of many that are alike."""
+
+    partitions: tuple[tuple[Finding, ...], ...]  # the most urgent first
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether a line says it all."""
+        return all(map(is_line, self.partitions[0]))
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings that it is a group for: without healthy ones behind others."""
+        found = [each for partition in self.partitions for each in partition]
+        return found if self.is_healthy else [each for each in found if not is_line(each)]
+
+    @property
+    def topics(self) -> dict[str, list[int]]:
+        """Its partitions, by topic."""
+        topics: dict[str, list[int]] = {}
+        for tp in sorted(first.tp for first, *_ in self.partitions if first.tp is not None):
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        return topics
+
+    def where(self) -> list[str]:
+        """A line for each topic with its partitions."""
+        topics = self.topics
+        lines = [f"{topic}: {first_names(list(map(str, numbers)))}" for topic, numbers in topics.items()]
+        more = len(lines) - MAX_NAMES
+        return [*lines[:MAX_NAMES], *([f"{count(more, 'more topic')}"] if more > 0 else [])]
+
+    def names(self) -> str:
+        """Who it is: ids by name, and the number of producers."""
+        ids = sorted({each.transactional_id for each in self.findings if each.transactional_id is not None})
+        producers = {each.producer_id for each in self.findings if each.producer_id is not None}
+        quoted = [f'"{each}"' for each in ids]
+        of = count(len(producers), "producer")
+        return f"{of}, {'id' if len(ids) == 1 else 'ids'} {first_names(quoted)}" if ids else f"{of} without a known id"
+
+
+def first_names(names: Sequence[str], most: int = MAX_NAMES) -> str:
+    """The first of many names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def finding_groups(findings: Iterable[Finding]) -> list[FindingGroup]:
+    """Findings by partition, those that are alike in one group; the most urgent first, then what was not read."""
+    found = list(findings)
+    until = newest(found)
+    by_partition: dict[tuple[str | None, int | None], list[Finding]] = {}
+    for each in found:
+        by_partition.setdefault((each.topic, each.partition), []).append(each)
+    kinds: dict[Kind, list[tuple[Rank, tuple[Finding, ...]]]] = {}
+    for partition in by_partition.values():
+        rank = min((_tier(each), *urgency_key(each, until)) for each in partition)
+        kinds.setdefault(_kind(partition), []).append((rank, tuple(partition)))
+    groups: list[tuple[Rank, FindingGroup]] = []
+    for alike in kinds.values():
+        alike.sort(key=itemgetter(0))
+        rank, (first, *_) = alike[0]
+        is_clear = first.verdict is Verdict.CLEAR
+        if len(alike) > (1 if is_clear else MAX_LINES if rank[0] == 2 else MAX_ALIKE):
+            groups.append((rank, FindingGroup(tuple(partition for _, partition in alike))))
+        else:
+            groups += [(rank, FindingGroup((partition,))) for rank, partition in alike]
+    return [group for _, group in sorted(groups, key=itemgetter(0))]
+
+
+def _tier(finding: Finding) -> int:
+    """Blocks of what was read, blocks of what was not, and lines: most of what was not read is healthy."""
+    return 2 if is_line(finding) else 1 if is_unread(finding) or finding.is_coordinators_only else 0
+
+
+def is_unread(finding: Finding) -> bool:
+    """Whether its partition was not read, and its LSO is not known to be held."""
+    is_partition = finding.tp is not None and finding.producer_id is None
+    return finding.verdict is Verdict.UNKNOWN and is_partition and not finding.offsets_held
+
+
+def is_healthy(finding: Finding) -> bool:
+    """Whether its verdict is a healthy one, no cause says otherwise, and nothing waits for a long time behind it."""
+    waits = finding.verdict is Verdict.LONG and bool(finding.offsets_held) and finding.queue_position == 1
+    return finding.verdict.is_healthy and not finding.cause and not waits
+
+
+def is_line(finding: Finding) -> bool:
+    """Whether a line says it all: it is healthy, or over."""
+    return finding.verdict is Verdict.ENDED or is_healthy(finding)
+
+
+def cause_names(cause: str | None) -> list[str]:
+    """Names of the causes at the end of a finding's cause, the deciding one first."""
+    match = _NAMES.search(cause or "")
+    return [name for name in match[1].split(", ") if name in CAUSES] if match else []
+
+
+def _kind(partition: Sequence[Finding]) -> Kind:
+    """What is said of a partition, but for its name, its offsets and its times."""
+    worst = [each for each in partition if not is_line(each)]
+    return frozenset(map(_said, worst or partition))
+
+
+def _said(finding: Finding) -> tuple[object, ...]:
+    if is_line(finding):
+        return finding.verdict, _application(finding), *cause_names(finding.cause)
+    name = str(finding.tp)
+    missing = tuple(text.replace(name, "") for text in finding.missing)
+    if finding.producer_id is None:
+        broker = finding.broker_id if any(Error.of(text).code in NO_ANSWER for text in finding.missing) else None
+        is_held = bool(finding.offsets_held)
+        return finding.verdict, is_held, finding.reason.replace(name, ""), missing, finding.remedy, broker
+    if finding.is_coordinators_only:
+        return finding.verdict, finding.is_coordinators_only, Error.of(finding.error or "").code
+    advice = finding.remedy.partition("kafka-txn ")[0] if finding.action == "abort" else ""
+    said = finding.verdict, finding.outcome, finding.action, advice, missing, bool(finding.cause)
+    return *said, _application(finding), *cause_names(finding.cause)
+
+
+def _application(finding: Finding) -> str | None:
+    return None if finding.transactional_id is None else prefix_of(finding.transactional_id)
