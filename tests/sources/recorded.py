@@ -37,7 +37,7 @@ def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None, g
     )
     diagnosis = sample_diagnosis(one, replace(one, observed_at=due - dt.timedelta(seconds=10)))
     found = diagnosis.findings(read=by_logs(diagnosis, undecided))
-    row = recorded_sample(one, due=due, interval_ms=10_000, seconds=0.5)
+    row = recorded_sample(one, due=due, interval_ms=10_000, seconds=0.5, cluster_id=None)
     return Sample(due=due, observation=one, findings=found, row=replace(row, error=error))
 
 

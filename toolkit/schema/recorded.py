@@ -49,6 +49,7 @@ class RecordedSample(TableRow):
         dt.datetime | None, "The time by the brokers' clocks, read before the coordinators answered; null if unknown."
     ] = None
     brokers_clock: Annotated[str | None, "Which clock or record of a broker that is of, or why it is unknown."] = None
+    cluster_id: Annotated[str | None, "Id of the cluster; null in recordings before November 2026."] = None
     interval_ms: Annotated[Int64 | None, "Time from one sample to the next.", Unit("ms")] = None
     seconds: Annotated[float | None, "How long it took.", Unit("s")] = None
     brokers: Annotated[tuple[Int32, ...] | None, "Brokers queried."] = None

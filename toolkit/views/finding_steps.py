@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
+from toolkit.views.findings_text import clusters
 from toolkit.views.plots.plot_text import plain
 from toolkit.views.row_formats import count, printable
 from toolkit.views.urgency import by_urgency
@@ -74,7 +75,8 @@ def next_steps(findings: Data, *, now: dt.datetime | None = None) -> NextSteps:
 
 def _of_verdict(verdict: Verdict, found: Sequence[Finding]) -> list[str]:
     first = found[0]
-    names = [_name(each) for each in found[:MAX_PARTITIONS]]
+    many = len(clusters(found)) > 1
+    names = [_name(each) + (f" of {each.cluster_id}" if many else "") for each in found[:MAX_PARTITIONS]]
     more = f" and {count(len(found) - MAX_PARTITIONS, 'other')}" if found[MAX_PARTITIONS:] else ""
     lines = [f"- **{verdict}**: {', '.join(names)}{more}. {verdict.sentence}"]
     lines += [f"    - remedy for {names[0]}: {plain(printable(first.remedy))}"] if first.remedy else []

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.verdicts import CAUSES, OUTCOMES
+from toolkit.errors import UsageError
 from toolkit.schema import FINDINGS, Column, ListOf, Row, Table
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.docs_links import cause_page, verdict_page
@@ -108,10 +109,14 @@ def finding_parts(findings: Data) -> list[Part]:
 
     `findings`: ``schema.FINDINGS`` in its order; a null column may be missing.
     """
-    by_partition = groupby(records_of(findings, Finding), key=lambda finding: (finding.topic, finding.partition))
+    records = records_of(findings, Finding)
+    many = len(clusters(records)) > 1
     partitions = [
-        ("all topics" if topic is None else f"{topic}-{partition}", list(group))
-        for (topic, partition), group in by_partition
+        (
+            f"{'all topics' if topic is None else f'{topic}-{partition}'}{f' of cluster {cluster}' if many else ''}",
+            list(group),
+        )
+        for (cluster, topic, partition), group in groupby(records, key=place)
     ]
     of_coordinators = [each for _, group in partitions for each in group if each.is_coordinators_only]
     if len(of_coordinators) > MAX_UNREAD:
@@ -136,13 +141,33 @@ def finding_parts(findings: Data) -> list[Part]:
     return [*parts, *(_unread_section(group) for group in unread.values())]
 
 
+def place(finding: Finding) -> tuple[str | None, str | None, int | None]:
+    """The partition of a finding, and its cluster: two clusters may have a partition of one name."""
+    return finding.cluster_id, finding.topic, finding.partition
+
+
+def clusters(findings: Iterable[Finding]) -> list[str | None]:
+    """The clusters of findings; null for those that do not know theirs."""
+    return list(dict.fromkeys(finding.cluster_id for finding in findings))
+
+
+def check_cluster(findings: Iterable[Finding], what: str) -> None:
+    """Raise UsageError if findings are of several clusters, as the tables beside them do not say of which they are."""
+    found = [each for each in clusters(findings) if each is not None]
+    if len(found) > 1:
+        raise UsageError(
+            f"{what} is about one cluster, and these findings are of {len(found)}: {', '.join(found)}.",
+            do="Select one: findings[findings.cluster_id == ...].",
+        )
+
+
 def summary(findings: Data, *, scope: str | None = None) -> str:
     """The summary in one line: ``2 partitions hang, 1 unknown, 14 open transactions are healthy``.
 
     `scope`: what was read, which an all-clear names; `Source.scope`.
     """
     records = records_of(findings, Finding)
-    hanging = len({(finding.topic, finding.partition) for finding in records if finding.verdict is Verdict.HANGING})
+    hanging = len({place(finding) for finding in records if finding.verdict is Verdict.HANGING})
     undelivered = [finding for finding in records if finding.action == "complete"]  # decided, and the marker is missing
     healthy = sum(map(is_healthy, (finding for finding in records if finding.producer_id is not None)))
     rest = (finding for finding in records if finding.verdict is not Verdict.HANGING and finding.action != "complete")
@@ -169,7 +194,7 @@ def _missing_markers(findings: Sequence[Finding]) -> str:
     """What decided transactions hold: ``2 partitions are held because their COMMIT markers are missing``."""
     outcomes = {str(finding.outcome).upper() for finding in findings}
     marker = f"{min(outcomes)} marker" if len(outcomes) == 1 else "marker"
-    partitions = len({(finding.topic, finding.partition) for finding in findings})
+    partitions = len(set(map(place, findings)))
     return count(
         partitions,
         f"partition is held because its {marker} is missing",
@@ -231,7 +256,7 @@ def _is_unread(finding: Finding) -> bool:
 
 def _said(finding: Finding) -> tuple[object, ...]:
     """What a block says of a partition that was not read, but for its name and offsets."""
-    return finding.reason, finding.missing, finding.remedy, finding.error
+    return finding.cluster_id, finding.reason, finding.missing, finding.remedy, finding.error
 
 
 def _topics(findings: Sequence[Finding]) -> dict[str, list[int]]:

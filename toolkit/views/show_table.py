@@ -6,7 +6,7 @@ import datetime as dt
 import gzip
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +21,7 @@ from toolkit.schema.live import Finding
 from toolkit.schema.record import TableRow
 from toolkit.schema.table import INT16, INT32, INT64, TIME, utc_now
 from toolkit.schema.verdict import Verdict
-from toolkit.views.findings_text import finding_lines, finding_page, is_healthy, summary
+from toolkit.views.findings_text import clusters, finding_lines, finding_page, is_healthy, summary
 from toolkit.views.html_page import page
 from toolkit.views.row_formats import cell_text, printable, row_lines
 from toolkit.views.urgency import age, by_urgency, newest
@@ -100,7 +100,12 @@ def answer_cells(
         for name, doc in ANSWERS
     ]
     until = now or newest(findings)
-    return headings, [[make(finding, until) for make in MADE.values()] for finding in findings]
+    cells = [[make(finding, until) for make in MADE.values()] for finding in findings]
+    if len(clusters(findings)) > 1:
+        for finding, row in zip(findings, cells, strict=True):
+            lines = [*row[1].lines, ("cluster", finding.cluster_id or "not known")]
+            row[1] = replace(row[1], lines=lines, key=f"{row[1].key} {finding.cluster_id}")
+    return headings, cells
 
 
 ANSWERS = (

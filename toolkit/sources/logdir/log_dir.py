@@ -538,7 +538,8 @@ class LogDir(Source, OffsetTables):
             return found
         from toolkit.sources.logdir.observe_files import with_holds
 
-        return with_holds(observed, found, min_held_ms=min_held_ms)
+        held = with_holds(observed, found, min_held_ms=min_held_ms)
+        return [replace(each, cluster_id=self.cluster_id) for each in held]
 
     @implements(Source.lso_holds, rows_of=RowsOf.ALL, also_reads=[STATE_TOPIC, METADATA_TOPIC], needs_topic=True)
     def lso_holds(self, arguments: TableArguments) -> Iterator[LsoHold]:
@@ -578,8 +579,7 @@ class LogDir(Source, OffsetTables):
 
     def _layout(self) -> LogDirLayout:
         layout = discover(self.paths)
-        ids = {root.cluster_id for root in layout.roots}
-        self._cluster_id: str | None = ids.pop() if len(ids) == 1 else None
+        self._cluster_id: str | None = layout.cluster_id
         return layout
 
     def _in_text(self, path: LogPath) -> Sequence[ReplicaLog]:

@@ -79,6 +79,10 @@ class FileObservation(EvidenceSource):
         self.replicas = replicas
         self.state_topic = state_topic
 
+    @property
+    def cluster_id(self) -> str | None:
+        return self.contents.layout.cluster_id
+
     def observations(self) -> Sequence[Observation]:
         return [self.observation]
 

@@ -25,7 +25,9 @@ from toolkit.sources.source_table import TableArguments, requested_partitions
 BEFORE, AFTER = "before", "after"  # the coordinators' responses
 
 
-def recorded_sample(observation: Observation, *, due: dt.datetime, interval_ms: int, seconds: float) -> RecordedSample:
+def recorded_sample(
+    observation: Observation, *, due: dt.datetime, interval_ms: int, seconds: float, cluster_id: str | None
+) -> RecordedSample:
     """The row of ``samples`` of an observation that was `due` at a time and took some `seconds`."""
     coverage = observation.coverage
     return RecordedSample(
@@ -33,6 +35,7 @@ def recorded_sample(observation: Observation, *, due: dt.datetime, interval_ms: 
         observed_at=observation.observed_at,
         brokers_time=observation.brokers_time.time,
         brokers_clock=observation.brokers_time.clock,
+        cluster_id=cluster_id,
         interval_ms=interval_ms,
         seconds=seconds,
         brokers=tuple(coverage.brokers),

@@ -162,7 +162,13 @@ def take_sample(
     )
     return Sample(
         due=due,
-        row=recorded_sample(observation, due=due, interval_ms=options.interval_ms, seconds=time.monotonic() - started),
+        row=recorded_sample(
+            observation,
+            due=due,
+            interval_ms=options.interval_ms,
+            seconds=time.monotonic() - started,
+            cluster_id=cluster.cluster_id,
+        ),
         findings=findings,
         late_transactions=list(late),
         observation=observation,

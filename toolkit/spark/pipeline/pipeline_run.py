@@ -47,7 +47,7 @@ from toolkit.spark.pipeline.run_summary import (
     summarised,
 )
 from toolkit.spark.pipeline.tables.staging_table import IDS, STATE, StoredState
-from toolkit.spark.pipeline.tables.stored_tables import CLUSTER_ID, FROM_OFFSET, IS_CURRENT, KEPT, RECORDED_AS, TOPIC_ID
+from toolkit.spark.pipeline.tables.stored_tables import FROM_OFFSET, IS_CURRENT, KEPT, RECORDED_AS, TOPIC_ID
 from toolkit.spark.pipeline.tables.table_store import TableStore, open_store
 from toolkit.spark.pipeline.tables.table_views import make_views
 from toolkit.spark.pipeline.topic_findings import CURRENT_FINDINGS, StoredFinding, StoredRecord, TopicFindings, log_rows
@@ -148,7 +148,7 @@ def run(
         if this.has_news:
             findings = done["findings"]
         else:
-            columns = (*FINDINGS.names, CLUSTER_ID, TOPIC_ID, IS_CURRENT)
+            columns = (*FINDINGS.names, TOPIC_ID, IS_CURRENT)
             findings = list(map(StoredFinding.of, store.rows("findings", FINDINGS, *columns)))
         summary = summarised(store, this.read(), this.counts, findings=findings, started=started)
         assumed = this.logs.assumptions if this.logs else ()

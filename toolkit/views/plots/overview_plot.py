@@ -16,6 +16,7 @@ from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.verdict import Verdict
+from toolkit.views.findings_text import place
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_text import finding_facts, hover, plain, row_axis
 from toolkit.views.plots.plot_text import lines as wrapped
@@ -121,18 +122,19 @@ class PartitionLine:
 
 def partition_lines(findings: Iterable[Finding], now: dt.datetime) -> list[PartitionLine]:
     """The lines of the overview: a partition each that is not clear, by its most urgent finding, the worst first."""
-    by_partition: dict[tuple[str | None, int | None], list[Finding]] = {}
+    by_partition: dict[tuple[str | None, str | None, int | None], list[Finding]] = {}
     for finding in by_urgency(findings, now):
         if finding.verdict not in {Verdict.CLEAR, Verdict.ENDED}:
-            by_partition.setdefault((finding.topic, finding.partition), []).append(finding)
+            by_partition.setdefault(place(finding), []).append(finding)
+    many = len({cluster for cluster, _, _ in by_partition}) > 1
     lines = []
-    for (topic, partition), here in by_partition.items():
+    for (cluster, topic, partition), here in by_partition.items():
         worst = here[0]
         records = [finding.records_held for finding in here if finding.records_held is not None]
         offsets = [finding.offsets_held for finding in here if finding.offsets_held is not None]
         lines.append(
             PartitionLine(
-                name="all topics" if topic is None else f"{topic}-{partition}",
+                name=("all topics" if topic is None else f"{topic}-{partition}") + (f" ({cluster})" if many else ""),
                 verdict=worst.verdict,
                 finding=worst,
                 others=len(here) - 1,

@@ -15,6 +15,7 @@ from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.verdict import Verdict
+from toolkit.views.findings_text import check_cluster
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_text import lines, number, place_name, plain, when
 from toolkit.views.plots.plot_theme import Theme, ThemeName, apply_theme, theme_named
@@ -108,6 +109,7 @@ def plot_timeline(
         [sample for sample in tables.partitions if (sample.topic, sample.partition) == tp],
         [finding for finding in tables.findings if (finding.topic, finding.partition) == tp],
     )
+    check_cluster(of_partition.findings, "A timeline")
     if not any(of_partition):
         name = place_name(*tp)
         return empty_figure(colours, title=f"{name}: nothing to draw", missing=_missing(name, tables))

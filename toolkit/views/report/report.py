@@ -22,6 +22,7 @@ from toolkit.schema.live import Exposure, Finding, Partition
 from toolkit.schema.log import LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.views.document import NOWHERE, Connection, Grid
+from toolkit.views.findings_text import check_cluster
 from toolkit.views.html_page import page
 from toolkit.views.renderers import escaped_markdown, html_text, markdown_lines
 from toolkit.views.report.finding_sections import MAX_FINDINGS, answer, is_answer, others
@@ -267,6 +268,7 @@ def report(
         What the commands in it need to reach the cluster.
     """
     records = records_of(findings, Finding)
+    check_cluster(records, "A report")
     tables_by_name = {
         "log_transactions": log_transactions,
         "lso_timeline": lso_timeline,
