@@ -24,11 +24,11 @@ def test_what_hangs_is_counted_and_queued_by_cluster() -> None:
     for cluster in findings.cluster_id:
         assert f"orders-0 of cluster {cluster}" in text
         assert f"<i>cluster</i> {cluster}" in page
-        assert f"`orders-0` of {cluster}" in steps
+        assert f"`orders-0` of `{cluster}`" in steps
     for one_cluster in (
         lambda: report(findings),
         lambda: collect_incident(*logs),
         lambda: plot_timeline(logs[0].log_transactions(topics="orders", partitions=0), findings=findings),
     ):
-        with pytest.raises(UsageError, match="clusters|of 3"):
+        with pytest.raises(UsageError, match=r"clusters|of 3"):
             one_cluster()

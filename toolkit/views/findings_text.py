@@ -26,6 +26,7 @@ from toolkit.schema.table import STRING, Error
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import (
     NOWHERE,
+    Bullets,
     Command,
     Connection,
     Field,
@@ -99,15 +100,18 @@ _STYLES = (
 )
 
 
-def finding_lines(findings: Data, *, width: int | None = None, connection: Connection = NOWHERE) -> list[str]:
+def finding_lines(
+    findings: Data, *, width: int | None = None, connection: Connection = NOWHERE, most: int | None = None
+) -> list[str]:
     """`finding_parts` for a terminal; `width`: columns to wrap at, between words; null for no wrapping."""
-    return text_lines(finding_parts(findings), connection=connection, width=width)
+    return text_lines(finding_parts(findings, most=most), connection=connection, width=width)
 
 
-def finding_parts(findings: Data) -> list[Part]:
+def finding_parts(findings: Data, *, most: int | None = None) -> list[Part]:
     """A section per partition, healthy partitions in a line per transaction.
 
     `findings`: ``schema.FINDINGS`` in its order; a null column may be missing.
+    `most`: of many, only the first ones are listed; all are counted by cause.
     """
     records = records_of(findings, Finding)
     many = len(clusters(records)) > 1
@@ -116,7 +120,7 @@ def finding_parts(findings: Data) -> list[Part]:
             f"{'all topics' if topic is None else f'{topic}-{partition}'}{f' of cluster {cluster}' if many else ''}",
             list(group),
         )
-        for (cluster, topic, partition), group in groupby(records, key=place)
+        for (cluster, topic, partition), group in groupby(records[:most], key=place)
     ]
     of_coordinators = [each for _, group in partitions for each in group if each.is_coordinators_only]
     if len(of_coordinators) > MAX_UNREAD:
@@ -128,6 +132,8 @@ def finding_parts(findings: Data) -> list[Part]:
     unread = {text: group for text, group in unread.items() if len(group) > MAX_UNREAD}
     partitions = [pair for pair in partitions if not _is_unread(pair[1][0]) or _said(pair[1][0]) not in unread]
     parts: list[Part] = []
+    if grouped := groups(records):
+        parts.append(Section(title="By cause", parts=(Bullets(tuple(grouped)),)))
     for healthy, group in groupby(
         partitions, key=lambda pair: all(is_healthy(each) or _is_over(each) for each in pair[1])
     ):
@@ -139,6 +145,34 @@ def finding_parts(findings: Data) -> list[Part]:
     if len(of_coordinators) > MAX_UNREAD:
         parts.append(_open_unread_section(of_coordinators))
     return [*parts, *(_unread_section(group) for group in unread.values())]
+
+
+MANY = 25  # findings that are read one by one
+
+
+def groups(findings: Sequence[Finding]) -> list[str]:
+    """What many findings have in common, a sentence each, the most frequent first; none of a few findings.
+
+    By verdict, cause, and application; or by producer id where no application is known.
+    """
+    found: dict[tuple[object, ...], list[Finding]] = {}
+    for each in findings:
+        if not (is_healthy(each) or _is_over(each) or _is_unread(each) or each.is_coordinators_only):
+            by = each.owner or (None if each.producer_id is None else f"producer {each.producer_id}")
+            found.setdefault((each.verdict, ", ".join(cause_names(each.cause)), by), []).append(each)
+    if sum(map(len, found.values())) <= MANY:
+        return []
+    by_owner = {key: group for key, group in found.items() if len(group) > 1}
+    rest: dict[tuple[object, ...], list[Finding]] = {}  # alone with their owner: only the cause is common
+    for (verdict, cause, _), group in ((key, group) for key, group in found.items() if key not in by_owner):
+        rest.setdefault((verdict, cause, None), []).extend(group)
+    lines = []
+    for (verdict, cause, owner), group in sorted({**rest, **by_owner}.items(), key=lambda item: -len(item[1])):
+        common = " · ".join(str(each) for each in (verdict, cause, owner) if each)
+        names = list(dict.fromkeys("all topics" if each.tp is None else str(each.tp) for each in group))
+        more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+        lines.append(f"{len(group):,} {common}: {', '.join(names[:3])}{more}")
+    return lines[:MAX_TOPICS] + ([f"and {len(lines) - MAX_TOPICS:,} more groups"] if len(lines) > MAX_TOPICS else [])
 
 
 def place(finding: Finding) -> tuple[str | None, str | None, int | None]:

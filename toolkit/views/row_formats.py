@@ -10,6 +10,7 @@ import os
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +33,7 @@ def row_lines(
     width: int | None = None,
     without: Collection[str] = (),
     columns: Sequence[str] | None = None,
+    widest: int | None = None,
 ) -> list[str]:
     """Rows as aligned columns, or as one block per row if they do not fit into `width`. No value is ever cut.
 
@@ -39,6 +41,7 @@ def row_lines(
     `width`: columns of the terminal; null for no limit.
     `without`: columns to leave out. ``observed_at`` is left out too: JSON and CSV have every column.
     `columns`: show exactly these columns, in this order.
+    `widest`: a longer cell has several lines; null for no limit.
     """
     if not rows:
         return [f"no {table.name.replace('_', ' ')}"]
@@ -46,7 +49,7 @@ def row_lines(
     names = [name for name in table.names if name not in hidden] if columns is None else columns
     cells = [[cell_text(row.get(name)) for name in names] for row in rows]
     numbers = [any(_is_number(row.get(name)) for row in rows) for name in names]
-    lines = text_columns(names, cells, numbers)
+    lines = text_columns(names, cells, numbers, widest=widest)
     if width is None or max(map(len, lines)) <= width:
         return lines
     longest = max(map(len, names))
@@ -136,18 +139,25 @@ def size_text(count: int) -> str:
     return f"{count} bytes"
 
 
-def text_columns(names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool]) -> list[str]:
-    """Aligned columns; a long heading over a narrow column is wrapped."""
-    widths = [max(map(len, [*name.split("_"), *column])) for name, *column in zip(names, *cells, strict=True)]
+def text_columns(
+    names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool], *, widest: int | None = None
+) -> list[str]:
+    """Aligned columns; a long heading over a narrow column is wrapped, and so is a cell longer than `widest`."""
+    broken = [
+        [textwrap.wrap(cell, widest) if widest and len(cell) > widest else [cell] for cell in row] for row in cells
+    ]
+    columns = [[line for cell in column for line in cell] for column in zip(*broken, strict=True)]
+    widths = [max(map(len, [*name.split("_"), *column])) for name, column in zip(names, columns, strict=True)]
     heads = [textwrap.wrap(name.replace("_", " "), width) for name, width in zip(names, widths, strict=True)]
     height = max(map(len, heads))
     head = zip(*([""] * (height - len(words)) + words for words in heads), strict=True)
+    body = [line for row in broken for line in zip_longest(*row, fillvalue="")]
     return [
         "  ".join(
             f"{cell:>{width}}" if number else f"{cell:<{width}}"
             for cell, width, number in zip(line, widths, numbers, strict=True)
         ).rstrip()
-        for line in [*head, *cells]
+        for line in [*head, *body]
     ]
 
 

@@ -9,6 +9,7 @@ from itertools import chain
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, Partition
@@ -261,4 +262,6 @@ def _facts(finding: Finding) -> list[str]:
         facts.append(count(finding.offsets_held, f"offset {waits}", f"offsets {wait}"))
     if finding.groups_held:
         facts.append(f"{count(len(finding.groups_held), 'group')} {cannot} move")
+    if since := finding.held_from or finding.opened_at:
+        facts.append(f"since {at(since)}")
     return facts
