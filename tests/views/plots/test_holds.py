@@ -6,6 +6,7 @@ from tests.views.plots.busy import NOW
 from tests.views.plots.drawn import hovers, traces, words
 from toolkit.schema.derived import LsoHold
 from toolkit.views.plots import plot_holds
+from toolkit.views.plots.figure_svg import figure_svg
 
 HOUR = dt.timedelta(hours=1)
 
@@ -22,6 +23,7 @@ def test_the_id_that_held_longest_in_all_is_first_and_one_that_holds_still_is_an
     figure = plot_holds([hold("a", 9, 8), hold("b", 7, 4), hold("a", 3, 2), hold(None, 1, None)], now=NOW)
     assert "b held an LSO longest: 3 h in 1 hold" in words(figure)
     assert "4 holds of 1 partition by 3 ids" in words(figure)
+    assert "holds it still" in figure_svg(figure)
     drawn = traces(figure)
     assert list(drawn["held"]["y"]) == ["b", "a", "a"]
     assert list(drawn["holds it still"]["y"]) == ["producer 7"]

@@ -162,7 +162,7 @@ class LogDir(Source, OffsetTables):
         found = cls.__new__(cls)
         found.assertions, found.broker_logs = contents.assertions, contents.broker_logs
         found.paths = list(map(log_path, paths))
-        found._texts, found._listed = {}, contents
+        found._texts, found._listed, found._cluster_id = {}, contents, contents.layout.cluster_id
         return found
 
     def __enter__(self) -> LogDir:
@@ -539,7 +539,7 @@ class LogDir(Source, OffsetTables):
         from toolkit.sources.logdir.observe_files import with_holds
 
         held = with_holds(observed, found, min_held_ms=min_held_ms)
-        return [replace(each, cluster_id=self.cluster_id) for each in held]
+        return [replace(each, cluster_id=observed.cluster_id) for each in held]
 
     @implements(Source.lso_holds, rows_of=RowsOf.ALL, also_reads=[STATE_TOPIC, METADATA_TOPIC], needs_topic=True)
     def lso_holds(self, arguments: TableArguments) -> Iterator[LsoHold]:
