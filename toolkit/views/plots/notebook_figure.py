@@ -36,7 +36,7 @@ class NotebookFigure(go.Figure):  # type: ignore[misc]
         """The figure as data for plotly, as an SVG picture in HTML, and its title as text."""
         from plotly.io import renderers
 
-        picture, text = figure_svg(self), figure_text(self)
+        picture, text = figure_svg(self).replace(">", f">{_dark_picture()}", 1), figure_text(self)
         packed = base64.b64encode(picture.encode()).decode("ascii")
         alternative = html.escape(text, quote=True)
         return {
@@ -76,6 +76,15 @@ def theme_style() -> str:
         for key in ("fill", "stroke", "background")
     ]
     return f"<style>{''.join(dict.fromkeys(rules))}</style>"
+
+
+@cache
+def _dark_picture() -> str:
+    """Rules inside a picture that is alone on its page, as in a notebook that is not trusted: the browser's theme."""
+    light, dark = THEMES["light"], THEMES["dark"]
+    names = [field.name for field in dataclasses.fields(light)]
+    rules = (f'[{key}="{light[name]}"]{{{key}:{dark[name]}}}' for name in names for key in ("fill", "stroke"))
+    return f"<style>@media (prefers-color-scheme: dark) {{ {''.join(dict.fromkeys(rules))} }}</style>"
 
 
 def _rgb(colour: str) -> str:
