@@ -162,7 +162,7 @@ class LogDir(Source, OffsetTables):
         found = cls.__new__(cls)
         found.assertions, found.broker_logs = contents.assertions, contents.broker_logs
         found.paths = list(map(log_path, paths))
-        found._texts, found._listed, found._cluster_id = {}, contents, contents.layout.cluster_id
+        found._texts, found._listed = {}, contents
         return found
 
     def __enter__(self) -> LogDir:
@@ -579,7 +579,8 @@ class LogDir(Source, OffsetTables):
 
     def _layout(self) -> LogDirLayout:
         layout = discover(self.paths)
-        self._cluster_id: str | None = layout.cluster_id
+        ids = {root.cluster_id for root in layout.roots}
+        self._cluster_id: str | None = ids.pop() if len(ids) == 1 else None
         return layout
 
     def _in_text(self, path: LogPath) -> Sequence[ReplicaLog]:

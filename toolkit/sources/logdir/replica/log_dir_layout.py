@@ -77,12 +77,6 @@ class LogDirLayout:
     texts: Sequence[LogPath]  # files with the output of kafka-dump-log.sh
     left_out: Sequence[SkippedFile]  # files and folders that are not read
 
-    @property
-    def cluster_id(self) -> str | None:
-        """Id of the cluster, by their ``meta.properties``; null if they name none, or several."""
-        ids = {root.cluster_id for root in self.roots}
-        return ids.pop() if len(ids) == 1 else None
-
 
 def discover(paths: Sequence[str | os.PathLike[str] | ObjectPath]) -> LogDirLayout:
     """Search paths for Kafka files.
