@@ -23,6 +23,7 @@ from toolkit.schema import TABLES, Row
 from toolkit.schema.record import TableRow
 from toolkit.schema.table import ListOf, StructOf, Table, Type
 from toolkit.sources.live.cluster import Cluster
+from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.views.envelope import ENVELOPE_VERSION, Envelope
 from toolkit.views.explained_error import EXPLANATIONS
 from toolkit.views.findings_text import LINKED_FINDINGS
@@ -31,7 +32,7 @@ FOLDER = Path(__file__).parent.parent / "docs" / "reference" / "schemas"
 NOT_ANSWERED = {"actions", "saved_records", "samples", "late_transactions", "observation_times"}
 """Tables that are files of their own, or of a recording: no command answers with them."""
 
-NAMES = {each.__name__: each for each in (Cluster, Committable, FlinkCheckpoint, Observation, Path)}
+NAMES = {each.__name__: each for each in (Cluster, Committable, CoordinatorTopic, FlinkCheckpoint, Observation, Path)}
 NAMES |= {name: getattr(plans, name) for name in ("ListResult", "Plan", "PlanList", "Result")} | {"Row": Row}
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", Path: "string"}
 Schema = dict[str, Any]
