@@ -21,6 +21,7 @@ UNUSED = {  # functions whose callers decide what they take
     "streamReader": "Spark",
 }
 NOT_PASSED = {  # caller and callee: why an optional argument of the same name is another one, or is left out
+    ("_appendix", "ReportSection"): "the events have them",
     ("at_missing_offsets", "LogChunk"): "an end of bytes",
     ("_base_offset", "read_header"): "position 0",
     ("_first_batch", "read_header"): "of the bytes that were fetched",

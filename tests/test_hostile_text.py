@@ -97,7 +97,7 @@ def test_every_table_is_shown_as_data() -> None:
 def test_findings_are_shown_as_data(verdict: str) -> None:
     rows = hostile_rows(FINDINGS, **VALID, verdict=verdict, remedy="kafka-txn abort", topic=f"orders{HOSTILE}")
     assert not CONTROL.search("\n".join(finding_lines(rows))), verdict
-    page = report(rows, title=HOSTILE)
+    page = report([{**row, "cluster_id": HOSTILE} for row in rows], title=HOSTILE)
     assert not CONTROL.search(page.html + page.markdown)
     assert not [each for each in Tags(page.html).scripts if "alert(1)" in each]
     for line, number, above in cells(page.markdown):

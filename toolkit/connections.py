@@ -19,6 +19,7 @@ from toolkit.sources.recording import Recording
 from toolkit.sources.recording.recording_folder import is_recording
 
 LAB, SAMPLE = "lab", "sample:"
+SOURCES = 'Use a broker\'s host:port, the path of a log directory or recording, "lab" or "sample:NAME".'
 ADDRESSES = re.compile(r"[^/\s,]+:\d+(,\s*[^/\s,]+:\d+)*")
 
 
@@ -64,6 +65,8 @@ def connect(
     LabError
         If the lab does not start.
     """
+    if not source.strip():
+        raise NotFound("No source is named.", do=SOURCES)
     if source == LAB:
         from toolkit.lab.lab_source import STAGED, open_lab
 
@@ -79,10 +82,7 @@ def connect(
     if isinstance(path, Path):
         path = path.expanduser()
         if not path.exists():
-            raise NotFound(
-                f"{source!r} does not exist.",
-                do='Use a broker\'s host:port, the path of a log directory or recording, "lab" or "sample:NAME".',
-            )
+            raise NotFound(f"{source!r} does not exist.", do=SOURCES)
         if is_recording(path):
             return ConnectedSource(Recording(path), audit=Audit())
     files = LogDir(path, consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions)

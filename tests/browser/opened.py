@@ -1,4 +1,4 @@
-"""Open notebook 4 in a real browser under JupyterLab or Voila, run it, and wait for its panel."""
+"""Open notebook 10 in a real browser under JupyterLab or Voila, run it, and wait for its panel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
 CHROMIUM = "/usr/bin/chromium"
-NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks/04_abort.ipynb"
+NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks/10_panel.ipynb"
 SERVERS = {"JupyterLab": jupyter_lab, "Voila": voila}
 CHROMIUM_ARGUMENTS = (
     "--no-sandbox",

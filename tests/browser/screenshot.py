@@ -59,7 +59,8 @@ def take_pictures(folder: Path, kafka: Kafka, counts: Sequence[int]) -> None:
                 panel.locator("iframe[data-drawn]").wait_for(timeout=STEP_TIMEOUT_MS)
                 panel.get_by_role("button", name="Dry run").click()
                 panel.get_by_text("The dry run passed").first.wait_for(timeout=STEP_TIMEOUT_MS)
-                panel.get_by_role("textbox", name="To do it, type").fill(panel.locator("b.number").inner_text())
+                target_name = panel.locator("p", has_text="To do it, type").locator("code").first.inner_text()
+                panel.get_by_role("textbox", name="To do it, type").fill(target_name)
                 target = folder / f"panel-{number}-{'dark' if dark else 'light'}.png"
                 panel.screenshot(path=target, animations="disabled")
                 print(f"{target.name}: {target.stat().st_size:,} bytes, violations {violations(panel)}", flush=True)

@@ -12,7 +12,7 @@ import pytest
 from tests.brokers import on_cluster
 from tests.browser.opened import browser
 from tests.browser.panel_page import panel_on
-from tests.browser.test_notebook_4 import STEP_TIMEOUT_MS, needs_browser
+from tests.browser.test_notebook_10 import STEP_TIMEOUT_MS, needs_browser
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser.opened import browser
-from tests.browser.test_notebook_4 import needs_browser
+from tests.browser.test_notebook_10 import needs_browser
 from toolkit.lab.samples import load
 from toolkit.schema import FINDINGS
 from toolkit.views import show

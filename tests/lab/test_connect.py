@@ -62,6 +62,15 @@ def test_a_sample_has_the_tables_of_a_source(name: str) -> None:
             _ = connection.cluster
 
 
+def test_no_source_is_not_this_folder(tmp_path: Path) -> None:
+    """An empty text opened the folder of the notebook; an empty folder was told of log directories only."""
+    for nothing in ("", " "):
+        with pytest.raises(NotFound, match=r"No source is named. Use a broker.* recording"):
+            connect(nothing)
+    with pytest.raises(NotFound, match="recording"):
+        connect(str(tmp_path)).source.findings()
+
+
 def test_paths_are_opened_by_their_content(tmp_path: Path) -> None:
     recording_folder = shutil.copytree(load("flight-recording").path / "recording", tmp_path / "recorded")
     recorded = connect(str(recording_folder))

@@ -17,7 +17,8 @@ FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 BOOKS = sorted(FOLDER.glob("*.ipynb"))
 CHECK = "nbval-check-output"  # the tag of cells whose output nbval compares
 PLOTLY = "application/vnd.plotly.v1+json"
-DRAWN = {PLOTLY, "image/svg+xml", "text/html", "text/markdown", "text/plain"}
+DRAWN = {PLOTLY, "text/html", "text/markdown", "text/plain"}
+TABLES_AGAIN = "<script>window.kafkaTxnTables?.()</script>"
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -53,9 +54,9 @@ def is_checked(cell: NotebookNode) -> bool:
 
 def cleaned(book: NotebookNode) -> NotebookNode:
     """The notebook as stored in git: outputs that every page draws, with a count, but no warning and no widget."""
-    book = _copy({**book, "metadata": METADATA})
+    book, seen = _copy({**book, "metadata": METADATA}), set[str]()
     for number, cell in enumerate(code_cells(book), start=1):
-        outputs = [_drawn(output) for output in cell.outputs]
+        outputs = [_drawn(output, seen) for output in cell.outputs]
         cell.outputs = [output for output in outputs if output is not None]
         cell.execution_count = number if cell.outputs else None  # nbval compares nothing without a count
         for output in cell.outputs:
@@ -78,13 +79,33 @@ def with_parameters(book: NotebookNode, **values: object) -> NotebookNode:
     return copy
 
 
-def _drawn(output: NotebookNode) -> NotebookNode | None:
-    """The output without its metadata; None for warnings and widgets, which need a kernel."""
+def _drawn(output: NotebookNode, seen: set[str]) -> NotebookNode | None:
+    """The output without its metadata; None for warnings, for widgets, which need a kernel, and for what is empty.
+
+    `seen`: styles and scripts of earlier outputs, which the page has once: an output that is made alone has its own.
+    """
     if output.output_type == "stream":
         return _copy(output) if output.name == "stdout" else None
     data = {kind: content for kind, content in output.get("data", {}).items() if kind in DRAWN}
     is_widget = any(kind.startswith("application/vnd.jupyter.widget") for kind in output.get("data", {}))
+    if "text/html" in data:
+        data["text/html"] = _without_copies(data["text/html"], seen)
+        if not data["text/html"].strip() and not data.get("text/plain"):
+            return None
     return None if is_widget or not data else _copy({**output, "data": data, "metadata": {}})
+
+
+def _without_copies(page: str, seen: set[str]) -> str:
+    """HTML without the styles and scripts that an earlier output has; tables are made to work by its script."""
+
+    def first(found: re.Match[str]) -> str:
+        is_known = found[0] in seen
+        seen.add(found[0])
+        if not is_known or found[0] == TABLES_AGAIN:
+            return found[0]
+        return TABLES_AGAIN if "kafkaTxnTables" in found[0] else ""
+
+    return re.sub(r"<(style|script)>.*?</\1>", first, page, flags=re.DOTALL)
 
 
 def _copy(content: Mapping[str, object]) -> NotebookNode:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.notebooks.plain import WORDS
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -33,7 +35,7 @@ def own_folders(folder: Path) -> dict[str, str]:
     return {**variables, "JUPYTER_PLATFORM_DIRS": "1", "KAFKA_TXN_AUDIT_FILE": str(folder / "audit.jsonl")}
 
 
-def run(path: Path, folder: Path, *, seconds: float = 900) -> Outcome:
+def run(path: Path, folder: Path, *, seconds: float = 900, compares_words: bool = False) -> Outcome:
     """Run a notebook with nbval, which compares the outputs of its checked cells.
 
     Parameters
@@ -44,13 +46,21 @@ def run(path: Path, folder: Path, *, seconds: float = 900) -> Outcome:
         For the files that the run writes.
     seconds
         Timeout of the run.
+    compares_words
+        Whether the words of every stored output are compared, too: of a notebook that is run unchanged.
     """
     report = folder / "nbval.xml"
     plugins = ("tests.notebooks.plain", "nbval", "no:cacheprovider", "no:hypothesispytest")
     arguments = ["-m", "pytest", "-q", "-n0", *(f"-p{each}" for each in plugins), "--nbval-lax", "--nbval-current-env",
                  "--color=no", "--rootdir", str(ROOT), f"--junitxml={report}", str(path)]  # fmt: skip
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # kernels import the claims
-    environment = {**os.environ, **own_folders(folder), "PYTEST_ADDOPTS": "", "PYTHONPATH": paths}
+    environment = {
+        **os.environ,
+        **own_folders(folder),
+        "PYTEST_ADDOPTS": "",
+        "PYTHONPATH": paths,
+        WORDS: "1" * compares_words,
+    }
     process = subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds
     )

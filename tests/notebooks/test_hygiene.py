@@ -58,7 +58,7 @@ def test_stored_outputs_are_drawn_by_every_page(path: Path, tmp_path: Path) -> N
         for output in cell.outputs:
             kinds = output.get("data", {"text/plain": ""}).keys()
             assert kinds <= DRAWN, cell.source
-            assert PLOTLY not in kinds or {"text/html", "image/svg+xml", "text/plain"} <= kinds, "plotly alone"
+            assert PLOTLY not in kinds or {"text/html", "text/plain"} <= kinds, "plotly alone"
             assert PLOTLY not in kinds or '<img alt="' in output.data["text/html"]
     expected = write(cleaned(book), tmp_path / path.name)
     assert path.read_text() == expected.read_text(), f"python -m tests.notebooks.clean {path}"

@@ -6,6 +6,7 @@ import pytest
 
 from tests.notebooks.books import FOLDER
 from tests.views.plots.busy import finding
+from toolkit.lab.samples import load
 from toolkit.schema.verdict import Verdict
 from toolkit.views import next_steps
 from toolkit.views.finding_steps import NOTEBOOKS
@@ -15,7 +16,7 @@ def test_each_verdict_has_its_notebooks_and_the_parameters_for_them() -> None:
     text = repr(next_steps([finding(topic="clicks", verdict=Verdict.ONGOING), finding(partition=3)]))
     assert text.index("**hanging**") < text.index("**ongoing**")
     assert "[04_abort.ipynb](04_abort.ipynb): end it" in text
-    assert "parameters: `topic, partition = 'orders', 3`" in text
+    assert "parameters: `topic = 'orders'`, `partition = 3`" in text
     assert "04_abort" not in text[text.index("**ongoing**") :], "nobody aborts a live transaction"
 
 
@@ -24,6 +25,11 @@ def test_only_what_hangs_is_sent_to_the_abort(verdict: str) -> None:
     """`overdue` was sent there to "end it", though it has an owner."""
     text = repr(next_steps([finding(verdict=verdict, remedy="")]))
     assert all("never abort it" in step for step in re.findall(r"04_abort.ipynb\): (.*)", text))
+
+
+def test_a_recording_is_sent_to_no_notebook_that_refuses_it() -> None:
+    text = repr(next_steps([finding()], source=load("flight-recording").recording()))
+    assert re.findall(r"\[(\d\d)_", text) == ["06", "07"]
 
 
 def test_nothing_held_leads_to_the_consumers() -> None:

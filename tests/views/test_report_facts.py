@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.report_examples import EXAMPLES, example_reports
+from tests.report_examples import EXAMPLES, TIMELINE, example_reports, example_timeline
 from tests.views.test_report import AT, action, check_markdown_tables, finding, plain
 from toolkit.lab import samples
 from toolkit.schema import EXPOSURE, LOG_TRANSACTIONS, OFFSETS_LOG, Row
@@ -307,3 +307,4 @@ def test_the_examples_in_the_docs_are_those_of_the_samples() -> None:
     assert stored.keys() == made.keys()
     for name, page in made.items():
         assert stored[name] == page, f"{name}: python -m tests.report_examples writes it again"
+    assert TIMELINE.read_text() == example_timeline(), "python -m tests.report_examples writes it again"

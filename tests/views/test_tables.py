@@ -133,7 +133,7 @@ def test_all_rows_are_in_the_page_and_the_text_is_bounded() -> None:
     assert "The first 50 of 10,000 rows." in text
     assert len(text) < 600_000
     assert repr(many).splitlines()[-1] == "... and 9,940 more rows"
-    assert len(repr(many)) < 30_000
+    assert len(repr(many)) < 70_000  # a long path has two lines
     assert "No findings" in show([])._repr_html_()
 
 

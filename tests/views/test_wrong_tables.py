@@ -16,12 +16,13 @@ from toolkit.schema import TABLES
 from toolkit.schema.coerce import table_of
 from toolkit.views.finding_steps import next_steps
 from toolkit.views.findings_text import finding_lines, summary
-from toolkit.views.plots import plot_history, plot_lag, plot_overview, plot_timeline
+from toolkit.views.plots import number_tiles, plot_history, plot_holds, plot_lag, plot_overview, plot_timeline
 from toolkit.views.report import report
 from toolkit.views.show_table import show
 
 OTHER_NAMES = {"rows": "group_lag", "recorded_findings": "findings"}
-FUNCTIONS = (finding_lines, next_steps, plot_history, plot_lag, plot_overview, plot_timeline, report, summary)
+FUNCTIONS = (finding_lines, next_steps, number_tiles, plot_history, plot_holds, plot_lag, plot_overview, plot_timeline,
+             report, summary)  # fmt: skip
 
 
 def _parameters() -> Iterator[Any]:

@@ -133,8 +133,8 @@ class Transaction(TableRow):
 @declares(
     "findings",
     row="one verdict: who holds, held or will hold a partition's LSO, why, and what is safe to do",
-    key=("topic", "partition", "producer_id", "start_offset"),
-    sort=("topic", "partition", "queue_position", "start_offset", "producer_id"),
+    key=("cluster_id", "topic", "partition", "producer_id", "start_offset"),
+    sort=("cluster_id", "topic", "partition", "queue_position", "start_offset", "producer_id"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding(TableRow):
@@ -213,6 +213,9 @@ class Finding(TableRow):
     broker_id: Annotated[Int32 | None, "Broker that answered or should have answered."] = None
     observed_at: Annotated[dt.datetime, "When the response arrived, by this machine's clock."]
     error: _Error = None
+    cluster_id: Annotated[
+        str | None, "Id of the cluster; null if its source does not know it, or has files of several.", KNOWN
+    ] = None
 
     @property
     def tp(self) -> TopicPartition | None:

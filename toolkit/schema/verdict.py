@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Literal, Self
 
 from toolkit.errors import UsageError
 
 Tone = Literal["alarm", "warn", "calm", "muted"]
+TONES: Mapping[str, Mapping[str, str]] = {
+    "light": {"alarm": "#b83a00", "warn": "#755800", "calm": "#0b5fa5", "muted": "#5b6570"},
+    "dark": {"alarm": "#ff8a4c", "warn": "#e8c547", "calm": "#6cb6ff", "muted": "#a6afb9"},
+}
+"""The colours of verdicts, in plots, tables, reports and the panel: distinct for colour-blind people."""
 
 
 class Verdict(StrEnum):

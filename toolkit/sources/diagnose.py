@@ -75,7 +75,10 @@ def diagnose(
     decided = diagnosis.findings(requested=source.requested, read=cases, recorded=source.recorded)
     explained = explain(decided, read) if read else decided
     owners = source.owners({each.transactional_id for each in decided if each.transactional_id}, diagnosis.observations)
-    findings = [replace(each, owner=owners.get(each.transactional_id or "")) for each in source.with_groups(explained)]
+    findings = [
+        replace(each, owner=owners.get(each.transactional_id or ""), cluster_id=source.cluster_id)
+        for each in source.with_groups(explained)
+    ]
     if before is None:
         return Diagnosed(findings=findings, observations=diagnosis.observations)
     for number, (unexplained, finding) in enumerate(zip(decided, findings, strict=True)):

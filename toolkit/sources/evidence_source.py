@@ -37,6 +37,11 @@ class EvidenceSource(ABC):
     recorded: Sequence[Finding] = ()
     searches_in_doubt: bool = True
 
+    @property
+    def cluster_id(self) -> str | None:
+        """Id of the cluster, once it was observed; null if it is not known."""
+        return None
+
     @abstractmethod
     def observations(self) -> Sequence[Observation]:
         """The observations, in order of time; the last one is diagnosed."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.actions.plan import ListResult, PlanList, Result
-from toolkit.views.document import Bullets, Code, Command, Options, Paragraph, Part, Section, Sentence
+from toolkit.views.document import Bullets, Code, Command, Connection, Options, Paragraph, Part, Section, Sentence
+from toolkit.views.renderers import DocumentView
 from toolkit.views.row_formats import count, size_text
 
 if TYPE_CHECKING:
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
 
 MAX_LINES = 20  # of committed offsets
 NOT_DELIVERED = "Another transaction holds the LSO before its records: they are delivered once that has ended."
-KAFKAS_TOOL = {
-    "abort": "Kafka's tool writes the same marker without these checks and without the copy:",
-    "fence": "Kafka's tool (newer than 4.0) does the same without these checks:",
-}
 ENDED = {"abort": "ended", "complete": "ended", "commit": "committed", "fence": "fenced"}
 DRY_RUN = "Dry run: nothing was changed."
 
@@ -40,18 +37,12 @@ def preview(plan: Plan | PlanList, *, audit: Audit | None = None, override: str 
         return parts
     if plan.refusal is not None:
         parts.append(Paragraph(f"Overridden: {plan.refusal}"))
-    return [*parts, to_confirm(plan.target), *_kafkas_tool(plan)]
+    return [*parts, to_confirm(plan.target)]
 
 
 def to_confirm(target: str) -> Paragraph:
     """What to add to a dry run, to do it."""
     return Paragraph(("To do it, add: ", Options(("--confirm", target))))
-
-
-def _kafkas_tool(plan: Plan) -> list[Part]:
-    if plan.refusal is not None or plan.command is None:
-        return []
-    return [Paragraph(KAFKAS_TOOL[plan.action.name]), Command(plan.command)]
 
 
 def passed(plan: Plan | PlanList, audit: Audit) -> Section:
@@ -60,9 +51,43 @@ def passed(plan: Plan | PlanList, audit: Audit) -> Section:
     if isinstance(plan, PlanList):
         parts = list(_list_parts(plan, intro, saves=True))
     else:
-        parts = [Paragraph(f"{intro} {lead(plan)}"), Bullets(tuple(changes(plan, audit=audit))), *_kafkas_tool(plan)]
-    how = Paragraph(("To do it, type ", Code(plan.target), " and press the button."))
-    return Section(title="The dry run passed. Nothing was written.", parts=(*parts, how))
+        parts = [Paragraph(f"{intro} {lead(plan)}"), Bullets(tuple(changes(plan, audit=audit)))]
+    parts.append(Paragraph(("To do it, type ", Code(plan.target), " and press the button.")))
+    if command := own_command(plan):
+        parts += [Paragraph("The same in a terminal, which asks for it:"), command]
+    return Section(title="The dry run passed. Nothing was written.", parts=tuple(parts))
+
+
+def show_plan(plan: Plan | PlanList, *, audit: Audit) -> DocumentView:
+    """Show a plan in a notebook: what it would do, or why it would be refused, and the same as a command.
+
+    Parameters
+    ----------
+    plan
+        From a function of `toolkit.actions`.
+    audit
+        The audit trail with which it is to be executed: the records that it discards are saved beside it.
+    """
+    if isinstance(plan, PlanList):
+        return DocumentView(tuple(_list_parts(plan, DRY_RUN, saves=True)))
+    parts: list[Part] = [Bullets(tuple(changes(plan, audit=audit)))]
+    if plan.refusal is not None:
+        parts.append(Paragraph(f"It would be refused: {plan.refusal}"))
+    elif command := own_command(plan):
+        parts += [Paragraph("The same in a terminal, which asks for the name:"), command]
+    title = f"{plan.action.name} {plan.target}"
+    return DocumentView((Section(title=title, lead=lead(plan), parts=tuple(parts)),), Connection.of(plan.cluster))
+
+
+def own_command(plan: Plan | PlanList) -> Command | None:
+    """The command of this package that does it; null of a list, and where it needs the checkpoint of a job."""
+    if isinstance(plan, PlanList) or plan.checkpoint is not None:
+        return None
+    if plan.transactional_id is not None:
+        return Command(("kafka-txn", plan.action.name, "--transactional-id", plan.transactional_id))
+    txn = plan.transaction
+    place = ("--topic", txn.tp.topic, "--partition", str(txn.tp.partition), "--start-offset", str(txn.start_offset))
+    return Command(("kafka-txn", plan.action.name, *place))
 
 
 def done_section(plan: Plan | PlanList, done: Result | ListResult, audit: str) -> Section:

@@ -17,7 +17,7 @@ from toolkit.schema.table import INT16, INT32, INT64, STRING, TOPIC_PARTITIONS
 from toolkit.sources.resource_checks import ResourceChecks, check_resources
 from toolkit.views.document import NOWHERE, Connection, Field, Fields, Paragraph, Section, Value, with_commands
 from toolkit.views.findings_text import finding_parts, linked_row, summary
-from toolkit.views.renderers import html_text, text_lines
+from toolkit.views.renderers import DocumentView, text_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -167,18 +167,6 @@ EXPLANATIONS = Table(
 )
 
 
-TEXT_WIDTH = 120
-STYLE = """<style>
-.kafka-txn-error { color: inherit; font: 13px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans",
-  sans-serif; max-width: 70em; overflow-wrap: anywhere; }
-.kafka-txn-error h3, .kafka-txn-error h4 { margin: 14px 0 2px; font-size: 14px; }
-.kafka-txn-error p { margin: 0 0 6px; }
-.kafka-txn-error dl { display: grid; grid-template-columns: 6em minmax(0, 1fr); gap: 1px 8px; margin: 0; }
-.kafka-txn-error dt { opacity: .7; }
-.kafka-txn-error dd { margin: 0; }
-</style>"""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedError:
     """A pasted error, and the state of the cluster about it."""
@@ -258,12 +246,11 @@ class ExplainedError:
         return text_lines(self.parts(), connection=self.connection, width=width)
 
     def __repr__(self) -> str:
-        return "\n".join(self.lines(width=TEXT_WIDTH))
+        return repr(DocumentView(tuple(self.parts()), self.connection))
 
     def _repr_html_(self) -> str:
         """The same as HTML for a notebook, without network access."""
-        body = html_text(self.parts(), connection=self.connection)
-        return f'{STYLE}\n<div class="kafka-txn-error">\n{body}\n</div>'
+        return DocumentView(tuple(self.parts()), self.connection)._repr_html_()
 
 
 def explain(

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from toolkit.analysis.coordinator.transaction_owners import prefix_of
 from toolkit.analysis.diagnosis.evidence_text import NO_ANSWER
 from toolkit.analysis.diagnosis.verdicts import CAUSES
+from toolkit.errors import UsageError
 from toolkit.schema.live import Finding
 from toolkit.schema.table import Error
 from toolkit.schema.verdict import Verdict
@@ -26,6 +27,7 @@ MAX_NAMES = 10  # topics, partitions of a topic, and ids that are named
 
 _NAMES = re.compile(r"\(([a-z-]+(?:, [a-z-]+)*)\)$")  # at the end of a cause
 
+Place: TypeAlias = tuple[str | None, str | None, int | None]
 Rank: TypeAlias = tuple[int, *UrgencyKey]
 Kind: TypeAlias = frozenset[tuple[object, ...]]
 
@@ -35,6 +37,14 @@ class FindingGroup:
     """The findings of one partition, or of many that are alike."""
 
     partitions: tuple[tuple[Finding, ...], ...]  # the most urgent first
+    cluster_id: str | None = None  # where findings are of several clusters
+
+    @property
+    def name(self) -> str:
+        """Its first partition."""
+        first = self.partitions[0][0]
+        name = "all topics" if first.tp is None else str(first.tp)
+        return name if self.cluster_id is None else f"{name} of cluster {self.cluster_id}"
 
     @property
     def is_healthy(self) -> bool:
@@ -62,6 +72,12 @@ class FindingGroup:
         more = len(lines) - MAX_NAMES
         return [*lines[:MAX_NAMES], *([f"{count(more, 'more topic')}"] if more > 0 else [])]
 
+    def common(self) -> list[str]:
+        """What its partitions have in common: cluster, verdict, causes, application."""
+        first = self.findings[0]
+        words = [self.cluster_id and f"of cluster {self.cluster_id}", first.verdict, *cause_names(first.cause)]
+        return [str(each) for each in (*words, first.owner) if each]
+
     def names(self) -> str:
         """Who it is: ids by name, and the number of producers."""
         ids = sorted({each.transactional_id for each in self.findings if each.transactional_id is not None})
@@ -69,6 +85,26 @@ class FindingGroup:
         quoted = [f'"{each}"' for each in ids]
         of = count(len(producers), "producer")
         return f"{of}, {'id' if len(ids) == 1 else 'ids'} {first_names(quoted)}" if ids else f"{of} without a known id"
+
+
+def place(finding: Finding) -> Place:
+    """The partition of a finding, and its cluster: two clusters may have a partition of one name."""
+    return finding.cluster_id, finding.topic, finding.partition
+
+
+def clusters(findings: Iterable[Finding]) -> list[str | None]:
+    """The clusters of findings; null for those that do not know theirs."""
+    return list(dict.fromkeys(finding.cluster_id for finding in findings))
+
+
+def check_cluster(findings: Iterable[Finding], what: str) -> None:
+    """Raise UsageError if findings are of several clusters, as the tables beside them do not say of which they are."""
+    found = [each for each in clusters(findings) if each is not None]
+    if len(found) > 1:
+        raise UsageError(
+            f"{what} is about one cluster, and these findings are of {len(found)}: {', '.join(found)}.",
+            do="Select one: findings[findings.cluster_id == ...].",
+        )
 
 
 def first_names(names: Sequence[str], most: int = MAX_NAMES) -> str:
@@ -80,10 +116,10 @@ def first_names(names: Sequence[str], most: int = MAX_NAMES) -> str:
 def finding_groups(findings: Iterable[Finding]) -> list[FindingGroup]:
     """Findings by partition, those that are alike in one group; the most urgent first, then what was not read."""
     found = list(findings)
-    until = newest(found)
-    by_partition: dict[tuple[str | None, int | None], list[Finding]] = {}
+    until, are_several = newest(found), len(clusters(found)) > 1
+    by_partition: dict[Place, list[Finding]] = {}
     for each in found:
-        by_partition.setdefault((each.topic, each.partition), []).append(each)
+        by_partition.setdefault(place(each), []).append(each)
     kinds: dict[Kind, list[tuple[Rank, tuple[Finding, ...]]]] = {}
     for partition in by_partition.values():
         rank = min((_tier(each), *urgency_key(each, until)) for each in partition)
@@ -92,11 +128,11 @@ def finding_groups(findings: Iterable[Finding]) -> list[FindingGroup]:
     for alike in kinds.values():
         alike.sort(key=itemgetter(0))
         rank, (first, *_) = alike[0]
-        is_clear = first.verdict is Verdict.CLEAR
+        is_clear, cluster_id = first.verdict is Verdict.CLEAR, first.cluster_id if are_several else None
         if len(alike) > (1 if is_clear else MAX_LINES if rank[0] == 2 else MAX_ALIKE):
-            groups.append((rank, FindingGroup(tuple(partition for _, partition in alike))))
+            groups.append((rank, FindingGroup(tuple(partition for _, partition in alike), cluster_id)))
         else:
-            groups += [(rank, FindingGroup((partition,))) for rank, partition in alike]
+            groups += [(rank, FindingGroup((partition,), cluster_id)) for rank, partition in alike]
     return [group for _, group in sorted(groups, key=itemgetter(0))]
 
 
@@ -131,7 +167,7 @@ def cause_names(cause: str | None) -> list[str]:
 def _kind(partition: Sequence[Finding]) -> Kind:
     """What is said of a partition, but for its name, its offsets and its times."""
     worst = [each for each in partition if not is_line(each)]
-    return frozenset(map(_said, worst or partition))
+    return frozenset((each.cluster_id, *_said(each)) for each in worst or partition)
 
 
 def _said(finding: Finding) -> tuple[object, ...]:

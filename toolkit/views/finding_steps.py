@@ -5,19 +5,25 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
+from toolkit.sources.source_table import CLUSTER, RECORDING
+from toolkit.views.finding_groups import clusters
 from toolkit.views.plots.plot_text import plain
 from toolkit.views.row_formats import count, printable
 from toolkit.views.urgency import by_urgency
 
+if TYPE_CHECKING:
+    from toolkit.sources.source import Source
+
 MAX_PARTITIONS = 5  # named for a verdict
 TIMELINE = ("02_lso_timeline.ipynb", "when it began, and who waits")
 COORDINATOR = ("03_coordinator.ipynb", "why its coordinator does not end it")
-ABORT = ("04_abort.ipynb", "end it")
-FENCE = ("04_abort.ipynb", "*Abort, complete or fence?*; it has an owner, so never abort it")
+ABORT = ("04_abort.ipynb", "end it; or with buttons, in [10_panel.ipynb](10_panel.ipynb)")
+FENCE = ("04_abort.ipynb", "*When it has an owner*; never abort it")
 COMPLETE = ("04_abort.ipynb", "*When the records are committed*; never abort it")
 POSTMORTEM = ("07_postmortem.ipynb", "write the postmortem")
 NOTEBOOKS = {
@@ -27,6 +33,8 @@ NOTEBOOKS = {
     "unknown": (COORDINATOR, ("05_offline.ipynb", "read the missing evidence from files")),
     "ended": (TIMELINE, POSTMORTEM),
 }
+OF_RECORDING = (("06_spark_pipeline.ipynb", "what was held, over all samples"), POSTMORTEM)
+"""A recording has no log and no coordinators' records, which the other notebooks read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +42,7 @@ class NextSteps:
     """The findings by verdict, the most urgent first, each with what to do; Markdown in a notebook."""
 
     findings: Sequence[Finding]  # the findings in the order of their urgency
+    kind: str = CLUSTER  # of their source
 
     def __repr__(self) -> str:
         return "\n".join(self._lines())
@@ -51,16 +60,18 @@ class NextSteps:
                 "No transaction blocks a consumer: check the consumers themselves. [02_lso_timeline.ipynb]"
                 "(02_lso_timeline.ipynb) shows the lag of a group in parts."
             ]
-        return [line for verdict, found in by_verdict.items() for line in _of_verdict(verdict, found)]
+        return [line for verdict, found in by_verdict.items() for line in _of_verdict(verdict, found, self.kind)]
 
 
-def next_steps(findings: Data, *, now: dt.datetime | None = None) -> NextSteps:
+def next_steps(findings: Data, *, source: Source | None = None, now: dt.datetime | None = None) -> NextSteps:
     """What to do for findings: by verdict, with the notebook that goes on, and its parameters.
 
     Parameters
     ----------
     findings
         ``schema.FINDINGS``.
+    source
+        Where they were read, as not every notebook takes every source; a cluster if null.
     now
         Time up to which ages are counted, for the order; that of the newest finding if null.
 
@@ -69,18 +80,24 @@ def next_steps(findings: Data, *, now: dt.datetime | None = None) -> NextSteps:
     NextSteps
         Markdown in a notebook, text elsewhere.
     """
-    return NextSteps(findings=by_urgency(records_of(findings, Finding), now))
+    kind = CLUSTER if source is None else source.kind
+    return NextSteps(findings=by_urgency(records_of(findings, Finding), now), kind=kind)
 
 
-def _of_verdict(verdict: Verdict, found: Sequence[Finding]) -> list[str]:
+def _of_verdict(verdict: Verdict, found: Sequence[Finding], kind: str) -> list[str]:
     first = found[0]
-    names = [_name(each) for each in found[:MAX_PARTITIONS]]
+    many = len(clusters(found)) > 1
+    names = [
+        _name(each) + (f" of `{printable(str(each.cluster_id))}`" if many else "") for each in found[:MAX_PARTITIONS]
+    ]
     more = f" and {count(len(found) - MAX_PARTITIONS, 'other')}" if found[MAX_PARTITIONS:] else ""
     lines = [f"- **{verdict}**: {', '.join(names)}{more}. {verdict.sentence}"]
     lines += [f"    - remedy for {names[0]}: {plain(printable(first.remedy))}"] if first.remedy else []
-    lines += [f"    - [{file}]({file}): {what}" for file, what in NOTEBOOKS.get(verdict, (TIMELINE,))]
-    if first.topic is not None:
-        lines.append(f"    - parameters: `topic, partition = {first.topic!r}, {first.partition}`")
+    for file, what in OF_RECORDING if kind == RECORDING else NOTEBOOKS.get(verdict, (TIMELINE,)):
+        where = "" if kind == CLUSTER or file != ABORT[0] else ", with the cluster as its source"
+        lines.append(f"    - [{file}]({file}): {what}{where}")
+    if first.topic is not None and kind != RECORDING:
+        lines.append(f"    - parameters: `topic = {first.topic!r}`, `partition = {first.partition}`")
     return lines
 
 

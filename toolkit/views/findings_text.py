@@ -43,6 +43,7 @@ from toolkit.views.finding_groups import (
     finding_groups,
     is_healthy,
     is_unread,
+    place,
 )
 from toolkit.views.renderers import text_lines
 from toolkit.views.row_formats import count
@@ -127,18 +128,23 @@ def parts_of_groups(groups: Iterable[FindingGroup]) -> list[Part]:
     return parts
 
 
-def _name(finding: Finding) -> str:
-    return "all topics" if finding.tp is None else str(finding.tp)
-
-
 def group_lines(group: FindingGroup) -> Iterator[Field]:
     """A line per transaction; one for many that are alike."""
     first = group.partitions[0][0]
     if len(group.partitions) == 1:
-        yield from (Field(_name(first), (_short(each),)) for each in group.partitions[0])
+        yield from (Field(group.name, (_short(each),)) for each in group.partitions[0])
         return
     who = f"{group.names()} · " if first.producer_id is not None else ""
     yield Field(count(len(group.partitions), "partition"), (f"{first.verdict}  {who}{'; '.join(group.where())}",))
+
+
+def group_sentences(groups: Iterable[FindingGroup]) -> list[str]:
+    """A sentence for each group of many partitions that are not healthy."""
+    many = [group for group in groups if len(group.partitions) > 1 and not group.is_healthy]
+    return [
+        f"{count(len(group.partitions), 'partition')} {' · '.join(group.common())}: {'; '.join(group.where())}"
+        for group in many
+    ]
 
 
 def summary(findings: Data, *, scope: str | None = None) -> str:
@@ -147,7 +153,7 @@ def summary(findings: Data, *, scope: str | None = None) -> str:
     `scope`: what was read, which an all-clear names; `Source.scope`.
     """
     records = records_of(findings, Finding)
-    hanging = len({(finding.topic, finding.partition) for finding in records if finding.verdict is Verdict.HANGING})
+    hanging = len({place(finding) for finding in records if finding.verdict is Verdict.HANGING})
     undelivered = [finding for finding in records if finding.action == "complete"]  # decided, and the marker is missing
     healthy = sum(map(is_healthy, (finding for finding in records if finding.producer_id is not None)))
     rest = (finding for finding in records if finding.verdict is not Verdict.HANGING and finding.action != "complete")
@@ -174,7 +180,7 @@ def _missing_markers(findings: Sequence[Finding]) -> str:
     """What decided transactions hold: ``2 partitions are held because their COMMIT markers are missing``."""
     outcomes = {str(finding.outcome).upper() for finding in findings}
     marker = f"{min(outcomes)} marker" if len(outcomes) == 1 else "marker"
-    partitions = len({(finding.topic, finding.partition) for finding in findings})
+    partitions = len(set(map(place, findings)))
     return count(
         partitions,
         f"partition is held because its {marker} is missing",
@@ -214,7 +220,7 @@ def _section(group: FindingGroup) -> Section:
     first, *behind = (finding for finding in findings if finding.verdict is not Verdict.ENDED)
     over = [_short(finding).removeprefix("ended  ") for finding in findings if finding.verdict is Verdict.ENDED]
     fields = [*_fields(first), *_field("next", _next(first, behind)), *_field("ended", over)]
-    return Section(title=_name(first), lead=_headline(first), parts=(Fields(tuple(fields)),))
+    return Section(title=group.name, lead=_headline(first), parts=(Fields(tuple(fields)),))
 
 
 def group_section(group: FindingGroup) -> Section:
@@ -230,7 +236,7 @@ def group_section(group: FindingGroup) -> Section:
         Field(first.verdict, (f"{count(len(found), 'transaction')} of {group.names()}",)),
         Field("where", tuple(group.where())),
         *_field("overdue", _overdue(found) if first.is_coordinators_only else ()),
-        Field("first", (f"{_name(first)}: {_short(first).removeprefix(f'{first.verdict}  ')}",)),
+        Field("first", (f"{group.name}: {_short(first).removeprefix(f'{first.verdict}  ')}",)),
         *_field("why", () if first.is_coordinators_only else why.values),
     ]
     for field in others:
@@ -238,7 +244,7 @@ def group_section(group: FindingGroup) -> Section:
             logs = f"{field.values[0]}, and those of {count(partitions - 1, 'more partition')}"
             fields.append(Field("missing", (logs, *field.values[1:])))
         elif field.label == "remedy" and commands_in(field.values):
-            fields.append(Field("remedy", (f"Of {_name(first)}:", *field.values, *_for_all(group, first))))
+            fields.append(Field("remedy", (f"Of {group.name}:", *field.values, *_for_all(group, first))))
         else:
             fields.append(field)
     if first.is_coordinators_only:

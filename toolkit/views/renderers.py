@@ -7,6 +7,7 @@ import html
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, assert_never
 
@@ -34,6 +35,7 @@ from toolkit.views.document import (
 from toolkit.views.row_formats import printable, text_columns, wrap
 
 LABEL = 9  # columns of the labels of fields
+LONG_WORD = 40  # characters
 
 
 def command_line(argv: Iterable[str]) -> str:
@@ -107,7 +109,10 @@ def text_lines(parts: Iterable[Part], *, connection: Connection = NOWHERE, width
             case Section():
                 title = printable(part.title)
                 beside = part.badge or printable(part.lead)
-                lines += wrap(beside, before=f"{title:<{LABEL}}  ", width=width) if beside else [title]
+                if beside and width is not None and len(title) > width // 2:  # a name may have 249 characters
+                    lines += [title, *wrap(beside, before=" " * 4, width=width)]
+                else:
+                    lines += wrap(beside, before=f"{title:<{LABEL}}  ", width=width) if beside else [title]
                 lines += text_lines(part.parts, connection=connection, width=width)
             case _:
                 assert_never(part)
@@ -129,6 +134,40 @@ def _field_lines(part: Fields, connection: Connection, width: int | None) -> Ite
             title = ""
 
 
+TEXT_WIDTH = 100
+DOCUMENT_STYLE = """<style>
+.kafka-txn-document { color: inherit; font: 14px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans",
+  sans-serif; max-width: 64em; overflow-wrap: break-word; }
+.kafka-txn-document h3, .kafka-txn-document h4 { margin: 14px 0 2px; font-size: 15px; overflow-wrap: anywhere; }
+.kafka-txn-document p { margin: 0 0 6px; overflow-wrap: anywhere; }
+.kafka-txn-document dl { display: grid; grid-template-columns: 5.5em minmax(0, 1fr); gap: 1px 8px; margin: 0; }
+.kafka-txn-document dt { opacity: .75; }
+.kafka-txn-document dd { margin: 0; overflow-wrap: anywhere; }
+.kafka-txn-document dd div + div { margin-top: 3px; }
+.kafka-txn-document ul { margin: 2px 0 8px; padding-left: 20px; }
+.kafka-txn-document code.command { display: block; padding: 4px 8px; margin: 2px 0 4px; border-radius: 4px;
+  background: rgba(128, 128, 128, .16); white-space: pre-wrap; overflow-wrap: anywhere; user-select: all; }
+.kafka-txn-document table { border-collapse: collapse; font-size: 13px; }
+.kafka-txn-document :is(th, td) { text-align: left !important; vertical-align: top; padding: 3px 12px 3px 0; }
+.kafka-txn-document .scroll { overflow-x: auto; }
+</style>"""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentView:
+    """A document in a notebook: HTML without network access, elsewhere text."""
+
+    parts: tuple[Part, ...]
+    connection: Connection = NOWHERE
+
+    def __repr__(self) -> str:
+        return "\n".join(text_lines(self.parts, connection=self.connection, width=TEXT_WIDTH))
+
+    def _repr_html_(self) -> str:
+        body = html_text(self.parts, connection=self.connection)
+        return f'{DOCUMENT_STYLE}\n<div class="kafka-txn-document">\n{body}\n</div>'
+
+
 def escaped_html(text: object) -> str:
     """Any text in HTML."""
     return html.escape(printable(str(text)))
@@ -142,12 +181,12 @@ def html_text(parts: Iterable[Part], *, connection: Connection = NOWHERE, level:
 def _html(part: Part, connection: Connection, level: int) -> str:
     match part:
         case Paragraph(text, kind):
-            return f'<p class="{kind}">{_html_value(text, connection)}</p>' if kind else (
-                f"<p>{_html_value(text, connection)}</p>")  # fmt: skip
+            return f'<p class="{kind}">{value_html(text, connection)}</p>' if kind else (
+                f"<p>{value_html(text, connection)}</p>")  # fmt: skip
         case Bullets(items):
-            return f"<ul>{''.join(f'<li>{_html_value(each, connection)}</li>' for each in items)}</ul>"
+            return f"<ul>{''.join(f'<li>{value_html(each, connection)}</li>' for each in items)}</ul>"
         case Command():
-            return _html_value(part, connection)
+            return value_html(part, connection)
         case Fields(fields):
             return f"<dl>{''.join(_html_field(each, connection) for each in fields)}</dl>"
         case Quote(text):
@@ -170,13 +209,14 @@ def _html(part: Part, connection: Connection, level: int) -> str:
 
 
 def _html_field(field: Field, connection: Connection) -> str:
-    lines = "".join(f"<div>{_html_value(each, connection)}</div>" for each in field.values)
+    lines = "".join(f"<div>{value_html(each, connection)}</div>" for each in field.values)
     return f"<dt>{escaped_html(field.label)}</dt><dd>{lines}</dd>"
 
 
-def _html_value(value: Value, connection: Connection) -> str:
+def value_html(value: Value, connection: Connection = NOWHERE) -> str:
+    """What a field says, in HTML."""
     if isinstance(value, Command):
-        return f"<code>{escaped_html(command_line(connection.argv(value)))}</code>"
+        return f'<code class="command">{escaped_html(command_line(connection.argv(value)))}</code>'
     return "".join(map(_html_inline, (value,) if isinstance(value, str) else value))
 
 
@@ -208,11 +248,16 @@ def _html_grid(grid: Grid, level: int) -> str:
     )
     rows = ""
     for row in grid.rows:
-        cells = ((cell, kind if cell else "blank") for cell, kind in zip(row, kinds, strict=True))
+        cells = ((cell, _cell_kind(cell, kind)) for cell, kind in zip(row, kinds, strict=True))
         rows += f"<tr>{''.join(f'<td{_class(kind)}>{_linked(cell)}</td>' for cell, kind in cells)}</tr>\n"
     region = f'<div class="scroll" role="group" aria-label="{escaped_html(grid.title)}" tabindex="0">'
     wide = _class("wide" if len(grid.columns) > 6 else "")
     return f"{head}{region}<table{wide}><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
+
+
+def _cell_kind(cell: str, kind: str) -> str:
+    """The class of a cell: one with a word that is too long for its column is broken anywhere."""
+    return (kind if max(map(len, cell.split())) <= LONG_WORD else "long") if cell.strip() else "blank"
 
 
 def _class(kind: str) -> str:

@@ -10,6 +10,7 @@ import os
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +34,7 @@ def row_lines(
     width: int | None = None,
     without: Collection[str] = (),
     columns: Sequence[str] | None = None,
+    widest: int | None = None,
 ) -> list[str]:
     """Rows as aligned columns, or as one block per row if they do not fit into `width`. No value is ever cut.
 
@@ -40,6 +42,7 @@ def row_lines(
     `width`: columns of the terminal; null for no limit.
     `without`: columns to leave out. ``observed_at`` is left out too: JSON and CSV have every column.
     `columns`: show exactly these columns, in this order.
+    `widest`: a longer cell has several lines; null for no limit.
     """
     if not rows:
         return [f"no {table.name.replace('_', ' ')}"]
@@ -49,7 +52,7 @@ def row_lines(
     numbers = [any(_is_number(row.get(name)) for row in rows) for name in names]
     is_time = [any(isinstance(row.get(name), dt.datetime) for row in rows) for name in names]
     names = [f"{name}_(UTC)" if of_time else name for name, of_time in zip(names, is_time, strict=True)]
-    lines = text_columns(names, cells, numbers)
+    lines = text_columns(names, cells, numbers, widest=widest)
     if width is None or max(map(len, lines)) <= width:
         return lines
     lines = text_columns(names, _with_lines(cells, width - max(map(len, lines))), numbers)
@@ -181,18 +184,25 @@ def size_text(count: int) -> str:
     return f"{count} bytes"
 
 
-def text_columns(names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool]) -> list[str]:
-    """Aligned columns; a long heading over a narrow column is wrapped."""
-    widths = [max(map(len, [*name.split("_"), *column])) for name, *column in zip(names, *cells, strict=True)]
+def text_columns(
+    names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool], *, widest: int | None = None
+) -> list[str]:
+    """Aligned columns; a long heading over a narrow column is wrapped, and so is a cell longer than `widest`."""
+    broken = [
+        [textwrap.wrap(cell, widest) if widest and len(cell) > widest else [cell] for cell in row] for row in cells
+    ]
+    columns = [[line for cell in column for line in cell] for column in zip(*broken, strict=True)]
+    widths = [max(map(len, [*name.split("_"), *column])) for name, column in zip(names, columns, strict=True)]
     heads = [textwrap.wrap(name.replace("_", " "), width) for name, width in zip(names, widths, strict=True)]
     height = max(map(len, heads))
     head = zip(*([""] * (height - len(words)) + words for words in heads), strict=True)
+    body = [line for row in broken for line in zip_longest(*row, fillvalue="")]
     return [
         "  ".join(
             f"{cell:>{width}}" if number else f"{cell:<{width}}"
             for cell, width, number in zip(line, widths, numbers, strict=True)
         ).rstrip()
-        for line in [*head, *cells]
+        for line in [*head, *body]
     ]
 
 

@@ -6,7 +6,7 @@ import datetime as dt
 import gzip
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
@@ -21,10 +21,11 @@ from toolkit.schema.live import Finding
 from toolkit.schema.record import TableRow
 from toolkit.schema.table import INT16, INT32, INT64, TIME, utc_now
 from toolkit.schema.verdict import Verdict
-from toolkit.views.finding_groups import finding_groups, is_healthy
-from toolkit.views.findings_text import finding_page, parts_of_groups, summary
-from toolkit.views.html_page import page
-from toolkit.views.renderers import text_lines
+from toolkit.views.document import Value
+from toolkit.views.finding_groups import clusters, finding_groups, is_healthy
+from toolkit.views.findings_text import finding_page, group_sentences, parts_of_groups, remedy, summary
+from toolkit.views.html_page import page, verdict_colours
+from toolkit.views.renderers import text_lines, value_html
 from toolkit.views.row_formats import cell_text, printable, row_lines
 from toolkit.views.urgency import age, by_urgency, newest
 
@@ -102,7 +103,12 @@ def answer_cells(
         for name, doc in ANSWERS
     ]
     until = now or newest(findings)
-    return headings, [[make(finding, until) for make in MADE.values()] for finding in findings]
+    cells = [[make(finding, until) for make in MADE.values()] for finding in findings]
+    if len(clusters(findings)) > 1:
+        for finding, row in zip(findings, cells, strict=True):
+            lines = [*row[1].lines, ("cluster", printable(finding.cluster_id or "not known"))]
+            row[1] = replace(row[1], lines=lines, key=f"{row[1].key} {finding.cluster_id}")
+    return headings, cells
 
 
 ANSWERS = (
@@ -156,17 +162,17 @@ def _transaction(finding: Finding, now: dt.datetime) -> TableCell:
     )
 
 
-def reason_lines(finding: Finding) -> Iterator[tuple[str, str]]:
+def reason_lines(finding: Finding) -> Iterator[tuple[str, Value]]:
     """Lines below a finding: reason, outcome, cause, missing evidence, and remedy."""
-    yield "", printable(finding.reason)
+    yield "", finding.reason
     if finding.outcome and not finding.verdict.is_healthy:
         yield "outcome", f"{finding.outcome}: {OUTCOMES.get(finding.outcome, '')}"
     error = None if finding.is_coordinators_only else finding.error  # `missing` has it
     for label, text in (("cause", finding.cause), ("error", error)):
         if text:
-            yield label, printable(text)
-    yield from (("missing", printable(text)) for text in finding.missing if text != finding.error)
-    yield "remedy", printable(finding.remedy)
+            yield label, text
+    yield from (("missing", text) for text in finding.missing if text != finding.error)
+    yield from (("" if number else "remedy", value) for number, value in enumerate(remedy(finding)))
     if not is_healthy(finding):
         yield "docs", finding_page(finding.verdict, finding.cause)
 
@@ -188,11 +194,11 @@ TEMPLATE, SCRIPT = "table.html", "table.js"
 
 
 def body_html(
-    cells: Sequence[TableCell], below: Sequence[tuple[str, str]], error: str | None, headings: Sequence[ColumnHeading]
+    cells: Sequence[TableCell], below: Sequence[tuple[str, Value]], error: str | None, headings: Sequence[ColumnHeading]
 ) -> str:
     """A row of a table as HTML, with the lines below it; all values are escaped."""
     row = "".join(map(_cell_html, cells, headings))
-    lines = "".join(f"<div>{_label(label)}{_below_text(label, text)}</div>" for label, text in below)
+    lines = "".join(f"<div>{_label(label)}{value_html(value)}</div>" for label, value in below)
     rest = f'<tr><td class="below" style="text-align:left" colspan="{len(headings)}">{lines}</td></tr>' if below else ""
     style = ' class="error"' if error else ""
     return f"<tbody{style}><tr>{row}</tr>{rest}</tbody>"
@@ -219,13 +225,6 @@ def _label(text: str) -> str:
     return f"<i>{escape(text)}</i> " if text else ""
 
 
-def _below_text(label: str, text: str) -> str:
-    address = escape(text)
-    return (
-        f'<a href="{address}" target="_blank" rel="noopener noreferrer">{address}</a>' if label == "docs" else address
-    )
-
-
 def _packed(text: str) -> str:
     return b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode("ascii") if text else ""
 
@@ -250,15 +249,16 @@ class TableView:
             more = sum(len(partition) for group in groups[TEXT_ROWS:] for partition in group.partitions)
             end = ["", summary(findings)]
         else:
-            lines, end = row_lines(self.table, self.rows[:TEXT_ROWS], columns=self._names()), []
+            lines, end = row_lines(self.table, self.rows[:TEXT_ROWS], columns=self._names(), widest=LONG), []
         return "\n".join([*lines, *([f"... and {more:,} more rows"] if more > 0 else []), *end])
 
     def _repr_html_(self) -> str:
         """A table that can be sorted, searched and saved as CSV over all rows, without network access."""
-        rows = self.rows[:MAX_ROWS]
-        reasons: list[list[tuple[str, str]]] = [[] for _ in rows]
+        rows, grouped = self.rows[:MAX_ROWS], list[str]()
+        reasons: list[list[tuple[str, Value]]] = [[] for _ in rows]
         if self._is_answer:
             findings = records_of(rows, Finding)
+            grouped = group_sentences(finding_groups(findings))
             headings, cells = answer_cells(findings, now=self.now or newest(findings))
             reasons = [list(reason_lines(finding)) for finding in findings]
         else:
@@ -272,11 +272,13 @@ class TableView:
             TEMPLATE,
             table=self.table,
             is_answer=self._is_answer,
+            groups=grouped,
             headings=headings,
             bodies=bodies[:PAGE_ROWS],
             rest=_packed("".join(bodies[PAGE_ROWS:])),
             count=len(rows),
             left_out=len(self.rows) - len(rows),
+            colours=verdict_colours(".kafka-txn b.{}", "background: {};"),
             verdicts={each: each.sentence for each in Verdict if each in verdicts_here},
             script=(resources.files(package) / SCRIPT).read_text(encoding="utf-8"),
         )

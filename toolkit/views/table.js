@@ -1,4 +1,4 @@
-document.querySelectorAll(".kafka-txn:not([data-ready])").forEach((root) => {
+window.kafkaTxnTables = () => document.querySelectorAll(".kafka-txn:not([data-ready])").forEach((root) => {
   root.dataset.ready = "1";
   const table = root.querySelector("table");
   if (!table) return;
@@ -29,6 +29,14 @@ document.querySelectorAll(".kafka-txn:not([data-ready])").forEach((root) => {
     all = all.concat(Array.from(rest.tBodies));
     sorted = rows = all;
   };
+  const copyable = (body) => body.querySelectorAll("code.command:not(:has(+ .copy))").forEach((line) => {
+    line.insertAdjacentHTML("afterend", '<button type="button" class="copy">Copy</button>');
+  });
+  table.addEventListener("click", async (event) => {
+    if (event.target.className !== "copy") return;
+    await navigator.clipboard.writeText(event.target.previousElementSibling.textContent);
+    event.target.textContent = "Copied";
+  });
   const draw = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     rows = words.length ? sorted.filter((body) => {
@@ -38,7 +46,7 @@ document.querySelectorAll(".kafka-txn:not([data-ready])").forEach((root) => {
     first = Math.max(0, Math.min(first, Math.floor((rows.length - 1) / SIZE) * SIZE));
     const shown = rows.slice(first, first + SIZE);
     Array.from(table.tBodies).forEach((body) => body.remove());
-    shown.forEach((body) => table.appendChild(body));
+    shown.forEach((body) => { copyable(body); table.appendChild(body); });
     place.textContent = rows.length
       ? `${count(first + 1)} to ${count(first + shown.length)} of ${count(rows.length)}` : "no such row";
     back.disabled = first === 0;
@@ -61,7 +69,8 @@ document.querySelectorAll(".kafka-txn:not([data-ready])").forEach((root) => {
   const text = (cell, heading) => {
     if (cell.dataset.none !== undefined) return "";
     if (heading && heading.dataset.time) return new Date(Number(cell.dataset.key)).toISOString();
-    const lines = Array.from(cell.children, (line) => Array.from(line.childNodes, (part) => part.textContent.trim()).join(" "));
+    const lines = Array.from(cell.children, (line) => Array.from(line.childNodes).filter(
+      (part) => part.className !== "copy").map((part) => part.textContent.trim()).join(" "));
     return lines.length ? lines.join("; ") : cell.textContent;
   };
   const save = () => {
@@ -90,8 +99,10 @@ document.querySelectorAll(".kafka-txn:not([data-ready])").forEach((root) => {
   on.addEventListener("click", after(() => { first += SIZE; }));
   csv.addEventListener("click", after(save));
   root.querySelectorAll(".still").forEach((note) => note.remove());
+  all.forEach(copyable);
   if (all.length > FEW) {
     bar.hidden = false;
     unpack().then(draw);
   }
 });
+window.kafkaTxnTables();

@@ -60,7 +60,9 @@ def test_an_abort_moves_the_lso_and_selects_the_next_finding(kafka: Kafka, clust
         assert plan
         assert not panel.buttons["execute"].disabled
         assert "The dry run passed. Nothing was written." in panel_text(panel)
-        assert " ".join(plan.command or ()) in panel_text(panel)
+        own = f"kafka-txn abort --bootstrap-server {panel.cluster.bootstrap_servers} --topic {one.topic} --partition 0"
+        assert f"{own} --start-offset {one.start_offset}" in panel_text(panel)
+        assert "kafka-transactions.sh" not in panel_text(panel), "no command without these checks beside it"
         assert trail.rows() == []
         assert plan.preflight(recheck_after=0.1)["verdict"] == "hanging"
 

@@ -22,7 +22,7 @@ def test_the_timeline_of_a_log_directory_shows_partition_and_coordinator(name: s
     )
     starts = findings.loc[findings["verdict"] == "hanging", "start_offset"].tolist()
     assert len(starts) == hanging
-    assert [offset for _, _, offset in bars(traces(figure)["HANGING ◆"])] == starts
+    assert [offset for _, _, offset in bars(traces(figure)["HANGING ✕"])] == starts
     assert f"LSO held at {sample.expected['start_offset']}" in words(figure)
     text = "\n".join(hovers(figure))
     for row in findings.to_dict("records"):

@@ -1,13 +1,17 @@
 """Both palettes are readable, and kinds are distinguishable in grey."""
 
 import dataclasses
+from importlib import resources
 
 import pytest
 
+from tests.views.plots.busy import finding
 from tests.views.plots.drawn import contrast
 from toolkit.errors import UsageError
-from toolkit.schema.verdict import Verdict
+from toolkit.schema.verdict import TONES, Verdict
+from toolkit.views import show
 from toolkit.views.plots.plot_theme import KINDS, STATES, THEMES, theme_named
+from toolkit.views.report import report
 
 
 @pytest.mark.parametrize("name", THEMES)
@@ -24,8 +28,28 @@ def test_every_verdict_has_its_own_symbol_and_the_worst_is_first() -> None:
 
 
 def test_every_kind_has_its_own_symbol_and_hanging_is_the_widest() -> None:
-    assert len({appearance.symbol for appearance in KINDS.values()}) == len(KINDS)
+    """An open one has the symbol and the colour of its verdict, and the dash that says that it is open."""
+    assert len({(appearance.symbol, appearance.dash) for appearance in KINDS.values()}) == len(KINDS)
+    for verdict in Verdict:
+        assert verdict not in KINDS or (KINDS[verdict].symbol, KINDS[verdict].role) == (verdict.symbol, verdict.tone)
     assert max(KINDS, key=lambda kind: KINDS[kind].width) == "hanging"
+
+
+def test_a_verdict_has_one_colour_everywhere() -> None:
+    """`ongoing` was green in the report and the panel, blue in tables, and brown in the timeline."""
+    panel = (resources.files("toolkit.views.panel") / "panel.css").read_text()
+    page, table = report([finding()]).html, show([finding()])._repr_html_()
+    for verdict in Verdict:
+        light, dark = TONES["light"][verdict.tone], TONES["dark"][verdict.tone]
+        assert THEMES["light"][verdict.tone] == light
+        assert f"b.{verdict} {{ background: {light}; }}" in table
+        assert f".{verdict} {{ --tone: var(--{verdict.tone}); }}" in page
+        assert f"--{verdict.tone}: {light};" in page
+        assert f"--{verdict.tone}: {dark};" in page
+        assert verdict.tone == "muted" or (light in panel and dark in panel)
+    assert {theme.lso for theme in THEMES.values()}.isdisjoint(
+        each for tones in TONES.values() for each in tones.values()
+    )
 
 
 def test_every_state_has_its_own_hatch() -> None:

@@ -38,9 +38,9 @@ def test_every_hanging_one_of_50_000_transactions_is_drawn(as_frames: bool) -> N
         else (log_transactions, findings)
     )
     figure = plot_timeline(tables[0], findings=tables[1])
-    drawn = {offset for _, _, offset in bars(traces(figure)["HANGING ◆"])}
+    drawn = {offset for _, _, offset in bars(traces(figure)["HANGING ✕"])}
     assert drawn == {row["start_offset"] for row in findings}
-    assert all(end.startswith("2026-11-21 12:58:30") for _, end, _ in bars(traces(figure)["HANGING ◆"]))
+    assert all(end.startswith("2026-11-21 12:58:30") for _, end, _ in bars(traces(figure)["HANGING ✕"]))
     assert len(figure.to_json()) < 1_100_000
     assert sum(len(trace.get("x", ())) for trace in figure.to_dict()["data"]) < 4_000
     text = "\n".join(hovers(figure))
@@ -58,14 +58,14 @@ def test_aggregated_transactions_are_counted_completely() -> None:
     assert sum(counted) + alone == 5_000
 
 
-NAMED = {"committed ▲", "aborted ✕", "HANGING ◆"}
+NAMED = {"committed ▲", "aborted ✕", "HANGING ✕"}
 
 
 def test_an_open_transaction_without_a_finding_is_drawn() -> None:
     log_transactions, _ = busy(3_000, hanging=5)
     figure = plot_timeline(log_transactions, most=10)
-    assert len(list(bars(traces(figure)["open ○"]))) == 5
-    assert "HANGING ◆" not in traces(figure)
+    assert len(list(bars(traces(figure)["open ●"]))) == 5
+    assert "HANGING ✕" not in traces(figure)
 
 
 def test_events_of_the_cluster_are_lines_with_a_hover() -> None:
@@ -90,7 +90,7 @@ def test_the_figure_is_readable_in_grey() -> None:
     assert len(set(lines)) == len(NAMED)
     assert drawn["high watermark"]["line"]["dash"] == "dash"
     assert drawn["held back"]["fillpattern"]["shape"] == "/"
-    assert drawn["HANGING ◆"]["line"]["width"] > 2 * drawn["committed ▲"]["line"]["width"]
+    assert drawn["HANGING ✕"]["line"]["width"] > 2 * drawn["committed ▲"]["line"]["width"]
 
 
 def test_a_producer_clock_ahead_does_not_distort_the_lines() -> None:
@@ -215,7 +215,7 @@ def test_the_hatched_area_starts_at_the_records_that_were_there() -> None:
 def test_a_pointer_finds_a_bar_between_its_ends() -> None:
     figure = plot_timeline([], findings=[finding()])
     points = traces(figure)["bars"]
-    (start, end, offset), *_ = bars(traces(figure)["HANGING ◆"])
+    (start, end, offset), *_ = bars(traces(figure)["HANGING ✕"])
     assert len(points["x"]) > 5
     assert set(points["y"]) == {offset}
     assert all(start < x < end for x in points["x"])

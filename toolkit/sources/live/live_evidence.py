@@ -39,6 +39,10 @@ class LiveEvidence(EvidenceSource):
     def __init__(self, client: BrokerClient) -> None:
         self.client = client
 
+    @property
+    def cluster_id(self) -> str | None:
+        return self.client.cluster_id
+
     def excerpts(self, starts: Sequence[ExcerptStart]) -> Mapping[TopicPartition, Excerpt]:
         """Large ones of the first partitions, small ones of the others."""
         from toolkit.sources.live.logs.excerpt_reader import read_excerpts

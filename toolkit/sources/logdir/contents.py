@@ -91,6 +91,12 @@ class FileScope(NamedTuple):
     roots: Collection[LogDirRoot]
 
     @property
+    def cluster_id(self) -> str | None:
+        """Id of the cluster, by their ``meta.properties``; null if they name none, or several."""
+        ids = {root.cluster_id for root in self.roots}
+        return ids.pop() if len(ids) == 1 else None
+
+    @property
     def cluster_gaps(self) -> list[str]:
         """What is missing to prove that the files are of one cluster: producer ids start at 0 in every cluster."""
         by_cluster: dict[str | None, list[str]] = {}

@@ -538,7 +538,8 @@ class LogDir(Source, OffsetTables):
             return found
         from toolkit.sources.logdir.observe_files import with_holds
 
-        return with_holds(observed, found, min_held_ms=min_held_ms)
+        held = with_holds(observed, found, min_held_ms=min_held_ms)
+        return [replace(each, cluster_id=observed.cluster_id) for each in held]
 
     @implements(Source.lso_holds, rows_of=RowsOf.ALL, also_reads=[STATE_TOPIC, METADATA_TOPIC], needs_topic=True)
     def lso_holds(self, arguments: TableArguments) -> Iterator[LsoHold]:

@@ -73,11 +73,17 @@ class FileObservation(EvidenceSource):
         observation: Observation,
         replicas: Mapping[TopicPartition, Sequence[ReplicaState]],
         state_topic: StateTopic,
+        scope: FileScope,
     ) -> None:
         self.contents = contents
         self.observation = observation
         self.replicas = replicas
         self.state_topic = state_topic
+        self.scope = scope
+
+    @property
+    def cluster_id(self) -> str | None:
+        return self.scope.cluster_id
 
     def observations(self) -> Sequence[Observation]:
         return [self.observation]
@@ -157,7 +163,7 @@ def observe_files(
                 named[tp].append(each.last_update_time)
     observation = replace(observation, absent=_absent(contents, named))
     observation = _with_doubts(contents, observation, replicas, state_topic, proof)
-    return FileObservation(contents, observation, replicas, state_topic)
+    return FileObservation(contents, observation, replicas, state_topic, scope)
 
 
 def _absent(

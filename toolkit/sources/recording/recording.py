@@ -286,6 +286,7 @@ class RecordedEvidence(EvidenceSource):
         content = read_sample(path, found.sample, idle_producers=False)
         self._path = path
         self._before = found.before
+        self._sample = found.sample
         self._transactions = content.observation.transactions
         self.observation = select_partitions(
             content.observation, arguments.topics, arguments.partitions, broker_id=arguments.broker_id
@@ -293,6 +294,10 @@ class RecordedEvidence(EvidenceSource):
         self.recorded = content.findings if arguments.log_evidence else []
         everything = arguments.is_everything and arguments.broker_id is None
         self.requested = () if everything else [each.tp for each in self.observation.partitions]
+
+    @property
+    def cluster_id(self) -> str | None:
+        return self._sample.cluster_id
 
     def observations(self) -> Sequence[Observation]:
         before = None if self._before is None else read_sample(self._path, self._before, idle_producers=False)

@@ -46,7 +46,6 @@ from toolkit.spark.pipeline.run_sources import (
 )
 from toolkit.spark.pipeline.stored_findings import ENDED, StoredFinding, StoredRecord, TopicFindings, log_rows
 from toolkit.spark.pipeline.stored_tables import (
-    CLUSTER_ID,
     FROM_OFFSET,
     IDS,
     IS_CURRENT,
@@ -187,7 +186,7 @@ def run(
         if this.has_news:
             findings = done["findings"]
         else:
-            columns = (*FINDINGS.names, CLUSTER_ID, TOPIC_ID, IS_CURRENT)
+            columns = (*FINDINGS.names, TOPIC_ID, IS_CURRENT)
             findings = list(map(StoredFinding.of, store.rows("findings", FINDINGS, *columns)))
         current = FINDINGS.in_order(each.finding for each in findings if each.is_current)
         verdicts = dict(sorted(Counter(each.verdict for each in current).items()))

@@ -35,6 +35,8 @@ def choice(finding: Finding) -> str:
     verdict = finding.verdict.upper() if finding.verdict is Verdict.HANGING else finding.verdict
     offset = "" if finding.start_offset is None else f" at offset {finding.start_offset}"
     parts = [verdict, f"{partition_name(finding)}{offset}"]
+    if finding.transactional_id is not None:
+        parts.append(f'id "{printable(finding.transactional_id)}"')
     if finding.action == "complete":
         parts.append("committed, its marker is missing")
     if finding.records_held:

@@ -206,7 +206,7 @@ class _Drawing:
             left, right = area.x.at(start), area.x.at(start + value)
             y = area.y.at(area.y.number(row))
             path = f"M{left:.1f} {y - half:.1f}H{right:.1f}V{y + half:.1f}H{left:.1f}Z"
-            shape = marker["pattern"].get("shape")
+            shape = marker.get("pattern", {}).get("shape")
             outline = {"stroke": marker["line"]["color"], "width": marker["line"]["width"]}
             self._path(path, fill=marker["color"], **outline)
             if shape:
@@ -294,7 +294,7 @@ class _Drawing:
         box, marker = f"M{x} {y - 6}h28v12h-28Z", trace.get("marker", {})
         if trace["type"] == "bar":
             self._path(box, fill=marker["color"], stroke=marker["line"]["color"], width=1.5)
-            if marker["pattern"].get("shape"):
+            if marker.get("pattern", {}).get("shape"):
                 self._path(box, fill=self._hatch(marker["pattern"]["shape"], marker["pattern"]["fgcolor"]))
             return
         if trace.get("fill") == "toself":

@@ -16,6 +16,9 @@ from toolkit.views.plots.plot_theme import DARK_VARIABLES, THEMES, Theme, apply_
 OWN_RENDERERS = {"plotly_mimetype", "plotly_mimetype+notebook"}  # plotly's choice in Jupyter; others are the user's
 
 
+DARK_PAGE = ':is([data-jp-theme-light="false"], [data-vscode-theme-kind="vscode-dark"])'  # JupyterLab, Voila; VS Code
+
+
 class NotebookFigure(go.Figure):  # type: ignore[misc]
     """A figure of plotly, whose output in a notebook has a picture for pages without plotly, and follows its theme."""
 
@@ -30,16 +33,15 @@ class NotebookFigure(go.Figure):  # type: ignore[misc]
         display({"text/html": theme_style(), "text/plain": ""}, raw=True)  # type: ignore[no-untyped-call]
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None, **settings: object) -> dict[str, Any]:
-        """The figure as data for plotly, as HTML, as SVG, and its title as text."""
+        """The figure as data for plotly, as an SVG picture in HTML, and its title as text."""
         from plotly.io import renderers
 
-        picture, text = figure_svg(self), figure_text(self)
+        picture, text = figure_svg(self).replace(">", f">{_dark_picture()}", 1), figure_text(self)
         packed = base64.b64encode(picture.encode()).decode("ascii")
         alternative = html.escape(text, quote=True)
         return {
             **renderers["plotly_mimetype"].to_mimebundle(self.to_dict()),
             "text/html": f'<img alt="{alternative}" style="max-width:100%" src="data:image/svg+xml;base64,{packed}">',
-            "image/svg+xml": picture,
             "text/plain": text,
         }
 
@@ -56,7 +58,7 @@ def figure_html(figure: go.Figure) -> str:
     --------
     >>> ipywidgets.HTML(figure_html(plot_overview(cluster.findings())))  # doctest: +SKIP
     """
-    return f'<style>[data-jp-theme-light="false"] {{ {DARK_VARIABLES}}}</style>{follow_theme(figure_svg(figure))}'
+    return f"<style>{DARK_PAGE} {{ {DARK_VARIABLES}}}</style>{follow_theme(figure_svg(figure))}"
 
 
 @cache
@@ -68,12 +70,21 @@ def theme_style() -> str:
     light, dark = THEMES["light"], THEMES["dark"]
     names = [field.name for field in dataclasses.fields(light) if field.name != "held"]  # that of `alarm`, transparent
     rules = [
-        f'[data-jp-theme-light="false"] .js-plotly-plot '
+        f"{DARK_PAGE} .js-plotly-plot "
         f':is([style*="{key}: {_rgb(light[name])}"],[{key}="{_rgb(light[name])}"]){{{key}:{dark[name]}!important}}'
         for name in names
         for key in ("fill", "stroke", "background")
     ]
     return f"<style>{''.join(dict.fromkeys(rules))}</style>"
+
+
+@cache
+def _dark_picture() -> str:
+    """Rules inside a picture that is alone on its page, as in a notebook that is not trusted: the browser's theme."""
+    light, dark = THEMES["light"], THEMES["dark"]
+    names = [field.name for field in dataclasses.fields(light)]
+    rules = (f'[{key}="{light[name]}"]{{{key}:{dark[name]}}}' for name in names for key in ("fill", "stroke"))
+    return f"<style>@media (prefers-color-scheme: dark) {{ {''.join(dict.fromkeys(rules))} }}</style>"
 
 
 def _rgb(colour: str) -> str:

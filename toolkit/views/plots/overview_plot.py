@@ -16,6 +16,7 @@ from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.verdict import Verdict
+from toolkit.views.finding_groups import place
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_text import finding_facts, hover, plain, row_axis
 from toolkit.views.plots.plot_text import lines as wrapped
@@ -87,6 +88,48 @@ def plot_overview(
     return figure
 
 
+TILES_STYLE = (
+    "<style>.kafka-txn-tiles{display:flex;flex-wrap:wrap;gap:8px 40px;margin:4px 0 14px}.kafka-txn-tiles div{font:14px "
+    "system-ui,sans-serif}.kafka-txn-tiles b{display:block;font-size:38px;line-height:1.15;font-variant-numeric:"
+    "tabular-nums}.kafka-txn-tiles .alarm b{color:var(--kafka-txn-alarm,#b83a00)}</style>"
+)
+
+
+def number_tiles(findings: Data, *, now: dt.datetime | None = None) -> str:
+    """What is held, in four numbers as HTML for a page on a screen: partitions, records, the longest hold, groups.
+
+    Parameters
+    ----------
+    findings
+        ``schema.FINDINGS``.
+    now
+        As for `plot_overview`.
+    """
+    records = records_of(findings, Finding)
+    lines = partition_lines(records, now or newest(records))
+    held = [line for line in lines if line.finding.queue_position == 1]
+    hanging = sum(line.verdict is Verdict.HANGING for line in lines)
+    unknown = sum(line.verdict is Verdict.UNKNOWN for line in lines)
+    longest = max((line.age for line in held if line.age is not None), default=None)
+    groups = {(each.cluster_id, group) for each in records for group in each.groups_held or ()}
+    doubt = f", {unknown:,} unknown" if unknown else ""
+    waiting = "records waiting"
+    if any(line.waiting is None or line.unit for line in held):
+        waiting = "records or offsets waiting, at least"
+    stuck = "groups cannot move"
+    if any(each.groups_held is None for each in records if each.queue_position == 1):
+        stuck = "groups cannot move, of those that were read"
+    tiles = (
+        (f"{len(held):,}", f"{'partition' if len(held) == 1 else 'partitions'} held, {hanging:,} hanging{doubt}",
+         "alarm" if hanging else ""),
+        (f"{sum(line.waiting or 0 for line in held):,}", waiting, ""),
+        ("-" if longest is None else duration(longest), "longest hold", ""),
+        (f"{len(groups):,}", stuck, ""),
+    )  # fmt: skip
+    body = "".join(f'<div class="{tone}"><b>{value}</b>{label}</div>' for value, label, tone in tiles)
+    return f'{TILES_STYLE}<div class="kafka-txn-tiles">{body}</div>'
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLine:
     """A partition, by the worst of its findings."""
@@ -121,18 +164,19 @@ class PartitionLine:
 
 def partition_lines(findings: Iterable[Finding], now: dt.datetime) -> list[PartitionLine]:
     """The lines of the overview: a partition each that is not clear, by its most urgent finding, the worst first."""
-    by_partition: dict[tuple[str | None, int | None], list[Finding]] = {}
+    by_partition: dict[tuple[str | None, str | None, int | None], list[Finding]] = {}
     for finding in by_urgency(findings, now):
         if finding.verdict not in {Verdict.CLEAR, Verdict.ENDED}:
-            by_partition.setdefault((finding.topic, finding.partition), []).append(finding)
+            by_partition.setdefault(place(finding), []).append(finding)
+    many = len({cluster for cluster, _, _ in by_partition}) > 1
     lines = []
-    for (topic, partition), here in by_partition.items():
+    for (cluster, topic, partition), here in by_partition.items():
         worst = here[0]
         records = [finding.records_held for finding in here if finding.records_held is not None]
         offsets = [finding.offsets_held for finding in here if finding.offsets_held is not None]
         lines.append(
             PartitionLine(
-                name="all topics" if topic is None else f"{topic}-{partition}",
+                name=("all topics" if topic is None else f"{topic}-{partition}") + (f" ({cluster})" if many else ""),
                 verdict=worst.verdict,
                 finding=worst,
                 others=len(here) - 1,

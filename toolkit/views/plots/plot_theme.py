@@ -18,6 +18,7 @@ from typing import Any, Literal
 import plotly.graph_objects as go
 
 from toolkit.errors import UsageError
+from toolkit.schema.verdict import TONES, Verdict
 
 ThemeName = Literal["light", "dark"]
 
@@ -39,7 +40,7 @@ class Theme:
     calm: str  # healthy and open
     done: str  # committed
     undone: str  # aborted
-    lso: str
+    lso: str  # the colour of the text: no verdict has it
     held: str  # fill between the LSO and the high watermark
 
     def __getitem__(self, role: str) -> str:
@@ -51,27 +52,21 @@ THEMES: Mapping[str, Theme] = {
     "light": Theme(
         background="#ffffff",
         text="#1b1f24",
-        muted="#5b6570",
+        **TONES["light"],
         grid="#e3e7eb",
-        alarm="#b83a00",
-        warn="#755800",
-        calm="#0b5fa5",
         done="#00735a",
         undone="#8a3b7b",
-        lso="#0b5fa5",
+        lso="#1b1f24",
         held="rgba(184, 58, 0, 0.12)",
     ),
     "dark": Theme(
         background="#14181d",
         text="#e8ebee",
-        muted="#a6afb9",
+        **TONES["dark"],
         grid="#2d343c",
-        alarm="#ff8a4c",
-        warn="#e8c547",
-        calm="#6cb6ff",
         done="#4fd1a5",
         undone="#e39bd3",
-        lso="#6cb6ff",
+        lso="#e8ebee",
         held="rgba(255, 138, 76, 0.16)",
     ),
 }
@@ -93,10 +88,15 @@ KINDS: Mapping[str, Appearance] = {
     "abort": Appearance(role="undone", symbol="x", dash="dot"),
     "empty": Appearance(role="muted", symbol="line-ns-open", dash="solid"),
     "undecided": Appearance(role="muted", symbol="square-open", dash="longdash"),
-    "open": Appearance(role="warn", symbol="circle-open", dash="dash", width=3),
-    "hanging": Appearance(role="alarm", symbol="diamond", dash="solid", width=7),
+    "open": Appearance(role="muted", symbol="circle", dash="dash", width=3),
+    **{
+        verdict: Appearance(role=verdict.tone, symbol=verdict.symbol, dash="dash", width=3)
+        for verdict in reversed(Verdict)
+        if verdict.is_open and verdict is not Verdict.HANGING
+    },
+    "hanging": Appearance(role=Verdict.HANGING.tone, symbol=Verdict.HANGING.symbol, dash="solid", width=7),
 }
-"""Transactions in a timeline; ``undecided`` are those whose marker was not read."""
+"""Transactions in a timeline; ``undecided`` are those whose marker was not read, ``open`` those without a finding."""
 
 STATES: Mapping[str, Appearance] = {
     "Empty": Appearance(role="muted", hatch="."),

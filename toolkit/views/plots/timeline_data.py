@@ -170,9 +170,9 @@ def _start(txn: LogTransaction, finding: Finding | None, *, curve: LsoCurve, end
 
 
 def _kind(txn: LogTransaction, finding: Finding | None, *, is_over: bool) -> str:
-    if finding is not None and finding.verdict is Verdict.HANGING:
-        return "hanging"
-    return txn.outcome or ("undecided" if is_over else "open")
+    if finding is not None and finding.verdict.is_open and not is_over:
+        return str(finding.verdict)
+    return ("undecided" if is_over else "open") if txn.outcome in (None, "open") else txn.outcome
 
 
 def _aggregated(bars: Sequence[TransactionBar]) -> AggregatedBar:

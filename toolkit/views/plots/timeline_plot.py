@@ -9,12 +9,14 @@ from itertools import chain
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.verdict import Verdict
+from toolkit.views.finding_groups import check_cluster
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_text import lines, number, place_name, plain, when
 from toolkit.views.plots.plot_theme import Theme, ThemeName, apply_theme, theme_named
@@ -108,6 +110,7 @@ def plot_timeline(
         [sample for sample in tables.partitions if (sample.topic, sample.partition) == tp],
         [finding for finding in tables.findings if (finding.topic, finding.partition) == tp],
     )
+    check_cluster(of_partition.findings, "A timeline")
     if not any(of_partition):
         name = place_name(*tp)
         return empty_figure(colours, title=f"{name}: nothing to draw", missing=_missing(name, tables))
@@ -259,4 +262,6 @@ def _facts(finding: Finding) -> list[str]:
         facts.append(count(finding.offsets_held, f"offset {waits}", f"offsets {wait}"))
     if finding.groups_held:
         facts.append(f"{count(len(finding.groups_held), 'group')} {cannot} move")
+    if since := finding.held_from or finding.opened_at:
+        facts.append(f"since {at(since)}")
     return facts

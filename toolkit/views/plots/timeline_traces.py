@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -82,7 +82,7 @@ def add_past_holds(figure: go.Figure, findings: Iterable[Finding], curve: LsoCur
             text=_held_hover(hold.start_offset, hold.held_from, hold.held_to, hold.finding),
             name="was held back",
             fill=theme.grid,
-            colour=theme.warn,
+            colour=theme[Verdict.ENDED.tone],
             is_first=rank == 0,
         )
 
@@ -208,13 +208,14 @@ def _aggregated_hover(bar: AggregatedBar) -> str:
     return hover(facts)
 
 
-NAMES = {
+NAMES: Mapping[str, str] = {
     "commit": "committed ▲",
     "abort": "aborted ✕",
     "empty": "marker without data",
     "undecided": "ended, marker not read",
-    "open": "open ○",
-    "hanging": "HANGING ◆",
+    "open": "open ●",
+    **{verdict: f"open: {verdict.replace('_', ' ')}" for verdict in Verdict if verdict.is_open},
+    "hanging": "HANGING ✕",
 }
 
 
@@ -332,7 +333,7 @@ def add_cluster_events(figure: go.Figure, timeline: TimelineData, theme: Theme) 
         events = [each for each in timeline.cluster_events if (each.event in LEADER_EVENTS) is is_of_leader]
         if not events:
             continue
-        colour, symbol = (theme.warn, "triangle-down") if is_of_leader else (theme.muted, "triangle-down-open")
+        colour, symbol = (theme.text, "triangle-down") if is_of_leader else (theme.muted, "triangle-down-open")
         for event in events:
             style = {"color": colour, "width": 1, "dash": "dash" if is_of_leader else "dot"}
             figure.add_vline(x=when(event.timestamp), line=style, layer="below", row=1, col=1)
@@ -379,7 +380,7 @@ def add_labels(figure: go.Figure, timeline: TimelineData, theme: Theme) -> None:
         producer = f"producer {hold.finding.producer_id} at {number(hold.start_offset)}"
         text = f"<b>held for {length}</b> · {producer}"
         place = {"x": when(hold.held_from + hold.length / 2), "y": hold.start_offset, "yshift": -16}
-        figure.add_annotation(**place, text=text, **_label_style(theme, theme.warn))
+        figure.add_annotation(**place, text=text, **_label_style(theme, theme[Verdict.ENDED.tone]))
     if not timeline.curve.points:
         return
     end, lso = (
@@ -399,7 +400,7 @@ def _add_label(
 ) -> None:
     verdict = bar.finding.verdict if bar.finding else "open"
     txn = bar.log_transaction
-    text = f"<b>{'◆ HANGING' if verdict == 'hanging' else plain(verdict)}</b> · producer {txn.producer_id}"
+    text = f"<b>{'✕ HANGING' if verdict == 'hanging' else plain(verdict)}</b> · producer {txn.producer_id}"
     text += f" epoch {txn.producer_epoch} at {number(bar.first_offset)}"
     length = max(timeline.now - timeline.start, dt.timedelta(milliseconds=1))
     is_right = (bar.start - timeline.start) / length > 0.4

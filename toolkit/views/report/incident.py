@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from toolkit.analysis.history.findings_over_time import (
@@ -15,7 +16,7 @@ from toolkit.analysis.history.findings_over_time import (
     without_short,
     without_stale,
 )
-from toolkit.errors import NotFound, ToolkitError
+from toolkit.errors import NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import (
     CLUSTER_EVENTS,
@@ -142,9 +143,18 @@ def _collect(
         keys.append({each.key for each in own})
         if not isinstance(source, (LogDir, Recording)):
             observed += own
+    known_ids = sorted({source.cluster_id for source in sources if source.cluster_id is not None})
+    if len(known_ids) > 1:  # partitions and producer ids of one name would be taken for each other
+        raise UsageError(
+            f"These sources are of {len(known_ids)} clusters: {', '.join(known_ids)}.",
+            do="Collect from each by itself.",
+        )
     for source, known in zip(sources, keys, strict=True):
         findings = _closed_by(source, findings, known)
-    rows = FINDINGS.ordered(finding.row() for finding in without_short(findings, min_held_ms=min_held_ms))
+    kept = without_short(findings, min_held_ms=min_held_ms)
+    if known_ids:  # which an old recording does not know
+        kept = [replace(each, cluster_id=known_ids[0]) for each in kept]
+    rows = FINDINGS.ordered(finding.row() for finding in kept)
     shown = records_of(rows, Finding)
     tables: IncidentFindings = {"findings": rows}
     problems: list[str] = []

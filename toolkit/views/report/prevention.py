@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.schema.docs_links import DOCS_URL, RUNBOOK_URL
-from toolkit.views.document import Grid, commands_in
+from toolkit.views.document import Field, Grid, commands_in
 from toolkit.views.findings_text import finding_page, remedy
 from toolkit.views.report.incident_facts import IncidentFacts
 from toolkit.views.report.report_parts import ReportSection, ReportTables, text
@@ -50,13 +50,19 @@ def prevention_section(incidents: Sequence[IncidentFacts], tables: ReportTables)
 
 
 def items_section(incidents: Sequence[IncidentFacts], tables: ReportTables) -> ReportSection:
-    """What is to be done, with owner and date to fill in."""
+    """What is to be done, with owner and date to fill in; of what is not over, the remedy first."""
+    is_open = [each for each in incidents if not each.is_over and each.finding.producer_id is not None]
     items = dict.fromkeys(
         [*(item for each in incidents for item in _of_incident(each)), *_of_cluster(incidents, tables)]
     )
     rows = tuple((*item, "", "") for item in items)
     lead = "Derived from the facts above. Owners and dates are to be filled in, and items of your own added."
-    return ReportSection(title="Action items", lead=lead, grids=(Grid(title="To do", columns=ITEM_COLUMNS, rows=rows),))
+    return ReportSection(
+        title="Action items",
+        lead=lead,
+        fields=tuple(Field(each.name, remedy(each.finding)) for each in is_open[:MAX_ITEMS]),
+        grids=(Grid(title="To do", columns=ITEM_COLUMNS, rows=rows),),
+    )
 
 
 def _relevant(

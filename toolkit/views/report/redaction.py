@@ -26,6 +26,7 @@ KINDS: Mapping[str, str] = {
     "leader_member_id": "member",
     "who": "person",
     "bootstrap_servers": "cluster",
+    "cluster_id": "cluster",
     "records_file": "file",
     "file": "file",
     "action_id": "action",

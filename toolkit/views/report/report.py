@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from html import escape
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -21,10 +23,11 @@ from toolkit.schema.coerce import Data, records_of, rows_of
 from toolkit.schema.live import Exposure, Finding, Partition
 from toolkit.schema.log import LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
 from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.verdict import Verdict
 from toolkit.views.document import NOWHERE, Connection, Grid
-from toolkit.views.finding_groups import FindingGroup, finding_groups
+from toolkit.views.finding_groups import FindingGroup, check_cluster, finding_groups
 from toolkit.views.findings_text import group_lines, group_section
-from toolkit.views.html_page import page
+from toolkit.views.html_page import page, tone_variables
 from toolkit.views.renderers import escaped_markdown, html_text, markdown_lines
 from toolkit.views.report.finding_sections import MAX_FINDINGS, answer, is_answer, others
 from toolkit.views.report.incident_facts import IncidentFacts, incident_facts
@@ -115,6 +118,9 @@ class Report:
             "figures": _figures(self.figure),
             "pictures": pictures,
             "dark_pictures": dark,
+            "verdicts": list(Verdict),
+            "light_tones": tone_variables("light"),
+            "dark_tones": tone_variables("dark"),
         }
         return page(__name__.rpartition(".")[0], "page.html", **values) + "\n"
 
@@ -172,18 +178,25 @@ class Report:
         return path
 
     def _repr_html_(self) -> str:
-        """Show it in a frame, so that its styles do not affect the notebook, in the theme of JupyterLab."""
-        from html import escape
+        """Show it in a frame, so that its styles do not affect the notebook, in the theme of JupyterLab.
 
+        JupyterLab drops frames and styles of a notebook that is not trusted, and a frame is cut on paper: there, its
+        summary and first picture stand in its place.
+        """
         body = self.html.replace("</head>", f"{THEME_SCRIPT}</head>", 1)
         content = f'title="{escape(self.title)}" srcdoc="{escape(body)}"'
-        return f'<iframe {content} style="width:100%;height:80vh;border:0"></iframe>{WITHOUT_FRAME}'
+        parts = [f"<h3>{escape(self.title)}</h3>", *(f"<p>{escape(sentence)}</p>" for sentence in self.summary)]
+        for text, picture in self.pictures[:1]:
+            packed = base64.b64encode(picture.encode()).decode("ascii")
+            parts.append(f'<img alt="{escape(text)}" style="max-width:100%" src="data:image/svg+xml;base64,{packed}">')
+        parts.append("<p>All of it: run the cell, choose Trust Notebook, or save it.</p>")
+        frame = f'<iframe class="kafka-txn-frame" {content} style="width:100%;height:80vh;border:0"></iframe>'
+        return f'{FRAME_STYLE}{frame}<div class="kafka-txn-without-frame">{"".join(parts)}</div>'
 
 
-WITHOUT_FRAME = (  # JupyterLab drops frames and styles of a notebook that is not trusted
-    "<style>.kafka-txn-without-frame { display: none; }</style>"
-    '<p class="kafka-txn-without-frame">The postmortem is not shown, as this notebook is not trusted: run the cell, or '
-    "choose Trust Notebook.</p>"
+FRAME_STYLE = (
+    "<style>@media screen { .kafka-txn-without-frame { display: none; } } "
+    "@media print { .kafka-txn-frame { display: none; } }</style>"
 )
 
 
@@ -269,6 +282,7 @@ def report(
         What the commands in it need to reach the cluster.
     """
     records = records_of(findings, Finding)
+    check_cluster(records, "A report")
     tables_by_name = {
         "log_transactions": log_transactions,
         "lso_timeline": lso_timeline,
@@ -302,7 +316,7 @@ def report(
     incidents = incident_facts([*shown, *others_of_them], tables, numbered=len(shown))
     with_section = incidents[: len(shown)]
     return Report(
-        title=printable(title) if title else _title([each.finding for each in incidents] or records),
+        title=printable(title) if title else _title([each.finding for each in incidents], records),
         summary=tuple(
             summary_sentences(
                 records,
@@ -363,10 +377,11 @@ def _about(actions: Iterable[ActionStep], findings: Sequence[Finding]) -> list[A
     return list(filter(is_about, actions))
 
 
-def _title(findings: Iterable[Finding]) -> str:
-    names = list(dict.fromkeys(map(partition_name, findings)))
+def _title(incidents: Sequence[Finding], findings: Sequence[Finding]) -> str:
+    names = list(dict.fromkeys(map(partition_name, incidents)))
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
-    return f"Postmortem: {', '.join(names[:3])}{more}" if names else "Postmortem: nothing is open"
+    nothing = "no incident" if any(each.verdict.is_open for each in findings) else "nothing is open"
+    return f"Postmortem: {', '.join(names[:3])}{more}" if names else f"Postmortem: {nothing}"
 
 
 def _sections(
@@ -377,9 +392,32 @@ def _sections(
     *,
     has_figure: bool,
 ) -> Iterator[ReportSection]:
+    """One page first: what happened is in the summary, then the picture, and what to do; all else is an appendix."""
     shown = [each.finding for each in incidents]
+    if not findings:
+        yield ReportSection(title="Nothing is open", lead="No transaction is open, and no last stable offset is held.")
+    charts = tuple(
+        _charts(shown or by_urgency(findings)[:1], findings, tables)
+    )  # a healthy one is worth a picture, too
+    is_drawn = find_spec("plotly") is not None
+    if (charts and is_drawn) or has_figure:
+        yield ReportSection(title="Timeline", charts=charts[:1] if is_drawn else (), figure=has_figure)
     if len(incidents) > 1:
         yield overview_section(incidents)
+    yield items_section(incidents, tables)
+    yield from (
+        replace(section, appendix=True) for section in _appendix(findings, groups, incidents, tables, charts[1:])
+    )
+
+
+def _appendix(
+    findings: Sequence[Finding],
+    groups: Sequence[FindingGroup],
+    incidents: Sequence[IncidentFacts],
+    tables: ReportTables,
+    charts: tuple[Callable[[ThemeName], go.Figure], ...],
+) -> Iterator[ReportSection]:
+    shown = [each.finding for each in incidents]
     for each in incidents:
         section = answer(each.finding, log_transactions=tables.log_transactions)
         yield replace(section, title=each.name if len(incidents) > 1 else section.title)
@@ -392,21 +430,14 @@ def _sections(
         yield ReportSection(title="Healthy partitions", fields=tuple(healthy))
     alike = {id(each) for group in many for each in group.findings}
     rest = [each for each in findings if id(each) not in alike and not _is_in(each, shown)]
-    if not findings:
-        yield ReportSection(title="Nothing is open", lead="No transaction is open, and no last stable offset is held.")
     if any(each.finding.producer_id is not None for each in incidents):
         yield impact_section(incidents)
         yield times_section([each for each in incidents if each.holds])
-    yield _timeline(shown, findings, tables, has_figure=has_figure)
+    yield _events(shown, tables, charts)
     if shown:
         yield cause_section(incidents)
     yield _done(tables)
     yield prevention_section(incidents, tables)
-    yield items_section(incidents, tables)
-    yield from (replace(section, appendix=True) for section in _appendix(shown, rest, tables))
-
-
-def _appendix(shown: Sequence[Finding], rest: Sequence[Finding], tables: ReportTables) -> Iterator[ReportSection]:
     yield ReportSection(title="Missing and unknown", lead=printable(" ".join(_missing(shown, tables))))
     if shown:
         lead = "Observed values, with source and time."
@@ -427,19 +458,19 @@ def _done(tables: ReportTables) -> ReportSection:
     return ReportSection(title=title, grids=(action_grid(tables.actions),))
 
 
-def _timeline(
-    shown: Sequence[Finding], findings: Sequence[Finding], tables: ReportTables, *, has_figure: bool
+def _events(
+    shown: Sequence[Finding], tables: ReportTables, charts: tuple[Callable[[ThemeName], go.Figure], ...]
 ) -> ReportSection:
-    charts = tuple(_charts(shown, findings, tables))
+    """What happened when, and the pictures of the other partitions."""
     grids = tuple(event_grid(finding, tables) for finding in shown if finding.producer_id is not None)
     lead = ""
-    if not grids and not has_figure:
+    if not grids:
         unknown = any(finding.verdict.is_open for finding in shown)
         lead = "It could not be read whether anything was open." if unknown else "Nothing was open."
-    if charts and find_spec("plotly") is None:
+    if find_spec("plotly") is None:
         charts = ()
         lead = f"{lead} Not drawn: plotly is not installed (pip install plotly).".lstrip()
-    return ReportSection(title="Timeline", lead=lead, grids=grids, charts=charts, figure=has_figure)
+    return ReportSection(title="Events", lead=lead, grids=grids, charts=charts)
 
 
 def _charts(

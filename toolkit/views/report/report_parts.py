@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.views.document import Field, Fields, Grid, Section
+from toolkit.views.renderers import DocumentView
 from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 UNKNOWN = "not known"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ReportSection:
     """A section of the page with a heading."""
 
@@ -42,6 +43,12 @@ class ReportSection:
         parts = (Fields(self.fields),) if self.fields else ()
         title = f"Appendix: {self.title}" if self.appendix else self.title
         return Section(title=title, badge=self.verdict, lead=self.lead, parts=parts)
+
+    def __repr__(self) -> str:
+        return repr(DocumentView((self.head, *self.grids)))
+
+    def _repr_html_(self) -> str:
+        return DocumentView((self.head, *self.grids))._repr_html_()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,8 +93,9 @@ def discover(paths: Sequence[str | os.PathLike[str] | ObjectPath]) -> LogDirLayo
         if search.found == before:
             raise NotFound(
                 f"There are no Kafka files in {path}.",
-                means="It contains no partition, segment, snapshot or index, and no output of kafka-dump-log.sh.",
-                do="Pass an entry of the broker's log.dirs, a folder above it, or files of a partition.",
+                means="It contains no partition, segment, snapshot or index, no output of kafka-dump-log.sh, and no "
+                "sample of a recording.",
+                do="Pass an entry of the broker's log.dirs, a folder above it, files of a partition, or a recording.",
             )
     return LogDirLayout(
         roots=sorted(search.roots.values(), key=lambda root: _path_order(root.path)),

@@ -1,4 +1,4 @@
-"""Notebook 4 in a browser: the panel displays refusals, and aborts a hanging transaction in a few clicks.
+"""Notebook 10 in a browser: the panel displays refusals, and aborts a hanging transaction in a few clicks.
 
 ``python -m tests.browser.screenshot`` takes the screenshot for the README.
 """
