@@ -158,7 +158,8 @@ class TableRow:
         columns = [list(map(attrgetter(name), records)) for name in cls._names]
         for name, struct in cls._structs.items():
             lists = columns[cls._numbers[name]]
-            columns[cls._numbers[name]] = [None if each is None else list(map(struct._values, each)) for each in lists]
+            values: Callable[[Any], Any] = TableRow.row if struct._structs else struct._values
+            columns[cls._numbers[name]] = [None if each is None else list(map(values, each)) for each in lists]
         return columns
 
 
