@@ -55,7 +55,7 @@ def row_lines(
     lines = text_columns(names, cells, numbers, widest=widest)
     if width is None or max(map(len, lines)) <= width:
         return lines
-    lines = text_columns(names, _with_lines(cells, width - max(map(len, lines))), numbers)
+    lines = text_columns(names, _with_lines(cells, width - max(map(len, lines))), numbers, widest=widest)
     if max(map(len, lines)) <= width:
         return lines
     names = [name.replace("_(", " (") for name in names]
