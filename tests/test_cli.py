@@ -145,7 +145,7 @@ def test_many_partitions_that_were_not_read_are_one_block(monkeypatch: pytest.Mo
     (block,) = (number for number, line in enumerate(lines) if line == "2,000 partitions not read")
     assert lines[block + 1].split() == ["unknown", "unread"]
     assert lines[block + 12].split() == ["1,990", "more", "topics"]
-    assert "--operation READ --topic=t0 --topic=t1 --topic=t10 " in "".join(lines[block:])
+    assert "--operation READ '--topic=*'" in "".join(lines[block:])
     assert any(line.startswith("t0-1 ") for line in lines), "what it holds is not hidden among them"
 
 
