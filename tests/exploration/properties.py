@@ -123,7 +123,8 @@ def _may_be_unknown(world: World, state: State, number: int, pid: int) -> bool:
     found = fates(state, number, pid)
     if len({fate for _, fate in found}) > 1 or DAMAGE & set(state.spent) or _is_compacted(state):
         return True
-    if any(_is_of_both_versions(state, record) or is_before_its_producer(state, record) for record, _ in found):
+    unclear = (_is_of_both_versions, _is_of_an_unknown_version, is_before_its_producer)
+    if any(is_unclear(state, record) for record, _ in found for is_unclear in unclear):
         return True
     if world.pace_ms < CLOCKS_DIFFER_MS or abs(world.skew_ms) > CLOCKS_DIFFER_MS:
         return True
@@ -140,6 +141,13 @@ def _is_compacted(state: State) -> bool:
 def _is_of_both_versions(state: State, record: Record) -> bool:
     """Whether its epoch is one of both versions, so that not even the leader adds each partition."""
     return len({each.version for each in state.truths if (each.pid, each.epoch) == (record.pid, record.epoch)}) > 1
+
+
+def _is_of_an_unknown_version(state: State, record: Record) -> bool:
+    """Whether the coordinators' log has no transaction of its epoch, and has some of version 2 of its producer."""
+    metas = [each.meta for c in state.coordinators for each in c.log if each.meta and each.meta.pid == record.pid]
+    begun = {meta.epoch for meta in metas if meta.state != "Empty"}
+    return record.epoch not in begun and any(meta.client_version == 2 for meta in metas)
 
 
 def is_before_its_producer(state: State, record: Record) -> bool:
