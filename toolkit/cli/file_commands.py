@@ -231,7 +231,8 @@ def copy(
     done = copy_log_dir(source, target, topics=topic, progress=lambda folder: progress(f"Copying {folder} ..."))
     size = size_text(sum(file.size for file in done.files.values()))
     changed = f"{len(done.changed)} partitions changed meanwhile" if done.changed else "nothing changed meanwhile"
-    show([f"{target}: {len(done.files):,} files, {size}, at {done.moment:%Y-%m-%d %H:%M:%S} UTC; {changed}"])
+    text = f"{target}: {len(done.files):,} files, {size}, at {done.moment:%Y-%m-%d %H:%M:%S} UTC; {changed}"
+    show(wrap(text, before="", width=width()))
     show(["Diagnose it:", f"kafka-txn diagnose --log-dir {shlex.quote(str(target))}"])
     if not done.is_running:
         remark(f"No broker of this machine ran on {source}, so the manifest proves nothing of when its files are from.")
