@@ -227,6 +227,7 @@ def copy(
     """
     from toolkit.formats.copy_manifest import MANIFEST
     from toolkit.sources.logdir.log_dir_copy import copy_log_dir
+    from toolkit.views.row_formats import wrap
 
     done = copy_log_dir(source, target, topics=topic, progress=lambda folder: progress(f"Copying {folder} ..."))
     size = size_text(sum(file.size for file in done.files.values()))
