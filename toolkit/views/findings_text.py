@@ -94,12 +94,7 @@ _STYLES = (
     (re.compile(rf"(^  |(?<=^ {{11}}))({_toned('alarm')})\b", re.MULTILINE), "bold red"),
     (re.compile(rf"^  ({_toned('warn')})\b", re.MULTILINE), "bold yellow"),
     (re.compile(rf"\b({_toned('calm', 'muted')})(?=  producer)"), "green"),
-    (
-        re.compile(
-            r"^  (owner|why|outcome|cause|error|where|overdue|first|missing|right|remedy|docs|next)\b", re.MULTILINE
-        ),
-        "dim",
-    ),
+    (re.compile(rf"^  ({_LABELS})\b", re.MULTILINE), "dim"),
     (re.compile(r"^ *kafka-(?:txn|acls\.sh|transactions\.sh) .*$", re.MULTILINE), "cyan"),
 )
 

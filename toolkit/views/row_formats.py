@@ -52,10 +52,14 @@ def row_lines(
     numbers = [any(_is_number(row.get(name)) for row in rows) for name in names]
     is_time = [any(isinstance(row.get(name), dt.datetime) for row in rows) for name in names]
     names = [f"{name}_(UTC)" if of_time else name for name, of_time in zip(names, is_time, strict=True)]
-    lines = text_columns(names, cells, numbers, widest=widest)
+    if widest is not None:
+        cells = [
+            ["\n".join(textwrap.wrap(cell, widest)) if len(cell) > widest else cell for cell in row] for row in cells
+        ]
+    lines = text_columns(names, cells, numbers)
     if width is None or max(map(len, lines)) <= width:
         return lines
-    lines = text_columns(names, _with_lines(cells, width - max(map(len, lines))), numbers, widest=widest)
+    lines = text_columns(names, _with_lines(cells, width - max(map(len, lines))), numbers)
     if max(map(len, lines)) <= width:
         return lines
     names = [name.replace("_(", " (") for name in names]
@@ -77,12 +81,10 @@ def _with_lines(cells: Sequence[Sequence[str]], too_much: int) -> list[list[str]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     widest = widths.index(max(widths))
     room = max(widths[widest] + too_much, MIN_ROOM)
-    rows: list[list[str]] = []
-    for row in cells:
-        parts = wrap(row[widest], before="", width=room)
-        for number, part in enumerate(parts):
-            rows.append([part if index == widest else "" if number else cell for index, cell in enumerate(row)])
-    return rows
+    return [
+        ["\n".join(wrap(cell, before="", width=room)) if at == widest else cell for at, cell in enumerate(row)]
+        for row in cells
+    ]
 
 
 def wrap(text: str, *, before: str, width: int | None) -> list[str]:
@@ -184,13 +186,9 @@ def size_text(count: int) -> str:
     return f"{count} bytes"
 
 
-def text_columns(
-    names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool], *, widest: int | None = None
-) -> list[str]:
-    """Aligned columns; a long heading over a narrow column is wrapped, and so is a cell longer than `widest`."""
-    broken = [
-        [textwrap.wrap(cell, widest) if widest and len(cell) > widest else [cell] for cell in row] for row in cells
-    ]
+def text_columns(names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool]) -> list[str]:
+    """Aligned columns; a long heading over a narrow column is wrapped, and a cell may have several lines."""
+    broken = [[cell.split("\n") for cell in row] for row in cells]
     columns = [[line for cell in column for line in cell] for column in zip(*broken, strict=True)]
     widths = [max(map(len, [*name.split("_"), *column])) for name, column in zip(names, columns, strict=True)]
     heads = [textwrap.wrap(name.replace("_", " "), width) for name, width in zip(names, widths, strict=True)]

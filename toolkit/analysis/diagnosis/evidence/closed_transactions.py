@@ -55,6 +55,11 @@ class DecidedTransaction:
     decided_at: float
     ended_at: float = FOR_EVER  # when all of its markers were written; infinite if they are not yet
 
+    @property
+    def closed_at(self) -> float:
+        """When it was decided and had its markers, in ms; infinite if it has not."""
+        return max(self.decided_at, self.ended_at)
+
     def can_have(self, marker: ProducerMarker) -> bool:
         """Whether a marker can be of this transaction, by decision and epoch."""
         return marker.is_commit == self.is_commit and (
@@ -179,9 +184,7 @@ class ClosedTransactions:
     def _unexplained(self, last_closed: int, difference: float) -> int:
         """What lacks a counterpart if clocks differ by this: commits, markers, and open records if no marker does."""
         since = -FOR_EVER if self.is_whole else self.read_from - difference - ROUNDING
-        closed = sum(
-            each.is_commit and max(each.decided_at, each.ended_at) >= since for each in self.decided[: last_closed + 1]
-        )
+        closed = sum(each.is_commit and each.closed_at >= since for each in self.decided[: last_closed + 1])
         first = -FOR_EVER if self.began is None else self.began + difference  # earlier markers are of earlier records
         markers = sum(each.is_commit and (each.time is None or each.time >= first) for each in self.markers)
         missing = sum(each.is_commit for each in self.decided[last_closed + 1 :])
@@ -272,7 +275,7 @@ class ClosedTransactions:
     @cached_property
     def _latest(self) -> Sequence[float]:
         """The latest time in each transaction and those before it."""
-        return [*accumulate((max(each.decided_at, each.ended_at) for each in self.decided), max)]
+        return [*accumulate((each.closed_at for each in self.decided), max)]
 
     @cached_property
     def _earliest(self) -> Sequence[float]:

@@ -205,8 +205,7 @@ class _Proof:
         time = part.after
         if time is None or not self._are_clocks_near:
             return False
-        compared = self._compared(decided)
-        return time.time - self._clocks_differ(time, decided) > max(compared.decided_at, compared.ended_at)
+        return time.time - self._clocks_differ(time, decided) > self._compared(decided).closed_at
 
     def _clocks_differ(self, time: LogTime, decided: PastTransaction) -> float:
         """By how much the clocks of the leader and the coordinator may differ, in ms: by 0 if one broker is both."""
