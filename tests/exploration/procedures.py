@@ -10,10 +10,9 @@ from typing import Any
 
 from tests.exploration.seam import ModelClient, connect, running
 from tests.exploration.server import TOPIC, id_of
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import ActionOutcome
-from toolkit.actions.complete import plan_complete
-from toolkit.actions.fence import plan_fence
+from toolkit.actions.coordinator_actions import plan_fence
+from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.errors import ToolkitError
 from toolkit.schema import Row
 from toolkit.schema.actions import ActionStep

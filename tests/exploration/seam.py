@@ -26,7 +26,7 @@ from tests.exploration.server import (
 from tests.exploration.state import NOBODY, State
 from tests.exploration.world import EPOCH, World
 from tests.sources.recorded_apis import RECORDED_APIS
-from toolkit.actions import complete
+from toolkit.actions import marker_actions
 from toolkit.analysis.diagnosis.evidence import other_markers
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError
@@ -208,7 +208,7 @@ def controlled() -> Iterator[None]:
         clocks.controlled(_clock, packages=PACKAGES),
         mock.patch.object(partition_log, "ThreadPoolExecutor", _Executor),
         # After the marker, a real consumer reads: no broker is here.
-        mock.patch.object(complete, "delivered", lambda cluster, txn, done, check: done),
+        mock.patch.object(marker_actions, "delivered", lambda cluster, txn, done, check: done),
         # A step takes seconds here, also from a decision to its end; a coordinator that starts again has a new epoch.
         mock.patch.object(other_markers, "RESTART", dt.timedelta(days=1)),
     ):

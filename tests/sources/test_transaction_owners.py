@@ -16,7 +16,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.queries import until
 from toolkit.lab.server.node import free_ports
 from toolkit.schema import TRANSACTION_OWNERS, Row
-from toolkit.views.findings_text import finding_lines
+from toolkit.views.finding_document import finding_lines
 
 pytestmark = [pytest.mark.lab, pytest.mark.full, pytest.mark.xdist_group("transaction owners")]
 

@@ -16,7 +16,7 @@ from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import INT16, INT32, INT64, STRING, TOPIC_PARTITIONS
 from toolkit.sources.resource_checks import ResourceChecks, check_resources
 from toolkit.views.document import NOWHERE, Connection, Field, Fields, Paragraph, Section, Value, with_commands
-from toolkit.views.findings_text import finding_parts, linked_row, summary
+from toolkit.views.finding_document import finding_parts, linked_row, summary
 from toolkit.views.renderers import DocumentView, text_lines
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.actions.abort import plan_abort, plan_abort_list
-from toolkit.actions.commit import plan_commit
-from toolkit.actions.complete import plan_complete
-from toolkit.actions.fence import plan_fence
+from toolkit.actions.coordinator_actions import plan_commit, plan_fence
+from toolkit.actions.marker_actions import plan_abort, plan_abort_list, plan_complete
 from toolkit.actions.plan import Plan, PlanList
 from toolkit.errors import ActionRefused
 from toolkit.schema.live import Finding

@@ -13,9 +13,9 @@ from typing import Any
 import ipywidgets as widgets
 
 from toolkit.schema.live import Finding
+from toolkit.views.finding_document import by_urgency
 from toolkit.views.panel.panel_html import choice, is_same, tone
 from toolkit.views.renderers import escaped_html
-from toolkit.views.urgency import by_urgency
 
 PAGE = 25
 

@@ -20,7 +20,7 @@ from toolkit.schema.live import Finding
 from toolkit.views.action_document import done_section, fence_section, passed
 from toolkit.views.document import Bullets, Connection, Paragraph, Part, Section
 from toolkit.views.explained_error import ExplainedError
-from toolkit.views.findings_text import summary
+from toolkit.views.finding_document import summary
 from toolkit.views.panel.action_steps import button_text
 from toolkit.views.panel.finding_list import FindingList
 from toolkit.views.panel.panel_html import (

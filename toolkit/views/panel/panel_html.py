@@ -17,12 +17,11 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Field, Fields, Paragraph, Part, Quote, Section, with_commands
-from toolkit.views.findings_text import remedy
+from toolkit.views.finding_document import age, by_urgency, remedy
 from toolkit.views.report.finding_sections import answer
 from toolkit.views.report.report_parts import partition_name
 from toolkit.views.report.report_tables import evidence_grid
 from toolkit.views.row_formats import count, printable
-from toolkit.views.urgency import age, by_urgency
 
 
 def tone(finding: Finding) -> str:

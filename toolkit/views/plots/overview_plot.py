@@ -16,13 +16,12 @@ from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.verdict import Verdict
-from toolkit.views.finding_groups import place
+from toolkit.views.finding_document import age, by_urgency, newest, place
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_text import finding_facts, hover, plain, row_axis
 from toolkit.views.plots.plot_text import lines as wrapped
 from toolkit.views.plots.plot_theme import Theme, ThemeName, apply_theme, theme_named
 from toolkit.views.row_formats import count
-from toolkit.views.urgency import age, by_urgency, newest
 
 NAME_WIDTH = 24
 ROOM = 0.42  # share of the panel for the longest bar; the text after it takes the rest

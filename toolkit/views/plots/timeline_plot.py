@@ -16,7 +16,7 @@ from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.verdict import Verdict
-from toolkit.views.finding_groups import check_cluster
+from toolkit.views.finding_document import check_cluster
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_text import lines, number, place_name, plain, when
 from toolkit.views.plots.plot_theme import Theme, ThemeName, apply_theme, theme_named

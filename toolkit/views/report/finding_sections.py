@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from toolkit.schema.durations import duration
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Field, Grid
-from toolkit.views.finding_groups import is_healthy
-from toolkit.views.findings_text import explained_fields
+from toolkit.views.finding_document import explained_fields, is_healthy
 from toolkit.views.report.report_parts import UNKNOWN, ReportSection, moment, partition_name, text
 from toolkit.views.row_formats import count, printable
 

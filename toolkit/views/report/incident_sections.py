@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from toolkit.analysis.diagnosis.verdicts import CAUSES
 from toolkit.schema.durations import duration
 from toolkit.views.document import Grid
-from toolkit.views.finding_groups import cause_names
+from toolkit.views.finding_document import cause_names
 from toolkit.views.report.finding_sections import up_to
 from toolkit.views.report.incident_facts import OFFSETS, GroupStall, IncidentFacts, IncidentTime
 from toolkit.views.report.report_parts import UNKNOWN, ReportSection, moment, text

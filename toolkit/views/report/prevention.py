@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.schema.docs_links import DOCS_URL, RUNBOOK_URL
 from toolkit.views.document import Field, Grid, commands_in
-from toolkit.views.findings_text import finding_page, remedy
+from toolkit.views.finding_document import finding_page, remedy
 from toolkit.views.report.incident_facts import IncidentFacts
 from toolkit.views.report.report_parts import ReportSection, ReportTables, text
 from toolkit.views.row_formats import count, printable

@@ -25,10 +25,15 @@ from toolkit.schema.log import LogTransaction, LsoStep, OffsetsLogRecord, PastTr
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import NOWHERE, Connection, Grid
-from toolkit.views.finding_groups import FindingGroup, check_cluster, finding_groups
-from toolkit.views.findings_text import group_lines, group_section
-from toolkit.views.html_page import page, tone_variables
-from toolkit.views.renderers import escaped_markdown, html_text, markdown_lines
+from toolkit.views.finding_document import (
+    FindingGroup,
+    by_urgency,
+    check_cluster,
+    finding_groups,
+    group_lines,
+    group_section,
+)
+from toolkit.views.renderers import escaped_markdown, html_text, markdown_lines, page, tone_variables
 from toolkit.views.report.finding_sections import MAX_FINDINGS, answer, is_answer, others
 from toolkit.views.report.incident_facts import IncidentFacts, incident_facts
 from toolkit.views.report.incident_sections import cause_section, impact_section, overview_section, times_section
@@ -43,7 +48,6 @@ from toolkit.views.report.report_tables import (
     log_transaction_grid,
 )
 from toolkit.views.row_formats import printable, replaced_file
-from toolkit.views.urgency import by_urgency
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -11,7 +11,7 @@ from toolkit.schema.actions import OUTCOME
 from toolkit.schema.durations import duration
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import commands_in
-from toolkit.views.findings_text import remedy, summary
+from toolkit.views.finding_document import remedy, summary
 from toolkit.views.report.finding_sections import up_to
 from toolkit.views.report.incident_facts import IncidentFacts
 from toolkit.views.report.report_parts import moment, partition_name, text
