@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.exploration import procedures
+from tests.exploration import explore
 from tests.exploration.campaign import Report, explore_actions, explore_races, explore_states
-from tests.exploration.seam import time_of
+from tests.exploration.explore import time_of
 from tests.exploration.worlds import world_of
 from toolkit.actions import abort
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
@@ -113,7 +113,7 @@ def _first_look_only(p: pytest.MonkeyPatch) -> None:
 
 
 def _no_recheck(p: pytest.MonkeyPatch) -> None:
-    p.setattr(procedures, "SOON", 0.0)
+    p.setattr(explore, "SOON", 0.0)
 
 
 def _no_preflight(p: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Markers and fences raced on the model of `tests.exploration`, by random walks of any length.
+"""Markers and fences raced by random walks of any length.
 
 The exploration runs every schedule of a few steps; this one tries a few of the schedules of many steps.
 """
@@ -11,36 +11,44 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any
 
-from tests.exploration.explore import Plan, Point, Run
-from tests.exploration.known_limits import is_known
-from tests.exploration.procedures import PLANNERS, Procedure, diagnose, fence_of, fence_plans, marker_of
-from tests.exploration.properties import judge_fences, judge_findings, judge_writes
-from tests.exploration.seam import ModelClient, connect, controlled, running
+from tests.exploration.explore import (
+    PLANNERS,
+    ModelClient,
+    Plan,
+    Point,
+    Procedure,
+    Run,
+    connect,
+    diagnose,
+    fence_of,
+    fence_plans,
+    marker_of,
+    running,
+)
+from tests.exploration.properties import is_known, judge_fences, judge_findings, judge_writes
 from tests.exploration.server import Key
-from tests.exploration.state import State
 from tests.exploration.steps import successors
-from tests.exploration.world import World
+from tests.exploration.world import State, World
 from tests.exploration.worlds import BEHIND, RACES, STAGED, WORLDS
-from tests.tools.large.broker_races import HANGING
 from tests.tools.large.sitting import Sitting
-from tests.tools.large.skipped_races import UNFINISHED
 from toolkit.errors import ToolkitError
 
 MAX_STEPS = 25  # of the model before a plan, and before the action
 SCHEDULES = 12  # of each plan
-FORGED = (HANGING, UNFINISHED)
+FORGED = (
+    {"verdict": "hanging", "outcome": "undecided", "action": "abort"},
+    {"verdict": "stuck_ending", "outcome": "commit", "action": "complete"},
+)
 
 
-def run(sitting: Sitting, seconds: float) -> None:
+def run(sitting: Sitting) -> None:
     """Random walks, each with the action of a finding or a fence, until the time is over."""
-    own = Sitting(seed=sitting.seed, seconds=seconds)
     worlds = (*WORLDS, *BEHIND, *STAGED, *RACES)
     was_enabled = gc.isenabled()
     gc.disable()  # a collection goes through all answers that the model keeps
     try:
-        with controlled():
-            for number in own.numbers():
-                race(sitting, random.Random(f"{own.seed}-{number}"), worlds, number)
+        for number in sitting.numbers():
+            race(sitting, random.Random(f"{sitting.seed}-{number}"), worlds, number)
     finally:
         if was_enabled:
             gc.enable()
@@ -62,17 +70,17 @@ def race(sitting: Sitting, chance: random.Random, worlds: tuple[World, ...], num
         during = steps.copy()
         begun = _walk(world, planned, chance, chance.choice([0, 0, 1, 3, MAX_STEPS]), during)[-1]
         done, states = _run(world, begun, procedure, chance, during)
-        sitting.counts[f"model: {kind}"] += 1
-        sitting.counts["model: markers and fences written"] += len(done.client.writes)
+        sitting.counts[kind] += 1
+        sitting.counts["markers and fences written"] += len(done.client.writes)
         if procedure is diagnose:
             violations = judge_findings(world, begun, done.result, states)
         else:
             violations = chain(judge_writes(done), judge_fences(done, planned))
         for violation in violations:
             if any(is_known(world, each, violation) for each in (begun, states[-1])):
-                sitting.counts["model: known limits"] += 1
+                sitting.counts["known limits"] += 1
             else:
-                sitting.check(False, f"model, walk {number} of {world.name}: {violation}: {', '.join(during)}")
+                sitting.check(False, f"walk {number} of {world.name}: {violation}: {', '.join(during)}")
 
 
 def _plans(client: ModelClient, chance: random.Random) -> list[Any]:
