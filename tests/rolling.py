@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import INCIDENTS
-from toolkit.lab.queries import RequestRefused
-from toolkit.lab.staging import Stage, StagedIncident
+from toolkit.lab.clients import RequestRefused
+from toolkit.lab.incidents import INCIDENTS, Stage, StagedIncident
 
 
 def upgrade(kafka: Kafka, broker_id: int, version: str) -> None:

@@ -16,8 +16,8 @@ from toolkit.analysis.diagnosis.evidence.log_selection import ExcerptStart
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.history import sample_findings
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
-from toolkit.lab.producer import TxnProducer
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
