@@ -19,8 +19,7 @@ from tests.exploration.seam import ModelClient
 from tests.exploration.server import everything
 from tests.exploration.state import State
 from tests.exploration.world import World
-from toolkit.analysis.diagnosis.decision.decide import PartitionRule
-from toolkit.analysis.diagnosis.decision.decision import OpenRule
+from toolkit.analysis.diagnosis.decision import OpenRule, PartitionRule
 from toolkit.schema import Row
 
 

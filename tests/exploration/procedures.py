@@ -16,7 +16,7 @@ from toolkit.actions.complete import plan_complete
 from toolkit.actions.fence import plan_fence
 from toolkit.errors import ToolkitError
 from toolkit.schema import Row
-from toolkit.schema.actions import ActionStep
+from toolkit.schema.recorded import ActionStep
 
 Procedure = Callable[[ModelClient], Any]
 

@@ -27,7 +27,7 @@ from tests.exploration.state import NOBODY, State
 from tests.exploration.world import EPOCH, World
 from tests.sources.recorded_apis import RECORDED_APIS
 from toolkit.actions import complete
-from toolkit.analysis.diagnosis.evidence import other_markers
+from toolkit.analysis.diagnosis import markers
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError
 from toolkit.sources.live.client.broker_response import BrokerResponse, error_name
@@ -210,7 +210,7 @@ def controlled() -> Iterator[None]:
         # After the marker, a real consumer reads: no broker is here.
         mock.patch.object(complete, "delivered", lambda cluster, txn, done, check: done),
         # A step takes seconds here, also from a decision to its end; a coordinator that starts again has a new epoch.
-        mock.patch.object(other_markers, "RESTART", dt.timedelta(days=1)),
+        mock.patch.object(markers, "RESTART", dt.timedelta(days=1)),
     ):
         yield
 

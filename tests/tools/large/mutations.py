@@ -45,8 +45,7 @@ from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, checkpoint_rows
 from toolkit.formats.segment_files import read_offset_index, read_snapshot, read_time_index, read_txn_index
 from toolkit.lab.samples import load, names
 from toolkit.schema import BATCHES, OFFSETS_LOG, TABLES, TRANSACTION_LOG
-from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
-from toolkit.schema.metadata import MetadataLogRecord
+from toolkit.schema.log import MetadataLogRecord, OffsetsLogRecord, TransactionLogRecord
 from toolkit.sources.recording.recording_folder import read, sample_name
 from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.views.row_formats import json_pieces

@@ -9,7 +9,7 @@ import datetime as dt
 import time
 import uuid
 
-from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
+from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.lab.consumer import BlockedConsumer
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import (

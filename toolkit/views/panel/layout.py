@@ -14,9 +14,9 @@ import traitlets
 
 from toolkit.actions.plan import ListResult, Plan, PlanList, Result
 from toolkit.errors import ConnectionFailed
-from toolkit.schema.actions import ActionStep
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
+from toolkit.schema.recorded import ActionStep
 from toolkit.views.action_document import done_section, fence_section, passed
 from toolkit.views.document import Bullets, Connection, Paragraph, Part, Section
 from toolkit.views.explained_error import ExplainedError

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from toolkit.schema.coerce import Data, records_of
-from toolkit.schema.derived import LsoHold
 from toolkit.schema.durations import duration
+from toolkit.schema.recorded import LsoHold
 from toolkit.schema.verdict import Verdict
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_text import hover, id_text, plain, row_axis, when

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from toolkit.schema.coerce import Data, records_of
-from toolkit.schema.offsets import GroupLag
+from toolkit.schema.live import GroupLag
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_text import hover, number, plain, row_axis
 from toolkit.views.plots.plot_text import lines as wrapped

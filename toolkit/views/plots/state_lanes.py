@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import plotly.graph_objects as go
 
-from toolkit.analysis.coordinator.transaction_states import EXPIRED, state_of
+from toolkit.analysis.coordinator.transaction_owners import EXPIRED, state_of
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.views.plots.plot_text import hover, id_text, plain, row_axis, when
 from toolkit.views.plots.plot_theme import STATES, Appearance, Theme

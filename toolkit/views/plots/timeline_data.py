@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from toolkit.analysis.cluster_events import events_around
 from toolkit.schema.live import Finding, Partition
-from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
-from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
 from toolkit.schema.verdict import Verdict
 from toolkit.views.plots.lso_curve import EARLIEST, LsoCurve
 from toolkit.views.plots.plot_text import place_name

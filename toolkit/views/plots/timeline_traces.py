@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from toolkit.analysis.cluster_events import LEADER_EVENTS
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
-from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.log import ClusterEvent
 from toolkit.schema.verdict import Verdict
 from toolkit.views.plots.lso_curve import EARLIEST, CurvePoint, LsoCurve
 from toolkit.views.plots.plot_text import finding_facts, hover, id_text, number, plain, when

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNKNOWN
 from toolkit.analysis.history.findings_over_time import VERDICT_BEFORE, verdict_before
-from toolkit.schema.actions import OUTCOME, unfinished
+from toolkit.schema.recorded import OUTCOME, unfinished
 from toolkit.schema.verdict import Verdict
 from toolkit.views.report.finding_sections import LOG, RECORDING, HoldEnd, held_from_source, hold_end
 from toolkit.views.report.report_parts import ReportTables, partition_name, text
 
 if TYPE_CHECKING:
-    from toolkit.schema.actions import ActionStep
     from toolkit.schema.live import Finding
     from toolkit.schema.log import LogTransaction
+    from toolkit.schema.recorded import ActionStep
 
 AUDIT = "the audit trail (the clock of the machine that acted)"
 DIAGNOSIS = "this diagnosis"

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.schema.docs_links import DOCS_URL, RUNBOOK_URL
+from toolkit.schema.verdict import DOCS_URL, RUNBOOK_URL
 from toolkit.views.document import Field, Grid, commands_in
 from toolkit.views.findings_text import finding_page, remedy
 from toolkit.views.report.incident_facts import IncidentFacts

@@ -15,10 +15,9 @@ from toolkit.views.row_formats import printable
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from toolkit.schema.actions import ActionStep
     from toolkit.schema.live import Exposure, Finding, Partition
-    from toolkit.schema.log import LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
-    from toolkit.schema.metadata import ClusterEvent
+    from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
+    from toolkit.schema.recorded import ActionStep
     from toolkit.views.plots.plot_theme import ThemeName
 
 UNKNOWN = "not known"

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.verdicts import COMMIT, OUTCOMES, UNKNOWN
-from toolkit.schema.actions import OUTCOME
 from toolkit.schema.durations import duration
+from toolkit.schema.recorded import OUTCOME
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import commands_in
 from toolkit.views.findings_text import remedy, summary
