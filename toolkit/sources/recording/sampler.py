@@ -39,7 +39,7 @@ class SampleOptions:
     # older live transactions are ``long``, and whether the log around held LSOs is read: at most once a minute for the
     # same transaction and verdict
     diagnosis: DiagnoseOptions = DEFAULTS
-    late_padding_ms: int = LATE_PADDING_MS  # as for `analysis.history.sample_findings.late_transactions`
+    late_padding_ms: int = LATE_PADDING_MS  # as for `analysis.history.findings_over_time.late_transactions`
     with_held_groups: bool = False  # read the committed offsets of the groups while an LSO is held
 
 
@@ -137,7 +137,7 @@ def take_sample(
     `cluster`: its timeout bounds each round of requests; a sample takes several rounds.
     `due`: when the sample is due, with time zone.
     `before`: the previous sample, successful or failed. Without one no verdict is `hanging`.
-    `longest_timeout_ms`: as for `analysis.history.sample_findings.late_transactions`.
+    `longest_timeout_ms`: as for `analysis.history.findings_over_time.late_transactions`.
     """
     started = time.monotonic()
     due = due.astimezone(dt.UTC)
