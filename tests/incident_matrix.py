@@ -19,8 +19,8 @@ from toolkit import Cluster
 from toolkit.analysis.diagnosis import observation, rules
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
+from toolkit.lab.clients import SteadyClient, config_of
 from toolkit.lab.incidents import INCIDENTS, ClusterSetup, Incident, StagedIncident
-from toolkit.lab.queries import SteadyClient, config_of
 from toolkit.schema import Row
 from toolkit.sources.live import observe as live_observation
 

@@ -38,8 +38,7 @@ from toolkit.errors import ActionRefused
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
 from toolkit.formats.log.batches import CRC_END, HEADER, HEADER_SIZE, read_header
 from toolkit.lab import Kafka
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import SteadyClient, await_coordinators, config_of, offsets, partitions, until
+from toolkit.lab.clients import SteadyClient, TxnProducer, await_coordinators, config_of, offsets, partitions, until
 from toolkit.schema import Row
 from toolkit.sources.live.client.broker_client import BrokerClient
 

@@ -48,7 +48,7 @@ from toolkit.analysis.diagnosis.causes import MAX_EVENTS
 from toolkit.errors import ActionRefused
 from toolkit.formats.broker_logs import broker_log_events
 from toolkit.lab import Kafka
-from toolkit.lab.queries import ALWAYS_UP
+from toolkit.lab.clients import ALWAYS_UP
 from toolkit.schema import Row
 from toolkit.schema.log import FROM_BROKER_LOG, FROM_METADATA
 from toolkit.schema.verdict import Verdict

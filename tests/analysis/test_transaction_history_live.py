@@ -20,8 +20,7 @@ from toolkit.formats.coordinator.coordinator_log_rows import transaction_log
 from toolkit.formats.log.headers import Headers
 from toolkit.formats.log.scan import scan_file
 from toolkit.lab import Kafka
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import config_of, until
+from toolkit.lab.clients import TxnProducer, config_of, until
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS, Row
 from toolkit.schema.log import ClusterEvent, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import TopicPartition

@@ -13,8 +13,7 @@ from tests.outcomes import OutcomeCluster, rows_of
 from tests.tools.rolling_upgrade import Rolling
 from toolkit.formats.broker_logs import broker_log_events
 from toolkit.lab import Kafka
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import await_coordinators, config_of, coordinator, until
+from toolkit.lab.clients import TxnProducer, await_coordinators, config_of, coordinator, until
 from toolkit.schema import Row
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster

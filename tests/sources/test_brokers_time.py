@@ -20,9 +20,8 @@ from toolkit.analysis.diagnosis import observation
 from toolkit.analysis.diagnosis.observation import BrokersTime
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import until
 from toolkit.schema.live import Finding
 from toolkit.schema.table import utc_now
 from toolkit.sources.live import cluster as live_cluster

@@ -15,8 +15,8 @@ from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ExcerptStart
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.history import findings_over_time
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
-from toolkit.lab.producer import TxnProducer
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient

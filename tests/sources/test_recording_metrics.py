@@ -18,7 +18,7 @@ from tests.stored import compare
 from toolkit import Cluster
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
-from toolkit.lab.consumer import blocked_consumer
+from toolkit.lab.clients import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema.live import GroupLag
 from toolkit.schema.recorded import LateTransaction

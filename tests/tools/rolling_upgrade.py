@@ -28,9 +28,8 @@ from tests.workload import Worker
 from toolkit import Cluster
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import INCIDENTS
-from toolkit.lab.queries import RequestRefused, until
-from toolkit.lab.staging import Stage, StagedIncident
+from toolkit.lab.clients import RequestRefused, until
+from toolkit.lab.incidents import INCIDENTS, Stage, StagedIncident
 from toolkit.schema import Row
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.exposure import API_VERSIONS

@@ -28,8 +28,7 @@ from toolkit import Cluster
 from toolkit.analysis.coordinator.transaction_owners import owner_clause
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import until
+from toolkit.lab.clients import TxnProducer, until
 from toolkit.schema import Row
 from toolkit.schema.live import IdOwner
 

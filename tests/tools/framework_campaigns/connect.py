@@ -16,7 +16,7 @@ from tests.java_clients import JavaClient, jars_of
 from tests.tools.framework_campaigns.application import TIMEOUT_MS, Application
 from toolkit import Cluster
 from toolkit.lab import Kafka
-from toolkit.lab.server.node import free_ports
+from toolkit.lab.broker import free_ports
 
 
 class Connect(Application):

@@ -27,8 +27,7 @@ from toolkit.actions.audit import Audit
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import RequestRefused, partitions, send_until_accepted, until
+from toolkit.lab.clients import RequestRefused, TxnProducer, partitions, send_until_accepted, until
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 

@@ -28,9 +28,8 @@ from tests.tools.rolling_upgrade import Watcher
 from toolkit import Cluster
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer, coordinator, until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import coordinator, until
 from toolkit.schema import Row
 
 PATIENCE_S = 900

@@ -26,8 +26,8 @@ from tests.tools.rolling_upgrade import PROPERTIES, TOPICS, create_topics
 from tests.workload import Worker
 from toolkit import Cluster, Recording
 from toolkit.lab import Kafka
+from toolkit.lab.clients import until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.lab.queries import until
 from toolkit.schema import RECORDED
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding

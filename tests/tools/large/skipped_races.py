@@ -22,8 +22,7 @@ from toolkit.actions.complete import plan_complete
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import leader
+from toolkit.lab.clients import TxnProducer, leader
 from toolkit.schema import Row
 from toolkit.sources.live.client.broker_client import BrokerClient
 

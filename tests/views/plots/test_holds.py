@@ -6,7 +6,7 @@ from tests.views.plots.busy import NOW
 from tests.views.plots.drawn import hovers, traces, words
 from toolkit.schema.recorded import LsoHold
 from toolkit.views.plots import plot_holds
-from toolkit.views.plots.figure_svg import figure_svg
+from toolkit.views.plots.notebook_figure import figure_svg
 
 HOUR = dt.timedelta(hours=1)
 

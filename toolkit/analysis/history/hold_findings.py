@@ -3,7 +3,7 @@
 The lowest open transaction holds the LSO: from its first batch if no other transaction was open then, otherwise from
 the last marker of the transactions that opened before it. The order of the log decides; the time is that of the batch
 or marker. Markers carry the time of the partition's leader. The first batch carries its producer's time, which the
-markers around it bound, as in `toolkit.analysis.diagnosis.evidence.explanation.held_since`.
+markers around it bound, as in `toolkit.analysis.diagnosis.causes.held_since`.
 
 As in `log.lso_timeline`, a transaction that may have begun before the range read begins with its first batch in that
 range, and replication is not considered.

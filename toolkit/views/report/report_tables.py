@@ -9,18 +9,23 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from toolkit.analysis.cluster_events import events_around
 from toolkit.schema.recorded import INTENT
 from toolkit.views.document import Grid
-from toolkit.views.report.finding_sections import LOG, RECORDING, held_from_source, hold_end
 from toolkit.views.report.incident_facts import (
     AUDIT,
     LEADER,
+    LOG,
     OFFSETS,
     RECORDER,
+    RECORDING,
+    ReportTables,
     group_stalls,
+    held_from_source,
+    hold_end,
     is_about,
     opened_source,
+    partition_name,
     recorded_verdicts,
+    text,
 )
-from toolkit.views.report.report_parts import ReportTables, partition_name, text
 
 if TYPE_CHECKING:
     from toolkit.schema.live import Finding
