@@ -20,7 +20,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.schema import Row
 from toolkit.schema.live import Finding
-from toolkit.schema.record import TableRow
+from toolkit.schema.table import TableRow
 from toolkit.schema.verdict import Verdict
 
 pytestmark = pytest.mark.lab

@@ -23,7 +23,7 @@ from toolkit.actions import transaction as impact_module
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.actions.complete import plan_complete
-from toolkit.analysis.diagnosis.decision.claims import claims_of, needed_override
+from toolkit.analysis.diagnosis.rules import claims_of, needed_override
 from toolkit.errors import ActionRefused, BrokerError, DecodeError
 from toolkit.formats.coordinator.offsets_log_records import OffsetCommit
 from toolkit.lab import Kafka

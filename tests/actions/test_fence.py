@@ -11,8 +11,8 @@ from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.actions.fence import FENCE, FENCED, LOST, plan_fence
-from toolkit.analysis.diagnosis.clocks import BrokersTime, TransactionAge
-from toolkit.analysis.diagnosis.decision.fence_rules import MEANINGS, IdEvidence, decide_id
+from toolkit.analysis.diagnosis.decision import MEANINGS, IdEvidence, decide_id
+from toolkit.analysis.diagnosis.observation import BrokersTime, TransactionAge
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC

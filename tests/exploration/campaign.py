@@ -29,8 +29,7 @@ from tests.exploration.explore import (
 from tests.exploration.properties import Violation, is_known, judge_fences, judge_findings, judge_writes
 from tests.exploration.server import everything
 from tests.exploration.world import State, World
-from toolkit.analysis.diagnosis.decision.decide import PartitionRule
-from toolkit.analysis.diagnosis.decision.decision import OpenRule
+from toolkit.analysis.diagnosis.decision import OpenRule, PartitionRule
 from toolkit.schema import Row
 
 

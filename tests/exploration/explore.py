@@ -35,11 +35,11 @@ from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import ActionOutcome
 from toolkit.actions.complete import plan_complete
 from toolkit.actions.fence import plan_fence
-from toolkit.analysis.diagnosis.evidence import other_markers
+from toolkit.analysis.diagnosis import markers
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, ToolkitError
 from toolkit.schema import Row
-from toolkit.schema.actions import ActionStep
+from toolkit.schema.recorded import ActionStep
 from toolkit.sources.live.client.broker_response import BrokerResponse, error_name
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.logs import partition_log
@@ -220,7 +220,7 @@ def controlled() -> Iterator[None]:
         # After the marker, a real consumer reads: no broker is here.
         mock.patch.object(complete, "delivered", lambda cluster, txn, done, check: done),
         # A step takes seconds here, also from a decision to its end; a coordinator that starts again has a new epoch.
-        mock.patch.object(other_markers, "RESTART", dt.timedelta(days=1)),
+        mock.patch.object(markers, "RESTART", dt.timedelta(days=1)),
     ):
         yield
 

@@ -15,9 +15,8 @@ from tests.exploration.world import World
 from tests.exploration.worlds import BEHIND, KINDS, PROVABLE, RACES, SMALL, STAGED, WORLDS, world_of
 from tests.tiers import amount, seed
 from tests.tools.large.sitting import Sitting
-from toolkit.analysis.diagnosis.decision.decide import PARTITION_RULES
-from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
-from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
+from toolkit.analysis.diagnosis.decision import PARTITION_RULES
+from toolkit.analysis.diagnosis.rules import DISOWNED_RULES, OWNED_RULES
 
 VERDICTS = {
     "clear",

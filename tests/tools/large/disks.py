@@ -31,7 +31,7 @@ from toolkit.lab.clients import until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.lab.samples import load
 from toolkit.schema import RECORDED
-from toolkit.schema.actions import ActionStep
+from toolkit.schema.recorded import ActionStep
 from toolkit.schema.table import EPOCH
 from toolkit.sources.recording.recording_folder import read
 from toolkit.sources.recording.sample_writer import SampleWriter

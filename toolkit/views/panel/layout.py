@@ -17,10 +17,10 @@ import traitlets
 from toolkit.actions.plan import ListResult, Plan, PlanList, Result
 from toolkit.analysis.history.findings_over_time import close_by_log
 from toolkit.errors import ConnectionFailed, ToolkitError
-from toolkit.schema.actions import ActionStep
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, LsoStep
+from toolkit.schema.recorded import ActionStep
 from toolkit.views.action_document import done_section, fence_section, passed
 from toolkit.views.document import Bullets, Connection, Paragraph, Part, Section
 from toolkit.views.explained_error import ExplainedError

@@ -13,10 +13,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from toolkit.schema.coerce import Data, records_of
-from toolkit.schema.derived import LsoHold
 from toolkit.schema.durations import duration
-from toolkit.schema.live import Finding, Partition
-from toolkit.schema.offsets import GroupLag
+from toolkit.schema.live import Finding, GroupLag, Partition
+from toolkit.schema.recorded import LsoHold
 from toolkit.schema.verdict import Verdict
 from toolkit.views.finding_groups import place
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure

@@ -18,11 +18,10 @@ from urllib.parse import quote
 
 from toolkit.errors import UsageError
 from toolkit.schema import RECORDED, Row
-from toolkit.schema.actions import ActionStep
 from toolkit.schema.coerce import Data, records_of, rows_of
 from toolkit.schema.live import Exposure, Finding, Partition
-from toolkit.schema.log import LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
-from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
+from toolkit.schema.recorded import ActionStep
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import NOWHERE, Connection, Grid
 from toolkit.views.finding_groups import FindingGroup, check_cluster, finding_groups

@@ -2,7 +2,7 @@
 
 A marker decides every open batch, so each is compared with each decision of the producer that includes the partition
 and may lack its marker here: the coordinator skipped it (KAFKA-20734), or it was lost, compacted or refused.
-`closed_transactions` tells which transactions have theirs. A decision includes what was written before it, and nothing
+`ClosedTransactions` tells which transactions have theirs. A decision includes what was written before it, and nothing
 that was written after it. Only brokers' times prove an order: markers, and batches under LogAppendTime. With
 transaction version 2 an epoch is of one transaction, which needs no times.
 
@@ -24,16 +24,16 @@ from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, IdHistory
-from toolkit.analysis.diagnosis.evidence.closed_transactions import (
+from toolkit.analysis.coordinator.transaction_history import CoordinatorLog, IdHistory
+from toolkit.analysis.diagnosis.evidence_text import at, record_entry
+from toolkit.analysis.diagnosis.log_excerpts import LogTime, OpenPart, offsets_text
+from toolkit.analysis.diagnosis.markers import (
     COMPARED,
     MAX_DIFFERENCE_MS,
     ClosedTransactions,
     DecidedTransaction,
     ProducerMarker,
 )
-from toolkit.analysis.diagnosis.evidence.open_parts import LogTime, OpenPart, offsets_text
-from toolkit.analysis.diagnosis.evidence_text import at, record_entry
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNDECIDED, UNKNOWN, Outcome
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import COMMIT as COMMIT_MARKER
@@ -41,7 +41,8 @@ from toolkit.schema.log import PastTransaction, TransactionLogRecord
 
 if TYPE_CHECKING:
     from toolkit.analysis.diagnosis.case import Case
-    from toolkit.analysis.diagnosis.evidence.log_excerpts import ProducerBatches
+    from toolkit.analysis.diagnosis.log_excerpts import ProducerBatches
+
 
 APPEND_DELAY = 1_000  # ms from the time of a marker to its append, on one broker; more is covered by the clocks' bound
 
