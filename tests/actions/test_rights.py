@@ -30,7 +30,7 @@ from toolkit.actions.coordinator_actions import plan_fence
 from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.errors import ActionFailed, BrokerError
 from toolkit.lab import Kafka
-from toolkit.lab.consumer import blocked_consumer
+from toolkit.lab.clients import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS, REPLICATED, STANDSTILL, TWO_PHASE, StagedIncident
 from toolkit.schema import Row
 

@@ -26,16 +26,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from toolkit.actions.marker_actions import planned_with_impact
 from toolkit.actions.plan import RECHECK_AFTER, Action, Plan, Progress, Result, Ruling, caught, changed
 from toolkit.actions.transaction import check_delivered, check_ended, delivered, first_epoch, lso_moved
-from toolkit.analysis.coordinator.transaction_endings import LAST_EPOCH
+from toolkit.analysis.coordinator.transaction_history import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import CONNECT_LEADER, may_be_flinks
-from toolkit.analysis.diagnosis.clocks import TransactionAge
-from toolkit.analysis.diagnosis.decision import fence_rules as rules
-from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.analysis.diagnosis import decision as rules
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, TransactionAge
 from toolkit.analysis.diagnosis.verdicts import PROVEN
 from toolkit.errors import ActionRefused, BrokerError, NotFound, ToolkitError
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint, read_checkpoint
-from toolkit.schema.actions import ActionClaim
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
+from toolkit.schema.recorded import ActionClaim
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_response import error_text

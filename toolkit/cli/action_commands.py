@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from toolkit.actions.audit import Audit
     from toolkit.actions.plan import ListResult, Plan, PlanList, Result
     from toolkit.schema import Row
-    from toolkit.schema.actions import ActionStep
     from toolkit.schema.live import Finding
+    from toolkit.schema.recorded import ActionStep
     from toolkit.sources.live.cluster import Cluster
     from toolkit.views.document import Connection, Part
 

@@ -36,9 +36,8 @@ from toolkit.cli.options import (
 )
 from toolkit.cli.output import Format, progress, remark, show, width
 from toolkit.errors import SetupError, UsageError
-from toolkit.schema.docs_links import RUNBOOK_URL
 from toolkit.schema.durations import duration as duration_text
-from toolkit.schema.verdict import Verdict
+from toolkit.schema.verdict import RUNBOOK_URL, Verdict
 from toolkit.views.row_formats import size_text
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolkit.errors import UsageError
-from toolkit.schema.scope import Scope
+from toolkit.schema.coerce import Scope
 from toolkit.schema.table import utc_now
 from toolkit.version import __version__
 

@@ -20,11 +20,9 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import FINDINGS, TABLES, Row, Table
 from toolkit.schema.coerce import Data, records_of, rows_of, table_of
 from toolkit.schema.durations import duration
-from toolkit.schema.live import Exposure, Finding
+from toolkit.schema.live import Exposure, Finding, OffsetVisibility
 from toolkit.schema.log import LogTransaction, TransactionStatistics
-from toolkit.schema.offsets import OffsetVisibility
-from toolkit.schema.record import TableRow
-from toolkit.schema.table import INT16, INT32, INT64, TIME, utc_now
+from toolkit.schema.table import INT16, INT32, INT64, TIME, TableRow, utc_now
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Command, Field, Fields, Paragraph, Part, Section, Value, with_commands
 from toolkit.views.finding_document import (
