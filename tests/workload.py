@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
+from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
 from toolkit.errors import LabError
 from toolkit.lab.broker import Kafka
 from toolkit.lab.clients import until

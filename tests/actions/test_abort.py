@@ -12,15 +12,15 @@ from confluent_kafka import Consumer
 from tests.actions.rows import forged, with_txn
 from tests.brokers import NEWEST, OLDER, on_cluster
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.actions.transaction import MarkerImpact
 from toolkit.errors import ActionRefused, BrokerError, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.schema import Row
 from toolkit.schema.live import Finding
-from toolkit.schema.record import TableRow
+from toolkit.schema.table import TableRow
 from toolkit.schema.verdict import Verdict
 
 pytestmark = pytest.mark.lab

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
-from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
+from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.errors import UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import coordinator_partition

@@ -23,15 +23,15 @@ from tests.sources.recorded import files, rows_of, sample
 from tests.tools.large.recorder import PATIENCE_S, RecorderProcess
 from tests.tools.large.sitting import Sitting
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.errors import ActionRefused, AuditFailed, SetupError, ToolkitError, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.clients import until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.lab.samples import load
 from toolkit.schema import RECORDED
-from toolkit.schema.actions import ActionStep
+from toolkit.schema.recorded import ActionStep
 from toolkit.schema.table import EPOCH
 from toolkit.sources.recording.recording_folder import read
 from toolkit.sources.recording.sample_writer import SampleWriter

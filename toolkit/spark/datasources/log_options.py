@@ -16,8 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from toolkit.errors import UsageError
 from toolkit.formats.log_dir_files import parse_folder_name
 from toolkit.schema import TABLES
-from toolkit.schema.record import Int32, Int64, TableRow, Unit, declares
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import Int32, Int64, TableRow, TopicPartition, Unit, declares
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from toolkit.analysis.log.lost_offsets import clip
+from toolkit.analysis.log.offset_status import clip
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.copy_manifest import MANIFEST
 from toolkit.formats.log.headers import LogChunk
