@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -28,8 +27,6 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
 from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
 from toolkit.sources.live.state.broker_configs import broker_configs, broker_identities
-from toolkit.sources.live.state.brokers_time import COORDINATORS_TOPICS, read_brokers_time
-from toolkit.sources.live.state.leaders import read_metadata
 from toolkit.version import __version__
 
 NEWEST = 20_000  # offsets of each partition of __transaction_state
@@ -63,10 +60,6 @@ def read_exposure(client: BrokerClient, *, release: Release | None = None) -> It
             settings_error=config.error,
         )
         brokers.append(broker)
-    try:
-        records_until = _brokers_time(client)
-    except ToolkitError:  # the records cannot be read either, and say why
-        records_until = None
     features = [] if of_any.failure else of_any.message.finalized_features or []
     cluster = ObservedCluster(
         observed_at=of_any.observed_at,
@@ -75,7 +68,6 @@ def read_exposure(client: BrokerClient, *, release: Release | None = None) -> It
         features_error=of_any.failure,
         brokers=brokers,
         records=_records_or_error(client),
-        records_until=records_until,
     )
     return exposure_rows(cluster, release=release)
 
@@ -103,7 +95,3 @@ def newest_records(client: BrokerClient) -> Iterator[TransactionLogRecord]:
     Raises BrokerError if this principal may not describe the topic.
     """
     return transaction_log_records(client, read_coordinator_topic(client, STATE_TOPIC), newest=NEWEST)
-
-
-def _brokers_time(client: BrokerClient) -> dt.datetime | None:
-    return read_brokers_time(client, read_metadata(client, COORDINATORS_TOPICS)).time
