@@ -16,7 +16,7 @@ from toolkit.analysis.diagnosis.rules import OFFSETS_DROPPED
 from toolkit.analysis.diagnosis.verdicts import ABORT as ABORTED
 from toolkit.analysis.diagnosis.verdicts import COMMIT, UNDECIDED
 from toolkit.errors import ActionRefused, BrokerError
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.table import TopicPartition, TransactionKey

@@ -27,7 +27,7 @@ from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint, read_checkpoint
 from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.recorded import ActionClaim
-from toolkit.sources.live.client import messages
+from toolkit.sources.live import broker_client
 
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
@@ -113,7 +113,7 @@ class Commit(CoordinatorAction):
     def message(self, fresh: Plan) -> Any:
         own = fresh.committable
         assert own is not None
-        return messages.EndTxn(
+        return broker_client.EndTxn(
             transactional_id=fresh.target,
             producer_id=own.producer_id,
             producer_epoch=own.producer_epoch,

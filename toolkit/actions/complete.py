@@ -16,8 +16,7 @@ from toolkit.actions.plan import Plan, Result, Ruling
 from toolkit.actions.requests import MarkerAction, why_not
 from toolkit.actions.transaction import PlannedTransaction, check_delivered, delivered, group_offsets, lso_moved
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.verdict import Verdict
 

@@ -21,8 +21,8 @@ from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, T
 from toolkit.errors import BrokerError, NotFound
 from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_response import error_text
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import error_text
 
 if TYPE_CHECKING:
     from toolkit.formats.flink_checkpoint import FlinkCheckpoint
@@ -120,7 +120,7 @@ class Fence(CoordinatorAction):
         return f"InitProducerId transactional_id={fresh.target}, producer_id=-1, producer_epoch=-1"
 
     def message(self, fresh: Plan) -> Any:
-        return messages.InitProducerId(
+        return broker_client.InitProducerId(
             transactional_id=fresh.target,
             transaction_timeout_ms=max(1, int(fresh.cluster.timeout * 1000)),
             producer_id=-1,

@@ -26,7 +26,7 @@ from toolkit.schema.verdict import RUNBOOK_URL, Verdict
 
 if TYPE_CHECKING:
     from toolkit.sources.recording.metrics import Metrics
-    from toolkit.sources.recording.sampler import Sample
+    from toolkit.sources.recording.recorder import Sample
 
 LOOPBACK = "127.0.0.1"
 RETENTION_S = 30 * 86_400.0
@@ -110,9 +110,7 @@ def record(
         raise UsageError("--metrics-host applies to metrics that are served.", do="Add --metrics-port PORT.")
 
     from toolkit.analysis.diagnosis.case import DiagnoseOptions
-    from toolkit.sources.recording.recorder import Recorder
-    from toolkit.sources.recording.sample_writer import SampleWriter
-    from toolkit.sources.recording.sampler import SampleOptions, Sampler
+    from toolkit.sources.recording.recorder import Recorder, SampleOptions, Sampler, SampleWriter
 
     metrics = None if metrics_port is None else _metrics(metrics_host, metrics_port, source_options.cluster_label)
     until = None if duration is None else dt.datetime.now(dt.UTC) + dt.timedelta(seconds=duration)

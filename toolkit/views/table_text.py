@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from toolkit.analysis.coordinator.transaction_owners import prefix_of
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Exposure, OffsetVisibility

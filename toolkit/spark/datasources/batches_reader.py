@@ -13,16 +13,13 @@ from pyspark.sql.types import StructType
 
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, ConnectionFailed, ToolkitError
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.schema import BATCHES, Row
 from toolkit.schema.live import Partition
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import row_text
-from toolkit.sources.live.logs.partition_log import LogRange, read_range, resolve_range, split
-from toolkit.sources.live.logs.partition_tables import batch_tables_of
-from toolkit.sources.live.state.leaders import ClusterMetadata, read_metadata, read_partitions, resolve_partitions
+from toolkit.sources.live.broker_client import BrokerClient, row_text
+from toolkit.sources.live.leaders import ClusterMetadata, read_metadata, read_partitions, resolve_partitions
+from toolkit.sources.live.partition_log import LogRange, batch_tables_of, read_range, resolve_range, split
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.reader_options import BatchesOptions, PartitionSelection
 from toolkit.spark.datasources.row_batches import record_batches, selected, without_damage

@@ -11,15 +11,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.errors import UsageError
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.batches import HEADER_SIZE
-from toolkit.formats.log.scan import bytes_at
-from toolkit.sources.logdir.replica.replica_log import FolderLog
+from toolkit.formats.batches import HEADER_SIZE
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
+from toolkit.formats.scan import bytes_at
+from toolkit.sources.logdir.replica_log import FolderLog
 
 if TYPE_CHECKING:
     from toolkit.sources.logdir.contents import Contents
-    from toolkit.sources.logdir.replica.replica_log import ReplicaLog
+    from toolkit.sources.logdir.replica_log import ReplicaLog
 
 LEADER = "leader"
 """In place of a broker, where a log is that of the partition, whichever broker has it."""

@@ -19,9 +19,8 @@ from toolkit.schema import TABLES
 from toolkit.schema.table import Int32, Int64, TableRow, TopicPartition, Unit, declares
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions
-from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec
-from toolkit.sources.source import tables_of
-from toolkit.sources.source_table import FILES, TableArguments, requested_partitions
+from toolkit.sources.offset_queries import OffsetSpec, check_offset_spec
+from toolkit.sources.source import FILES, TableArguments, requested_partitions, tables_of
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.reader_options import (
     MODES,

@@ -22,11 +22,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from toolkit.analysis.log.offset_status import clip
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.copy_manifest import MANIFEST
-from toolkit.formats.log.headers import LogChunk
-from toolkit.formats.log_dir_files import CHECKPOINT_NAMES
-from toolkit.formats.log_paths import LogPath, log_path
+from toolkit.formats.coordinator_records import STATE_TOPIC
+from toolkit.formats.headers import LogChunk
+from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, MANIFEST, LogPath, log_path
 from toolkit.schema import TABLES
 from toolkit.schema.table import TopicPartition
 from toolkit.sources import log_tables
@@ -34,9 +32,9 @@ from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir.consistency import files_proof
 from toolkit.sources.logdir.contents import Contents, FileScope, Share, found_in, logs_in_texts
 from toolkit.sources.logdir.log_dir import LogDir
-from toolkit.sources.logdir.replica.log_dir_layout import CLEAN_SHUTDOWN, LogDirLayout, LogDirRoot
-from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog, SegmentSplit, read_split, splits
-from toolkit.sources.source_table import RowsOf
+from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LogDirLayout, LogDirRoot
+from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, SegmentSplit, read_split, splits
+from toolkit.sources.source import RowsOf
 from toolkit.spark.datasources.log_identity import LogNames
 from toolkit.spark.datasources.log_options import LISTING, LISTING_TYPE, PROOF, LogListing, LogOptions, schema_of
 from toolkit.spark.datasources.row_batches import record_batches, selected, without_damage

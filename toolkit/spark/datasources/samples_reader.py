@@ -17,7 +17,7 @@ from toolkit.errors import UsageError
 from toolkit.schema import RECORDED, Row
 from toolkit.schema.table import EPOCH
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.recording.sampler import Sample, Sampler
+from toolkit.sources.recording.recorder import Sample, Sampler
 from toolkit.spark.arrow_types import arrow_fields, spark_table, struct_arrays
 from toolkit.spark.datasources.reader_options import EVERYTHING, TransactionsOptions
 from toolkit.spark.spark_errors import without_traceback

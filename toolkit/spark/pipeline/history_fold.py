@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from toolkit.analysis.coordinator.transaction_history import HistoryState, advance, current
-from toolkit.formats.columns import from_ipc, to_ipc
+from toolkit.formats.headers import from_ipc, to_ipc
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.sources.log_tables import LogId, ReadError
