@@ -109,9 +109,9 @@ def pipeline(
         stack.callback(spark.stop)
         report("starting Spark", True)
 
-        from toolkit.spark.executors import ship_if_missing
         from toolkit.spark.pipeline.pipeline_run import run
         from toolkit.spark.spark_errors import translate_errors
+        from toolkit.spark.spark_session import ship_if_missing
         from toolkit.views.row_formats import wrap
 
         with translate_errors():

@@ -351,8 +351,7 @@ def pipeline(sitting: Sitting, spark: SparkSession, number: int) -> None:
 
 
 def _stored(spark: SparkSession, target: Path, name: str) -> list[str]:
-    from toolkit.spark.pipeline.stored_tables import KEPT
-    from toolkit.spark.pipeline.table_store import open_store
+    from toolkit.spark.pipeline.stored_tables import KEPT, open_store
 
     columns = [each for each in KEPT[name].names if each not in {"observed_at"}]
     return sorted(map(str, open_store(spark, str(target)).rows(name, KEPT[name], *columns)))
