@@ -38,11 +38,10 @@ from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
 from toolkit.formats.log.batches import CONTROL
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import EVERYDAY
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import (
+from toolkit.lab.clients import (
     ALWAYS_UP,
     SteadyClient,
+    TxnProducer,
     await_coordinators,
     config_of,
     elect_uncleanly,
@@ -52,6 +51,7 @@ from toolkit.lab.queries import (
     send_until_accepted,
     until,
 )
+from toolkit.lab.incidents import EVERYDAY
 from toolkit.schema import Row, table
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient

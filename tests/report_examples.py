@@ -7,7 +7,7 @@ from pathlib import Path
 
 from toolkit.lab import samples
 from toolkit.views.plots import plot_timeline
-from toolkit.views.plots.figure_svg import figure_svg
+from toolkit.views.plots.notebook_figure import figure_svg
 from toolkit.views.report import Redaction, Report, collect_incident, report
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "docs/examples"

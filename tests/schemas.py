@@ -21,8 +21,7 @@ from toolkit.cli import cluster_answers
 from toolkit.cli.action_answer import INTERNAL, SCHEMA, VERSION, ActionRow
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema import TABLES, Row
-from toolkit.schema.record import TableRow
-from toolkit.schema.table import ListOf, StructOf, Table, Type
+from toolkit.schema.table import ListOf, StructOf, Table, TableRow, Type
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.views.envelope import ENVELOPE_VERSION, Envelope

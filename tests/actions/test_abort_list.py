@@ -18,9 +18,8 @@ from toolkit.actions.transaction import PartitionResult
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer, await_coordinators
 from toolkit.lab.incidents import INCIDENTS, REPLICATED, StagedIncident
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import await_coordinators
 from toolkit.schema import Row
 from toolkit.sources.live.client.broker_client import BrokerClient
 

@@ -22,8 +22,8 @@ from toolkit.cli.commands import app
 from toolkit.errors import ActionRefused, NotFound
 from toolkit.formats.flink_checkpoint import Committable
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import EVERYDAY
-from toolkit.lab.producer import TxnProducer
 
 pytestmark = pytest.mark.lab
 

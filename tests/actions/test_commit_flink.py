@@ -25,7 +25,7 @@ from toolkit.cli.commands import app
 from toolkit.errors import ActionRefused, NotFound
 from toolkit.formats.flink_checkpoint import JOB_FOLDER, FlinkCheckpoint, read_checkpoint
 from toolkit.lab import Kafka
-from toolkit.lab.queries import until
+from toolkit.lab.clients import until
 from toolkit.schema import Row
 
 pytestmark = [

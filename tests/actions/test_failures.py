@@ -17,8 +17,8 @@ from toolkit.actions.fence import plan_fence
 from toolkit.actions.plan import Plan, Result
 from toolkit.errors import ActionFailed, ActionRefused
 from toolkit.lab import Kafka
+from toolkit.lab.clients import until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.lab.queries import until
 from toolkit.sources.live.client import messages
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("test_failures")]

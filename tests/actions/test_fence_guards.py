@@ -16,7 +16,7 @@ from toolkit.actions import requests
 from toolkit.actions.audit import Audit
 from toolkit.actions.fence import AT_LAST_EPOCH, FENCED, FLINK, LOST, NOT_CHECKPOINTED, OF_CONNECT_LEADER, plan_fence
 from toolkit.actions.plan import Plan
-from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER, TIMEOUT_GRACE
+from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, TIMEOUT_GRACE
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema import Row

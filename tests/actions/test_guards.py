@@ -42,7 +42,7 @@ from toolkit.actions.audit import Audit
 from toolkit.actions.complete import Complete, plan_complete
 from toolkit.actions.plan import Plan
 from toolkit.actions.transaction import PartitionResult, PlannedTransaction, save_records
-from toolkit.analysis.diagnosis.decision.disowned_rules import OFFSETS_DROPPED
+from toolkit.analysis.diagnosis.rules import OFFSETS_DROPPED
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError
 from toolkit.formats.log.batch_records import Record

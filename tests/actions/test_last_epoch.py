@@ -23,9 +23,8 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, rea
 from toolkit.formats.log.batch_records import read_records
 from toolkit.formats.log.scan import scan
 from toolkit.lab import Kafka
+from toolkit.lab.clients import RequestRefused, TxnProducer, until
 from toolkit.lab.incidents import EVERYDAY
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import RequestRefused, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.full]
 

@@ -31,7 +31,7 @@ from toolkit.actions.complete import plan_complete
 from toolkit.actions.fence import plan_fence
 from toolkit.errors import ActionFailed, BrokerError
 from toolkit.lab import Kafka
-from toolkit.lab.consumer import blocked_consumer
+from toolkit.lab.clients import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS, REPLICATED, STANDSTILL, TWO_PHASE, StagedIncident
 from toolkit.schema import Row
 

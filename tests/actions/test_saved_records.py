@@ -18,8 +18,8 @@ from toolkit.actions.requests import planned_with_impact
 from toolkit.actions.transaction import save_records
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer, write_committed
 from toolkit.lab.incidents import INCIDENTS
-from toolkit.lab.producer import TxnProducer, write_committed
 from toolkit.schema import SAVED_RECORDS
 from toolkit.schema.live import Finding
 

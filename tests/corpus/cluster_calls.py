@@ -21,8 +21,15 @@ from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import CLUSTER
 from toolkit.views.action_document import done_section, fence_section, passed
 from toolkit.views.document import Connection, Part
-from toolkit.views.panel.action_steps import button_text, checked_plan
-from toolkit.views.panel.panel_html import answer_section, choice, evidence_section, problem_section, why_not_section
+from toolkit.views.panel.panel_html import (
+    answer_section,
+    button_text,
+    checked_plan,
+    choice,
+    evidence_section,
+    problem_section,
+    why_not_section,
+)
 from toolkit.views.renderers import html_text
 
 FORMATS = ("table", "json", "csv")

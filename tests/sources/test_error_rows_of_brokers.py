@@ -21,7 +21,7 @@ from tests.corpus.wire import replaying
 from tests.sources.fake import FakeCluster, by_topic, listed_offset
 from tests.stored import compare
 from toolkit import Cluster
-from toolkit.analysis.diagnosis.clocks import BrokersTime
+from toolkit.analysis.diagnosis.observation import BrokersTime
 from toolkit.analysis.symptoms.recognition import NamedResources
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError

@@ -17,8 +17,7 @@ from tests.spark.read_log import read
 from toolkit import Cluster, LogDir, Recording
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.lab import Kafka
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import config_of, until
+from toolkit.lab.clients import TxnProducer, config_of, until
 from toolkit.schema.live import Finding
 from toolkit.schema.table import utc_now
 from toolkit.sources.live.client.broker_client import BrokerClient

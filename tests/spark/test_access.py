@@ -20,8 +20,8 @@ from tests.spark.settings import QUICK
 from toolkit import Cluster
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
+from toolkit.lab.clients import until
 from toolkit.lab.incidents import INCIDENTS
-from toolkit.lab.queries import until
 from toolkit.spark import probe, register, require_data_sources, spark_session
 from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.log_fold import LogWork, folded

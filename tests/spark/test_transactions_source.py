@@ -26,9 +26,8 @@ from toolkit import Cluster
 from toolkit.config import ClientConfig
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import EVERYDAY
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import until
 from toolkit.schema import RECORDED
 from toolkit.spark import register
 from toolkit.spark.arrow_types import struct_type

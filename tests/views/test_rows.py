@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from toolkit.schema import FINDINGS, PRODUCERS, TRANSACTIONS, Row
-from toolkit.schema.scope import Scope, Seen, SeenBrokers
+from toolkit.schema.coerce import Scope, Seen, SeenBrokers
 from toolkit.views.envelope import Envelope
 from toolkit.views.row_formats import answer_pieces, csv_pieces, json_pieces, row_lines
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from toolkit.actions.plan import RECHECK_AFTER, LeftOut, Plan, PlanList, Result, Ruling
 from toolkit.actions.requests import MarkerAction, why_not
 from toolkit.actions.transaction import PlannedTransaction, check_was_read, lso_moved
-from toolkit.analysis.diagnosis.decision.disowned_rules import OFFSETS_DROPPED
+from toolkit.analysis.diagnosis.rules import OFFSETS_DROPPED
 from toolkit.analysis.diagnosis.verdicts import ABORT as ABORTED
 from toolkit.analysis.diagnosis.verdicts import COMMIT, UNDECIDED
 from toolkit.errors import ActionRefused, BrokerError

@@ -25,8 +25,8 @@ from toolkit.actions.transaction import check_delivered, check_ended, delivered,
 from toolkit.analysis.diagnosis.verdicts import PROVEN
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint, read_checkpoint
-from toolkit.schema.actions import ActionClaim
 from toolkit.schema.live import Finding, Transaction
+from toolkit.schema.recorded import ActionClaim
 from toolkit.sources.live.client import messages
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.actions.plan import Plan, Result, Ruling
 from toolkit.actions.requests import ENDED, NOT_DONE, CoordinatorAction, check_same_owner, describe_owner, ended_owner
-from toolkit.analysis.coordinator.transaction_endings import LAST_EPOCH
+from toolkit.analysis.coordinator.transaction_history import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import CONNECT_LEADER, may_be_flinks
-from toolkit.analysis.diagnosis.clocks import TransactionAge
-from toolkit.analysis.diagnosis.decision import fence_rules as rules
-from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.analysis.diagnosis import decision as rules
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, TransactionAge
 from toolkit.errors import BrokerError, NotFound
 from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.table import TopicPartition

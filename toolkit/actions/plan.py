@@ -30,8 +30,8 @@ from toolkit.actions.transaction import (
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN
 from toolkit.errors import ActionFailed, ActionRefused, AuditFailed, BrokerError, Effect, ToolkitError
-from toolkit.schema.actions import ActionClaim, ActionStep
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
+from toolkit.schema.recorded import ActionClaim, ActionStep
 from toolkit.schema.table import Error, TopicPartition
 
 if TYPE_CHECKING:

@@ -47,16 +47,15 @@ from toolkit.actions.transaction import (
     producers_on,
     readable,
 )
-from toolkit.analysis.broker_software import is_of_another_system
-from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
-from toolkit.analysis.diagnosis.decision.claims import NEEDED, claims_of, needed_override
-from toolkit.analysis.diagnosis.evidence_kinds import CHECKPOINT_ENTRY, OUTCOME_ENTRY, TO_COMMIT
-from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, REFUTED
+from toolkit.analysis.coordinator.transaction_owners import TWO_PHASE_COMMIT
+from toolkit.analysis.diagnosis.rules import NEEDED, claims_of, needed_override
+from toolkit.analysis.diagnosis.verdicts import CHECKPOINT_ENTRY, NOT_PROVEN, OUTCOME_ENTRY, REFUTED, TO_COMMIT
+from toolkit.analysis.exposure import is_of_another_system
 from toolkit.errors import ActionRefused, BrokerError, NotFound, ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema.actions import ActionClaim
 from toolkit.schema.coerce import finding_row
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
+from toolkit.schema.recorded import ActionClaim
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.client import messages

@@ -22,8 +22,8 @@ from toolkit.views.row_formats import size_text
 if TYPE_CHECKING:
     from toolkit.actions.audit import Audit
     from toolkit.actions.plan import Plan, Result
-    from toolkit.schema.actions import ActionStep
     from toolkit.schema.live import Finding
+    from toolkit.schema.recorded import ActionStep
     from toolkit.sources.live.cluster import Cluster
 
 MAX_SAVE_BYTES = 256_000_000  # as of actions.saved_records, which imports Arrow

@@ -145,7 +145,7 @@ def txn_stat(
 
     Markers are paired to data by producer id, as transaction version 2 requires: its markers carry the next epoch.
     """
-    from toolkit.analysis.log.transaction_statistics import open_rows
+    from toolkit.analysis.log.log_transactions import open_rows
     from toolkit.sources.logdir.log_dir import statistic_rows
 
     partition_options(topic, partition)

@@ -29,7 +29,7 @@ from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
     from toolkit.schema import Row, Table
-    from toolkit.schema.scope import Scope
+    from toolkit.schema.coerce import Scope
     from toolkit.sources.source import Source
 
 INVALID, INCOMPLETE, NOT_FOUND, REFUSED, FAILED, DEFECT = 2, 3, 4, 5, 6, 70
@@ -83,7 +83,7 @@ def answer(
     `scope`: what was seen; by default what the rows are about, and of what may be hidden what `missing` says.
     `without`: columns that a person does not see.
     """
-    from toolkit.schema.scope import Scope
+    from toolkit.schema.coerce import Scope
     from toolkit.views.row_formats import csv_pieces, json_pieces, row_lines
 
     if output is Format.TABLE:

@@ -21,9 +21,8 @@ from toolkit.cli.common_options import LogEvidence, MaxTransactionTimeout, durat
 from toolkit.cli.output import progress, remark
 from toolkit.cli.source_options import TIMEOUT_S, SourceOptions, takes_source
 from toolkit.errors import UsageError
-from toolkit.schema.docs_links import RUNBOOK_URL
 from toolkit.schema.durations import duration as duration_text
-from toolkit.schema.verdict import Verdict
+from toolkit.schema.verdict import RUNBOOK_URL, Verdict
 
 if TYPE_CHECKING:
     from toolkit.sources.recording.metrics import Metrics

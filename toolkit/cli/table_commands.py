@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
+from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
 from toolkit.cli.cluster_answers import Answer, answer_sources
 from toolkit.cli.common_options import (
     Brokers,

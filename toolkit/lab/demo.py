@@ -11,10 +11,10 @@ from confluent_kafka import Producer
 
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.lab.consumer import BlockedConsumer, blocked_consumer
+from toolkit.lab.broker import Kafka
+from toolkit.lab.clients import BlockedConsumer, blocked_consumer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.lab.lab_source import create_topic
-from toolkit.lab.server.broker import Kafka
 from toolkit.schema import Row
 from toolkit.sources.live.cluster import Cluster
 from toolkit.views.findings_text import finding_lines, summary

@@ -6,7 +6,7 @@ import datetime as dt
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from toolkit.schema.scope import Scope
+from toolkit.schema.coerce import Scope
 from toolkit.schema.table import utc_now
 from toolkit.version import __version__
 

@@ -12,7 +12,7 @@ from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.source_table import CLUSTER, RECORDING
 from toolkit.views.finding_groups import clusters
-from toolkit.views.plots.plot_text import plain
+from toolkit.views.plots.plot_theme import plain
 from toolkit.views.row_formats import count, printable
 from toolkit.views.urgency import by_urgency
 

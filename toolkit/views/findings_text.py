@@ -18,11 +18,10 @@ from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.verdicts import OUTCOMES
 from toolkit.schema import FINDINGS, Column, ListOf, Row, Table
 from toolkit.schema.coerce import Data, records_of
-from toolkit.schema.docs_links import cause_page, verdict_page
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
 from toolkit.schema.table import STRING, Error
-from toolkit.schema.verdict import Verdict
+from toolkit.schema.verdict import Verdict, cause_page, verdict_page
 from toolkit.views.document import (
     NOWHERE,
     Command,

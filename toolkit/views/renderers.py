@@ -12,8 +12,8 @@ from itertools import groupby
 from typing import Any, assert_never
 
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.schema.docs_links import DOCS_URL
 from toolkit.schema.durations import duration
+from toolkit.schema.verdict import DOCS_URL
 from toolkit.views.document import (
     NOWHERE,
     Bullets,

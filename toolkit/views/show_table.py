@@ -18,8 +18,7 @@ from toolkit.schema import FINDINGS, TABLES, Row, Table
 from toolkit.schema.coerce import Data, records_of, rows_of, table_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
-from toolkit.schema.record import TableRow
-from toolkit.schema.table import INT16, INT32, INT64, TIME, utc_now
+from toolkit.schema.table import INT16, INT32, INT64, TIME, TableRow, utc_now
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Value
 from toolkit.views.finding_groups import clusters, finding_groups, is_healthy

@@ -11,9 +11,8 @@ from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.schema.coerce import Data, records_of
-from toolkit.schema.live import Exposure
+from toolkit.schema.live import Exposure, OffsetVisibility
 from toolkit.schema.log import LogTransaction, TransactionStatistics
-from toolkit.schema.offsets import OffsetVisibility
 from toolkit.views.document import Command, Field, Fields, Paragraph, Part, Section, with_commands
 from toolkit.views.finding_groups import first_names
 from toolkit.views.row_formats import cell_text, count, printable

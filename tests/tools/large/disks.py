@@ -27,11 +27,11 @@ from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.errors import ActionRefused, AuditFailed, SetupError, ToolkitError, UsageError
 from toolkit.lab import Kafka
+from toolkit.lab.clients import until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
-from toolkit.lab.queries import until
 from toolkit.lab.samples import load
 from toolkit.schema import RECORDED
-from toolkit.schema.actions import ActionStep
+from toolkit.schema.recorded import ActionStep
 from toolkit.schema.table import EPOCH
 from toolkit.sources.recording.recording_folder import read
 from toolkit.sources.recording.sample_writer import SampleWriter

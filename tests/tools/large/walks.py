@@ -57,9 +57,8 @@ from toolkit.actions.fence import plan_fence
 from toolkit.errors import ActionRefused, ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, TransactionState, coordinator_partition
 from toolkit.lab import Kafka
+from toolkit.lab.clients import ALWAYS_UP, TxnProducer, await_coordinators, config_of, partitions, until
 from toolkit.lab.incidents import EVERYDAY
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import ALWAYS_UP, await_coordinators, config_of, partitions, until
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient

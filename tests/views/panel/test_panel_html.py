@@ -18,7 +18,7 @@ from toolkit.errors import ActionRefused, ToolkitError
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.views.action_document import changes, done_section, lso_difference, passed
-from toolkit.views.panel.finding_list import PAGE, FindingList
+from toolkit.views.panel.layout import PAGE, FigureFrame, FindingList, TimelinePicture
 from toolkit.views.panel.panel_html import (
     answer_section,
     choice,
@@ -29,7 +29,6 @@ from toolkit.views.panel.panel_html import (
     traceback_parts,
     why_not_section,
 )
-from toolkit.views.panel.timeline_picture import FigureFrame, TimelinePicture
 from toolkit.views.plots import figure_html, plot_overview
 from toolkit.views.renderers import html_text
 from toolkit.views.urgency import by_urgency

@@ -25,9 +25,8 @@ from toolkit.actions.audit import Audit
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused, ConnectionFailed
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, REPLICATED
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import until
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.views.panel import AbortPanel
 

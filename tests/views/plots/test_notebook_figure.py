@@ -13,8 +13,7 @@ import pytest
 from tests.views.plots.busy import busy, finding, history
 from toolkit.schema.verdict import Verdict
 from toolkit.views.plots import figure_html, plot_history, plot_lag, plot_overview, plot_timeline
-from toolkit.views.plots.figure_svg import WIDTH, figure_svg
-from toolkit.views.plots.notebook_figure import theme_style
+from toolkit.views.plots.notebook_figure import WIDTH, figure_svg, theme_style
 from toolkit.views.plots.plot_theme import THEMES
 
 SVG = "{http://www.w3.org/2000/svg}"

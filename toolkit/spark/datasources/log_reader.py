@@ -29,7 +29,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from toolkit.analysis.log.lost_offsets import clip
+from toolkit.analysis.log.offset_status import clip
 from toolkit.errors import UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -40,8 +40,7 @@ from toolkit.formats.log.scan import bytes_at
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, parse_folder_name
 from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.schema import TABLES
-from toolkit.schema.record import Int32, Int64, TableRow, Unit, declares
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import Int32, Int64, TableRow, TopicPartition, Unit, declares
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir.consistency import files_proof

@@ -24,10 +24,8 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from toolkit.analysis.coordinator.transaction_history import HistoryState, advance, current
 from toolkit.analysis.history.resume_state import COUNTED, LogState, RangeSummary
-from toolkit.analysis.log.log_transactions import EMPTY, PartialTransactions, begin
-from toolkit.analysis.log.lost_offsets import at_missing_offsets
-from toolkit.analysis.log.lso_timeline import lso_table
-from toolkit.analysis.log.record_counts import RunningTotals
+from toolkit.analysis.log.log_transactions import EMPTY, PartialTransactions, RunningTotals, begin, lso_table
+from toolkit.analysis.log.offset_status import at_missing_offsets
 from toolkit.errors import ToolkitError
 from toolkit.formats.columns import from_ipc, to_ipc
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -315,7 +313,7 @@ class LogRead:
     chunks: Iterable[LogChunk]  # its batches from the start of the plan on; may raise `StoppedRead`
     before: PartialTransactions = EMPTY  # what is known to be open before the first one
     end: int | None = None  # where it ends without batches: base offset of the newest segment, end offset of a fetch
-    cleaned: int = -1  # offset up to which it was cleaned, as in `toolkit.analysis.log.lost_offsets.missing_between`
+    cleaned: int = -1  # offset up to which it was cleaned, as in `toolkit.analysis.log.offset_status.missing_between`
 
 
 def fold_log(

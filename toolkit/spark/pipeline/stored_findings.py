@@ -30,10 +30,9 @@ from toolkit.analysis.history.findings_over_time import (
 from toolkit.analysis.history.hold_findings import attributed_holds, by_producer, held_findings, merge_holds
 from toolkit.analysis.history.resume_state import LogState
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, TRANSACTION_HISTORY, Row
-from toolkit.schema.derived import OBSERVATION_TIMES, LsoHold, ObservationTime
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, PastTransaction
-from toolkit.schema.recorded import RecordedSample
+from toolkit.schema.recorded import OBSERVATION_TIMES, LsoHold, ObservationTime, RecordedSample
 from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing, Origin

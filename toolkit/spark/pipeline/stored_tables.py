@@ -22,8 +22,7 @@ from toolkit.errors import NotFound, UsageError
 from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import Column, Row, Table
 from toolkit.schema.live import Finding
-from toolkit.schema.record import Int32, Int64, TableRow, Unit, declares
-from toolkit.schema.table import BOOL, INT64, STRING
+from toolkit.schema.table import BOOL, INT64, STRING, Int32, Int64, TableRow, Unit, declares
 from toolkit.sources.log_tables import ReadError
 from toolkit.spark.arrow_types import from_arrow, spark_table, struct_type
 from toolkit.spark.datasources.log_reader import LEADER, LogIdentity, LogListing

@@ -13,9 +13,8 @@ from pydantic import Field
 
 from toolkit.errors import NotFound, ToolkitError, UsageError
 from toolkit.schema import GROUP_LAG, OFFSET_VISIBILITY, TRANSACTION_HISTORY, Row
-from toolkit.schema.coerce import records_of
+from toolkit.schema.coerce import Scope, records_of
 from toolkit.schema.live import Finding
-from toolkit.schema.scope import Scope
 from toolkit.schema.table import Table, TopicPartition
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir

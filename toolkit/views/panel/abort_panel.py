@@ -21,11 +21,9 @@ from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.views.action_document import done_section
 from toolkit.views.explained_error import explain
 from toolkit.views.findings_text import summary
-from toolkit.views.panel import action_steps
-from toolkit.views.panel.layout import WORK, PanelLayout
+from toolkit.views.panel import panel_html
+from toolkit.views.panel.layout import WORK, PanelLayout, picture, postmortem
 from toolkit.views.panel.panel_html import FENCED, choice, is_same, next_actionable
-from toolkit.views.panel.postmortem import postmortem
-from toolkit.views.panel.timeline_picture import picture
 from toolkit.views.renderers import text_lines
 
 if TYPE_CHECKING:
@@ -287,7 +285,7 @@ class AbortPanel(PanelLayout):
             raise UsageError("No finding is chosen.", do="Choose one.")
         self.plan, self.step = None, "chosen"
         try:
-            plan = action_steps.checked_plan(self.cluster, self.selected, recheck_after=self.recheck_after)
+            plan = panel_html.checked_plan(self.cluster, self.selected, recheck_after=self.recheck_after)
         except ActionRefused:
             if self.selected.tp is not None:
                 self._recheck([self.selected.tp])
@@ -302,7 +300,7 @@ class AbortPanel(PanelLayout):
             raise UsageError("No transaction that hangs is listed.", do="Refresh, or search for less.")
         self._reset(None)
         self.picture = None
-        self.plan = action_steps.checked_list(self.cluster, self.hanging(), recheck_after=self.recheck_after)
+        self.plan = panel_html.checked_list(self.cluster, self.hanging(), recheck_after=self.recheck_after)
         self.step = "checked"
 
     def _execute(self) -> None:

@@ -1,48 +1,310 @@
-"""The widgets of the panel, and their content from its state."""
+"""The widgets of the panel: its list of findings, its timeline, and which of its parts are shown in which step."""
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import html
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import ipywidgets as widgets
 import traitlets
 
 from toolkit.actions.plan import ListResult, Plan, PlanList, Result
-from toolkit.errors import ConnectionFailed
-from toolkit.schema.actions import ActionStep
+from toolkit.analysis.history.findings_over_time import close_by_log
+from toolkit.errors import ConnectionFailed, ToolkitError
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
+from toolkit.schema.log import LogTransaction, LsoStep
+from toolkit.schema.recorded import ActionStep
 from toolkit.views.action_document import done_section, fence_section, passed
 from toolkit.views.document import Bullets, Connection, Paragraph, Part, Section
 from toolkit.views.explained_error import ExplainedError
 from toolkit.views.findings_text import summary
-from toolkit.views.panel.action_steps import button_text
-from toolkit.views.panel.finding_list import FindingList
 from toolkit.views.panel.panel_html import (
     answer_section,
+    button_text,
     choice,
     evidence_section,
+    is_same,
     next_actionable,
     problem_section,
+    tone,
     traceback_parts,
     why_not_section,
 )
-from toolkit.views.panel.postmortem import postmortem_html
-from toolkit.views.panel.timeline_picture import FigureFrame, TimelinePicture
 from toolkit.views.renderers import escaped_html, html_text
-from toolkit.views.report import Report
+from toolkit.views.report import Report, report
+from toolkit.views.report.incident import tables_around
 from toolkit.views.report.report_tables import action_grid
 from toolkit.views.row_formats import count
+from toolkit.views.urgency import by_urgency
 
 if TYPE_CHECKING:
     from toolkit.actions.audit import Audit
     from toolkit.schema import Row
+    from toolkit.schema.live import Partition
     from toolkit.sources.live.cluster import Cluster
+    from toolkit.views.plots.plot_theme import ThemeName
+
+
+BEFORE, BEHIND = 2_000, 50_000  # offsets of the log to read around the start of the transaction
+
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelinePicture:
+    """A timeline by theme, and sentences about unreadable data."""
+
+    figures: Mapping[str, Any]
+    problems: Sequence[str]
+
+
+def picture(
+    cluster: Cluster, selected: Finding, *, findings: Sequence[Finding], samples: Sequence[Partition]
+) -> TimelinePicture:
+    """Read the log around the start of a transaction, and draw it.
+
+    `selected`: the selected finding: its start is drawn, and the states of its id, even if it has ended.
+    `findings`: the current findings of its partition, at least one.
+    `samples`: the partition at several times, at least one, the newest last.
+    """
+    from toolkit.views.plots import plot_timeline
+
+    last = samples[-1]
+    problems = [f"The partition could not be read: {last.error}"] if last.error else []
+
+    def attempt(what: str, read: Callable[[], Read], otherwise: Read) -> Read:
+        try:
+            return read()
+        except ToolkitError as error:
+            problems.append(f"{what} could not be read: {error}")
+            return otherwise
+
+    middle = last.last_stable_offset or 0 if selected.start_offset is None else selected.start_offset
+    where: dict[str, Any] = {"topics": selected.topic, "partitions": selected.partition}
+    where |= {"start": max(last.log_start_offset or 0, middle - BEFORE), "stop": middle + BEHIND}
+    log_transactions: list[LogTransaction] = []
+    steps: list[LsoStep] = []
+    if not last.error:
+        read_log = partial(cluster.log_transactions, **where)
+        log_transactions = attempt("The log", lambda: records_of(read_log(), LogTransaction), [])
+        read_steps = partial(cluster.lso_timeline, **where)
+        steps = attempt("How the LSO moved", lambda: records_of(read_steps(), LsoStep), [])
+    ids = sorted({each.transactional_id for each in (selected, *findings) if each.transactional_id is not None})
+    read_records = partial(cluster.transaction_log, transactional_ids=ids)
+    events = attempt("Records of the coordinators", read_records, None) if ids else None
+    themes: tuple[ThemeName, ...] = ("light", "dark")
+    figures: dict[str, Any] = {
+        theme: plot_timeline(
+            log_transactions,
+            lso_timeline=steps,
+            partitions=samples,
+            findings=findings,
+            transaction_log=events,
+            topic=selected.topic,
+            partition=selected.partition,
+            theme=theme,
+        )
+        for theme in themes
+    }
+    return TimelinePicture(figures=figures, problems=problems)
+
+
+# A figure in an Output needs a renderer that Databricks does not bring, HTML of a widget runs no script, and a picture
+# needs a browser in the kernel. A frame with a document of its own runs its script in JupyterLab, Voila and Databricks:
+# plotly.js is in it once, packed (2.0 MB, 4.8 as it is), and draws what a second widget holds (some 40 kB a figure).
+# If a page forbids even that, the static picture in the second widget is shown.
+
+
+class FigureFrame(widgets.VBox):  # type: ignore[misc]
+    """A figure that can be replaced in place, in the colours of the page."""
+
+    def __init__(self) -> None:
+        self._data = widgets.HTML()
+        self._has_script = False
+        super().__init__()
+        self.add_class("figure")
+
+    def show(self, picture: TimelinePicture) -> None:
+        """Draw another figure."""
+        if not self._has_script:  # the script is sent once a figure is shown
+            self.children = (widgets.HTML(_frame_html()), self._data)
+            self._has_script = True
+        from toolkit.views.plots import figure_html
+
+        figures = {theme: figure.to_json() for theme, figure in picture.figures.items()}
+        # The static picture is for pages that forbid the script.
+        self._data.value = f'{_data_html(figures)}<div class="still">{figure_html(picture.figures["light"])}</div>'
+
+    def clear(self) -> None:
+        """Show none."""
+        self._data.value = ""
+
+
+def _frame_html() -> str:
+    from toolkit.views.plots.plot_theme import packed_script
+
+    page = (resources.files(__package__) / "frame.html").read_text(encoding="utf-8")
+    document = html.escape(page.replace("PLOTLY", packed_script()), quote=True)
+    return f'<iframe class="drawn" title="timeline of the partition" srcdoc="{document}"></iframe>'
+
+
+def _data_html(figures: Mapping[str, str]) -> str:
+    """Figures by theme, as data; plotly escapes `<` in it."""
+    by_theme = ", ".join(f'"{theme}": {text}' for theme, text in figures.items())
+    return f'<script type="application/json">{{{by_theme}}}</script>'
+
+
+def postmortem(
+    cluster: Cluster, findings: Sequence[Finding], *, actions: Sequence[Row], remark: Callable[[str], object]
+) -> Report:
+    """The postmortem of some findings: those that have ended are closed by their markers in the log.
+
+    `cluster`: the cluster, whose logs are read around them.
+    `findings`: the findings, as of the last time that they were open.
+    `remark`: called with a sentence about what cannot be read.
+    """
+    tables = tables_around(findings, cluster, remark=remark)
+    closed = close_by_log(findings, records_of(tables.get("log_transactions"), LogTransaction))
+    return report(closed, actions=actions, connection=Connection.of(cluster), **tables)
+
+
+def postmortem_html(page: Report) -> str:
+    """The page in a frame, and links that save it without a server."""
+    links = (
+        f'<a download="postmortem.{suffix}" href="data:{kind};base64,{_encoded(text)}">Download postmortem.{suffix}</a>'
+        for suffix, kind, text in (("html", "text/html", page.html), ("md", "text/markdown", page.markdown))
+    )
+    return f"<p>{' '.join(links)}</p>{page._repr_html_()}"
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+PAGE = 25
+
+
+class FindingList(widgets.VBox):  # type: ignore[misc]
+    """Search, the buttons of one page, and buttons for the other pages.
+
+    `choose`: called with the finding whose button is clicked. `announce`: called with a sentence about what is listed.
+    """
+
+    def __init__(self, choose: Callable[[Finding], None], announce: Callable[[str], None]) -> None:
+        self._choose, self._announce = choose, announce
+        self._findings: list[Finding] = []
+        self._ranked: list[Finding] = []
+        self._texts: list[str] = []  # what is searched
+        self._selected: Finding | None = None
+        self.matches: list[Finding] = []
+        self.page = 0
+        self.search = widgets.Text(description="Search", placeholder="topic, id, group, verdict ...")
+        self.search.observe(self._searched, "value")
+        self.previous_page = widgets.Button(description="Previous page")
+        self.next_page = widgets.Button(description="Next page")
+        self.previous_page.on_click(lambda _: self._turn(-1))
+        self.next_page.on_click(lambda _: self._turn(1))
+        self._count = widgets.HTML()
+        self.choices = widgets.VBox()
+        self._bar = widgets.HBox([self.search, self._count, self.previous_page, self.next_page])
+        self._bar.add_class("row")
+        self.choices.add_class("choices")
+        super().__init__([self._bar, self.choices])
+
+    def show(self, findings: Sequence[Finding], selected: Finding | None) -> None:
+        """Show findings, and which one is selected; search and page stay."""
+        self._selected = selected
+        if list(findings) != self._findings:
+            self._findings = list(findings)
+            self._ranked = by_urgency(findings)
+            self._texts = [_searched_text(each) for each in self._ranked]
+        self._filter()
+
+    def _searched(self, _: object) -> None:
+        self.page = 0
+        self._filter()
+        self._announce(f"{len(self.matches)} of {len(self._findings)} findings match.")
+
+    def _filter(self) -> None:
+        words = self.search.value.lower().split()
+        pairs = zip(self._ranked, self._texts, strict=True)
+        self.matches = [each for each, text in pairs if all(word in text for word in words)]
+        self.page = min(self.page, max(0, (len(self.matches) - 1) // PAGE))
+        self._draw()
+
+    def _turn(self, by: int) -> None:
+        last = max(0, (len(self.matches) - 1) // PAGE)
+        self.page = min(max(self.page + by, 0), last)
+        self._draw()
+        self._announce(self._range())
+        if self.previous_page.disabled or self.next_page.disabled:  # a button that is disabled loses the focus
+            self.choices.children[0].focus()
+
+    def _draw(self) -> None:
+        listed = self.matches[self.page * PAGE : (self.page + 1) * PAGE]
+        if len(listed) > len(self.choices.children):
+            new = [self._button(number) for number in range(len(self.choices.children), len(listed))]
+            self.choices.children = (*self.choices.children, *new)
+        for number, button in enumerate(self.choices.children):
+            finding = listed[number] if number < len(listed) else None
+            button.layout.display = None if finding else "none"
+            if finding:
+                _dress(button, finding, is_selected=is_same(finding, self._selected))
+        many = len(self._findings) > PAGE
+        self._count.value = f'<span class="soft">{escaped_html(self._range())}</span>'
+        self._bar.layout.display = None if many or self.search.value else "none"
+        self.choices.layout.display = None if listed else "none"
+        for button in (self.previous_page, self.next_page):
+            button.layout.display = None if len(self.matches) > PAGE else "none"
+        self.previous_page.disabled = self.page == 0
+        self.next_page.disabled = (self.page + 1) * PAGE >= len(self.matches)
+
+    def _range(self) -> str:
+        """``1 to 25 of 500, the most urgent first``."""
+        if not self.matches:
+            return f"none of {len(self._findings)}"
+        first = self.page * PAGE + 1
+        last = min(first + PAGE - 1, len(self.matches))
+        found = "" if len(self.matches) == len(self._findings) else f" that match, of {len(self._findings)}"
+        return f"{first} to {last} of {len(self.matches)}{found}, the most urgent first"
+
+    def _button(self, number: int) -> Any:
+        button = widgets.Button()
+        button.on_click(partial(self._clicked, number))
+        return button
+
+    def _clicked(self, number: int, _: object) -> None:
+        place = self.page * PAGE + number
+        if place < len(self.matches):
+            self._choose(self.matches[place])
+
+
+def _dress(button: Any, finding: Finding, *, is_selected: bool) -> None:
+    """The text and the colour of a finding on a button; what has not changed is not sent."""
+    classes = (tone(finding), *(("chosen",) if is_selected else ()))
+    if button._dom_classes != classes:
+        button._dom_classes = classes
+    button.description = choice(finding)
+
+
+def _searched_text(finding: Finding) -> str:
+    parts = (
+        choice(finding),
+        finding.transactional_id,
+        finding.producer_id,
+        finding.owner,
+        finding.outcome,
+        finding.cause,
+    )
+    return " ".join([*(str(each) for each in parts if each is not None), *(finding.groups_held or ())]).lower()
+
 
 STEPS = ("choose", "chosen", "checked", "done")
 WORK: Mapping[str, str] = {

@@ -1,10 +1,19 @@
-"""What the panel shows as parts of a document: findings to choose from, the selected one, errors."""
+"""What the panel shows and plans for a finding: its sections, the text of its button, and its freshly checked plan.
+
+Which action a finding has was decided with it (`analysis.diagnosis.decision`); nothing here chooses another one.
+"""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from toolkit.actions.abort import plan_abort, plan_abort_list
+from toolkit.actions.commit import plan_commit
+from toolkit.actions.complete import plan_complete
+from toolkit.actions.fence import plan_fence
+from toolkit.actions.plan import Plan, PlanList
 from toolkit.errors import (
     ActionFailed,
     ActionRefused,
@@ -18,11 +27,53 @@ from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Field, Fields, Paragraph, Part, Quote, Section, with_commands
 from toolkit.views.findings_text import remedy
-from toolkit.views.report.finding_sections import answer
-from toolkit.views.report.report_parts import partition_name
+from toolkit.views.report.incident_facts import partition_name
+from toolkit.views.report.report_sections import answer
 from toolkit.views.report.report_tables import evidence_grid
 from toolkit.views.row_formats import count, printable
 from toolkit.views.urgency import age, by_urgency
+
+if TYPE_CHECKING:
+    from toolkit.sources.live.cluster import Cluster
+
+
+def checked_plan(cluster: Cluster, finding: Finding, *, recheck_after: float) -> Plan:
+    """Plan the action of a finding, and check it afresh; nothing is sent.
+
+    Raises ActionRefused if the finding has no action, or it is not safe any more. Raises BrokerError if the evidence
+    cannot be read.
+    """
+    transactional_id = finding.transactional_id or ""
+    if finding.action == "commit":
+        return plan_commit(cluster, transactional_id, recheck_after=recheck_after)  # which is its check
+    if finding.action == "fence":
+        plan = plan_fence(cluster, transactional_id)
+    else:
+        plan = plan_complete(cluster, finding) if finding.action == "complete" else plan_abort(cluster, finding)
+    return plan.check(recheck_after=recheck_after)
+
+
+def checked_list(cluster: Cluster, findings: Sequence[Finding], *, recheck_after: float) -> PlanList:
+    """Plan the abort of many, and check each afresh; nothing is sent.
+
+    Raises ActionRefused if none is proven to be hanging any more.
+    """
+    plan = plan_abort_list(cluster, findings, recheck_after=recheck_after)
+    if not plan.plans:
+        raise ActionRefused(
+            "None of these transactions is proven to be hanging any more.", means="Nothing was written.", do="Refresh."
+        )
+    return plan
+
+
+def button_text(finding: Finding) -> str:
+    """What the button says that takes the action of a finding."""
+    if finding.action == "commit":
+        return "Commit the transaction"
+    if finding.action == "fence":
+        return "Fence the id"
+    is_commit = finding.action == "complete" and finding.outcome == "commit"
+    return f"Write the {'COMMIT' if is_commit else 'abort'} marker"
 
 
 def tone(finding: Finding) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from toolkit.views.plots.holds_plot import plot_holds
-from toolkit.views.plots.lag_plot import plot_lag
 from toolkit.views.plots.notebook_figure import figure_html
-from toolkit.views.plots.overview_plot import number_tiles, plot_overview
+from toolkit.views.plots.partition_plots import number_tiles, plot_holds, plot_lag, plot_overview
 from toolkit.views.plots.timeline_plot import plot_timeline
 from toolkit.views.plots.transaction_history_plot import plot_history
 

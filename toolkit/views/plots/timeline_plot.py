@@ -1,40 +1,454 @@
-"""The timeline of a partition: its LSO and its end over time, its transactions, and what their coordinator knew."""
+"""The timeline of a partition: lines, bars, held areas and labels over time and offsets, and coordinators below."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from toolkit.analysis.cluster_events import LEADER_EVENTS
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, Partition
-from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
-from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
 from toolkit.schema.verdict import Verdict
 from toolkit.views.finding_groups import check_cluster
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
-from toolkit.views.plots.plot_text import lines, number, place_name, plain, when
-from toolkit.views.plots.plot_theme import Theme, ThemeName, apply_theme, theme_named
-from toolkit.views.plots.state_lanes import add_lanes
-from toolkit.views.plots.timeline_data import AggregatedBar, TimelineData, TimelineTables, aggregate_bars, timeline_data
-from toolkit.views.plots.timeline_traces import (
-    PastHold,
-    add_aggregated_bars,
-    add_bars,
-    add_cluster_events,
-    add_held,
-    add_hover_points,
-    add_labels,
-    add_lines,
-    add_past_holds,
-    past_holds,
+from toolkit.views.plots.plot_theme import (
+    KINDS,
+    Theme,
+    ThemeName,
+    apply_theme,
+    finding_facts,
+    hover,
+    id_text,
+    lines,
+    number,
+    place_name,
+    plain,
+    theme_named,
+    when,
 )
+from toolkit.views.plots.timeline_data import (
+    EARLIEST,
+    FEW,
+    AggregatedBar,
+    CurvePoint,
+    LsoCurve,
+    TimelineData,
+    TimelineTables,
+    TransactionBar,
+    aggregate_bars,
+    timeline_data,
+)
+from toolkit.views.plots.transaction_history_plot import add_lanes
 from toolkit.views.row_formats import count
+
+MAX_AREAS = 50  # ended holds, the longest ones
+
+Outline = tuple[list[str | None], list[int | None]]
+
+
+class PastHold(NamedTuple):
+    """A hold of the LSO that has ended."""
+
+    finding: Finding
+    start_offset: int
+    held_from: dt.datetime
+    held_to: dt.datetime
+
+    @property
+    def length(self) -> dt.timedelta:
+        return self.held_to - self.held_from
+
+
+def past_holds(findings: Iterable[Finding]) -> list[PastHold]:
+    """The ended holds, the longest first."""
+    holds = [
+        PastHold(finding, finding.start_offset, finding.held_from, finding.held_to)
+        for finding in findings
+        if finding.verdict is Verdict.ENDED
+        and finding.held_from
+        and finding.held_to
+        and finding.start_offset is not None
+    ]
+    return sorted(holds, key=lambda hold: -hold.length)
+
+
+def add_held(figure: go.Figure, holder: TransactionBar, curve: LsoCurve, theme: Theme, *, now: dt.datetime) -> None:
+    """Hatch the offsets behind the transaction that holds the LSO.
+
+    `figure`: the figure, whose first row has the offsets over time.
+    `holder`: the lowest open transaction.
+    `curve`: the end of the log over time.
+    `now`: end of the area.
+    """
+    since = (holder.finding.held_from if holder.finding else None) or holder.start
+    hangs = holder.kind == "hanging"
+    _hatch(
+        figure,
+        _outline(curve, offset=holder.first_offset, since=since, until=now),
+        text=_held_hover(holder.first_offset, since, now, holder.finding),
+        name="held back",
+        fill=theme.held if hangs else theme.grid,
+        colour=theme[KINDS[holder.kind].role],
+    )
+
+
+def add_past_holds(figure: go.Figure, findings: Iterable[Finding], curve: LsoCurve, theme: Theme) -> None:
+    """Hatch the offsets behind ended transactions that held the LSO.
+
+    `figure`, `curve`, `theme`: as for `add_held`. `findings`: those of the partition.
+    """
+    for rank, hold in enumerate(past_holds(findings)[:MAX_AREAS]):
+        _hatch(
+            figure,
+            _outline(curve, offset=hold.start_offset, since=hold.held_from, until=hold.held_to),
+            text=_held_hover(hold.start_offset, hold.held_from, hold.held_to, hold.finding),
+            name="was held back",
+            fill=theme.grid,
+            colour=theme[Verdict.ENDED.tone],
+            is_first=rank == 0,
+        )
+
+
+def _held_hover(offset: int, since: dt.datetime, until: dt.datetime, finding: Finding | None) -> str:
+    facts: list[tuple[str, object]] = [
+        ("held back from offset", offset), ("since", since), ("for", until - since),
+        ("records", finding.records_held if finding else None), ("groups", finding.groups_held if finding else None),
+    ]  # fmt: skip
+    return hover(facts)
+
+
+def _outline(curve: LsoCurve, *, offset: int, since: dt.datetime, until: dt.datetime) -> Outline:
+    """The outline of the area between an offset and the log end; empty if there is none."""
+    inside = [point for point in curve.points if since < point.time <= until]
+    before = [point.offset for point in curve.points if point.time <= since]
+    end = max(before[-1] if before else 0, offset + 1)  # the log end then; the transaction's first record is there
+    top = [CurvePoint(since, end, by_broker=True), *inside]
+    top = [point for point in top if point.offset > offset]
+    xs, ys = _stairs([*top, CurvePoint(until, top[-1].offset, by_broker=True)])
+    return [*xs, when(until), when(since)], [*ys, offset, offset]
+
+
+def _stairs(points: Sequence[CurvePoint]) -> tuple[list[str | None], list[int]]:
+    """Corners of a stepped line."""
+    corners = [(points[0].time, points[0].offset)]
+    for before, point in pairwise(points):
+        corners += [(point.time, before.offset), (point.time, point.offset)]
+    return [when(time) for time, _ in corners], [offset for _, offset in corners]
+
+
+def _hatch(
+    figure: go.Figure, outline: Outline, *, text: str, name: str, fill: str, colour: str, is_first: bool = True
+) -> None:
+    xs, ys = outline
+    figure.add_trace(
+        go.Scatter(
+            x=xs,
+            y=ys,
+            mode="none",
+            fill="toself",
+            fillcolor=fill,
+            fillpattern={"shape": "/", "size": 12, "solidity": 0.12, "fgcolor": colour},
+            name=name,
+            hoveron="fills",
+            hoverinfo="text",
+            text=text,
+            legendgroup=name,
+            showlegend=is_first,
+            legendrank=20,
+        ),
+        row=1,
+        col=1,
+    )
+
+
+CROWDED = 50  # bars of a kind; their symbols are smaller then
+
+
+def add_lines(figure: go.Figure, curve: LsoCurve, now: dt.datetime, theme: Theme) -> None:
+    """Draw the high watermark and the LSO."""
+    points = [(point, lso) for point, lso in zip(curve.points, curve.lso, strict=True) if point.time > EARLIEST]
+    if not points:
+        return
+    last, last_lso = points[-1]
+    xs = [when(point.time) for point, _ in points] + [when(now)]
+    ends = [point.offset for point, _ in points] + [last.offset]
+    lsos = [lso for _, lso in points] + [last_lso]
+    line = {"shape": "hv"}
+    figure.add_trace(
+        go.Scatter(x=xs, y=ends, mode="lines", name="high watermark", line=line | {"color": theme.muted, "dash": "dash",
+                   "width": 2}, hovertemplate="high watermark <b>%{y:,d}</b><br>%{x}<extra></extra>", legendrank=11),
+        row=1, col=1,
+    )  # fmt: skip
+    if any(lso is not None for lso in lsos):
+        figure.add_trace(
+            go.Scatter(x=xs, y=lsos, mode="lines", name="LSO", line=line | {"color": theme.lso, "width": 2.5},
+                       hovertemplate="LSO <b>%{y:,d}</b><br>%{x}<extra></extra>", legendrank=10),
+            row=1, col=1,
+        )  # fmt: skip
+
+
+def add_aggregated_bars(figure: go.Figure, bars: Sequence[AggregatedBar], theme: Theme) -> None:
+    """Draw aggregated short transactions."""
+    if not bars:
+        return
+    xs, ys, texts = [], [], []
+    for bar in bars:
+        time = when(bar.start + (bar.end - bar.start) / 2)
+        text = _aggregated_hover(bar)
+        xs += [time, time, None]
+        ys += [bar.first_offset, bar.end_offset, None]
+        texts += [text, text, ""]
+    figure.add_trace(
+        go.Scatter(
+            x=xs,
+            y=ys,
+            mode="lines+markers",
+            line={"color": theme.muted, "width": 1},
+            marker={"symbol": "line-ew-open", "size": 6, "color": theme.muted},
+            text=texts,
+            hoverinfo="text",
+            name="many short ones",
+            legendrank=40,
+        ),
+        row=1,
+        col=1,
+    )
+
+
+def _aggregated_hover(bar: AggregatedBar) -> str:
+    facts: list[tuple[str, object]] = [
+        ("transactions", bar.committed + bar.aborted + bar.others),
+        ("committed", bar.committed),
+        ("aborted", bar.aborted),
+        ("others", bar.others or None),
+        ("offsets", f"{bar.first_offset:,} to {bar.end_offset:,}"),
+        ("from", bar.start),
+        ("to", bar.end),
+        ("longest", bar.longest),
+        ("producers", [str(producer) for producer in bar.producers]),
+    ]
+    return hover(facts)
+
+
+NAMES: Mapping[str, str] = {
+    "commit": "committed ▲",
+    "abort": "aborted ✕",
+    "empty": "marker without data",
+    "undecided": "ended, marker not read",
+    "open": "open ●",
+    **{verdict: f"open: {verdict.replace('_', ' ')}" for verdict in Verdict if verdict.is_open},
+    "hanging": "HANGING ✕",
+}
+
+
+def add_bars(figure: go.Figure, bars: Sequence[TransactionBar], theme: Theme) -> None:
+    """Draw transactions one by one, a trace for each kind."""
+    for rank, (kind, style) in enumerate(KINDS.items()):
+        of_kind = [bar for bar in bars if bar.kind == kind]
+        if not of_kind:
+            continue
+        start_size, end_size = (5, 3) if len(of_kind) > CROWDED else (9, 8)
+        width = style.width if len(of_kind) <= FEW else min(style.width, 5)
+        xs: list[str | None] = []
+        ys: list[int | None] = []
+        texts: list[str] = []
+        symbols: list[str] = []
+        for bar in of_kind:
+            text, at_end = _bar_hover(bar), bar.first_offset if bar.end_offset is None else bar.end_offset
+            xs += [when(bar.start), when(bar.end), when(bar.end), None]
+            ys += [bar.first_offset, bar.first_offset, at_end, None]
+            texts += [text, "", text, ""]
+            symbols += ["line-ns-open", "line-ns-open", style.symbol, style.symbol]
+        figure.add_trace(
+            go.Scatter(
+                x=xs,
+                y=ys,
+                mode="lines+markers",
+                line={"color": theme[style.role], "dash": style.dash, "width": width},
+                marker={
+                    "symbol": symbols,
+                    "size": [start_size, 0, end_size + width, 0] * len(of_kind),
+                    "opacity": [1, 0, 1, 0] * len(of_kind),
+                    "color": theme[style.role],
+                    "line": {"width": 1 if len(of_kind) > CROWDED else 1.5, "color": theme[style.role]},
+                },
+                text=texts,
+                hoverinfo="text",
+                name=NAMES[kind],
+                legendrank=30 - rank,
+            ),
+            row=1,
+            col=1,
+        )
+
+
+HOVER_STEPS = 16  # of the drawn width or height, from one point of a bar that a pointer finds to the next
+MAX_HOVER_POINTS = 150
+
+
+def add_hover_points(figure: go.Figure, bars: Sequence[TransactionBar], timeline: TimelineData) -> None:
+    """Let a pointer find bars between their ends: invisible points along them, as plotly finds points only.
+
+    `figure`: the figure, whose first row has the offsets over time.
+    `bars`: the bars, from `add_bars`.
+    `timeline`: the data, for the visible range.
+    """
+    low, high = timeline.offset_range
+    width, height = max(timeline.now - timeline.start, dt.timedelta(seconds=1)), max(high - low, 4)
+    points: list[tuple[str | None, float, str]] = []
+    for bar in sorted(bars, key=lambda bar: (not bar.is_kept, -bar.length)):
+        across = max(int((bar.end - max(bar.start, timeline.start)) / width * HOVER_STEPS), 0)
+        along = int(((bar.end_offset or bar.first_offset) - bar.first_offset) / height * HOVER_STEPS)
+        if len(points) + across + along > MAX_HOVER_POINTS:
+            break
+        text = _bar_hover(bar, is_brief=len(bars) > FEW)
+        start = max(bar.start, timeline.start)
+        steps = (start + (bar.end - start) * step / (across + 1) for step in range(1, across + 1))
+        points += [(when(time), bar.first_offset, text) for time in steps]
+        rise = ((bar.end_offset or bar.first_offset) - bar.first_offset) / (along + 1)
+        points += [(when(bar.end), bar.first_offset + rise * step, text) for step in range(1, along + 1)]
+    if points:
+        xs, ys, texts = zip(*points, strict=True)
+        figure.add_trace(
+            go.Scatter(x=xs, y=ys, mode="markers", marker={"size": 12, "opacity": 0}, hovertext=texts,
+                       hoverinfo="text", name="bars", showlegend=False),
+            row=1, col=1,
+        )  # fmt: skip
+
+
+def _bar_hover(bar: TransactionBar, *, is_brief: bool = False) -> str:
+    txn = bar.log_transaction
+    marker = None
+    if txn.marker_offset is not None:
+        marker = f"{txn.marker or 'not read'} at {txn.marker_offset:,}, epoch {txn.marker_epoch}"
+    facts: list[tuple[str, object]] = [
+        ("transaction", "hanging" if bar.kind == "hanging" else bar.kind),
+        ("producer", id_text(txn.producer_id)),
+        ("epoch", id_text(txn.producer_epoch)),
+        ("transactional id", bar.transactional_id),
+        ("first offset", txn.first_offset),
+        ("last offset", txn.last_offset),
+        ("marker", marker),
+        ("coordinator epoch", id_text(txn.coordinator_epoch)),
+        ("opened", bar.start),
+        ("ended", bar.end if bar.end_offset is not None else None),
+        ("open for", bar.length),
+        ("records", txn.records),
+        ("bytes", txn.bytes),
+        ("its beginning was read", "no" if txn.truncated else None),
+        ("error", txn.error),
+    ]
+    if bar.finding is not None and not is_brief:
+        known = {"producer", "epoch", "transactional id", "opened"}
+        facts = [*facts, *(fact for fact in finding_facts(bar.finding) if fact[0] not in known)]
+    return hover(facts)
+
+
+def add_cluster_events(figure: go.Figure, timeline: TimelineData, theme: Theme) -> None:
+    """Draw a line for each event of the cluster, with a symbol at its top; leaders' are the strongest.
+
+    `figure`: the figure, whose first row has the offsets over time.
+    """
+    low, high = timeline.offset_range
+    top = high + max(high - low, 4) * 0.11
+    for is_of_leader, name in ((True, "leader changed"), (False, "cluster event")):
+        events = [each for each in timeline.cluster_events if (each.event in LEADER_EVENTS) is is_of_leader]
+        if not events:
+            continue
+        colour, symbol = (theme.text, "triangle-down") if is_of_leader else (theme.muted, "triangle-down-open")
+        for event in events:
+            style = {"color": colour, "width": 1, "dash": "dash" if is_of_leader else "dot"}
+            figure.add_vline(x=when(event.timestamp), line=style, layer="below", row=1, col=1)
+        figure.add_trace(
+            go.Scatter(
+                x=[when(each.timestamp) for each in events],
+                y=[top] * len(events),
+                mode="markers",
+                marker={"symbol": symbol, "size": 11, "color": colour},
+                hovertext=[_event_hover(each) for each in events],
+                hoverinfo="text",
+                name=name,
+                legendrank=90,
+            ),
+            row=1,
+            col=1,
+        )
+
+
+def _event_hover(event: ClusterEvent) -> str:
+    facts = [("time", event.timestamp), ("what", event.text), ("topic", event.topic), ("partition", event.partition)]
+    return hover([*facts, ("lines", event.line_count), ("until", event.last_timestamp), ("file", event.file)])
+
+
+LABELS = 3  # transactions with a label of their own
+
+
+def add_labels(figure: go.Figure, timeline: TimelineData, theme: Theme) -> None:
+    """Label hanging transactions, or else open ones, and LSO and log end at the right."""
+    worst = sorted(timeline.open, key=lambda bar: bar.kind != "hanging")
+    hangs = any(bar.kind == "hanging" for bar in worst)
+    offsets = [point.offset for point in timeline.curve.points] or [0]
+    apart = max(max(offsets) - min(bar.first_offset for bar in worst), 1) * 0.09 if worst else 1
+    taken: list[int] = []
+    for bar in worst:
+        if len(taken) == (LABELS if hangs and len(worst) <= FEW else 1):
+            break
+        if any(abs(bar.first_offset - other) < apart for other in taken):
+            continue
+        taken.append(bar.first_offset)
+        _add_label(figure, timeline, bar, theme, is_lowest=bar is timeline.open[0])
+    for hold in past_holds(timeline.findings)[: 0 if worst else 1]:
+        length = duration(hold.length)
+        producer = f"producer {hold.finding.producer_id} at {number(hold.start_offset)}"
+        text = f"<b>held for {length}</b> · {producer}"
+        place = {"x": when(hold.held_from + hold.length / 2), "y": hold.start_offset, "yshift": -16}
+        figure.add_annotation(**place, text=text, **_label_style(theme, theme[Verdict.ENDED.tone]))
+    if not timeline.curve.points:
+        return
+    end, lso = (
+        timeline.curve.points[-1].offset,
+        next((lso for lso in timeline.curve.lso[::-1] if lso is not None), None),
+    )
+    style: dict[str, Any] = {"x": when(timeline.now), "xanchor": "right", "showarrow": False, "row": 1, "col": 1,
+                             "font": {"size": 12, "color": theme.text}, "bgcolor": theme.background}  # fmt: skip
+    same = "LSO = " if lso == end else ""
+    figure.add_annotation(y=end, yshift=12, text=f"{same}high watermark <b>{number(end)}</b>", **style)
+    if lso is not None and lso not in {end, *taken}:
+        figure.add_annotation(y=lso, yshift=-15, text=f"LSO <b>{number(lso)}</b>", **style)
+
+
+def _add_label(
+    figure: go.Figure, timeline: TimelineData, bar: TransactionBar, theme: Theme, *, is_lowest: bool
+) -> None:
+    verdict = bar.finding.verdict if bar.finding else "open"
+    txn = bar.log_transaction
+    text = f"<b>{'✕ HANGING' if verdict == 'hanging' else plain(verdict)}</b> · producer {txn.producer_id}"
+    text += f" epoch {txn.producer_epoch} at {number(bar.first_offset)}"
+    length = max(timeline.now - timeline.start, dt.timedelta(milliseconds=1))
+    is_right = (bar.start - timeline.start) / length > 0.4
+    figure.add_annotation(
+        x=when(timeline.now if is_right else max(bar.start, timeline.start)),
+        y=bar.first_offset,
+        xanchor="right" if is_right else "left",
+        yshift=-22 if is_lowest and not is_right else 19,
+        xshift=0 if is_right else 6,
+        text=text,
+        **_label_style(theme, theme[KINDS[bar.kind].role]),
+    )
+
+
+def _label_style(theme: Theme, colour: str) -> dict[str, Any]:
+    return {"showarrow": False, "font": {"size": 13, "color": colour}, "bgcolor": theme.background,
+            "bordercolor": colour, "borderwidth": 1, "borderpad": 3, "row": 1, "col": 1}  # fmt: skip
+
 
 LOWER_TITLE = "what their coordinator knew"
 

@@ -35,8 +35,8 @@ from toolkit.schema.log import LogTransaction
 from toolkit.schema.table import TransactionKey
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
+from toolkit.views.report.incident_facts import Figure
 from toolkit.views.report.report import complete, report
-from toolkit.views.report.report_parts import Figure
 
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster

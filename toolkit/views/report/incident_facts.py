@@ -1,24 +1,161 @@
-"""The facts of an incident: who held an LSO, who saw it and acted when, what was discarded, how long groups waited."""
+"""The facts of an incident: who held an LSO, who saw it and acted when, what was discarded, how long groups waited.
+
+They are derived from `ReportTables`, and shown in `ReportSection`.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNKNOWN
 from toolkit.analysis.history.findings_over_time import VERDICT_BEFORE, verdict_before
-from toolkit.schema.actions import OUTCOME, unfinished
+from toolkit.schema.recorded import OUTCOME, unfinished
 from toolkit.schema.verdict import Verdict
-from toolkit.views.report.finding_sections import LOG, RECORDING, HoldEnd, held_from_source, hold_end
-from toolkit.views.report.report_parts import ReportTables, partition_name, text
+from toolkit.views.document import Field, Fields, Grid, Section
+from toolkit.views.renderers import DocumentView
+from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
-    from toolkit.schema.actions import ActionStep
-    from toolkit.schema.live import Finding
-    from toolkit.schema.log import LogTransaction
+    import plotly.graph_objects as go
+
+    from toolkit.schema.live import Exposure, Finding, Partition
+    from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
+    from toolkit.schema.recorded import ActionStep
+    from toolkit.views.plots.plot_theme import ThemeName
+
+
+NOT_KNOWN = "not known"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ReportSection:
+    """A section of the page with a heading."""
+
+    title: str
+    verdict: str = ""
+    lead: str = ""
+    fields: tuple[Field, ...] = ()
+    grids: tuple[Grid, ...] = ()
+    charts: tuple[Callable[[ThemeName], go.Figure], ...] = ()  # drawn when they are called
+    figure: bool = False
+    appendix: bool = False
+
+    @property
+    def head(self) -> Section:
+        """Its heading, and what is above its pictures."""
+        parts = (Fields(self.fields),) if self.fields else ()
+        title = f"Appendix: {self.title}" if self.appendix else self.title
+        return Section(title=title, badge=self.verdict, lead=self.lead, parts=parts)
+
+    def __repr__(self) -> str:
+        return repr(DocumentView((self.head, *self.grids)))
+
+    def _repr_html_(self) -> str:
+        return DocumentView((self.head, *self.grids))._repr_html_()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportTables:
+    """The tables beside the findings; of a recording with the times of its samples."""
+
+    log_transactions: Sequence[LogTransaction] = ()
+    lso_timeline: Sequence[LsoStep] = ()
+    transaction_history: Sequence[PastTransaction] = ()
+    partitions: Sequence[Partition] = ()
+    sampled_at: Sequence[dt.datetime | None] = ()  # of each of these partitions, when its sample was due
+    recorded_findings: Sequence[tuple[dt.datetime, Finding]] = ()  # each with the time of its sample
+    offsets_log: Sequence[OffsetsLogRecord] = ()
+    exposure: Sequence[Exposure] = ()
+    cluster_events: Sequence[ClusterEvent] = ()
+    actions: Sequence[ActionStep] = ()
+    absent: Collection[str] = ()  # names of tables that were not given
+    problems: Sequence[str] = ()  # what could not be read
+
+    def partition_samples(self, finding: Finding) -> Iterator[tuple[dt.datetime, Partition]]:
+        """The samples of a finding's partition that could be read, with the time of each."""
+        for sampled_at, sample in zip(self.sampled_at, self.partitions, strict=False):
+            is_own = (sample.topic, sample.partition) == (finding.topic, finding.partition)
+            if is_own and sampled_at is not None and sample.error is None:
+                yield sampled_at, sample
+
+
+def text(value: dt.datetime | int | str | None) -> str:
+    """A value as text, without control characters."""
+    if value is None:
+        return "-"
+    if isinstance(value, dt.datetime):
+        return f"{value.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S}.{value.microsecond // 1000:03}"
+    return printable(str(value))
+
+
+def partition_name(finding: Finding) -> str:
+    """``orders-0``, or "the whole cluster"."""
+    return "the whole cluster" if finding.topic is None else f"{printable(finding.topic)}-{finding.partition}"
+
+
+def moment(time: dt.datetime | None, *, otherwise: str = NOT_KNOWN) -> str:
+    """A time to the second, or "not known"."""
+    return otherwise if time is None else at(time)
+
+
+Figure = Any
+"""A plotly Figure, or a function that returns one for ``"light"`` and for ``"dark"``; plotly is not imported here."""
+
+
+LOG, RECORDING = "the log", "the recording"
+
+_BY_MARKER = re.compile(r"Its (?:\w+ )?marker is at offset \d+ of the log\b")
+_OF_LOG = {"held_since", "first_batch"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldEnd:
+    """The end of a hold."""
+
+    # time of the marker; or of the first sample without the transaction, and the marker was written before
+    time: dt.datetime
+    marker: str | None = None  # what is known of the marker, as a sentence; null if no log was read that has it
+    last_seen: dt.datetime | None = None  # when it was last seen open, if the end is that of a sample and that is known
+
+
+def hold_end(finding: Finding, log_transactions: Iterable[LogTransaction] = ()) -> HoldEnd | None:
+    """When a finding stopped holding the LSO; null if it still holds it, or that is not known.
+
+    `log_transactions`: transactions around it.
+    """
+    if finding.held_to is None:
+        return None
+    key = finding.topic, finding.partition, finding.producer_id, finding.start_offset
+    for txn in log_transactions:
+        own = txn.topic, txn.partition, txn.producer_id, txn.first_offset
+        if own == key and txn.marker_offset is not None and txn.end is not None:
+            kind = f"{txn.marker} marker" if txn.marker else "marker"
+            return HoldEnd(time=txn.end, marker=f"its {kind} at offset {txn.marker_offset} ended it")
+    names = {entry.name for entry in finding.evidence or ()}
+    if "marker" in names or _BY_MARKER.match(finding.reason or ""):
+        return HoldEnd(time=finding.held_to, marker="its marker ended it")
+    seen = [entry.observed_at for entry in finding.evidence or () if entry.name == "verdict_before"]
+    return HoldEnd(time=finding.held_to, last_seen=next(iter(seen), None))
+
+
+def held_from_source(finding: Finding, sampled_at: Collection[dt.datetime | None] = ()) -> str:
+    """By what the start of a hold is known: `LOG`, or `RECORDING` if it is the first sample that shows the hold."""
+    if finding.held_from is not None and finding.held_from in sampled_at:
+        return RECORDING
+    evidence = finding.evidence or ()
+    is_recorded = any(entry.source == "recording" for entry in evidence)
+    return RECORDING if is_recorded and _OF_LOG.isdisjoint(entry.name for entry in evidence) else LOG
+
+
+def up_to(end: HoldEnd | None) -> str:
+    """``at most``, for an end that is only the first sample without it."""
+    return "at most " if end is not None and end.marker is None else ""
+
 
 AUDIT = "the audit trail (the clock of the machine that acted)"
 DIAGNOSIS = "this diagnosis"

@@ -18,23 +18,38 @@ from urllib.parse import quote
 
 from toolkit.errors import UsageError
 from toolkit.schema import RECORDED, Row
-from toolkit.schema.actions import ActionStep
 from toolkit.schema.coerce import Data, records_of, rows_of
 from toolkit.schema.live import Exposure, Finding, Partition
-from toolkit.schema.log import LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
-from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
+from toolkit.schema.recorded import ActionStep
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import NOWHERE, Connection, Grid
 from toolkit.views.finding_groups import FindingGroup, check_cluster, finding_groups
 from toolkit.views.findings_text import group_lines, group_section
 from toolkit.views.html_page import page, tone_variables
 from toolkit.views.renderers import escaped_markdown, html_text, markdown_lines
-from toolkit.views.report.finding_sections import MAX_FINDINGS, answer, is_answer, others
-from toolkit.views.report.incident_facts import IncidentFacts, incident_facts
-from toolkit.views.report.incident_sections import cause_section, impact_section, overview_section, times_section
-from toolkit.views.report.prevention import is_unread, items_section, prevention_section
-from toolkit.views.report.report_parts import Figure, ReportSection, ReportTables, partition_name
-from toolkit.views.report.report_summary import summary_sentences
+from toolkit.views.report.incident_facts import (
+    Figure,
+    IncidentFacts,
+    ReportSection,
+    ReportTables,
+    incident_facts,
+    partition_name,
+)
+from toolkit.views.report.report_sections import (
+    MAX_FINDINGS,
+    answer,
+    cause_section,
+    impact_section,
+    is_answer,
+    is_unread,
+    items_section,
+    others,
+    overview_section,
+    prevention_section,
+    summary_sentences,
+    times_section,
+)
 from toolkit.views.report.report_tables import (
     action_grid,
     event_grid,
@@ -145,7 +160,7 @@ class Report:
         figures = [chart("light") for section in self.sections for chart in section.charts]
         if not figures:  # perhaps as plotly is not installed
             return []
-        from toolkit.views.plots.figure_svg import figure_svg, figure_text
+        from toolkit.views.plots.notebook_figure import figure_svg, figure_text
 
         return [(figure_text(figure), figure_svg(figure)) for figure in figures]
 

@@ -7,25 +7,30 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from toolkit.analysis.cluster_events import events_around
-from toolkit.schema.actions import INTENT
+from toolkit.schema.recorded import INTENT
 from toolkit.views.document import Grid
-from toolkit.views.report.finding_sections import LOG, RECORDING, held_from_source, hold_end
 from toolkit.views.report.incident_facts import (
     AUDIT,
     LEADER,
+    LOG,
     OFFSETS,
     RECORDER,
+    RECORDING,
+    ReportTables,
     group_stalls,
+    held_from_source,
+    hold_end,
     is_about,
     opened_source,
+    partition_name,
     recorded_verdicts,
+    text,
 )
-from toolkit.views.report.report_parts import ReportTables, partition_name, text
 
 if TYPE_CHECKING:
-    from toolkit.schema.actions import ActionStep
     from toolkit.schema.live import Finding
     from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction
+    from toolkit.schema.recorded import ActionStep
 
 MAX_ROWS = 30
 """Maximum rows of transactions and histories on a page: those nearest to the incident."""

@@ -1,0 +1,540 @@
+"""Plots with a row for each partition or group: the overview and its tiles, holds of the LSO, and lag."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from toolkit.schema.coerce import Data, records_of
+from toolkit.schema.durations import duration
+from toolkit.schema.live import Finding, GroupLag, Partition
+from toolkit.schema.recorded import LsoHold
+from toolkit.schema.verdict import Verdict
+from toolkit.views.finding_groups import place
+from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
+from toolkit.views.plots.plot_theme import (
+    Theme,
+    ThemeName,
+    apply_theme,
+    finding_facts,
+    hover,
+    id_text,
+    number,
+    plain,
+    row_axis,
+    theme_named,
+    when,
+)
+from toolkit.views.plots.plot_theme import lines as wrapped
+from toolkit.views.row_formats import count
+from toolkit.views.urgency import age, by_urgency, newest
+
+NAME_WIDTH = 24
+ROOM = 0.42  # share of the panel for the longest bar; the text after it takes the rest
+
+
+def plot_overview(
+    findings: Data,
+    *,
+    partitions: Data = None,
+    now: dt.datetime | None = None,
+    most: int = 25,
+    theme: ThemeName = "light",
+) -> go.Figure:
+    """Draw every partition that is not clear, worst first: how long it is held, and how many records wait.
+
+    Parameters
+    ----------
+    findings
+        ``schema.FINDINGS``. Each partition has one line: that of its worst verdict.
+    partitions
+        ``schema.PARTITIONS``, for the number of partitions read.
+    now
+        Time up to which ages are counted; that of the newest finding if null.
+    most
+        Maximum number of lines, the most urgent ones; the rest is counted by verdict below the title.
+    theme
+        ``light`` or ``dark``.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Two panels with one line per partition; scales are logarithmic.
+
+    Raises
+    ------
+    UsageError
+        If there is no such theme.
+    """
+    colours = theme_named(theme)
+    records, read = records_of(findings, Finding), records_of(partitions, Partition)
+    until = now or newest(records)
+    lines = partition_lines(records, until)
+    if not lines:
+        title = "Nothing is held" if records or read else "Nothing to draw"
+        return empty_figure(colours, title=title, missing=_checked_text(records, read))
+    visible = lines[:most]
+    figure = make_subplots(figure=NotebookFigure(), rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.03,
+                           column_widths=[0.56, 0.44],
+                           subplot_titles=("held for (logarithmic)", "records waiting (logarithmic)"))  # fmt: skip
+    _add_panel(figure, visible, [line.age_s for line in visible], [line.age_text for line in visible], colours, col=1)
+    _add_panel(
+        figure, visible, [line.waiting for line in visible], [line.waiting_text for line in visible], colours, col=2
+    )
+    _add_legend(figure, visible, colours)
+    figure.update_yaxes(row_axis([line.name for line in visible], longest=NAME_WIDTH))
+    apply_theme(
+        figure,
+        colours,
+        title=_overview_title(lines),
+        subtitle=_overview_subtitle(lines, visible),
+        height=210 + 34 * len(visible),
+    )
+    figure.update_annotations(selector={"yanchor": "bottom"}, xanchor="left", font={"size": 13, "color": colours.muted})
+    for note, axis in zip(figure.layout.annotations[:2], ("xaxis", "xaxis2"), strict=True):
+        note.x = figure.layout[axis].domain[0]
+    figure.layout.margin.t += 18  # for the titles of the panels
+    return figure
+
+
+TILES_STYLE = (
+    "<style>.kafka-txn-tiles{display:flex;flex-wrap:wrap;gap:8px 40px;margin:4px 0 14px}.kafka-txn-tiles div{font:14px "
+    "system-ui,sans-serif}.kafka-txn-tiles b{display:block;font-size:38px;line-height:1.15;font-variant-numeric:"
+    "tabular-nums}.kafka-txn-tiles .alarm b{color:var(--kafka-txn-alarm,#b83a00)}</style>"
+)
+
+
+def number_tiles(findings: Data, *, now: dt.datetime | None = None) -> str:
+    """What is held, in four numbers as HTML for a page on a screen: partitions, records, the longest hold, groups.
+
+    Parameters
+    ----------
+    findings
+        ``schema.FINDINGS``.
+    now
+        As for `plot_overview`.
+    """
+    records = records_of(findings, Finding)
+    lines = partition_lines(records, now or newest(records))
+    held = [line for line in lines if line.finding.queue_position == 1]
+    hanging = sum(line.verdict is Verdict.HANGING for line in lines)
+    unknown = sum(line.verdict is Verdict.UNKNOWN for line in lines)
+    longest = max((line.age for line in held if line.age is not None), default=None)
+    groups = {(each.cluster_id, group) for each in records for group in each.groups_held or ()}
+    doubt = f", {unknown:,} unknown" if unknown else ""
+    waiting = "records waiting"
+    if any(line.waiting is None or line.unit for line in held):
+        waiting = "records or offsets waiting, at least"
+    stuck = "groups cannot move"
+    if any(each.groups_held is None for each in records if each.queue_position == 1):
+        stuck = "groups cannot move, of those that were read"
+    tiles = (
+        (f"{len(held):,}", f"{'partition' if len(held) == 1 else 'partitions'} held, {hanging:,} hanging{doubt}",
+         "alarm" if hanging else ""),
+        (f"{sum(line.waiting or 0 for line in held):,}", waiting, ""),
+        ("-" if longest is None else duration(longest), "longest hold", ""),
+        (f"{len(groups):,}", stuck, ""),
+    )  # fmt: skip
+    body = "".join(f'<div class="{tone}"><b>{value}</b>{label}</div>' for value, label, tone in tiles)
+    return f'{TILES_STYLE}<div class="kafka-txn-tiles">{body}</div>'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLine:
+    """A partition, by the worst of its findings."""
+
+    name: str
+    verdict: Verdict
+    finding: Finding
+    others: int
+    age: dt.timedelta | None
+    waiting: int | None
+    unit: str
+
+    @property
+    def label(self) -> str:
+        return plain(self.name)
+
+    @property
+    def age_s(self) -> float | None:
+        return None if self.age is None else max(self.age.total_seconds(), 1.0)
+
+    @property
+    def age_text(self) -> str:
+        more = f" +{self.others:,} more" if self.others else ""
+        return f"<b>{self.verdict}</b> · {'since when is not known' if self.age is None else duration(self.age)}{more}"
+
+    @property
+    def waiting_text(self) -> str:
+        return (
+            "not known" if self.waiting is None else count(self.waiting, "offset") if self.unit else f"{self.waiting:,}"
+        )
+
+
+def partition_lines(findings: Iterable[Finding], now: dt.datetime) -> list[PartitionLine]:
+    """The lines of the overview: a partition each that is not clear, by its most urgent finding, the worst first."""
+    by_partition: dict[tuple[str | None, str | None, int | None], list[Finding]] = {}
+    for finding in by_urgency(findings, now):
+        if finding.verdict not in {Verdict.CLEAR, Verdict.ENDED}:
+            by_partition.setdefault(place(finding), []).append(finding)
+    many = len({cluster for cluster, _, _ in by_partition}) > 1
+    lines = []
+    for (cluster, topic, partition), here in by_partition.items():
+        worst = here[0]
+        records = [finding.records_held for finding in here if finding.records_held is not None]
+        offsets = [finding.offsets_held for finding in here if finding.offsets_held is not None]
+        lines.append(
+            PartitionLine(
+                name=("all topics" if topic is None else f"{topic}-{partition}") + (f" ({cluster})" if many else ""),
+                verdict=worst.verdict,
+                finding=worst,
+                others=len(here) - 1,
+                age=age(worst, now),
+                waiting=max(records or offsets, default=None),
+                unit="" if records else "offset",
+            )
+        )
+    return lines
+
+
+def _add_panel(
+    figure: go.Figure,
+    lines: Sequence[PartitionLine],
+    values: Sequence[float | None],
+    texts: Sequence[str],
+    theme: Theme,
+    *,
+    col: int,
+) -> None:
+    """A line from the left to each value, with the verdict's symbol at its end, and a text."""
+    greatest = max([value for value in values if value], default=1)
+    low, high = -0.12, math.log10(max(greatest, 10)) / ROOM
+    at = [max(value or 1, 1) for value in values]
+    for line, value in zip(lines, at, strict=True):
+        figure.add_trace(
+            go.Scatter(x=[10**low, value], y=[line.label] * 2, mode="lines", hoverinfo="skip", showlegend=False,
+                       line={"color": theme[line.verdict.tone], "width": 7 if line.verdict is Verdict.HANGING else 2,
+                             "dash": "solid" if line.verdict is Verdict.HANGING else "dot"}),
+            row=1, col=col,
+        )  # fmt: skip
+    colours = [theme[line.verdict.tone] for line in lines]
+    figure.add_trace(
+        go.Scatter(
+            x=at,
+            y=[line.label for line in lines],
+            mode="markers+text",
+            marker={"symbol": [line.verdict.symbol for line in lines], "color": colours, "size": 13,
+                    "line": {"width": 1.5, "color": colours}},
+            text=[f"   {text}" for text in texts],
+            textposition="middle right",
+            textfont={"size": 12, "color": theme.text},
+            cliponaxis=False,
+            hovertext=[hover([("partition", line.label), *finding_facts(line.finding)]) for line in lines],
+            hoverinfo="text",
+            name="waiting" if col == 2 else "held for",
+            showlegend=False,
+        ),
+        row=1, col=col,
+    )  # fmt: skip
+    figure.update_xaxes(type="log", range=[low, high], showticklabels=False, ticks="", showgrid=False, row=1, col=col)
+
+
+def _add_legend(figure: go.Figure, lines: Sequence[PartitionLine], theme: Theme) -> None:
+    there = {line.verdict for line in lines}
+    for verdict in Verdict:
+        if verdict in there:
+            marker: dict[str, Any] = {"symbol": verdict.symbol, "color": theme[verdict.tone], "size": 12,
+                                      "line": {"width": 1.5, "color": theme[verdict.tone]}}  # fmt: skip
+            figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=verdict), row=1, col=1)
+
+
+def _overview_title(lines: Sequence[PartitionLine]) -> str:
+    """``2 partitions hang, longest orders-0 for 3 h``."""
+    counted = Counter(line.verdict for line in lines)
+    hanging = counted.pop(Verdict.HANGING, 0)
+    if not hanging:
+        return f"Nothing hangs: {_named(counted)}"
+    longest = max((line for line in lines if line.verdict is Verdict.HANGING), key=lambda line: line.age_s or 0)
+    since = "" if longest.age is None else f" for {duration(longest.age)}"
+    return f"{count(hanging, 'partition hangs', 'partitions hang')}, longest {plain(longest.name, longest=50)}{since}"
+
+
+def _named(counted: Counter[Verdict]) -> str:
+    return ", ".join(f"{counted[verdict]:,} {verdict.replace('_', ' ')}" for verdict in Verdict if counted[verdict])
+
+
+def _overview_subtitle(lines: Sequence[PartitionLine], visible: Sequence[PartitionLine]) -> str:
+    text = wrapped(f"partitions by verdict: {_named(Counter(line.verdict for line in lines))}")
+    rest = Counter(line.verdict for line in lines[len(visible) :])
+    return f"{text}<br>{wrapped(f'not drawn: {_named(rest)}; show(findings) lists them')}" if rest else text
+
+
+def _checked_text(findings: Sequence[Finding], read: Sequence[Partition]) -> str:
+    failed = sum(partition.error is not None for partition in read)
+    if not findings and not read:
+        return "There are no findings and no partitions: whether all is well is unknown."
+    if failed:
+        return f"{count(failed, 'partition')} of {len(read):,} could not be read."
+    if read:
+        return f"{count(len(read), 'partition')} read: no LSO is held."
+    return f"{count(len(findings), 'finding')}: none holds an LSO."
+
+
+THINNEST = 300  # share of the time for the shortest bar
+HOLD_KINDS = (("held", Verdict.ENDED, True), ("holds it still", Verdict.UNKNOWN, False))
+
+
+def plot_holds(
+    lso_holds: Data, *, now: dt.datetime | None = None, most: int = 20, theme: ThemeName = "light"
+) -> go.Figure:
+    """Draw who held an LSO, and when: a row for each transactional id, or producer id where no id is known.
+
+    Parameters
+    ----------
+    lso_holds
+        ``schema.LSO_HOLDS``, of a log directory or a recording, or as the pipeline stored them; of any partitions.
+    now
+        Where holds that go on end; the last time in the table if null.
+    most
+        Maximum number of rows, those that held for the longest time in all; the rest is counted below the title.
+    theme
+        ``light`` or ``dark``.
+
+    Raises
+    ------
+    UsageError
+        If there is no such theme, or this is another table.
+    """
+    colours = theme_named(theme)
+    holds = [each for each in records_of(lso_holds, LsoHold) if each.held_from is not None]
+    times = [time for each in holds for time in (each.held_from, each.held_to) if time is not None]
+    if not times:
+        return empty_figure(colours, title="No hold of an LSO", missing="The table has no hold whose time is known.")
+    until = now or max(times)
+    by_name: dict[str, list[LsoHold]] = {}
+    for hold in holds:
+        by_name.setdefault(hold.transactional_id or f"producer {hold.producer_id}", []).append(hold)
+    ranked = sorted(
+        by_name.items(), key=lambda item: -sum((_hold_length(each, until) for each in item[1]), dt.timedelta())
+    )
+    figure = NotebookFigure()
+    for name, verdict, is_over in HOLD_KINDS:
+        bars = [
+            (row, each) for row, of_row in ranked[:most] for each in of_row if (each.held_to is not None) is is_over
+        ]
+        if bars:
+            figure.add_trace(_hold_bars(bars, theme=colours, name=name, verdict=verdict, first=min(times), until=until))
+    figure.update_yaxes(row_axis([name for name, _ in ranked[:most]], longest=NAME_WIDTH))
+    figure.update_xaxes(type="date", title={"text": "time (UTC)", "standoff": 6}, nticks=7)
+    longest, of_longest = ranked[0]
+    total = sum((_hold_length(each, until) for each in of_longest), dt.timedelta())
+    partitions = {(each.topic, each.partition) for each in holds}
+    rest = f"; {count(len(ranked) - most, 'more')} not drawn" if ranked[most:] else ""
+    subtitle = (
+        f"{count(len(holds), 'hold')} of {count(len(partitions), 'partition')} by {count(len(ranked), 'id')}{rest}"
+    )
+    title = f"{plain(longest, longest=40)} held an LSO longest: {duration(total)} in {count(len(of_longest), 'hold')}"
+    return apply_theme(figure, colours, title=title, subtitle=subtitle, height=220 + 30 * len(ranked[:most]))
+
+
+def _hold_length(hold: LsoHold, until: dt.datetime) -> dt.timedelta:
+    return max((hold.held_to or until) - (hold.held_from or until), dt.timedelta())
+
+
+def _hold_bars(
+    bars: Sequence[tuple[str, LsoHold]],
+    *,
+    theme: Theme,
+    name: str,
+    verdict: Verdict,
+    first: dt.datetime,
+    until: dt.datetime,
+) -> go.Bar:
+    shortest = max(until - first, dt.timedelta(seconds=1)) / THINNEST
+    colour = theme[verdict.tone]
+    facts: list[list[tuple[str, object]]] = [
+        [
+            ("id", hold.transactional_id),
+            ("producer", id_text(hold.producer_id)),
+            ("partition", f"{hold.topic}-{hold.partition}"),
+            ("offset", hold.first_offset),
+            ("from", hold.held_from),
+            ("to", hold.held_to),
+            ("for", _hold_length(hold, until)),
+            ("records held", hold.records_held),
+            ("marker", hold.marker),
+        ]
+        for _, hold in bars
+    ]
+    return go.Bar(
+        orientation="h",
+        base=[when(hold.held_from) for _, hold in bars],
+        x=[max(_hold_length(hold, until), shortest) / dt.timedelta(milliseconds=1) for _, hold in bars],
+        y=[plain(row) for row, _ in bars],
+        width=0.56,
+        marker={"color": colour, "line": {"color": colour, "width": 1}},
+        hovertext=list(map(hover, facts)),
+        hoverinfo="text",
+        name=name,
+    )
+
+
+GROUP_WIDTH = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LagPart:
+    offsets: Callable[[GroupLag], int]
+    name: str
+    role: str
+    hatch: str
+
+
+PARTS = (
+    _LagPart(offsets=lambda lag: lag.behind or 0, name="behind: it has yet to read them", role="calm", hatch=""),
+    _LagPart(offsets=lambda lag: lag.held or 0, name="held: they follow the LSO", role="alarm", hatch="/"),
+    _LagPart(
+        offsets=lambda lag: lag.markers or 0, name="nothing to read: markers, aborted records", role="muted", hatch="."
+    ),
+)
+
+
+def plot_lag(rows: Data, *, group: str | None = None, most: int = 25, theme: ThemeName = "light") -> go.Figure:
+    """Draw a group's lag per partition, in three parts, the largest first.
+
+    Parameters
+    ----------
+    rows
+        ``schema.GROUP_LAG``, from `toolkit.sources.offset_queries.group_lag`.
+    group
+        The group; the first one in the rows if null.
+    most
+        Maximum number of partitions; the rest is counted. Held ones come first.
+    theme
+        ``light`` or ``dark``.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A bar for each partition that lags, or could not be read.
+
+    Raises
+    ------
+    UsageError
+        If there is no such theme.
+    """
+    colours = theme_named(theme)
+    lags = records_of(rows, GroupLag)
+    name = group if group is not None else next((lag.group_id for lag in lags), None)
+    mine = [lag for lag in lags if lag.group_id == name]
+    if name is None or not mine:
+        missing = "No row of group_lag was given" + (f" of {plain(name, longest=50)}." if name is not None else ".")
+        return empty_figure(colours, title="No lag to draw", missing=missing)
+    lagging = sorted(
+        (lag for lag in mine if lag.lag != 0),
+        key=lambda lag: (not lag.held, -(lag.held or 0), -(lag.lag or 0), lag.topic, lag.partition),
+    )
+    visible = lagging[:most]
+    title = f"{plain(name, longest=40)}: {_lag_title(mine)}"
+    if not visible:
+        return empty_figure(colours, title=title, missing=f"{count(len(mine), 'partition')} read: no lag.")
+    figure = NotebookFigure()
+    names = [f"{lag.topic}-{lag.partition}" for lag in visible]
+    labels = [plain(name) for name in names]
+    for part in PARTS:
+        figure.add_trace(_lag_bars(part, visible, labels, colours))
+    _add_lag_words(figure, visible, labels, colours)
+    apply_theme(
+        figure, colours, title=title, subtitle=_lag_subtitle(mine, lagging, visible), height=210 + 40 * len(visible)
+    )
+    figure.update_layout(barmode="stack", legend_traceorder="normal")
+    longest = max((lag.lag or 0 for lag in visible), default=1)
+    figure.update_xaxes(range=[0, max(longest, 1) * 1.5], tickformat=",d", nticks=6,
+                        title={"text": "offsets", "standoff": 6})  # fmt: skip
+    figure.update_yaxes(row_axis(names, longest=GROUP_WIDTH))
+    return figure
+
+
+def _lag_bars(part: _LagPart, lags: Sequence[GroupLag], labels: Sequence[str], theme: Theme) -> go.Bar:
+    colour = theme[part.role]
+    return go.Bar(
+        orientation="h",
+        x=[part.offsets(lag) for lag in lags],
+        y=labels,
+        width=0.6,
+        marker={
+            "color": theme.background if part.hatch else colour,
+            "line": {"color": colour, "width": 1.5},
+            "pattern": {"shape": part.hatch, "fgcolor": colour, "bgcolor": theme.background, "size": 7,
+                        "solidity": 0.35},
+        },
+        hovertext=[_lag_hover(lag) for lag in lags],
+        hoverinfo="text",
+        name=part.name,
+    )  # fmt: skip
+
+
+def _add_lag_words(figure: go.Figure, lags: Sequence[GroupLag], labels: Sequence[str], theme: Theme) -> None:
+    for lag, label in zip(lags, labels, strict=True):
+        figure.add_annotation(x=lag.lag or 0, y=label, xanchor="left", xshift=8, showarrow=False, text=_lag_words(lag),
+                              font={"size": 12, "color": theme.text})  # fmt: skip
+
+
+def _lag_words(lag: GroupLag) -> str:
+    """``<b>2,115</b> held, 12 behind, 1 marker``."""
+    if lag.lag is None:
+        return f"not known: {plain(lag.error or 'nothing committed', longest=40)}"
+    parts = [f"<b>{lag.held:,} held</b>"] if lag.held else []
+    parts += [f"{lag.behind:,} behind"] if lag.behind else []
+    parts += [count(lag.markers, "marker")] if lag.markers else []
+    return ", ".join(parts)
+
+
+def _lag_hover(lag: GroupLag) -> str:
+    facts: list[tuple[str, object]] = [
+        ("partition", f"{lag.topic}-{lag.partition}"),
+        ("group", lag.group_id),
+        ("committed offset", lag.committed_offset),
+        ("LSO", lag.last_stable_offset),
+        ("high watermark", lag.high_watermark),
+        ("lag", lag.lag),
+        ("behind", lag.behind),
+        ("held", lag.held),
+        ("nothing to read", "not counted" if lag.markers is None else lag.markers),
+        ("error", lag.error),
+    ]
+    return hover(facts)
+
+
+def _lag_title(lags: Sequence[GroupLag]) -> str:
+    """The title: held before behind, behind before markers."""
+    behind, held, markers = (sum(map(part.offsets, lags)) for part in PARTS)
+    if held:
+        places = [lag for lag in lags if lag.held]
+        where = f" on {places[0].topic}-{places[0].partition}" if len(places) == 1 else ""
+        where = where or f" on {len(places)} partitions"
+        return f"{count(held, 'record')} held from it{plain(where, longest=50)}"
+    if behind:
+        return f"nothing is held; it has {count(behind, 'record')} yet to read"
+    if markers:
+        return "it has read everything; its lag is only markers"
+    unknown = sum(lag.lag is None for lag in lags)
+    return f"{count(unknown, 'partition')} not known" if unknown else "it has read everything"
+
+
+def _lag_subtitle(lags: Sequence[GroupLag], lagging: Sequence[GroupLag], visible: Sequence[GroupLag]) -> str:
+    total = sum(lag.lag or 0 for lag in lags)
+    texts = [f"lag {number(total)} on {len(lagging):,} of {count(len(lags), 'partition')}"]
+    uncounted = sum(lag.lag not in {None, 0} and lag.markers is None for lag in lags)
+    if uncounted:
+        texts.append(f"markers not counted on {count(uncounted, 'partition')}, where the log was not read")
+    if len(visible) < len(lagging):
+        texts.append(f"{len(lagging) - len(visible):,} more not drawn")
+    return wrapped("; ".join(texts))
