@@ -22,8 +22,7 @@ from toolkit.schema.live import Finding
 from toolkit.schema.table import utc_now
 from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.recording.recorder import SampleOptions, SampleWriter, take_sample
-from toolkit.spark.datasources.log_options import read_options, schema_of
-from toolkit.spark.datasources.log_reader import LogReader
+from toolkit.spark.datasources.log_reader import LogReader, read_options, schema_of
 
 AWAY = 2  # the broker that will not answer
 
