@@ -17,14 +17,14 @@ from tests.views.test_text import finding, healthy
 from toolkit import Cluster, __version__, explain
 from toolkit.cli import commands
 from toolkit.cli.commands import app
-from toolkit.cli.source_options import SourceOptions
+from toolkit.cli.options import SourceOptions
 from toolkit.errors import UsageError
 from toolkit.lab.samples import load
 from toolkit.schema import Row
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.source_table import TableArguments
+from toolkit.sources.source import TableArguments
 from toolkit.views.explained_error import EXPLANATIONS
 
 FENCED = "org.apache.kafka.common.errors.ProducerFencedException: fenced [Producer clientId=p, transactionalId=pay-7]"

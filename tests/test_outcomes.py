@@ -42,7 +42,7 @@ from tests.outcomes import (
 from tests.sources.log_files import compact_state_topic
 from tests.tiers import is_full
 from toolkit import Cluster, LogDir, Recording
-from toolkit.actions.abort import plan_abort
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.analysis.cluster_events import UNCLEAN
 from toolkit.analysis.diagnosis.causes import MAX_EVENTS
 from toolkit.errors import ActionRefused
@@ -52,9 +52,8 @@ from toolkit.lab.clients import ALWAYS_UP
 from toolkit.schema import Row
 from toolkit.schema.log import FROM_BROKER_LOG, FROM_METADATA
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.live.logs import coordinator_logs
-from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import SampleOptions, take_sample
+from toolkit.sources.live import coordinator_logs
+from toolkit.sources.recording.recorder import SampleOptions, SampleWriter, take_sample
 from toolkit.sources.source import Source
 
 MARKER_EVENTS = ("marker_skipped", "marker_refused")  # lines of brokers' own logs

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
     from toolkit.schema import Row
     from toolkit.sources.live.cluster import Cluster
-    from toolkit.sources.live.state.coordinators import CoordinatorTopic
+    from toolkit.sources.live.coordinators import CoordinatorTopic
 
 T = TypeVar("T")
 RECHECK_AFTER = 2.0  # seconds between the two observations of the fresh check
@@ -449,6 +449,23 @@ class Action(ABC):
     def is_commit(self, plan: Plan) -> bool:
         """Whether it makes the records visible."""
         return False
+
+
+def caught(make: Callable[[], Plan]) -> Plan | ToolkitError:
+    """The plan, or why there is none."""
+    try:
+        return make()
+    except ToolkitError as error:
+        return error
+
+
+def changed(name: str, how: str, *, nothing: str = Action.nothing) -> ActionRefused:
+    """The refusal of what is not as it was planned."""
+    return ActionRefused(
+        f"{name} changed since it was planned: {how}.",
+        means=f"It is in use. {nothing}",
+        do="Run kafka-txn diagnose, and plan again.",
+    )
 
 
 @dataclass(slots=True, kw_only=True)

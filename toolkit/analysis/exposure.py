@@ -17,7 +17,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from toolkit.errors import UsageError
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.live import Exposure
 from toolkit.schema.log import TransactionLogRecord
 
