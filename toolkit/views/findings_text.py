@@ -39,6 +39,7 @@ from toolkit.views.finding_groups import (
     MAX_ALIKE,
     MAX_NAMES,
     FindingGroup,
+    by_source,
     cause_names,
     finding_groups,
     is_healthy,
@@ -147,7 +148,7 @@ def summary(findings: Data, *, scope: str | None = None) -> str:
 
     `scope`: what was read, which an all-clear names; `Source.scope`.
     """
-    records = records_of(findings, Finding)
+    records = by_source(records_of(findings, Finding))
     hanging = len({place(finding) for finding in records if finding.verdict is Verdict.HANGING})
     undelivered = [finding for finding in records if finding.action == "complete"]  # decided, and the marker is missing
     healthy = sum(map(is_healthy, (finding for finding in records if finding.producer_id is not None)))

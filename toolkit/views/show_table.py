@@ -22,7 +22,7 @@ from toolkit.schema.record import TableRow
 from toolkit.schema.table import INT16, INT32, INT64, TIME, utc_now
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Value
-from toolkit.views.finding_groups import clusters, finding_groups, is_healthy
+from toolkit.views.finding_groups import by_source, clusters, finding_groups, is_healthy
 from toolkit.views.findings_text import finding_page, group_sentences, parts_of_groups, remedy, summary
 from toolkit.views.html_page import page, verdict_colours
 from toolkit.views.renderers import text_lines, value_html
@@ -104,8 +104,8 @@ def answer_cells(
     ]
     until = now or newest(findings)
     cells = [[make(finding, until) for make in MADE.values()] for finding in findings]
-    if len(clusters(findings)) > 1:
-        for finding, row in zip(findings, cells, strict=True):
+    if len(clusters(named := by_source(findings))) > 1:
+        for finding, row in zip(named, cells, strict=True):
             lines = [*row[1].lines, ("cluster", printable(finding.cluster_id or "not known"))]
             row[1] = replace(row[1], lines=lines, key=f"{row[1].key} {finding.cluster_id}")
     return headings, cells
