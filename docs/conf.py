@@ -10,7 +10,7 @@ from plotly.offline import get_plotlyjs
 from site_text import substitutions
 
 import toolkit
-from toolkit.schema.docs_links import DOCS_URL
+from toolkit.schema.verdict import DOCS_URL
 
 project = "kafka-txn-toolkit"
 author = "the kafka-txn-toolkit maintainers"

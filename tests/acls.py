@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafka.protocol import admin
 
 from toolkit import Cluster
-from toolkit.lab.queries import until
+from toolkit.lab.clients import until
 from toolkit.sources.live.client import messages
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from toolkit.lab.queries import RequestRefused, coordinator, send_until_accepted
+from toolkit.lab.clients import RequestRefused, coordinator, send_until_accepted
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 

@@ -16,12 +16,11 @@ from unittest import mock
 
 from tests.staged_state import check_staged, end_staged
 from toolkit import Cluster
-from toolkit.analysis.diagnosis import clocks
-from toolkit.analysis.diagnosis.decision import owned_rules
+from toolkit.analysis.diagnosis import observation, rules
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
+from toolkit.lab.clients import SteadyClient, config_of
 from toolkit.lab.incidents import INCIDENTS, ClusterSetup, Incident, StagedIncident
-from toolkit.lab.queries import SteadyClient, config_of
 from toolkit.schema import Row
 from toolkit.sources.live import observe as live_observation
 
@@ -46,8 +45,8 @@ def short_graces() -> Iterator[None]:
     """Two seconds instead of 15 and 60, so that later verdicts can be awaited."""
     soon = dt.timedelta(seconds=2)
     with (
-        mock.patch.object(clocks, "TIMEOUT_GRACE", soon),
-        mock.patch.object(owned_rules, "PREPARE_GRACE", soon),
+        mock.patch.object(observation, "TIMEOUT_GRACE", soon),
+        mock.patch.object(rules, "PREPARE_GRACE", soon),
         mock.patch.object(live_observation, "OLD", soon),
     ):
         yield

@@ -1,4 +1,4 @@
-"""Write down the jars of Kafka versions (`toolkit.lab.server.jars.LISTS`): python -m tests.jar_lists 4.3.1"""
+"""Write down the jars of Kafka versions (`toolkit.lab.jars.LISTS`): python -m tests.jar_lists 4.3.1"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from toolkit.lab.server import jars
+from toolkit.lab import jars
 
 
 def jar_list(version: str) -> str:

@@ -15,8 +15,8 @@ from pyarrow import fs
 from tests.process import started
 from tests.s3_server import BUCKET, upload
 from toolkit.formats import object_store
-from toolkit.lab.queries import until
-from toolkit.lab.server.node import free_ports
+from toolkit.lab.broker import free_ports
+from toolkit.lab.clients import until
 
 AZURITE_KEY = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # of its account

@@ -30,19 +30,17 @@ from tests.outcome_cases import SKIPPING, Case, Client, Expected, Origin, Sequel
 from tests.real_producers import JavaProducer, LibrdkafkaProducer, Steps
 from tests.sources.log_files import HIGH_WATERMARK
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
-from toolkit.actions.complete import plan_complete
+from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.actions.plan import Plan
 from toolkit.errors import NotFound
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
 from toolkit.formats.log.batches import CONTROL
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import EVERYDAY
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import (
+from toolkit.lab.clients import (
     ALWAYS_UP,
     SteadyClient,
+    TxnProducer,
     await_coordinators,
     config_of,
     elect_uncleanly,
@@ -52,6 +50,7 @@ from toolkit.lab.queries import (
     send_until_accepted,
     until,
 )
+from toolkit.lab.incidents import EVERYDAY
 from toolkit.schema import Row, table
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient

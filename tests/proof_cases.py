@@ -30,16 +30,14 @@ from google_crc32c import value as crc32c
 from tests.outcomes import columns_of
 from tests.sources.log_files import HIGH_WATERMARK, state_record
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
-from toolkit.actions.complete import plan_complete
+from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.actions.plan import Plan
-from toolkit.analysis.diagnosis.decision import owned_rules
+from toolkit.analysis.diagnosis import rules
 from toolkit.errors import ActionRefused
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
 from toolkit.formats.log.batches import CRC_END, HEADER, HEADER_SIZE, read_header
 from toolkit.lab import Kafka
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import SteadyClient, await_coordinators, config_of, offsets, partitions, until
+from toolkit.lab.clients import SteadyClient, TxnProducer, await_coordinators, config_of, offsets, partitions, until
 from toolkit.schema import Row
 from toolkit.sources.live.client.broker_client import BrokerClient
 
@@ -178,7 +176,7 @@ class Case:
 
     def finding(self, cluster: Cluster, **arguments: Any) -> Row:
         """The finding of the story's topic."""
-        with mock.patch.object(owned_rules, "COMPARED_AFTER", dt.timedelta()):
+        with mock.patch.object(rules, "COMPARED_AFTER", dt.timedelta()):
             rows = cluster.finding_rows(topics=[self.topic], partitions=[0], recheck_after=0.1, **arguments)
         ours = [row for row in rows if row["producer_id"] is not None] or rows
         assert len(ours) == 1, [(row["verdict"], row["reason"]) for row in rows]

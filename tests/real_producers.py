@@ -18,7 +18,7 @@ TIMEOUT_MS, WAIT_S = 600_000, 60
 
 
 class Steps(Protocol):
-    """The steps of `toolkit.lab.producer.TxnProducer`."""
+    """The steps of `toolkit.lab.clients.TxnProducer`."""
 
     cluster: BrokerClient
     transactional_id: str

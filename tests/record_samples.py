@@ -25,17 +25,15 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import AUDIT_FILE
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.errors import LabError
 from toolkit.lab import samples
-from toolkit.lab.consumer import blocked_consumer
+from toolkit.lab.broker import Kafka
+from toolkit.lab.clients import blocked_consumer, config_of, until, write_committed
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.lab_source import BEFORE, BEHIND, create_topic, stage_between
-from toolkit.lab.producer import write_committed
-from toolkit.lab.queries import config_of, until
 from toolkit.lab.samples import AUDIT, DUMP, INDEX, LOG_DIR, READ_ONLY, RECORDING, IncidentSample
-from toolkit.lab.server.broker import Kafka
 from toolkit.schema import Row
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster

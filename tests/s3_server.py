@@ -21,7 +21,7 @@ from pyarrow import fs
 from tests.process import started
 from toolkit.formats import object_store
 from toolkit.lab import samples
-from toolkit.lab.queries import until
+from toolkit.lab.clients import until
 
 BUCKET = "backup"
 FORBIDDEN = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"

@@ -22,8 +22,8 @@ from typing import Any, Self
 
 from tests.config.certificates import Certificates
 from toolkit.lab import Kafka
-from toolkit.lab.queries import until
-from toolkit.lab.server.node import free_ports
+from toolkit.lab.broker import free_ports
+from toolkit.lab.clients import until
 
 USER, REALM = "ann=a,b", "TEST.EXAMPLE"  # a name that SCRAM has to escape
 PASSWORDS = {

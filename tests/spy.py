@@ -20,7 +20,7 @@ import pytest
 
 import toolkit
 from toolkit.schema import Table
-from toolkit.schema.record import TableRow
+from toolkit.schema.table import TableRow
 
 Answers = Mapping[str, Any]
 """What a call returns instead of a spy, by its name: a value, or a function of the call's arguments."""

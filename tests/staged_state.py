@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.coordinator_state import described_transaction
+from toolkit.lab.clients import LeaderTransaction, leader, offsets, open_transactions, send_until_accepted
 from toolkit.lab.incidents import StagedIncident
-from toolkit.lab.queries import LeaderTransaction, leader, offsets, open_transactions, send_until_accepted
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 

@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from toolkit import Cluster, LogDir
 from toolkit.analysis.symptoms.recognition import recognize
 from toolkit.lab import Kafka
-from toolkit.lab.queries import until
+from toolkit.lab.clients import until
 from toolkit.schema.live import Coordinator, Finding
 from toolkit.schema.log import PastTransaction
 

@@ -16,9 +16,8 @@ from tests.process import Process, on
 from toolkit import Cluster
 from toolkit.errors import BrokerError
 from toolkit.lab import Kafka
-from toolkit.lab.consumer import blocked_consumer
+from toolkit.lab.clients import TxnProducer, blocked_consumer
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
-from toolkit.lab.producer import TxnProducer
 from toolkit.schema.table import TopicPartition
 
 pytestmark = pytest.mark.lab

@@ -14,12 +14,11 @@ from mcp import ClientSession, StdioServerParameters, stdio_client
 from tests.process import COMMAND, ROOT
 from toolkit import Cluster
 from toolkit.lab import Kafka, samples
+from toolkit.lab.clients import TxnProducer, config_of
 from toolkit.lab.incidents import INCIDENTS
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import config_of
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.views.agent.agent_answers import MAX_CHARACTERS
-from toolkit.views.agent.agent_tools import AgentTools
+from toolkit.views.agent_answers import MAX_CHARACTERS
+from toolkit.views.agent_tools import AgentTools
 from toolkit.views.document import Connection
 
 TOOLS = {"diagnose", "explain", "history", "lag", "plan_abort", "plan_complete", "report", "why"}

@@ -15,9 +15,8 @@ import yaml
 
 from tests.process import COMMAND, PATIENCE_S, ROOT, started
 from toolkit.lab import Kafka
-from toolkit.lab.consumer import blocked_consumer
+from toolkit.lab.clients import blocked_consumer, until
 from toolkit.lab.incidents import INCIDENTS
-from toolkit.lab.queries import until
 from toolkit.views.monitoring import grafana_dashboard, prometheus_rules
 
 pytestmark = pytest.mark.lab

@@ -16,8 +16,8 @@ import pytest
 from tests.process import COMMAND, PATIENCE_S, ROOT, on, spawn, started
 from toolkit.actions.audit import Audit
 from toolkit.lab import Kafka
+from toolkit.lab.clients import until
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
-from toolkit.lab.queries import until
 from toolkit.lab.samples import load
 
 FILES = ["--log-dir", str(load("late-message").path / "log-dir"), "--consistent-copy"]

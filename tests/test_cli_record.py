@@ -18,8 +18,8 @@ from tests.sources.recorded import sample
 from toolkit import Recording
 from toolkit.cli.record_commands import RecorderScreen
 from toolkit.lab import Kafka
+from toolkit.lab.clients import until
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
-from toolkit.lab.queries import until
 from toolkit.sources.recording.sample_writer import SampleWriter
 
 pytestmark = pytest.mark.lab

@@ -6,9 +6,8 @@ import pytest
 
 from tests.process import on
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer, config_of
 from toolkit.lab.incidents import INCIDENTS
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import config_of
 from toolkit.schema import Row
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient

@@ -70,8 +70,8 @@ from toolkit.formats.segment_files import (
 )
 from toolkit.lab.samples import load
 from toolkit.schema import BATCHES, OFFSETS_LOG, TABLES, TRANSACTION_LOG, Row
-from toolkit.schema.actions import ActionStep
-from toolkit.schema.metadata import MetadataLogRecord
+from toolkit.schema.log import MetadataLogRecord
+from toolkit.schema.recorded import ActionStep
 from toolkit.sources.recording.recording_folder import read as read_recording
 from toolkit.sources.recording.recording_folder import sample_name
 from toolkit.sources.recording.sample_writer import SampleWriter

@@ -17,8 +17,7 @@ from tests.notebooks.books import BOOKS, PLOTLY, code_cells, read
 from toolkit.analysis.diagnosis.verdicts import CAUSES
 from toolkit.cli.commands import app
 from toolkit.config import ClientConfig
-from toolkit.schema.docs_links import DOCS_URL, cause_page, symptom_page, verdict_page
-from toolkit.schema.verdict import Verdict
+from toolkit.schema.verdict import DOCS_URL, Verdict, cause_page, symptom_page, verdict_page
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -27,21 +27,23 @@ from tests.analysis.test_replayed_producers import rows_of
 from tests.analysis.test_resume_state import PARTITION, expected_holds, range_summary_of
 from tests.analysis.test_statistics import figures
 from tests.formats.logs import joined, logs
-from toolkit.analysis.history.lso_holds import candidates, lso_holds, without_short_holds
+from toolkit.analysis.history.hold_findings import candidates, lso_holds, without_short_holds
 from toolkit.analysis.history.resume_state import LogState
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     OPEN,
+    RunningTotals,
+    Statistics,
+    amounts,
     begin,
     finish,
     log_transaction_table,
+    lso_steps,
     merge,
     partial_transactions,
+    statistics,
 )
-from toolkit.analysis.log.lso_timeline import lso_steps
 from toolkit.analysis.log.producer_state import join, replay, resume
-from toolkit.analysis.log.record_counts import RunningTotals, amounts
-from toolkit.analysis.log.transaction_statistics import Statistics, statistics
 from toolkit.formats.log.headers import Headers
 from toolkit.formats.log.scan import scan, scan_file
 from toolkit.formats.segment_files import SnapshotEntry

@@ -42,15 +42,15 @@ from tests.outcomes import (
 from tests.sources.log_files import compact_state_topic
 from tests.tiers import is_full
 from toolkit import Cluster, LogDir, Recording
-from toolkit.actions.abort import plan_abort
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.analysis.cluster_events import UNCLEAN
-from toolkit.analysis.diagnosis.evidence.explanation import MAX_EVENTS
+from toolkit.analysis.diagnosis.causes import MAX_EVENTS
 from toolkit.errors import ActionRefused
 from toolkit.formats.broker_logs import broker_log_events
 from toolkit.lab import Kafka
-from toolkit.lab.queries import ALWAYS_UP
+from toolkit.lab.clients import ALWAYS_UP
 from toolkit.schema import Row
-from toolkit.schema.metadata import FROM_BROKER_LOG, FROM_METADATA
+from toolkit.schema.log import FROM_BROKER_LOG, FROM_METADATA
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.logs import coordinator_logs
 from toolkit.sources.recording.sample_writer import SampleWriter

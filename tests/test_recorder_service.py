@@ -22,7 +22,7 @@ from tests.sources.recorded import NINE, sample
 from toolkit.cli.commands import app
 from toolkit.config.clusters import CLUSTERS_VARIABLE, named_clusters
 from toolkit.lab import Kafka
-from toolkit.lab.queries import until
+from toolkit.lab.clients import until
 from toolkit.sources.recording import metrics as recorder_metrics
 from toolkit.sources.recording.metrics import Metrics
 

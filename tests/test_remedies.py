@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
-from toolkit.analysis.broker_software import broker_facts
-from toolkit.analysis.diagnosis.decision.decision import OpenRule
-from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
-from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
+from toolkit.analysis.diagnosis.decision import OpenRule
+from toolkit.analysis.diagnosis.rules import DISOWNED_RULES, OWNED_RULES
 from toolkit.analysis.diagnosis.verdicts import OUTCOMES
+from toolkit.analysis.exposure import broker_facts
 from toolkit.analysis.symptoms.recognition import SYMPTOMS
 from toolkit.views.monitoring import AlertSettings, alerts, grafana_dashboard
 

@@ -20,7 +20,7 @@ import toolkit
 from tests.distinct import distinct_rows
 from toolkit.schema import RECORDED, TABLES, Row
 from toolkit.schema.coerce import records_of, rows_of
-from toolkit.schema.record import TableRow
+from toolkit.schema.table import TableRow
 from toolkit.sources.recording import Recording
 from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.sources.recording.sampler import Sample

@@ -21,8 +21,8 @@ from tests.secured import MODES, REAUTHENTICATION_MS, REGION, TOKEN_LIFETIME_S, 
 from toolkit import Cluster, Recording
 from toolkit.config import ClientConfig
 from toolkit.errors import AuthenticationFailed, BrokerError
+from toolkit.lab.clients import until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
-from toolkit.lab.queries import until
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.logs.transaction_log import read_committed, read_state_log
 from toolkit.sources.live.state.coordinators import CoordinatorTopic

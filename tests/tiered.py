@@ -14,8 +14,8 @@ from confluent_kafka.cimpl import NewTopic
 from tests.java_clients import jars_of
 from toolkit import Cluster
 from toolkit.lab import Kafka
+from toolkit.lab.clients import until
 from toolkit.lab.incidents import EVERYDAY
-from toolkit.lab.queries import until
 
 SEGMENT_BYTES, RECORD_BYTES = 1 << 20, 100_000
 PER_SEGMENT = SEGMENT_BYTES // RECORD_BYTES

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
+from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
 from toolkit.errors import LabError
-from toolkit.lab.queries import until
-from toolkit.lab.server.broker import Kafka
+from toolkit.lab.broker import Kafka
+from toolkit.lab.clients import until
 from toolkit.sources.live.cluster import Cluster
 
 BUSY: Mapping[str, object] = {

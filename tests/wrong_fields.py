@@ -8,15 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from toolkit.analysis.diagnosis.case import Case
-from toolkit.analysis.diagnosis.decision.decision import Decision
+from toolkit.analysis.diagnosis.decision import Decision
 from toolkit.analysis.diagnosis.verdicts import Claim
 from toolkit.analysis.log.log_transactions import LOG_TRANSACTION, LogTransactions, finish, partial_transactions
 from toolkit.formats.log.headers import HEADER, Array, Headers, take_rows
-from toolkit.schema.actions import ActionStep
-from toolkit.schema.live import Finding, Partition, Producer, Transaction
+from toolkit.schema.live import Finding, GroupLag, Partition, Producer, Transaction
 from toolkit.schema.log import LogTransaction, PastTransaction
-from toolkit.schema.offsets import GroupLag
-from toolkit.schema.recorded import RecordedSample
+from toolkit.schema.recorded import ActionStep, RecordedSample
 from toolkit.schema.verdict import Verdict
 
 headers: Headers = np.zeros(2, HEADER)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolkit.schema import CLUSTER_EVENTS, TABLES, Column, ListOf, StructOf, Table
-from toolkit.schema.metadata import EVENTS
+from toolkit.schema.log import EVENTS
 from toolkit.schema.table import Type
 
 __all__ = ["table_pages"]

@@ -11,21 +11,18 @@ from typing import Any, TypeVar
 from kafka.protocol.metadata import MetadataResponse
 
 from tests.analysis import build
-from toolkit.actions.abort import ABORT
-from toolkit.actions.complete import COMPLETE
+from toolkit.actions.marker_actions import ABORT, COMPLETE
 from toolkit.actions.plan import Plan
 from toolkit.actions.transaction import MarkerImpact, PlannedTransaction
-from toolkit.analysis.diagnosis.clocks import BrokersTime
-from toolkit.analysis.diagnosis.evidence_kinds import OUTCOME_ENTRY
-from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED
+from toolkit.analysis.diagnosis.observation import BrokersTime, Observation
+from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, OUTCOME_ENTRY, PROVEN, REFUTED
 from toolkit.errors import BrokerError, ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import EvidenceEntry, Finding
-from toolkit.schema.record import TableRow
+from toolkit.schema.table import TableRow
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.client import messages
 

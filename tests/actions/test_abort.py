@@ -12,15 +12,15 @@ from confluent_kafka import Consumer
 from tests.actions.rows import forged, with_txn
 from tests.brokers import NEWEST, OLDER, on_cluster
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.actions.transaction import MarkerImpact
 from toolkit.errors import ActionRefused, BrokerError, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.schema import Row
 from toolkit.schema.live import Finding
-from toolkit.schema.record import TableRow
+from toolkit.schema.table import TableRow
 from toolkit.schema.verdict import Verdict
 
 pytestmark = pytest.mark.lab
@@ -130,7 +130,7 @@ def test_a_transaction_that_ended_after_the_plan_is_refused(kafka: Kafka, cluste
 def test_a_transaction_that_resumed_after_the_plan_is_refused(kafka: Kafka, cluster: Cluster) -> None:
     """Its owner adds the partition after the plan was made: a marker would then lose half of the transaction."""
     from toolkit.config import ClientConfig
-    from toolkit.lab.producer import TxnProducer
+    from toolkit.lab.clients import TxnProducer
     from toolkit.sources.live.client.broker_client import BrokerClient
 
     staged = INCIDENTS["never_added"](kafka)
@@ -197,7 +197,7 @@ def test_without_an_audit_trail_nothing_is_aborted(kafka: Kafka, cluster: Cluste
 def test_the_impact_counts_dropped_and_released_records(kafka: Kafka, cluster: Cluster) -> None:
     """Behind the hanging transaction are committed and aborted ones, records without transaction, and an open one."""
     from toolkit.config import ClientConfig
-    from toolkit.lab.producer import TxnProducer, write_committed
+    from toolkit.lab.clients import TxnProducer, write_committed
     from toolkit.sources.live.client.broker_client import BrokerClient
 
     staged = INCIDENTS["never_added"](kafka)
@@ -236,7 +236,7 @@ def test_the_impact_does_not_count_unread_records(
     kafka: Kafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from toolkit.config import ClientConfig
-    from toolkit.lab.producer import write_committed
+    from toolkit.lab.clients import write_committed
     from toolkit.sources.live.client.broker_client import BrokerClient
 
     staged = INCIDENTS["never_added"](kafka)
@@ -264,7 +264,7 @@ def test_a_row_of_a_data_frame_is_accepted_as_a_finding(kafka: Kafka, cluster: C
 def test_a_transaction_with_new_records_is_refused(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
     """New records of a zombie may be the start of a live transaction."""
     from toolkit.config import ClientConfig
-    from toolkit.lab.producer import TxnProducer
+    from toolkit.lab.clients import TxnProducer
     from toolkit.sources.live.client.broker_client import BrokerClient
 
     staged = INCIDENTS["never_added"](kafka)

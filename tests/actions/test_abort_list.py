@@ -11,16 +11,15 @@ import pytest
 from tests.brokers import on_cluster
 from tests.process import on
 from toolkit import Cluster
-from toolkit.actions.abort import Abort, plan_abort, plan_abort_list
 from toolkit.actions.audit import Audit
+from toolkit.actions.marker_actions import Abort, plan_abort, plan_abort_list
 from toolkit.actions.plan import Plan, Result
 from toolkit.actions.transaction import PartitionResult
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer, await_coordinators
 from toolkit.lab.incidents import INCIDENTS, REPLICATED, StagedIncident
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import await_coordinators
 from toolkit.schema import Row
 from toolkit.sources.live.client.broker_client import BrokerClient
 

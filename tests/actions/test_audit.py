@@ -14,8 +14,8 @@ import pytest
 from toolkit.actions.audit import AUDIT_FILE, Audit
 from toolkit.errors import ActionRefused, AuditFailed
 from toolkit.schema import ACTIONS
-from toolkit.schema.actions import ActionStep
 from toolkit.schema.live import EvidenceEntry
+from toolkit.schema.recorded import ActionStep
 
 ABORT_ACTION = ActionStep(action="abort", bootstrap_servers="localhost:9092", target="orders-0@7")
 CHANGED = json.dumps({**ABORT_ACTION.row(), "at": "2026-11-21T12:00:00Z", "target": 7})

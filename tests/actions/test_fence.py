@@ -8,19 +8,17 @@ import pytest
 from tests.actions.test_abort import read_committed
 from tests.brokers import NEWEST, on_cluster
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import FENCE, FENCED, LOST, plan_fence
-from toolkit.analysis.diagnosis.clocks import BrokersTime, TransactionAge
-from toolkit.analysis.diagnosis.decision.fence_rules import MEANINGS, IdEvidence, decide_id
+from toolkit.actions.coordinator_actions import FENCE, FENCED, LOST, plan_fence
+from toolkit.actions.marker_actions import plan_abort
+from toolkit.analysis.diagnosis.decision import MEANINGS, IdEvidence, decide_id
+from toolkit.analysis.diagnosis.observation import BrokersTime, TransactionAge
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import INCIDENTS, TWO_PHASE
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import RequestRefused
-from toolkit.lab.staging import StagedIncident
+from toolkit.lab.clients import RequestRefused, TxnProducer
+from toolkit.lab.incidents import INCIDENTS, TWO_PHASE, StagedIncident
 from toolkit.schema import Row
 from toolkit.schema.live import Transaction
 from toolkit.sources.live.client.broker_client import BrokerClient

@@ -17,15 +17,14 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from tests.formats.packed import seal
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import AT_LAST_EPOCH, plan_fence
+from toolkit.actions.coordinator_actions import AT_LAST_EPOCH, plan_fence
 from toolkit.errors import ActionFailed
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, read_transaction_key
 from toolkit.formats.log.batch_records import read_records
 from toolkit.formats.log.scan import scan
 from toolkit.lab import Kafka
+from toolkit.lab.clients import RequestRefused, TxnProducer, until
 from toolkit.lab.incidents import EVERYDAY
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import RequestRefused, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.full]
 

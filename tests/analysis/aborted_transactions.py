@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from toolkit.analysis.log.log_transactions import LogTransactions
-from toolkit.analysis.log.lso_timeline import lso_steps
+from toolkit.analysis.log.log_transactions import LogTransactions, lso_steps
 from toolkit.formats.log.headers import ABORT
 
 

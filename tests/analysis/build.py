@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from toolkit.analysis.diagnosis.clocks import BrokersTime
-from toolkit.analysis.diagnosis.observation import Coverage, Observation
+from toolkit.analysis.diagnosis.observation import BrokersTime, Coverage, Observation
 from toolkit.schema import FINDINGS
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
 from toolkit.schema.recorded import FirstBatch

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from tests.analysis.build import NOW, observation, partition, producer
-from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from toolkit.analysis.coordinator.transaction_history import CoordinatorLog
 from toolkit.analysis.diagnosis.case import Case, DiagnoseOptions, IndexedObservation
+from toolkit.analysis.diagnosis.causes import explain
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
-from toolkit.analysis.diagnosis.evidence.explanation import explain
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch
+from toolkit.analysis.diagnosis.log_excerpts import Excerpt
+from toolkit.analysis.diagnosis.markers import MarkerSearch
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.verdicts import Outcome
-from toolkit.analysis.history.sample_findings import with_earlier
+from toolkit.analysis.history.findings_over_time import with_earlier
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import HEADER, NO_MARKER, Headers
 from toolkit.schema import TRANSACTION_LOG, Row

@@ -24,7 +24,7 @@ from tests.analysis.logged import (
     record,
     with_logs,
 )
-from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from toolkit.analysis.coordinator.transaction_history import CoordinatorLog
 from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.formats.log.headers import ABORT, COMMIT

@@ -1,7 +1,7 @@
 """What an abort marker changes for consumers: every kind of batch behind the transaction's start."""
 
 from tests.analysis.logged import data, headers, marker
-from toolkit.analysis.diagnosis.evidence.abort_effects import abort_effects
+from toolkit.analysis.diagnosis.causes import abort_effects
 from toolkit.formats.log.headers import ABORT, COMMIT
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.sources.recorded_apis import RECORDED_APIS
-from toolkit.analysis.broker_software import (
+from toolkit.analysis.exposure import (
     RELEASES,
     Apis,
     BrokerIdentity,

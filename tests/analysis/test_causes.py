@@ -25,17 +25,16 @@ from tests.analysis.logged import (
 )
 from tests.analysis.logged import explained as explained_diagnosis
 from toolkit.analysis.diagnosis.case import Case
+from toolkit.analysis.diagnosis.causes import CHECKS, DISOWNED, _events_around, cause, explain
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
-from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
-from toolkit.analysis.diagnosis.evidence.explanation import _events_around, explain
-from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt
-from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch, other_markers
 from toolkit.analysis.diagnosis.evidence_text import record_entry
+from toolkit.analysis.diagnosis.log_excerpts import Excerpt
+from toolkit.analysis.diagnosis.markers import MarkerSearch, other_markers
+from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
 from toolkit.schema.live import Finding, Transaction
-from toolkit.schema.log import TransactionLogRecord
-from toolkit.schema.metadata import FROM_BROKER_LOG, FROM_METADATA, ClusterEvent
+from toolkit.schema.log import FROM_BROKER_LOG, FROM_METADATA, ClusterEvent, TransactionLogRecord
 from toolkit.schema.verdict import Verdict
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.analysis.build import COMPLETE, ago, observation, only, partition, producer, transaction, twice
 from tests.analysis.logged import HERE, by_logs, data, diagnosed, ended_records, excerpt, init, marker, record
-from toolkit.analysis.diagnosis.decision.claims import claim_entries, claims_of, needed_override
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.analysis.diagnosis.rules import claim_entries, claims_of, needed_override
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED, Claim, Outcome
 from toolkit.formats.log.headers import COMMIT
 from toolkit.schema.live import Finding, Transaction

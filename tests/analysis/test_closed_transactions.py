@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolkit.analysis.diagnosis.evidence.closed_transactions import (
-    ClosedTransactions,
-    DecidedTransaction,
-    ProducerMarker,
-)
+from toolkit.analysis.diagnosis.markers import ClosedTransactions, DecidedTransaction, ProducerMarker
 
 
 def commit(decided_at: float, ended_at: float | None = None, **more: Any) -> DecidedTransaction:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from toolkit.analysis.diagnosis.consumer_lag import LagParts, StatusCount, group_lag, lag_reason, share_group_lag
 from toolkit.schema import Row
-from toolkit.schema.offsets import GroupLag
+from toolkit.schema.live import GroupLag
 
 LOG: list[StatusCount] = [
     (0, 4, "committed"),

@@ -20,15 +20,12 @@ from tests.analysis.build import (
 )
 from tests.analysis.logged import by_logs, diagnosed
 from toolkit.analysis.diagnosis.case import DiagnoseOptions, IndexedObservation
-from toolkit.analysis.diagnosis.clocks import BrokersTime
-from toolkit.analysis.diagnosis.decision.decide import PARTITION_RULES
-from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
-from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
+from toolkit.analysis.diagnosis.decision import PARTITION_RULES
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
-from toolkit.analysis.diagnosis.evidence_kinds import TwoSourceEvidence
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.observation import NOT_OBSERVED, AsOf, Observation
-from toolkit.analysis.diagnosis.verdicts import OUTCOMES, Outcome
+from toolkit.analysis.diagnosis.observation import NOT_OBSERVED, AsOf, BrokersTime, Observation
+from toolkit.analysis.diagnosis.rules import DISOWNED_RULES, OWNED_RULES
+from toolkit.analysis.diagnosis.verdicts import OUTCOMES, Outcome, TwoSourceEvidence
 from toolkit.analysis.history.findings_over_time import unread
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction

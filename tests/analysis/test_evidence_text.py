@@ -20,10 +20,9 @@ from toolkit.analysis.diagnosis.evidence_text import (
     scope,
 )
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
+from toolkit.schema.coerce import Seen, SeenBrokers
 from toolkit.schema.live import EvidenceEntry
-from toolkit.schema.log import TransactionLogRecord
-from toolkit.schema.metadata import ClusterEvent
-from toolkit.schema.scope import Seen, SeenBrokers
+from toolkit.schema.log import ClusterEvent, TransactionLogRecord
 
 NOW_TEXT = "2026-11-21T12:00:00.000+00:00"
 FIRST_BATCH = first_batch(time=NOW)

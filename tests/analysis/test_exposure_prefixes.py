@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 
 from toolkit.analysis.coordinator.transaction_owners import prefix_of
-from toolkit.analysis.exposure_rules import ObservedCluster, exposure_rows, new_ids
+from toolkit.analysis.exposure import ObservedCluster, exposure_rows, new_ids
 from toolkit.schema.log import TransactionLogRecord
 
 NOW = dt.datetime(2026, 11, 25, 12, tzinfo=dt.UTC)

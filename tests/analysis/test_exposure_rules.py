@@ -11,26 +11,24 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from toolkit.analysis.broker_software import (
-    CompatibleSystem,
-    KnownBug,
-    Release,
-    Setting,
-    broker_facts,
-    parse_facts,
-    release_of,
-)
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
-from toolkit.analysis.exposure_rules import (
+from toolkit.analysis.exposure import (
     MAX_TIMEOUT,
     METADATA,
     NOT_DYNAMIC,
     UNREAD,
     VERIFICATION,
     VERSION,
+    CompatibleSystem,
+    KnownBug,
     ObservedBroker,
     ObservedCluster,
+    Release,
+    Setting,
+    broker_facts,
     exposure_rows,
+    parse_facts,
+    release_of,
 )
 from toolkit.errors import UsageError
 from toolkit.schema.live import Exposure

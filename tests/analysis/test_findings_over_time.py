@@ -9,9 +9,8 @@ import pytest
 from tests.analysis.build import NOW
 from toolkit.analysis.history.findings_over_time import merge_findings, observation_times, over_time
 from toolkit.schema import FINDINGS, RECORDED, Row
-from toolkit.schema.derived import OBSERVATION_TIMES
 from toolkit.schema.live import Finding
-from toolkit.schema.recorded import RecordedSample
+from toolkit.schema.recorded import OBSERVATION_TIMES, RecordedSample
 from toolkit.schema.verdict import Verdict
 
 INTERVAL_S = 10  # seconds

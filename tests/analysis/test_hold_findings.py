@@ -10,9 +10,9 @@ from tests.analysis.build import NOW
 from tests.analysis.logged import at
 from toolkit.analysis.history.hold_findings import attribute, by_producer, held_findings, held_offsets
 from toolkit.schema import FINDINGS, Row
-from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
+from toolkit.schema.recorded import LsoHold
 from toolkit.schema.verdict import Verdict
 
 HERE = [{"topic": "orders", "partition": 0}]

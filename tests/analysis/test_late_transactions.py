@@ -8,7 +8,7 @@ import pytest
 from tests.analysis.build import NOW, ago, first_batch, observation, partition, producer, transaction
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.history.sample_findings import first_seen, late_transactions
+from toolkit.analysis.history.findings_over_time import first_seen, late_transactions
 from toolkit.schema import LATE_TRANSACTIONS
 from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import TransactionKey

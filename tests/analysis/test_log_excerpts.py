@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.logged import at, data, excerpt, headers, marker, milliseconds
-from toolkit.analysis.diagnosis.evidence.log_excerpts import ProducerBatches, have_ended, producer_batches
+from toolkit.analysis.diagnosis.log_excerpts import ProducerBatches, have_ended, producer_batches
 from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, Headers
 

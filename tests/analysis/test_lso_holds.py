@@ -9,19 +9,19 @@ from hypothesis import example, given
 from tests.analysis.random_logs import LEADER_CHANGE, Step, batches, step_lists
 from tests.analysis.test_lso_timeline import BASE, opened_before
 from tests.tiers import fuzzed
-from toolkit.analysis.history.lso_holds import lso_holds
+from toolkit.analysis.history.hold_findings import lso_holds
 from toolkit.analysis.log.log_transactions import (
     OPEN,
     LogTransactions,
     finish,
     log_transaction_table,
+    lso_steps,
     partial_transactions,
 )
-from toolkit.analysis.log.lso_timeline import lso_steps
 from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import LOG_TRANSACTIONS, Row, utc
-from toolkit.schema.derived import LSO_HOLDS
+from toolkit.schema.recorded import LSO_HOLDS
 
 thorough = fuzzed(20)
 

@@ -7,8 +7,15 @@ from hypothesis import strategies as st
 
 from tests.analysis.aborted_transactions import aborted_transactions
 from tests.analysis.random_logs import Step, batches, step_lists
-from toolkit.analysis.log.log_transactions import EMPTY, LogTransactions, finish, partial_transactions
-from toolkit.analysis.log.lso_timeline import EVENTS, lso_steps, lso_table
+from toolkit.analysis.log.log_transactions import (
+    EMPTY,
+    EVENTS,
+    LogTransactions,
+    finish,
+    lso_steps,
+    lso_table,
+    partial_transactions,
+)
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import LSO_TIMELINE, utc

@@ -22,21 +22,16 @@ from tests.analysis.logged import (
     record,
     with_logs,
 )
-from toolkit.analysis.coordinator.coordinator_log import IdHistory
+from toolkit.analysis.coordinator.transaction_history import IdHistory
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
-from toolkit.analysis.diagnosis.evidence.log_selection import (
+from toolkit.analysis.diagnosis.log_excerpts import (
     MarkerSearchPlan,
     excerpt_starts,
     named_topics,
     plan_marker_search,
     search_from,
 )
-from toolkit.analysis.diagnosis.evidence.other_markers import (
-    MarkerSearch,
-    OtherMarker,
-    other_markers,
-    unexplained_marker,
-)
+from toolkit.analysis.diagnosis.markers import MarkerSearch, OtherMarker, other_markers, unexplained_marker
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.random_logs import Step, batches
-from toolkit.analysis.log.record_counts import RunningTotals, amounts
+from toolkit.analysis.log.log_transactions import RunningTotals, amounts
 
 LOG = batches(
     [

@@ -11,20 +11,20 @@ import pyarrow as pa
 import pytest
 
 from tests.analysis.random_logs import Step, batches
-from toolkit.analysis.history.lso_holds import lso_holds
+from toolkit.analysis.history.hold_findings import lso_holds
 from toolkit.analysis.history.resume_state import COUNTED, LogState, RangeSummary
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     END_NOT_READ,
     PartialTransactions,
+    RunningTotals,
     begin,
     merge,
     partial_transactions,
 )
-from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.formats.log.headers import Headers
 from toolkit.schema import Row
-from toolkit.schema.derived import LSO_HOLDS
+from toolkit.schema.recorded import LSO_HOLDS
 
 PARTITION: dict[str, Any] = {"topic": "orders", "partition": 0, "broker_id": 1}
 

@@ -20,13 +20,12 @@ from tests.analysis.build import (
 )
 from tests.analysis.logged import HERE, by_logs, data, diagnosed, ended_records, excerpt, facts, init, marker, record
 from toolkit.analysis.diagnosis.case import DiagnoseOptions
-from toolkit.analysis.diagnosis.decision.claims import needed_override
-from toolkit.analysis.diagnosis.decision.decide import decide
+from toolkit.analysis.diagnosis.decision import decide
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence
+from toolkit.analysis.diagnosis.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.diagnosis.verdicts import Outcome
+from toolkit.analysis.diagnosis.rules import needed_override
+from toolkit.analysis.diagnosis.verdicts import EndEvidence, GapEvidence, Outcome
 from toolkit.formats.log.headers import COMMIT
 from toolkit.schema import Row
 from toolkit.schema.live import Transaction

@@ -7,8 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.random_logs import Step, batches, random_headers
-from toolkit.analysis.log.log_transactions import EMPTY, LOG_TRANSACTION, OUTCOMES, finish, partial_transactions
-from toolkit.analysis.log.transaction_statistics import Statistics, Summary, open_rows, statistics, statistics_row
+from toolkit.analysis.log.log_transactions import (
+    EMPTY,
+    LOG_TRANSACTION,
+    OUTCOMES,
+    Statistics,
+    Summary,
+    finish,
+    open_rows,
+    partial_transactions,
+    statistics,
+    statistics_row,
+)
 from toolkit.formats.log.batches import LOG_APPEND_TIME
 from toolkit.formats.log.headers import Headers
 from toolkit.schema import STATISTICS, Row, utc

@@ -8,20 +8,20 @@ import pytest
 
 from tests.analysis.build import NOW, ago, clock, observation, only, producer, transaction
 from tests.analysis.logged import diagnosed
-from toolkit.analysis.diagnosis.clocks import (
+from toolkit.analysis.diagnosis.observation import (
     CLOCKS_DIFFER,
     NOT_READ,
     TIMEOUT_GRACE,
     UNKNOWN_TIME,
     BrokersTime,
+    MonotonicSpan,
+    Observation,
     TransactionAge,
     age_verdict,
     is_overdue,
 )
-from toolkit.analysis.diagnosis.observation import MonotonicSpan, Observation
 from toolkit.schema.live import Finding, Transaction
-from toolkit.views.findings_text import finding_lines
-from toolkit.views.urgency import age, expires_in
+from toolkit.views.finding_document import age, expires_in, finding_lines
 
 SECOND = dt.timedelta(seconds=1)
 TIMEOUT = dt.timedelta(minutes=1)

@@ -6,12 +6,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from toolkit.analysis.coordinator.coordinator_log import names_any, producer_ids
-from toolkit.analysis.coordinator.transaction_history import HistoryState, advance, current, newest, transaction_history
-from toolkit.analysis.coordinator.transaction_states import replica_of
+from toolkit.analysis.coordinator.transaction_history import (
+    HistoryState,
+    advance,
+    current,
+    names_any,
+    newest,
+    producer_ids,
+    transaction_history,
+)
+from toolkit.analysis.coordinator.transaction_owners import replica_of
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS
-from toolkit.schema.log import PastTransaction, TransactionLogRecord
-from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.log import ClusterEvent, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 
 T0 = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)

@@ -22,9 +22,9 @@ from tests.browser.opened import browser
 from tests.process import COMMAND, ROOT, run, started
 from tests.tools.prometheus_stack import prometheus_stack
 from toolkit.lab import Kafka
-from toolkit.lab.consumer import blocked_consumer
+from toolkit.lab.broker import free_ports
+from toolkit.lab.clients import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS, REPLICATED
-from toolkit.lab.server.node import free_ports
 from toolkit.views.monitoring import grafana_dashboard
 
 PICTURE = ROOT / "docs/dashboard.png"

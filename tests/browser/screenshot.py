@@ -17,8 +17,8 @@ from tests.browser.panel_page import panel_on
 from tests.browser.test_panel_access import violations
 from toolkit.config import ClientConfig
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.lab.producer import TxnProducer
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 

@@ -13,8 +13,8 @@ import pytest
 
 from tests.browser.opened import CHROMIUM, browser, open_panel
 from toolkit.config import ClientConfig
+from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
-from toolkit.lab.producer import TxnProducer
 from toolkit.sources.live.client.broker_client import BrokerClient
 
 if TYPE_CHECKING:

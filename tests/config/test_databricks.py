@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolkit.config.databricks import config_from_scope, param
+from toolkit.config.client import config_from_scope, param
 from toolkit.errors import NotFound, UsageError
 
 SECRET = "Zq9-s3cr3t"
@@ -88,7 +88,7 @@ from traitlets.config import Config
 config = Config({"HistoryManager": {"enabled": False}})
 shell = IPython.core.interactiveshell.InteractiveShell.instance(user_ns={}, config=config)
 shell.user_ns["dbutils"] = SimpleNamespace(widgets=SimpleNamespace(get=lambda name: "from the widget"))
-from toolkit.config.databricks import param
+from toolkit.config.client import param
 print(param("source", "lab"))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)

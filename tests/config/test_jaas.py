@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolkit.config.sasl import parse_jaas
+from toolkit.config.properties import parse_jaas
 from toolkit.errors import UsageError
 
 

@@ -40,21 +40,10 @@ from tests.corpus.wire import counted_probes, recording
 from tests.formats.flink_bytes import write_checkpoint
 from toolkit import Cluster
 from toolkit.formats.flink_checkpoint import Committable
-from toolkit.lab import Kafka, producer, staging
-from toolkit.lab.consumer import blocked_consumer
-from toolkit.lab.incidents import (
-    EVERYDAY,
-    INCIDENTS,
-    NEGLECTFUL,
-    TWO_PHASE,
-    UNCLEAN,
-    ClusterSetup,
-    StagedIncident,
-    hanging,
-    owned,
-)
-from toolkit.lab.queries import SteadyClient, config_of, leader, until
-from toolkit.lab.server.broker import version_numbers
+from toolkit.lab import Kafka, clients, incidents
+from toolkit.lab.broker import version_numbers
+from toolkit.lab.clients import SteadyClient, blocked_consumer, config_of, leader, until
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, TWO_PHASE, UNCLEAN, ClusterSetup, StagedIncident
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.logdir.log_dir_copy import copy_log_dir
@@ -176,7 +165,7 @@ def counted_names(*, of_flink: bool) -> Iterator[None]:
         return mock.Mock(hex="0-5" if of_flink else f"{next(numbers):06x}")
 
     with contextlib.ExitStack() as stack:
-        for module in (staging, hanging, owned, producer):
+        for module in (incidents, clients):
             stack.enter_context(mock.patch.object(module, "uuid", mock.Mock(uuid4=short), create=True))
         yield
 

@@ -7,9 +7,9 @@ import gc
 from collections.abc import Sequence
 
 from tests.exploration.campaign import Report, explore_actions, explore_races, explore_states, merged
-from tests.exploration.known_limits import KNOWN_LIMITS
+from tests.exploration.explore import controlled
 from tests.exploration.mutants import MUTANTS, hunt
-from tests.exploration.seam import controlled
+from tests.exploration.properties import KNOWN_LIMITS
 from tests.exploration.world import World
 from tests.exploration.worlds import BEHIND, RACES, SMALL, STAGED, WORLDS, world_of
 

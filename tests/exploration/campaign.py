@@ -11,16 +11,25 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from tests.exploration.explore import Run, Trace, reached, run, schedules, trace_of
-from tests.exploration.known_limits import is_known
-from tests.exploration.procedures import Procedure, diagnose, fence_of, fence_plans, marker_of, plans
-from tests.exploration.properties import Violation, judge_fences, judge_findings, judge_writes
-from tests.exploration.seam import ModelClient
+from tests.exploration.explore import (
+    ModelClient,
+    Procedure,
+    Run,
+    Trace,
+    diagnose,
+    fence_of,
+    fence_plans,
+    marker_of,
+    plans,
+    reached,
+    run,
+    schedules,
+    trace_of,
+)
+from tests.exploration.properties import Violation, is_known, judge_fences, judge_findings, judge_writes
 from tests.exploration.server import everything
-from tests.exploration.state import State
-from tests.exploration.world import World
-from toolkit.analysis.diagnosis.decision.decide import PartitionRule
-from toolkit.analysis.diagnosis.decision.decision import OpenRule
+from tests.exploration.world import State, World
+from toolkit.analysis.diagnosis.decision import OpenRule, PartitionRule
 from toolkit.schema import Row
 
 

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.exploration import procedures
+from tests.exploration import explore
 from tests.exploration.campaign import Report, explore_actions, explore_races, explore_states
-from tests.exploration.seam import time_of
+from tests.exploration.explore import time_of
 from tests.exploration.worlds import world_of
-from toolkit.actions import abort
-from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from toolkit.actions import marker_actions
+from toolkit.analysis.coordinator.transaction_history import CoordinatorLog
+from toolkit.analysis.diagnosis import log_excerpts, markers, outcome_proof, rules
 from toolkit.analysis.diagnosis.case import Case, IndexedObservation
-from toolkit.analysis.diagnosis.clocks import BrokersTime
-from toolkit.analysis.diagnosis.decision import disowned_rules, owned_rules
-from toolkit.analysis.diagnosis.evidence import (
-    closed_transactions,
-    log_excerpts,
-    open_parts,
-    other_markers,
-    outcome_proof,
-)
+from toolkit.analysis.diagnosis.observation import BrokersTime
 from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
 from toolkit.formats.log.batches import TRANSACTIONAL
 from toolkit.sources.live import observe
@@ -75,25 +67,24 @@ def _without_rule(*names: str) -> Patch:
     """Without rules of the tables."""
 
     def patch(p: pytest.MonkeyPatch) -> None:
-        for module, table in ((owned_rules, "OWNED_RULES"), (disowned_rules, "DISOWNED_RULES")):
-            rules = tuple(rule for rule in getattr(module, table) if rule.name not in names)
-            p.setattr(module, table, rules)
+        for table in ("OWNED_RULES", "DISOWNED_RULES"):
+            p.setattr(rules, table, tuple(rule for rule in getattr(rules, table) if rule.name not in names))
 
-    known = {rule.name for rule in (*owned_rules.OWNED_RULES, *disowned_rules.DISOWNED_RULES)}
+    known = {rule.name for rule in (*rules.OWNED_RULES, *rules.DISOWNED_RULES)}
     assert set(names) <= known, set(names) - known
     return patch
 
 
 def _without_doubts(word: str) -> Patch:
     """Without the doubts that have a word in them."""
-    doubts = disowned_rules.doubts
+    doubts = rules.doubts
 
     def patch(p: pytest.MonkeyPatch) -> None:
-        rules = tuple(
+        changed = tuple(
             replace(rule, applies=lambda e: bool(fewer(e)), needs=fewer) if rule.needs is doubts else rule
-            for rule in disowned_rules.DISOWNED_RULES
+            for rule in rules.DISOWNED_RULES
         )
-        p.setattr(disowned_rules, "DISOWNED_RULES", rules)
+        p.setattr(rules, "DISOWNED_RULES", changed)
 
     def fewer(e: Any) -> tuple[str, ...]:
         return tuple(doubt for doubt in doubts(e) if word not in doubt)
@@ -113,11 +104,11 @@ def _first_look_only(p: pytest.MonkeyPatch) -> None:
 
 
 def _no_recheck(p: pytest.MonkeyPatch) -> None:
-    p.setattr(procedures, "SOON", 0.0)
+    p.setattr(explore, "SOON", 0.0)
 
 
 def _no_preflight(p: pytest.MonkeyPatch) -> None:
-    p.setattr(abort.Abort, "fresh_plans", lambda self, plans, recheck_after: plans)
+    p.setattr(marker_actions.Abort, "fresh_plans", lambda self, plans, recheck_after: plans)
 
 
 def _undecided(p: pytest.MonkeyPatch) -> None:
@@ -143,11 +134,6 @@ def _machines_time(p: pytest.MonkeyPatch) -> None:
 
 def _first_part_only(p: pytest.MonkeyPatch) -> None:
     p.setattr(outcome_proof._Proof, "parts", property(lambda self: self.case.open_parts[:1]))
-
-
-def _client_times(module: ModuleType) -> Patch:
-    """The times of a client are taken for a broker's."""
-    return lambda p: p.setattr(module, "LOG_APPEND_TIME", TRANSACTIONAL)
 
 
 def _nothing(target: Any, name: str, value: Any) -> Patch:
@@ -205,7 +191,7 @@ MUTANTS = (
     Mutant(
         guard="PrepareCommit",
         patch=_without_rule(
-            *(rule.name for rule in owned_rules.OWNED_RULES if rule.name.startswith(ENDING)), *DECIDED_MEANWHILE
+            *(rule.name for rule in rules.OWNED_RULES if rule.name.startswith(ENDING)), *DECIDED_MEANWHILE
         ),
         world="late batches",
     ),
@@ -235,7 +221,7 @@ MUTANTS = (
     ),
     Mutant(
         guard="fresh checks before the marker",
-        patch=_all(_no_preflight, _nothing(abort.Abort, "guard", None)),
+        patch=_all(_no_preflight, _nothing(marker_actions.Abort, "guard", None)),
         world="a partition that was never added",
         how="actions",
         steps=2,
@@ -259,17 +245,18 @@ MUTANTS = (
     ),
     Mutant(
         guard="no CreateTime",
-        patch=_all(*(_client_times(module) for module in (log_excerpts, open_parts))),
+        # the times of a client are taken for a broker's
+        patch=lambda p: p.setattr(log_excerpts, "LOG_APPEND_TIME", TRANSACTIONAL),
         world="K2: a zombie with an event time before a commit that its log has lost",
     ),
     Mutant(
         guard="markers elsewhere that no decision explains",
-        patch=_nothing(other_markers, "unexplained_marker", None),
+        patch=_nothing(markers, "unexplained_marker", None),
         world="K3: a COMMIT marker on p1 that no decision explains, version 1",
     ),
     Mutant(
         guard="a transaction that was ended twice",
-        patch=_nothing(other_markers, "lost_end", None),
+        patch=_nothing(markers, "lost_end", None),
         world="K3: the end of a commit is lost, and what came after it",
     ),
     Mutant(
@@ -284,7 +271,7 @@ MUTANTS = (
     ),
     Mutant(
         guard="clocks beyond the bound",
-        patch=lambda p: p.setattr(closed_transactions.ClosedTransactions, "beyond_bound", frozenset()),
+        patch=lambda p: p.setattr(markers.ClosedTransactions, "beyond_bound", frozenset()),
         world="K5: a coordinator's clock -6 s apart, 900 ms between its records",
     ),
     Mutant(

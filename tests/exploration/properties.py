@@ -1,32 +1,135 @@
-"""What has to hold for every finding and every action, judged by the ghosts of the states."""
+"""What is true in a state, by its ghosts: who owns each open record, and what was decided about it."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from enum import Enum
+from functools import lru_cache, partial
 from typing import NamedTuple
 
-from tests.exploration.explore import Run
-from tests.exploration.leaders import entry_of
-from tests.exploration.procedures import is_to_abort
+from tests.exploration.explore import Run, is_to_abort
 from tests.exploration.server import names
-from tests.exploration.state import Meta, Record, State
-from tests.exploration.truth import (
-    ABORTABLE,
-    COMMITTABLE,
-    OWNED,
-    Fate,
-    abort_harm,
-    commit_harm,
-    current_metas,
-    fates,
-    fence_harm,
-    is_quiet,
-    open_transactions,
-)
-from tests.exploration.world import World
+from tests.exploration.steps import entry_of
+from tests.exploration.world import NOBODY, Client, Meta, Record, State, World, open_records, written
 from toolkit.schema import Row
+
+
+class Fate(Enum):
+    """What a coordinator will do about an open record, or has decided about it."""
+
+    LIVE = "live"  # its transaction is Ongoing
+    COMMITTING = "committing"  # decided, and its marker will be written
+    ABORTING = "aborting"
+    COMMITTED = "committed"  # decided, and no marker will be written
+    ABORTED = "aborted"
+    PROMISED = "promised"  # its client was told that it is committed; the coordinator's log has lost that
+    HELD = "live for its client"  # which goes on and may commit it; the coordinator's log has lost it
+    ORPHAN = "orphan"  # part of no transaction
+
+
+OWNED = {Fate.LIVE, Fate.COMMITTING, Fate.ABORTING}
+ABORTABLE = {Fate.ORPHAN, Fate.ABORTED}
+COMMITTABLE = {Fate.COMMITTED, Fate.COMMITTING, Fate.PROMISED}
+
+
+@lru_cache(maxsize=100_000)
+def current_metas(state: State) -> tuple[tuple[int, Meta], ...]:
+    """What each coordinator has, or will have once it has loaded."""
+    found: dict[int, Meta] = {}
+    for coordinator in state.coordinators:
+        if coordinator.phase == "loaded":
+            found |= dict(coordinator.cache)
+        else:
+            newest = {record.id: record.meta for record in coordinator.log}
+            found |= {id_: meta for id_, meta in newest.items() if meta is not None}
+    return tuple(found.items())
+
+
+def open_transactions(state: State) -> list[tuple[int, int]]:
+    """(partition, producer id) of everything that is open."""
+    return [
+        (number, pid)
+        for number, partition in enumerate(state.partitions)
+        for pid in sorted({record.pid for record in partition.log})
+        if (entry := entry_of(partition, pid)) is not None and entry.start >= 0
+    ]
+
+
+@lru_cache(maxsize=100_000)
+def fates(state: State, number: int, pid: int) -> tuple[tuple[Record, Fate], ...]:
+    """The fate of each open record of a producer on a partition, in order."""
+    return tuple((record, _fate(state, number, record)) for record in open_records(state.partitions[number].log, pid))
+
+
+def _fate(state: State, number: int, record: Record) -> Fate:
+    for _, meta in current_metas(state) if record.ctxn != NOBODY else ():
+        if meta.ctxn == record.ctxn and number in meta.partitions:
+            if meta.state == "Ongoing":
+                return Fate.LIVE
+            if meta.state.startswith("Prepare"):
+                return Fate.COMMITTING if meta.state == "PrepareCommit" else Fate.ABORTING
+    truth = None if record.ctxn == NOBODY else state.truths[record.ctxn]
+    if truth is not None and truth.decision and number in truth.partitions:
+        return Fate.COMMITTED if truth.decision == "commit" else Fate.ABORTED
+    name = written(number, record)
+    if name in state.promised:
+        return Fate.PROMISED
+    return Fate.HELD if any(name in c.acknowledged and _may_commit(state, c) for c in state.clients) else Fate.ORPHAN
+
+
+def _may_commit(state: State, client: Client) -> bool:
+    """Whether its commit would return success (TransactionCoordinator.endTransaction)."""
+    meta = dict(current_metas(state)).get(client.id)
+    if client.phase != "open" or client.failed or meta is None or meta.fencing:
+        return False
+    states = {"Ongoing"} if client.version == 2 else {"Ongoing", "CompleteCommit"}
+    return (meta.pid, meta.epoch) == (client.pid, client.epoch) and meta.state in states
+
+
+def abort_harm(state: State, number: int, pid: int) -> str:
+    """What an abort marker would do wrong; empty if nothing."""
+    return _harm(state, number, pid, set(Fate) - ABORTABLE)
+
+
+def commit_harm(state: State, number: int, pid: int) -> str:
+    """What a COMMIT marker would do wrong; empty if nothing."""
+    return _harm(state, number, pid, set(Fate) - COMMITTABLE)
+
+
+def _harm(state: State, number: int, pid: int, harmed: set[Fate]) -> str:
+    found = {_text(state, record, fate) for record, fate in fates(state, number, pid) if fate in harmed}
+    return ", ".join(sorted(found))
+
+
+def _text(state: State, record: Record, fate: Fate) -> str:
+    if fate not in {Fate.PROMISED, Fate.HELD}:
+        return str(fate.value)
+    is_version_2 = any((t.pid, t.epoch, t.version) == (record.pid, record.epoch, 2) for t in state.truths)
+    return f"{fate.value} by version {2 if is_version_2 else 1}"
+
+
+def fence_harm(world: World, state: State, id_: int) -> str:
+    """What the fence of an id would end, though it is within its timeout; empty if nothing."""
+    meta = dict(current_metas(state)).get(id_)
+    if meta is None or meta.state != "Ongoing" or meta.fencing:
+        return ""
+    return "live" if world.now(state) - state.truths[meta.ctxn].began <= world.timeout_ms else ""
+
+
+def is_quiet(world: World, state: State) -> bool:
+    """Whether no coordinator, leader or broker will change anything by itself, and all answer."""
+    if state.silent or any(coordinator.phase != "loaded" or coordinator.former for coordinator in state.coordinators):
+        return False
+    if any(p.leader == NOBODY or p.former or p.high_watermark < len(p.log) for p in state.partitions):
+        return False
+    if state.known != state.leaders:
+        return False
+    return not any(
+        meta.fencing or (meta.state.startswith("Prepare") and not meta.given_up) for _, meta in current_metas(state)
+    )
+
 
 CLOCKS_DIFFER_MS = 5_000  # up to which our code does not trust the order of times of two brokers
 LIVE = {"ongoing", "long", "overdue", "prepared"}
@@ -243,3 +346,118 @@ def _names(fate: Iterable[Fate]) -> str:
 def _short(row: Row) -> str:
     missing = f" ({row['missing'][0]})" if row["missing"] else ""
     return f"{row['verdict']}, {row.get('outcome')}, {row['reason'][:70]}{missing[:80]}"
+
+
+KNOWN_LIMITS = {
+    "begun again before the marker": (
+        "Transaction version 1: between the last check and the marker, the producer adds the partition again "
+        "and writes with the same epoch; the marker then ends that transaction too. WriteTxnMarkers has no "
+        "condition but the epoch."
+    ),
+    "a former leader and stale metadata": (
+        "The metadata and a former leader that has not learned of the election agree on what has ended since. "
+        "No harm follows: the marker goes to the former leader, which cannot commit it."
+    ),
+    "two decisions without a marker": (
+        "A commit and an abort that both include the partition lack their markers: which of them wrote the "
+        "records is unknown."
+    ),
+    "committed in a torn transaction": (
+        "A delayed EndTxn has ended the next transaction too early (transaction version 1). What its client "
+        "writes afterwards, and commits, was never committed by the coordinator; nothing but the client "
+        "knows."
+    ),
+    "lost records of the coordinators' log": (
+        "With the tail that an election or a restore cut off, the coordinators' log has lost the record that added the "
+        "partition or began the transaction, and its offsets do not show it. A client of version 1 goes on, and its "
+        "commit returns success without the partition, as if it had never added it. Only a COMMIT marker on another "
+        "partition that no decision explains tells these apart. With version 2 it takes the loss of the marker, and of "
+        "all records that show the producer's version."
+    ),
+    "begun again before the fence": (
+        "Between the last check and InitProducerId, the producer ends its transaction and begins the next "
+        "one, which the fence aborts: InitProducerId takes no epoch as a condition while a transaction is "
+        "open."
+    ),
+}
+"""Name to reason."""
+
+
+def is_known(world: World, state: State, violation: Violation) -> bool:
+    """Whether it is one of `KNOWN_LIMITS`."""
+    return name_of(world, state, violation) is not None
+
+
+def name_of(world: World, state: State, violation: Violation) -> str | None:
+    """The known limit, if it is one."""
+    if (
+        violation.rule == AFTER_THE_LAST_CHECK
+        and set(violation.how.split(", ")) <= {"live", "committing", "aborting", "live for its client by version 1"}
+        and world.version == 1
+    ):
+        return "begun again before the marker"
+    if violation.how.startswith("nothing is open there") and "stale" in world.rare:
+        return "a former leader and stale metadata"
+    if violation.rule == FENCE_AFTER_THE_LAST_CHECK:
+        return "begun again before the fence"
+    if (
+        violation.rule in {"committed is stuck_ending", "aborted is hanging"}
+        and "which of these wrote" in violation.how
+    ):
+        return "two decisions without a marker"
+    harms = set(violation.how.partition(":")[0].split(", "))
+    lost = LOST_BY_VERSION_1 | {"promised by version 2"} if _hides_version_2(state) else LOST_BY_VERSION_1
+    if harms <= lost and {"lost_state", "restore"} & set(state.spent) and not _is_contradicted(state):
+        return "lost records of the coordinators' log"
+    if harms <= LOST_BY_VERSION_1 and "late_end" in world.rare:
+        return "committed in a torn transaction"
+    return None
+
+
+LOST_BY_VERSION_1 = {"promised by version 1", "live for its client by version 1"}
+
+
+def _hides_version_2(state: State) -> bool:
+    """Whether something is open of a producer of which the coordinators' log has no record of version 2."""
+    records = (each.meta for coordinator in state.coordinators for each in coordinator.log)
+    shown = {meta.pid for meta in records if meta is not None and meta.client_version == 2}
+    return any(pid not in shown for _, pid in open_transactions(state))
+
+
+def _has_marker_twice(state: State, number: int) -> bool:
+    """Whether a producer has more markers of one kind and epoch, without data between them, than were decided.
+
+    A transaction without records on the partition has its marker right behind that of the one before it.
+    """
+    records = {(each.offset, each.meta) for coordinator in state.coordinators for each in coordinator.log}
+    decided = Counter((each.pid, each.state, each.epoch) for _, each in records if each and number in each.partitions)
+    last: dict[int, tuple[Record, int]] = {}
+    for record in state.partitions[number].log:
+        before, count = last.get(record.pid, (None, 0))
+        is_again = before is not None and (record.kind, record.epoch) == (before.kind, before.epoch)
+        count = count + 1 if is_again else 1
+        if record.kind != "data" and 1 < count > decided[record.pid, f"Prepare{record.kind.title()}", record.epoch]:
+            return True
+        last[record.pid] = record, count
+    return False
+
+
+def _is_contradicted(state: State) -> bool:
+    """Whether a partition has the COMMIT marker of a transaction that the coordinators' log does not have, or a marker
+    more often than decided, or an epoch that is not in the log, or an open record from before its producer.
+    """
+    newest: dict[int, int] = {}
+    for meta in (each.meta for coordinator in state.coordinators for each in coordinator.log):
+        if meta is not None:
+            newest[meta.pid] = max(meta.epoch, newest.get(meta.pid, -1))
+    written = (record for partition in state.partitions for record in partition.log)
+    if any(record.epoch > newest.get(record.pid, record.epoch) for record in written):
+        return True
+    if any(_has_marker_twice(state, number) for number in range(len(state.partitions))):
+        return True
+    markers = (record for partition in state.partitions for record in partition.log if record.kind == "commit")
+    return any(each.ctxn != NOBODY and state.truths[each.ctxn].decision != "commit" for each in markers) or any(
+        is_before_its_producer(state, record)
+        for number, pid in open_transactions(state)
+        for record in open_records(state.partitions[number].log, pid)
+    )

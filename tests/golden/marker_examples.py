@@ -10,11 +10,10 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from tests.incident_matrix import short_graces
 from tests.outcome_cases import Case, Origin, Sequel
 from tests.outcomes import OutcomeCluster, rows_of
-from tests.tools.rolling_upgrade import Rolling
+from tests.rolling import upgrade
 from toolkit.formats.broker_logs import broker_log_events
 from toolkit.lab import Kafka
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import await_coordinators, config_of, coordinator, until
+from toolkit.lab.clients import TxnProducer, await_coordinators, config_of, coordinator, until
 from toolkit.schema import Row
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
@@ -52,7 +51,7 @@ def _not_sent() -> Row:
             created.result()
         names = (f"id-{number}" for number in range(1000))
         transactional_id = next(name for name in names if coordinator(client, name) == 1)
-        Rolling(kafka).upgrade(1, FAULTY)
+        upgrade(kafka, 1, FAULTY)
         await_coordinators(client)
         producer = TxnProducer(client, transactional_id).init()
         producer.add("orders", 0)

@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.golden import FOLDER, finding_rows, picture, text
 from toolkit.lab import Kafka
-from toolkit.lab.consumer import blocked_consumer
+from toolkit.lab.clients import blocked_consumer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.schema import FINDINGS
 from toolkit.sources.live.cluster import Cluster

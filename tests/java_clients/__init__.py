@@ -17,7 +17,7 @@ from platformdirs import user_cache_path
 
 from toolkit.java import UNVERIFIED, Download, download, find_java, java_command, locked, repository_url
 from toolkit.lab import Kafka
-from toolkit.lab.server.process_supervisor import ProcessSupervisor
+from toolkit.lab.process_supervisor import ProcessSupervisor
 
 __all__ = ["FlinkJob", "JavaClient", "jars_of"]
 

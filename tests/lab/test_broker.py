@@ -18,8 +18,8 @@ from tests.brokers import by_tier
 from tests.process import PATIENCE_S, started
 from toolkit.errors import LabError, NotFound, SetupError, UsageError
 from toolkit.lab import Kafka
-from toolkit.lab.server.jars import fetch_jars
-from toolkit.lab.server.node import free_ports
+from toolkit.lab.broker import free_ports
+from toolkit.lab.jars import fetch_jars
 
 pytestmark = pytest.mark.lab
 
@@ -93,7 +93,7 @@ def test_the_ports_of_a_broker_that_is_down_stay_its_own(monkeypatch: pytest.Mon
     with Kafka("4.3.1") as kafka:
         port = int(kafka.bootstrap_servers.rpartition(":")[2])
         kafka.kill(1)
-        monkeypatch.setattr("toolkit.lab.server.node.PORTS", [port])
+        monkeypatch.setattr("toolkit.lab.broker.PORTS", [port])
         assert free_ports(1) == []
         kafka.start_broker(1)
 
@@ -263,7 +263,7 @@ def test_a_broker_that_ends_while_starting_shows_its_log() -> None:
 
 
 def test_a_broker_that_is_not_ready_in_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolkit.lab.server.broker.is_ready", lambda *_: False)  # an idle machine needs a second
+    monkeypatch.setattr("toolkit.lab.broker.is_ready", lambda *_: False)  # an idle machine needs a second
     with pytest.raises(LabError, match=r"^Broker 1 of Kafka 4.3.1 was not ready after 0.1 s\. "):
         Kafka(timeout=0.1).start()
 
@@ -279,7 +279,7 @@ def test_a_port_in_use_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
                 selected[0][1] = occupied.getsockname()[1]
             return selected[-1]
 
-        monkeypatch.setattr("toolkit.lab.server.broker.free_ports", ports_with_an_occupied_one)
+        monkeypatch.setattr("toolkit.lab.broker.free_ports", ports_with_an_occupied_one)
         with Kafka("3.5.2") as kafka:
             assert kafka.bootstrap_servers == f"127.0.0.1:{selected[1][1]}"
 

@@ -12,8 +12,8 @@ import pytest
 from tests.jar_lists import jar_list
 from tests.process import PATIENCE_S, started
 from toolkit.errors import LabError, SetupError
-from toolkit.lab.server import jars
-from toolkit.lab.server.jars import LISTS, fetch_jars
+from toolkit.lab import jars
+from toolkit.lab.jars import LISTS, fetch_jars
 from toolkit.spark import spark_session
 from toolkit.spark.spark_session import delta_settings
 
@@ -48,7 +48,7 @@ def test_two_threads_download_once(cache: Path, monkeypatch: pytest.MonkeyPatch)
 FETCH_PROGRAM = """
 import sys, time
 from pathlib import Path
-from toolkit.lab.server import jars
+from toolkit.lab import jars
 
 def fetch(version, directory):
     with Path(sys.argv[1], "fetched").open("a") as file:

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.process import started
-from toolkit.lab.server.process_supervisor import ProcessSupervisor
+from toolkit.lab.process_supervisor import ProcessSupervisor
 
 SLEEPER_PROGRAM = """
 import os, signal, sys
 from pathlib import Path
-from toolkit.lab.server.process_supervisor import ProcessSupervisor
+from toolkit.lab.process_supervisor import ProcessSupervisor
 
 directory = Path(sys.argv[1])
 supervisor = ProcessSupervisor(directory)

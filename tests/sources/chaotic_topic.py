@@ -15,8 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from toolkit import Cluster
 from toolkit.lab import Kafka
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import until
+from toolkit.lab.clients import TxnProducer, until
 from toolkit.schema import BATCHES, Row
 
 QUIET = {"log_level": 0}

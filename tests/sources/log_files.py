@@ -13,7 +13,7 @@ from toolkit import Cluster, LogDir
 from toolkit.formats.coordinator.transaction_log_records import STATES, coordinator_partition
 from toolkit.formats.log.batches import write_batch
 from toolkit.formats.log.scan import scan_file
-from toolkit.lab.queries import until
+from toolkit.lab.clients import until
 
 META = "meta.properties"
 CLUSTER = "xRkncQT9TEa2WI1kTHANEQ"

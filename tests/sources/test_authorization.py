@@ -23,8 +23,8 @@ from tests.acls import (
 from toolkit import Cluster
 from toolkit.errors import AuthenticationFailed, BrokerError
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
-from toolkit.lab.producer import TxnProducer
 from toolkit.schema import Row
 
 pytestmark = pytest.mark.lab

@@ -15,14 +15,13 @@ from tests.brokers import NEWEST, OLDER, on_cluster
 from tests.process import COMMAND, PATIENCE_S, ROOT
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import plan_fence
-from toolkit.analysis.diagnosis import clocks
-from toolkit.analysis.diagnosis.clocks import BrokersTime
+from toolkit.actions.coordinator_actions import plan_fence
+from toolkit.analysis.diagnosis import observation
+from toolkit.analysis.diagnosis.observation import BrokersTime
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import until
 from toolkit.schema.live import Finding
 from toolkit.schema.table import utc_now
 from toolkit.sources.live import cluster as live_cluster
@@ -133,7 +132,7 @@ def test_the_commands_warn_of_a_clock_that_is_two_minutes_ahead(kafka: Kafka, tm
 )
 @pytest.mark.parametrize("proof", ["brokers' time", "observed"])
 def test_what_is_open_past_its_timeout_is_overdue(lab: Kafka, proof: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clocks, "TIMEOUT_GRACE", SECOND)
+    monkeypatch.setattr(observation, "TIMEOUT_GRACE", SECOND)
     if proof == "observed":
         for module in (live_observation, live_cluster):
             monkeypatch.setattr(module, "read_brokers_time", lambda *_: BrokersTime(error="none", is_contradicted=True))

@@ -10,10 +10,8 @@ from kafka.protocol import admin
 from toolkit import Cluster
 from toolkit.errors import BrokerError, NotFound, UsageError
 from toolkit.lab import Kafka
-from toolkit.lab.consumer import blocked_consumer
+from toolkit.lab.clients import TxnProducer, blocked_consumer, until, write_committed
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
-from toolkit.lab.producer import TxnProducer, write_committed
-from toolkit.lab.queries import until
 from toolkit.schema import table
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.cluster import ClusterEvidence

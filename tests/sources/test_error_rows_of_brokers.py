@@ -21,7 +21,7 @@ from tests.corpus.wire import replaying
 from tests.sources.fake import FakeCluster, by_topic, listed_offset
 from tests.stored import compare
 from toolkit import Cluster
-from toolkit.analysis.diagnosis.clocks import BrokersTime
+from toolkit.analysis.diagnosis.observation import BrokersTime
 from toolkit.analysis.symptoms.recognition import NamedResources
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError
@@ -38,7 +38,7 @@ from toolkit.sources.offset_queries.group_lag import NO_LEVEL, SharePartition, l
 from toolkit.sources.resource_checks import check_resources
 from toolkit.sources.source_table import SOURCE_TABLES, STREAMED, TableArguments
 from toolkit.spark.arrow_types import struct_type
-from toolkit.spark.datasources.batches_reader import BatchesReader
+from toolkit.spark.datasources.live_readers import BatchesReader
 from toolkit.spark.datasources.reader_options import batches_options
 
 FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, API_VERSIONS, WRITE_TXN_MARKERS = 1, 2, 3, 10, 18, 27

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.tools.rolling_upgrade import Rolling, stage
+from tests.rolling import stage, upgrade
 from toolkit import Cluster
 from toolkit.lab import Kafka
 from toolkit.schema import Row
@@ -16,10 +16,8 @@ def values(rows: list[Row]) -> dict[str, str | None]:
 
 @pytest.mark.full
 def test_a_half_upgraded_cluster_is_exposed_until_every_coordinator_verifies() -> None:
-    """`python -m tests.tools.rolling_upgrade` goes on from here, with load and through all versions."""
     with Kafka("3.5.2", brokers=2, properties={"transaction.state.log.replication.factor": 1}) as kafka:
-        rolling = Rolling(kafka)
-        rolling.upgrade(2, "3.9.2")
+        upgrade(kafka, 2, "3.9.2")
         with Cluster(kafka.bootstrap_servers, timeout=20) as cluster:
             rows = cluster.exposure_rows()
             assert values(rows)["mixed versions"] == "3.5 (broker 1), 3.9 (broker 2)"
@@ -29,7 +27,7 @@ def test_a_half_upgraded_cluster_is_exposed_until_every_coordinator_verifies() -
             assert staged, "the newer leader accepted what the older coordinator could not verify"
             (row,) = cluster.finding_rows(topics=[staged.topic], partitions=[0], recheck_after=0.1)
             assert (row["verdict"], row["outcome"], row["action"]) == ("hanging", "undecided", "abort")
-            rolling.upgrade(1, "3.9.2")
+            upgrade(kafka, 1, "3.9.2")
             rows = cluster.exposure_rows()
             assert "mixed versions" not in values(rows)
             assert {row["exposed"] for row in rows if row["name"].endswith("verification.enable")} == {False}

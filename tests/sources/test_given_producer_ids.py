@@ -6,8 +6,8 @@ from tests.brokers import by_tier
 from tests.spark.read_log import plan_read, read
 from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.lab.producer import TxnProducer
 from toolkit.sources.logdir.consistency import foreign_id_doubts
 
 FOREIGN = 4_000_000

@@ -11,10 +11,8 @@ from tests.process import on
 from toolkit import Cluster
 from toolkit.errors import NotFound
 from toolkit.lab import Kafka
-from toolkit.lab.consumer import blocked_consumer
+from toolkit.lab.clients import blocked_consumer, until, write_committed
 from toolkit.lab.incidents import INCIDENTS
-from toolkit.lab.producer import write_committed
-from toolkit.lab.queries import until
 from toolkit.lab.samples import load
 from toolkit.schema import GROUP_LAG, Row
 

@@ -18,10 +18,8 @@ from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
 from toolkit.lab import Kafka
-from toolkit.lab.consumer import blocked_consumer
+from toolkit.lab.clients import TxnProducer, blocked_consumer, partitions, until
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import partitions, until
 from toolkit.schema import Row
 from toolkit.sources.gather import gather
 from toolkit.sources.live import live_evidence

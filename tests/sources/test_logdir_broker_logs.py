@@ -16,7 +16,7 @@ from toolkit.errors import NotFound, UsageError
 from toolkit.lab import samples
 from toolkit.lab.samples import IncidentSample
 from toolkit.schema import CLUSTER_EVENTS, Row
-from toolkit.schema.metadata import FROM_BROKER_LOG
+from toolkit.schema.log import FROM_BROKER_LOG
 
 DECIDING = ("verdict", "outcome", "action", "reason", "missing", "remedy", "cause")
 

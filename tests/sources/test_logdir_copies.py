@@ -20,12 +20,11 @@ from tests.sources.log_files import CLEANED, HIGH_WATERMARK, META, STATE_TOPIC, 
 from tests.tiers import amount
 from tests.workload import BUSY, Worker
 from toolkit import Cluster, LogDir
-from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
+from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer, until, write_committed
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.lab.producer import TxnProducer, write_committed
-from toolkit.lab.queries import until
 from toolkit.schema import Row
 from toolkit.sources.logdir import consistency, coordinator_state
 

@@ -17,8 +17,8 @@ from tests.sources.test_log_evidence import abort_marker
 from tests.workload import BUSY, random_workload
 from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
-from toolkit.lab.producer import TxnProducer
 from toolkit.schema import BATCHES, FINDINGS, LSO_HOLDS, LSO_TIMELINE, Row
 
 pytestmark = pytest.mark.lab

@@ -25,7 +25,7 @@ from tests.sources.log_files import (
     write_state_topic,
 )
 from toolkit import LogDir
-from toolkit.analysis.diagnosis.evidence.log_selection import MAX_OFFSETS
+from toolkit.analysis.diagnosis.log_excerpts import MAX_OFFSETS
 from toolkit.schema import Row
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/io counts what a process reads")

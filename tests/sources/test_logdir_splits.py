@@ -15,7 +15,7 @@ import pytest
 
 from tests.sources.log_files import after, data, marker, write_log, write_root
 from tests.tiers import amount, is_full
-from toolkit.analysis.log.lost_offsets import clip
+from toolkit.analysis.log.offset_status import clip
 from toolkit.formats.log.batches import write_batch
 from toolkit.formats.log.headers import HEADER, LogChunk
 from toolkit.sources.logdir.replica.log_dir_layout import discover

@@ -12,7 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.java_gateway import java_clients
 from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
-from toolkit.lab.queries import until
+from toolkit.lab.clients import until
 from toolkit.schema import Row
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.exposure import API_VERSIONS

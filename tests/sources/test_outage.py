@@ -13,9 +13,8 @@ from toolkit import Cluster
 from toolkit.config import ClientConfig
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer, coordinator, until
 from toolkit.lab.incidents import EVERYDAY
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import coordinator, until
 from toolkit.schema.live import Finding
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient

@@ -12,9 +12,8 @@ from tests.sources.fetched_chunks import fetched_chunks
 from toolkit import Cluster
 from toolkit.errors import BrokerError
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import until
 from toolkit.schema import BATCHES, Row
 from toolkit.schema.live import Partition
 from toolkit.sources.live.client import messages

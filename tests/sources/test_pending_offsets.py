@@ -17,9 +17,8 @@ from toolkit import Cluster, LogDir
 from toolkit.errors import BrokerError, NotFound
 from toolkit.formats.log.batches import read_header
 from toolkit.lab import Kafka
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import ALWAYS_UP, offsets, open_transactions, until
-from toolkit.lab.staging import STANDSTILL
+from toolkit.lab.clients import ALWAYS_UP, TxnProducer, offsets, open_transactions, until
+from toolkit.lab.incidents import STANDSTILL
 from toolkit.schema.table import TopicPartition as Tp
 from toolkit.sources.live.pending_offsets import offsets_of_group
 from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, find_coordinators

@@ -20,7 +20,7 @@ from tests.analysis.test_broker_software import IMITATED
 from tests.process import ROOT, started
 from tests.sources.recorded import NINE, files, rows_of, sample
 from toolkit import Recording
-from toolkit.analysis.broker_software import software_gaps
+from toolkit.analysis.exposure import software_gaps
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.lab.samples import load
 from toolkit.schema import PARTITIONS, PRODUCERS, RECORDED

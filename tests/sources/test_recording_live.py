@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-from toolkit.analysis.diagnosis.evidence.log_selection import ExcerptStart
+from toolkit.actions.marker_actions import plan_abort
+from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ExcerptStart
 from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.history import sample_findings
+from toolkit.analysis.history import findings_over_time
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
-from toolkit.lab.producer import TxnProducer
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
@@ -136,7 +135,7 @@ def test_what_holds_the_lso_next_is_explained_in_the_same_sample(
 def test_late_transactions_name_their_clock(
     kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sample_findings, "CLOCKS_DIFFER", dt.timedelta(0))
+    monkeypatch.setattr(findings_over_time, "CLOCKS_DIFFER", dt.timedelta(0))
     assert longest_timeout_ms(cluster.client) == 3_600_000, "as this Kafka is configured"
     hanging = INCIDENTS["late_after_commit"](kafka)
     producers = [TxnProducer(cluster.client, f"{hanging.topic}-{each}", timeout_ms=1_000).init() for each in range(2)]

@@ -18,9 +18,9 @@ from tests.stored import compare
 from toolkit import Cluster
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
-from toolkit.lab.consumer import blocked_consumer
+from toolkit.lab.clients import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS
-from toolkit.schema.offsets import GroupLag
+from toolkit.schema.live import GroupLag
 from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import TransactionKey
 from toolkit.schema.verdict import Verdict

@@ -18,7 +18,7 @@ from tests.process import PATIENCE_S
 from tests.tools.bench.fake_cluster import FakeCluster
 from toolkit import Cluster
 from toolkit.config import ClientConfig
-from toolkit.lab.queries import until
+from toolkit.lab.clients import until
 from toolkit.sources.live.client import broker_client, connection_manager, messages
 
 LARGE = (

@@ -18,8 +18,7 @@ import toolkit
 from tests.tiered import create_tiered_topic, tiered_kafka, wait_until_local_log_starts_after, write
 from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import until
+from toolkit.lab.clients import TxnProducer, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.full]
 

@@ -10,10 +10,9 @@ from confluent_kafka.admin import AdminClient
 
 from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer, until, write_committed
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.lab_source import create_topic
-from toolkit.lab.producer import TxnProducer, write_committed
-from toolkit.lab.queries import until
 from toolkit.schema import Row
 
 pytestmark = pytest.mark.lab

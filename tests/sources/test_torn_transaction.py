@@ -8,8 +8,8 @@ import pytest
 from tests.causes import cause_names
 from toolkit import Cluster
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer
 from toolkit.lab.lab_source import create_topic
-from toolkit.lab.producer import TxnProducer
 
 pytestmark = pytest.mark.lab
 

@@ -13,10 +13,10 @@ from confluent_kafka.cimpl import NewTopic
 from tests.java_clients import JavaClient
 from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
-from toolkit.lab.queries import until
-from toolkit.lab.server.node import free_ports
+from toolkit.lab.broker import free_ports
+from toolkit.lab.clients import until
 from toolkit.schema import TRANSACTION_OWNERS, Row
-from toolkit.views.findings_text import finding_lines
+from toolkit.views.finding_document import finding_lines
 
 pytestmark = [pytest.mark.lab, pytest.mark.full, pytest.mark.xdist_group("transaction owners")]
 

@@ -17,15 +17,13 @@ from tests.spark.read_log import read
 from toolkit import Cluster, LogDir, Recording
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.lab import Kafka
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import config_of, until
+from toolkit.lab.clients import TxnProducer, config_of, until
 from toolkit.schema.live import Finding
 from toolkit.schema.table import utc_now
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.sources.recording.sampler import SampleOptions, take_sample
-from toolkit.spark.datasources.log_options import read_options, schema_of
-from toolkit.spark.datasources.log_reader import LogReader
+from toolkit.spark.datasources.log_reader import LogReader, read_options, schema_of
 
 AWAY = 2  # the broker that will not answer
 

@@ -17,9 +17,8 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from tests.sources.test_outage import create, is_led
 from toolkit import Cluster
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import EVERYDAY
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import until
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row, Table
 from toolkit.sources.live.client import messages
 from toolkit.spark import register

@@ -14,16 +14,15 @@ import pytest
 from tests.analysis.random_logs import KINDS, Step, batches
 from tests.analysis.test_findings_over_time import due, finding, sample
 from tests.analysis.test_hold_findings import HERE, history
-from toolkit.analysis.history import lso_holds as rules
+from toolkit.analysis.history import hold_findings as rules
 from toolkit.analysis.history.findings_over_time import close_by_log, observation_times, over_time, without_short
 from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets
-from toolkit.analysis.log.log_transactions import finish, log_transaction_table, partial_transactions
-from toolkit.analysis.log.record_counts import amounts
+from toolkit.analysis.log.log_transactions import amounts, finish, log_transaction_table, partial_transactions
 from toolkit.formats.log.headers import Headers
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, RECORDED, SAMPLES, TRANSACTION_HISTORY, Row, Table, utc
-from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
+from toolkit.schema.recorded import LsoHold
 from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.pipeline.stored_findings import best_logs, findings_over_time, markers, near_transaction_history
 from toolkit.spark.pipeline.stored_tables import StoredState

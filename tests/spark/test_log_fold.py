@@ -26,7 +26,7 @@ from tests.spark.test_incomplete_copies import Tables, assert_like_log_dir
 from tests.tiers import fuzzed, seed
 from toolkit.analysis.history.resume_state import LogState
 from toolkit.analysis.log.log_transactions import EMPTY, END_NOT_READ, PartialTransactions, begin, log_transaction_table
-from toolkit.analysis.log.lost_offsets import at_missing_offsets
+from toolkit.analysis.log.offset_status import at_missing_offsets
 from toolkit.formats.log.batches import DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.log.headers import HEADER, DamagedRange, Headers, LogChunk
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, Row

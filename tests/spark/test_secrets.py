@@ -22,9 +22,8 @@ from toolkit import Cluster
 from toolkit.config import ClientConfig
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import EVERYDAY
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import until
 from toolkit.spark.datasources.data_sources import KafkaBatches
 from toolkit.spark.datasources.reader_options import SECRETS, SETTING, client_config, connecting, hide_secrets
 

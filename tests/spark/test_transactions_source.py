@@ -26,15 +26,14 @@ from toolkit import Cluster
 from toolkit.config import ClientConfig
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import EVERYDAY
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import until
 from toolkit.schema import RECORDED
 from toolkit.spark import register
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.data_sources import KafkaTransactions
 from toolkit.spark.datasources.reader_options import EVERYTHING, RECORDED_TABLES, connecting, recorded_schema
-from toolkit.spark.executors import _zipped, self_contained_source
+from toolkit.spark.spark_session import _zipped, self_contained_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,8 +18,8 @@ from typing import Any
 import yaml
 
 from tests.process import ROOT, started
-from toolkit.lab.queries import until
-from toolkit.lab.server.node import free_ports
+from toolkit.lab.broker import free_ports
+from toolkit.lab.clients import until
 
 PROMETHEUS = shutil.which("prometheus")
 ALERTMANAGER = shutil.which("alertmanager") or shutil.which("prometheus-alertmanager")  # the latter is Debian's name

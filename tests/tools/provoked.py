@@ -25,10 +25,8 @@ from tests.corpus.text_calls import PROVOKED
 from tests.java_gateway import JavaClients, java_clients
 from toolkit import Cluster
 from toolkit.lab import Kafka
-from toolkit.lab.consumer import blocked_consumer
+from toolkit.lab.clients import TxnProducer, blocked_consumer, until, write_committed
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.lab.producer import TxnProducer, write_committed
-from toolkit.lab.queries import until
 
 HERE, AWAY = 1, 2  # brokers: the second one is stopped for what needs that
 GROUPS_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

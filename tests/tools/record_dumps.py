@@ -21,8 +21,7 @@ from toolkit.config import ClientConfig
 from toolkit.formats.log.scan import scan_file
 from toolkit.java import find_java, java_command
 from toolkit.lab import Kafka
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import until
+from toolkit.lab.clients import TxnProducer, until
 from toolkit.sources.live.client.broker_client import BrokerClient
 
 PROPERTIES = {

@@ -12,8 +12,7 @@ from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
 from toolkit.sources.logdir import LogDir
 from toolkit.views import next_steps, show
-from toolkit.views.finding_groups import finding_groups
-from toolkit.views.findings_text import summary
+from toolkit.views.finding_document import finding_groups, summary
 from toolkit.views.plots import number_tiles, plot_overview, plot_timeline
 from toolkit.views.report import collect_incident, report
 

@@ -13,7 +13,7 @@ import yaml
 
 from tests.process import PATIENCE_S, ROOT, run
 from toolkit.cli.commands import app
-from toolkit.schema.docs_links import DOCS_URL
+from toolkit.schema.verdict import DOCS_URL
 from toolkit.sources.recording.metrics import LATE, OPEN
 from toolkit.views.monitoring import SERIES_COLOURS, AlertSettings, alerts, grafana_dashboard, prometheus_rules
 

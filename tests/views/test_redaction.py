@@ -10,7 +10,7 @@ import pytest
 from tests.views.test_report import AT, action, finding, plain
 from toolkit.lab import samples
 from toolkit.schema import CLUSTER_EVENTS, EXPOSURE
-from toolkit.schema.docs_links import cause_page
+from toolkit.schema.verdict import cause_page
 from toolkit.views.report import Redaction, collect_incident, report
 
 SECRETS = {

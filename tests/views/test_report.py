@@ -13,8 +13,7 @@ import pytest
 from toolkit.errors import UsageError
 from toolkit.lab import samples
 from toolkit.schema import ACTIONS, FINDINGS, LOG_TRANSACTIONS, PARTITIONS, RECORDED
-from toolkit.schema.docs_links import DOCS_URL, RUNBOOK_URL, cause_page
-from toolkit.schema.verdict import Verdict
+from toolkit.schema.verdict import DOCS_URL, RUNBOOK_URL, Verdict, cause_page
 from toolkit.views.document import Command
 from toolkit.views.renderers import command_line, sentence_text
 from toolkit.views.report import Report, report

@@ -9,7 +9,7 @@ from tests.views.test_report import plain
 from tests.views.test_report_facts import grid
 from toolkit import connect
 from toolkit.actions import plan_abort
-from toolkit.lab.consumer import blocked_consumer
+from toolkit.lab.clients import blocked_consumer
 from toolkit.lab.lab_source import BEFORE, BEHIND
 from toolkit.views.report import collect_incident, report
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from toolkit.schema import FINDINGS, Row
-from toolkit.schema.docs_links import cause_page, verdict_page
-from toolkit.schema.verdict import Verdict
-from toolkit.views.findings_text import finding_lines, paint, summary
+from toolkit.schema.verdict import Verdict, cause_page, verdict_page
+from toolkit.views.finding_document import finding_lines, paint, summary
 
 NOW = dt.datetime(2026, 11, 21, 12, 12, 30, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)

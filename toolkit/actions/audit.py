@@ -25,7 +25,7 @@ from platformdirs import user_state_path
 
 from toolkit.errors import ActionFailed, ActionRefused, AuditFailed
 from toolkit.schema import ACTIONS, Row
-from toolkit.schema.actions import INTENT, OUTCOME, REFUSED, ActionStep, unfinished
+from toolkit.schema.recorded import INTENT, OUTCOME, REFUSED, ActionStep, unfinished
 from toolkit.sources.recording.durable_files import flush
 from toolkit.version import __version__
 

@@ -30,8 +30,8 @@ from toolkit.actions.transaction import (
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN
 from toolkit.errors import ActionFailed, ActionRefused, AuditFailed, BrokerError, Effect, ToolkitError
-from toolkit.schema.actions import ActionClaim, ActionStep
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
+from toolkit.schema.recorded import ActionClaim, ActionStep
 from toolkit.schema.table import Error, TopicPartition
 
 if TYPE_CHECKING:
@@ -449,6 +449,23 @@ class Action(ABC):
     def is_commit(self, plan: Plan) -> bool:
         """Whether it makes the records visible."""
         return False
+
+
+def caught(make: Callable[[], Plan]) -> Plan | ToolkitError:
+    """The plan, or why there is none."""
+    try:
+        return make()
+    except ToolkitError as error:
+        return error
+
+
+def changed(name: str, how: str, *, nothing: str = Action.nothing) -> ActionRefused:
+    """The refusal of what is not as it was planned."""
+    return ActionRefused(
+        f"{name} changed since it was planned: {how}.",
+        means=f"It is in use. {nothing}",
+        do="Run kafka-txn diagnose, and plan again.",
+    )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from toolkit.errors import ActionRefused, BrokerError, DecodeError, NotFound, ToolkitError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC, read_group_key, read_offset_commit
 from toolkit.schema import SAVED_RECORDS, utc
-from toolkit.schema.actions import SavedHeader, SavedRecord
 from toolkit.schema.live import Finding, Partition, Producer
+from toolkit.schema.recorded import SavedHeader, SavedRecord
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.logs.transaction_log import read_committed
@@ -315,7 +315,7 @@ def marker_impact(
     headers, unread = _headers(cluster, partition, first, high_watermark)
     records = released = None
     if not unread:
-        from toolkit.analysis.diagnosis.evidence.abort_effects import abort_effects  # imports numpy
+        from toolkit.analysis.diagnosis.causes import abort_effects  # imports numpy
 
         records, released = abort_effects(
             headers,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.metadata_records import MetadataState
-from toolkit.schema.metadata import FROM_METADATA, ClusterEvent, MetadataLogRecord
+from toolkit.schema.log import FROM_METADATA, ClusterEvent, MetadataLogRecord
 
 UNCLEAN = "unclean_election"
 SNAPSHOT = ".checkpoint"

@@ -11,11 +11,11 @@ import traceback
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import typer
 
-from toolkit.cli.common_options import Format
 from toolkit.errors import (
     ActionFailed,
     ActionRefused,
@@ -29,7 +29,7 @@ from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
     from toolkit.schema import Row, Table
-    from toolkit.schema.scope import Scope
+    from toolkit.schema.coerce import Scope
     from toolkit.sources.source import Source
 
 INVALID, INCOMPLETE, NOT_FOUND, REFUSED, FAILED, DEFECT = 2, 3, 4, 5, 6, 70
@@ -51,6 +51,14 @@ OPTIONAL = {
     "pyspark": "pyspark",
 }
 """Modules of the extras, and what installs them; all others belong to every install."""
+
+
+class Format(StrEnum):
+    """How an answer is written."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
 
 
 def write_any_text() -> None:
@@ -83,7 +91,7 @@ def answer(
     `scope`: what was seen; by default what the rows are about, and of what may be hidden what `missing` says.
     `without`: columns that a person does not see.
     """
-    from toolkit.schema.scope import Scope
+    from toolkit.schema.coerce import Scope
     from toolkit.views.row_formats import csv_pieces, json_pieces, row_lines
 
     if output is Format.TABLE:
@@ -97,8 +105,7 @@ def answer(
 
 def answer_json(schema: str, version: int, rows: Iterable[str], *, source: Source | None, scope: Scope | None) -> None:
     """Write an answer in JSON: its envelope, then the pieces of its rows, as they come."""
-    from toolkit.views.envelope import Envelope
-    from toolkit.views.row_formats import answer_pieces
+    from toolkit.views.row_formats import Envelope, answer_pieces
 
     sys.stdout.writelines(answer_pieces(Envelope.of(schema, version, source, scope), rows))
 
@@ -119,7 +126,7 @@ def show(lines: Iterable[str]) -> None:
         return
     from rich.console import Console
 
-    from toolkit.views.findings_text import paint
+    from toolkit.views.finding_document import paint
 
     Console().print(paint(lines), soft_wrap=True)
 

@@ -4,8 +4,7 @@ The user passes ``"host:port"``, a mapping of librdkafka or Java keys, or the
 ``client.properties`` of their application. All become the same canonical form, from which every client is configured.
 """
 
-from toolkit.config.client import ClientConfig
-from toolkit.config.databricks import config_from_scope, param
-from toolkit.config.sasl import TokenProvider
+from toolkit.config.client import ClientConfig, config_from_scope, param
+from toolkit.config.properties import TokenProvider
 
 __all__ = ["ClientConfig", "TokenProvider", "config_from_scope", "param"]

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.log import ClusterEvent
 from toolkit.schema.table import TopicPartition
 
 TP = r"(?P<tp>[\w.-]+-\d+)"

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.broker_log_lines import SEARCHED, line_events
-from toolkit.schema.metadata import FROM_BROKER_LOG, ClusterEvent
+from toolkit.schema.log import FROM_BROKER_LOG, ClusterEvent
 
 NAMES = re.compile(
     r"(?:server|controller|state-change|log-cleaner|kafka)(?:[-_.][\w.-]*)?\.log(?:[.-].*)?|kafkaServer\.out(?:[.-].*)?"

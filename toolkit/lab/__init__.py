@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from toolkit.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from toolkit.lab.broker import Kafka
     from toolkit.lab.connected_source import ConnectedSource
-    from toolkit.lab.server.broker import Kafka
 
 __all__ = ["ConnectedSource", "Kafka"]
 
 __getattr__, __dir__ = lazy_exports(
-    __name__, {"ConnectedSource": "toolkit.lab.connected_source", "Kafka": "toolkit.lab.server.broker"}
+    __name__, {"ConnectedSource": "toolkit.lab.connected_source", "Kafka": "toolkit.lab.broker"}
 )

@@ -12,14 +12,11 @@ from typing import Any
 
 from toolkit.actions.audit import Audit
 from toolkit.errors import UsageError
+from toolkit.lab.broker import Kafka
+from toolkit.lab.clients import await_coordinators, blocked_consumer, config_of, write_committed
 from toolkit.lab.connected_source import ConnectedSource
-from toolkit.lab.consumer import blocked_consumer
-from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.lab.producer import write_committed
-from toolkit.lab.queries import await_coordinators, config_of
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.lab.samples import IncidentSample
-from toolkit.lab.server.broker import Kafka
-from toolkit.lab.staging import StagedIncident
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir

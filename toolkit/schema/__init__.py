@@ -6,12 +6,13 @@ Column names are Kafka's field names in snake case. An unknown value is null, ne
 
 from collections.abc import Mapping
 
-from toolkit.schema.actions import ACTIONS, SAVED_RECORDS
-from toolkit.schema.derived import LSO_HOLDS, OBSERVATION_TIMES
 from toolkit.schema.live import (
     COORDINATORS,
     EXPOSURE,
     FINDINGS,
+    GROUP_LAG,
+    MISSING_OFFSETS,
+    OFFSET_VISIBILITY,
     PARTITIONS,
     PRODUCERS,
     TRANSACTION_OWNERS,
@@ -21,8 +22,10 @@ from toolkit.schema.log import (
     ABORTED,
     BATCHES,
     CHECKPOINTS,
+    CLUSTER_EVENTS,
     LOG_TRANSACTIONS,
     LSO_TIMELINE,
+    METADATA_LOG,
     OFFSETS_LOG,
     SEGMENTS,
     SNAPSHOTS,
@@ -30,9 +33,15 @@ from toolkit.schema.log import (
     TRANSACTION_HISTORY,
     TRANSACTION_LOG,
 )
-from toolkit.schema.metadata import CLUSTER_EVENTS, METADATA_LOG
-from toolkit.schema.offsets import GROUP_LAG, MISSING_OFFSETS, OFFSET_VISIBILITY
-from toolkit.schema.recorded import LATE_TRANSACTIONS, RECORDED, SAMPLES
+from toolkit.schema.recorded import (
+    ACTIONS,
+    LATE_TRANSACTIONS,
+    LSO_HOLDS,
+    OBSERVATION_TIMES,
+    RECORDED,
+    SAMPLES,
+    SAVED_RECORDS,
+)
 from toolkit.schema.table import Column, ListOf, Row, StructOf, Table, arrow_type, utc
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Verdicts: what each says, how urgent it is, how it is shown; `toolkit.analysis.diagnosis.decision` has the rules."""
+"""Verdicts: what each says, how urgent it is, how it is shown; and the pages of the docs on them."""
 
 from __future__ import annotations
 
@@ -129,3 +129,25 @@ class Verdict(StrEnum):
 
 
 _URGENCY = {verdict: place for place, verdict in enumerate(Verdict)}
+
+
+DOCS_URL = "https://kafka-txn-toolkit.github.io/kafka-txn-toolkit/"
+"""URL of the documentation site, as in pyproject.toml."""
+
+RUNBOOK_URL = f"{DOCS_URL}alerts/"
+"""URL of the page with a section for each alert."""
+
+
+def verdict_page(verdict: str) -> str:
+    """URL of a verdict's page."""
+    return f"{DOCS_URL}verdicts/{verdict}/"
+
+
+def cause_page(name: str) -> str:
+    """URL of a cause's page."""
+    return f"{DOCS_URL}causes/{name}/"
+
+
+def symptom_page(name: str) -> str:
+    """URL of a symptom's page."""
+    return f"{DOCS_URL}symptoms/{name}/"

@@ -63,7 +63,7 @@ def diagnose(
     read: Mapping[TransactionKey, Case] = {}
     readings = {**known}
     if unread:
-        from toolkit.analysis.diagnosis.evidence.explanation import explain  # imports numpy and Arrow
+        from toolkit.analysis.diagnosis.causes import explain  # imports numpy and Arrow
         from toolkit.sources.gather import gather
 
         try:

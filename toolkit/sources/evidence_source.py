@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.schema.live import Finding
-from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.log import ClusterEvent
 from toolkit.schema.table import TopicPartition, TransactionKey
 
 if TYPE_CHECKING:
-    from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+    from toolkit.analysis.coordinator.transaction_history import CoordinatorLog
     from toolkit.analysis.diagnosis.case import Case
-    from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-    from toolkit.analysis.diagnosis.evidence.log_selection import ExcerptStart
-    from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch
+    from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ExcerptStart
+    from toolkit.analysis.diagnosis.markers import MarkerSearch
 
 
 class EvidenceSource(ABC):

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from toolkit.analysis.diagnosis.case import Case
-from toolkit.analysis.diagnosis.clocks import BEFORE_OPENING
-from toolkit.analysis.diagnosis.evidence.log_selection import excerpt_starts
+from toolkit.analysis.diagnosis.log_excerpts import excerpt_starts
+from toolkit.analysis.diagnosis.observation import BEFORE_OPENING
 from toolkit.analysis.diagnosis.verdicts import UNKNOWN
 from toolkit.schema.table import TransactionKey
 from toolkit.sources.evidence_source import EvidenceSource

@@ -13,15 +13,17 @@ from toolkit.analysis.log.log_transactions import (
     EMPTY,
     LogTransactions,
     PartialTransactions,
+    RunningTotals,
+    Statistics,
     finish,
     log_transaction_table,
     lose_open,
+    lso_steps,
+    lso_table,
     merge,
     partial_transactions,
+    statistics,
 )
-from toolkit.analysis.log.lso_timeline import lso_steps, lso_table
-from toolkit.analysis.log.record_counts import RunningTotals
-from toolkit.analysis.log.transaction_statistics import Statistics, statistics
 from toolkit.formats.columns import header_table
 from toolkit.formats.log.headers import DamagedRange, Headers, LogChunk, LostOffsets
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from toolkit.analysis.symptoms.recognition import MAX_NAMED, NamedResources
 from toolkit.errors import NotFound, ToolkitError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.schema.live import Coordinator, Finding, Partition, Transaction
+from toolkit.schema.live import Coordinator, Finding, GroupLag, Partition, Transaction
 from toolkit.schema.log import PastTransaction
-from toolkit.schema.offsets import GroupLag
-from toolkit.schema.record import TableRow
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import TableRow, TopicPartition
 
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster

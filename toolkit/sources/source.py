@@ -8,9 +8,8 @@ from typing import Any, ClassVar, TypeVar
 
 from toolkit import schema
 from toolkit.errors import UsageError
-from toolkit.schema.coerce import records_of
-from toolkit.schema.record import TableRow
-from toolkit.schema.scope import Scope
+from toolkit.schema.coerce import Scope, records_of
+from toolkit.schema.table import TableRow
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.source_table import (
     ARGUMENTS,

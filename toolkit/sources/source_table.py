@@ -18,8 +18,7 @@ from toolkit.analysis.diagnosis.case import DEFAULTS, DiagnoseOptions
 from toolkit.errors import UsageError
 from toolkit.schema import Row, Table
 from toolkit.schema.coerce import in_utc
-from toolkit.schema.record import TableRow
-from toolkit.schema.table import EVERYTHING, Selection, TopicPartition
+from toolkit.schema.table import EVERYTHING, Selection, TableRow, TopicPartition
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_range, parsed_offset_spec
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import jinja2
 
-from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE
-from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER, TIMEOUT_GRACE
+from toolkit.analysis.coordinator.transaction_owners import PREPARE_GRACE
+from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, TIMEOUT_GRACE
 from toolkit.analysis.diagnosis.verdicts import CAUSES, OUTCOMES
 from toolkit.schema.verdict import Verdict
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, number
 from toolkit.analysis.symptoms.recognition import NamedResources, RecognizedSymptom, pasted_records, recognize
 from toolkit.schema import FINDINGS, Column, ListOf, Row, StructOf, Table
-from toolkit.schema.docs_links import symptom_page
-from toolkit.schema.live import Transaction
+from toolkit.schema.live import GroupLag, Transaction
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
-from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import INT16, INT32, INT64, STRING, TOPIC_PARTITIONS
+from toolkit.schema.verdict import symptom_page
 from toolkit.sources.resource_checks import ResourceChecks, check_resources
 from toolkit.views.document import NOWHERE, Connection, Field, Fields, Paragraph, Section, Value, with_commands
-from toolkit.views.findings_text import finding_parts, linked_row, summary
+from toolkit.views.finding_document import finding_parts, linked_row, summary
 from toolkit.views.renderers import DocumentView, text_lines
 
 if TYPE_CHECKING:

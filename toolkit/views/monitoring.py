@@ -11,8 +11,7 @@ import math
 from dataclasses import dataclass
 from importlib import resources
 
-from toolkit.schema.docs_links import RUNBOOK_URL
-from toolkit.schema.verdict import Verdict
+from toolkit.schema.verdict import RUNBOOK_URL, Verdict
 
 DASHBOARD = "grafana_dashboard.json"
 OF_CLUSTER = "{{ with $labels.cluster }} of {{ . }}{{ end }}"  # a label of the scrape configuration, if any

@@ -46,8 +46,7 @@ def timed(what: str, do: Callable[[], Result]) -> Result:
 def parts(root: Path) -> None:
     """What the driver does for each log, and what a task does."""
     from toolkit.sources.logdir.contents import found_in
-    from toolkit.spark.datasources.log_options import LogListing
-    from toolkit.spark.datasources.log_reader import listing_rows
+    from toolkit.spark.datasources.log_reader import LogListing, listing_rows
     from toolkit.spark.pipeline.log_fold import LogWork, WorkOptions, fold_work
     from toolkit.spark.pipeline.log_states import plan_logs
 

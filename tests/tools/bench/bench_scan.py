@@ -32,8 +32,8 @@ from toolkit.config import ClientConfig
 from toolkit.formats.log.scan import scan_file
 from toolkit.java import find_java
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import EVERYDAY
-from toolkit.lab.producer import TxnProducer
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.logdir import LogDir
 

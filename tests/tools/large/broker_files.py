@@ -21,7 +21,7 @@ from toolkit.formats.coordinator.transaction_log_records import (
 )
 from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, TRANSACTIONAL
 from toolkit.lab import Kafka
-from toolkit.lab.queries import ALWAYS_UP
+from toolkit.lab.clients import ALWAYS_UP
 
 T = TypeVar("T")
 

@@ -23,15 +23,15 @@ from tests.sources.recorded import files, rows_of, sample
 from tests.tools.large.recorder import PATIENCE_S, RecorderProcess
 from tests.tools.large.sitting import Sitting
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.errors import ActionRefused, AuditFailed, SetupError, ToolkitError, UsageError
 from toolkit.lab import Kafka
+from toolkit.lab.clients import until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
-from toolkit.lab.queries import until
 from toolkit.lab.samples import load
 from toolkit.schema import RECORDED
-from toolkit.schema.actions import ActionStep
+from toolkit.schema.recorded import ActionStep
 from toolkit.schema.table import EPOCH
 from toolkit.sources.recording.recording_folder import read
 from toolkit.sources.recording.sample_writer import SampleWriter
@@ -351,8 +351,7 @@ def pipeline(sitting: Sitting, spark: SparkSession, number: int) -> None:
 
 
 def _stored(spark: SparkSession, target: Path, name: str) -> list[str]:
-    from toolkit.spark.pipeline.stored_tables import KEPT
-    from toolkit.spark.pipeline.table_store import open_store
+    from toolkit.spark.pipeline.stored_tables import KEPT, open_store
 
     columns = [each for each in KEPT[name].names if each not in {"observed_at"}]
     return sorted(map(str, open_store(spark, str(target)).rows(name, KEPT[name], *columns)))

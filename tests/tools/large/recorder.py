@@ -12,22 +12,22 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow.dataset as ds
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.process import COMMAND, ROOT, started
 from tests.sources.recorded import files
 from tests.tools.large.sitting import Sitting
-from tests.tools.rolling_upgrade import PROPERTIES, TOPICS, create_topics
 from tests.workload import Worker
 from toolkit import Cluster, Recording
 from toolkit.lab import Kafka
+from toolkit.lab.clients import until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.lab.queries import until
 from toolkit.schema import RECORDED
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
@@ -36,6 +36,16 @@ from toolkit.schema.log import PastTransaction
 INTERVAL_S = 1
 PATIENCE_S = 900  # on a busy machine
 MOST_LOOKS = 30  # until two samples of the same leaders have followed each other
+TOPICS = {"load-a": 3, "load-b": 3}
+PROPERTIES: Mapping[str, object] = {
+    **EVERYDAY.properties,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
+    "transaction.state.log.num.partitions": 9,
+    "min.insync.replicas": 1,
+    # A restarted broker leads partitions again at once, so that each broker coordinates ids.
+    "leader.imbalance.check.interval.seconds": 3,
+    "leader.imbalance.per.broker.percentage": 0,
+}
 ENDINGS = {"commit": 60, "abort": 30, "empty": 5, "idle": 5}
 
 
@@ -169,12 +179,12 @@ def is_late(finding: Finding, history: Sequence[PastTransaction]) -> bool:
 def run(sitting: Sitting) -> None:
     """Kill one, two or three brokers at a time, and now and then the recorder."""
     chance = sitting.chance
-    properties = {**EVERYDAY.properties, **PROPERTIES}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        kafka = stack.enter_context(Kafka("4.3.1", brokers=3, properties=properties, timeout=PATIENCE_S))
-        with Cluster(kafka.bootstrap_servers) as cluster:
-            create_topics(cluster)
+        kafka = stack.enter_context(Kafka("4.3.1", brokers=3, properties=PROPERTIES, timeout=PATIENCE_S))
+        admin = AdminClient({**kafka.client_config(), "log_level": 0})
+        for created in admin.create_topics([NewTopic(topic, count, 3) for topic, count in TOPICS.items()]).values():
+            created.result()
         staged = stack.enter_context(INCIDENTS["never_added"](kafka))
         stack.enter_context(_load(kafka, sitting.seed))
         recorder = RecorderProcess(kafka, folder)

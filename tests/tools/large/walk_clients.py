@@ -17,8 +17,7 @@ from py4j.protocol import Py4JError
 
 from tests.java_gateway import JavaClients
 from toolkit.formats.log.batches import write_batch
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import ALWAYS_UP, PASSING
+from toolkit.lab.clients import ALWAYS_UP, PASSING, TxnProducer
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient

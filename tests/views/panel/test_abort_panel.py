@@ -12,14 +12,13 @@ import pytest
 
 from tests.views.panel.panel_state import button, checked, finding_of, is_visible, panel_on, panel_text, selected
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionRefused, UsageError
 from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
-from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import until
 from toolkit.schema import Row
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.views.panel import AbortPanel

@@ -4,7 +4,7 @@ import datetime as dt
 
 from tests.views.plots.busy import NOW
 from tests.views.plots.drawn import hovers, traces, words
-from toolkit.schema.derived import LsoHold
+from toolkit.schema.recorded import LsoHold
 from toolkit.views.plots import plot_holds
 from toolkit.views.plots.notebook_figure import figure_svg
 

@@ -11,8 +11,7 @@ from tests.views.plots.drawn import bars, hovers, traces, words
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS
 from toolkit.schema.coerce import records_of
 from toolkit.schema.durations import duration
-from toolkit.schema.log import LogTransaction, PastTransaction
-from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.log import ClusterEvent, LogTransaction, PastTransaction
 from toolkit.schema.verdict import Verdict
 from toolkit.views.plots import plot_timeline
 from toolkit.views.plots.plot_theme import when

@@ -1,4 +1,4 @@
-"""Which client runs a transactional id: framework, application, task, member and host.
+"""The states of a transactional id, and which client runs it: framework, application, task, member and host.
 
 Some frameworks build ids of a distinct form; the members of a consumer group or of a Connect cluster can prove the
 owner. An id that only has the form is ``likely``, an id that fits several forms is ``unknown``. Flink's ids have no
@@ -9,12 +9,45 @@ sink uses no transactions.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from toolkit.schema.live import IdOwner, Transaction
+from toolkit.schema.log import TransactionLogRecord
+
+OPEN_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+
+TWO_PHASE_COMMIT = 2**31 - 1  # KIP-939 has no wire state of its own: the timeout is the only sign
+PREPARE_GRACE = dt.timedelta(seconds=60)  # for the markers, once the outcome is decided
+
+EXPIRED = "Dead"
+"""The state of a tombstone; Kafka has it in memory only."""
+
+
+def state_of(record: TransactionLogRecord) -> str | None:
+    """The state in a record; `EXPIRED` for a tombstone."""
+    return EXPIRED if record.tombstone else record.state
+
+
+class IdReplica(NamedTuple):
+    """A transactional id on one replica of its partition; -1 if broker or partition is unknown."""
+
+    transactional_id: str
+    broker_id: int
+    txn_state_partition: int
+
+
+def replica_of(record: TransactionLogRecord) -> IdReplica:
+    """The id and replica of a record; the id is empty if it could not be read."""
+    return IdReplica(
+        record.transactional_id or "",
+        -1 if record.broker_id is None else record.broker_id,
+        -1 if record.txn_state_partition is None else record.txn_state_partition,
+    )
+
 
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # Kafka Streams, exactly_once_v2: StreamsProducer of 2.8.2, 3.3.2 and 3.9.0, ActiveTaskCreator of trunk of October 2024;

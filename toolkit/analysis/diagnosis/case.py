@@ -12,34 +12,35 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.coordinator.transaction_states import OPEN_STATES, TWO_PHASE_COMMIT
-from toolkit.analysis.diagnosis.clocks import BEFORE_OPENING, CLOCKS_DIFFER, UNKNOWN_TIME, BrokersTime, TransactionAge
-from toolkit.analysis.diagnosis.evidence_kinds import NOT_READ, recorded_outcome
+from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES, TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.observation import (
+    BEFORE_OPENING,
+    CLOCKS_DIFFER,
     MAX_TRANSACTION_TIMEOUT_MS,
+    UNKNOWN_TIME,
     AsOf,
+    BrokersTime,
     Observation,
+    TransactionAge,
     between,
     is_held,
     observed_between,
 )
-from toolkit.analysis.diagnosis.verdicts import Outcome
+from toolkit.analysis.diagnosis.verdicts import NOT_READ, Outcome, recorded_outcome
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema import utc
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
-from toolkit.schema.log import PastTransaction, TransactionLogRecord
-from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.log import ClusterEvent, PastTransaction, TransactionLogRecord
 from toolkit.schema.recorded import FirstBatch
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.schema.verdict import Verdict
 
 if TYPE_CHECKING:
-    from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, IdHistory
-    from toolkit.analysis.diagnosis.decision.decision import Decision, OpenRule
-    from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, ProducerBatches
-    from toolkit.analysis.diagnosis.evidence.open_parts import OpenPart
-    from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch
+    from toolkit.analysis.coordinator.transaction_history import CoordinatorLog, IdHistory
+    from toolkit.analysis.diagnosis.decision import Decision, OpenRule
+    from toolkit.analysis.diagnosis.log_excerpts import Excerpt, OpenPart, ProducerBatches
+    from toolkit.analysis.diagnosis.markers import MarkerSearch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +249,7 @@ class Case:
     @cached_property
     def owned_rule(self) -> OpenRule | None:
         """The first rule that applies of those on transactions with an owner; null if none does."""
-        from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
+        from toolkit.analysis.diagnosis.rules import OWNED_RULES
 
         return next((rule for rule in OWNED_RULES if rule.applies(self)), None)
 
@@ -260,7 +261,7 @@ class Case:
     @cached_property
     def decision(self) -> Decision:
         """The decision on it, by the first rule that applies."""
-        from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
+        from toolkit.analysis.diagnosis.rules import DISOWNED_RULES
 
         rule = self.owned_rule or next(rule for rule in DISOWNED_RULES if rule.applies(self))
         return rule.decision(self)
@@ -279,7 +280,7 @@ class Case:
     @property
     def needs_markers(self) -> bool:
         """Whether markers of its producer elsewhere may contradict the log: nobody will end it, or a fence would."""
-        from toolkit.analysis.diagnosis.decision.disowned_rules import doubts
+        from toolkit.analysis.diagnosis.rules import doubts
 
         return not doubts(self) if self.owned_rule is None else self.owned_rule.action == "fence"
 
@@ -302,8 +303,8 @@ class Case:
             return self.known_outcome
         if not self.is_read:
             return NOT_READ if self.recorded is None else recorded_outcome(self.recorded)
-        from toolkit.analysis.diagnosis.evidence.other_markers import checked_by_markers
-        from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
+        from toolkit.analysis.diagnosis.markers import checked_by_markers
+        from toolkit.analysis.diagnosis.outcome_proof import find_outcome
 
         found, search, batches = checked_by_markers(self, find_outcome(self)), self.marker_search, self.batches
         found = replace(
@@ -329,7 +330,7 @@ class Case:
         """The producer's batches around the start offset; null if the log was not read up to it, or has no data yet."""
         if self.excerpt is None or self.start is None or self.excerpt.stop <= self.start:
             return None
-        from toolkit.analysis.diagnosis.evidence.log_excerpts import producer_batches
+        from toolkit.analysis.diagnosis.log_excerpts import producer_batches
 
         return producer_batches(self.excerpt, self.producer_id, self.start)
 
@@ -341,7 +342,7 @@ class Case:
     @cached_property
     def open_parts(self) -> Sequence[OpenPart]:
         """Its open batches, in parts of which the same is known."""
-        from toolkit.analysis.diagnosis.evidence.open_parts import open_parts
+        from toolkit.analysis.diagnosis.log_excerpts import open_parts
 
         return open_parts(self)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from toolkit.schema.offsets import GroupLag
+from toolkit.schema.live import GroupLag
 from toolkit.schema.table import TopicPartition
 
 StatusCount = tuple[int, int, str | None]

@@ -8,19 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.analysis.diagnosis.case import DEFAULTS, Case, DiagnoseOptions, IndexedObservation
-from toolkit.analysis.diagnosis.clocks import TransactionAge, is_overdue
-from toolkit.analysis.diagnosis.decision.claims import claim_entries
-from toolkit.analysis.diagnosis.decision.decide import Evidence, decide
-from toolkit.analysis.diagnosis.decision.decision import Decision
-from toolkit.analysis.diagnosis.evidence_kinds import (
+from toolkit.analysis.diagnosis.decision import Decision, Evidence, decide
+from toolkit.analysis.diagnosis.evidence_text import case_evidence, coverage_evidence, partition_evidence
+from toolkit.analysis.diagnosis.observation import Observation, TransactionAge, is_held, is_overdue
+from toolkit.analysis.diagnosis.rules import claim_entries
+from toolkit.analysis.diagnosis.verdicts import (
     CHECKPOINT_ENTRY,
     OUTCOME_ENTRY,
     TO_COMMIT,
     GapEvidence,
     PartitionEvidence,
 )
-from toolkit.analysis.diagnosis.evidence_text import case_evidence, coverage_evidence, partition_evidence
-from toolkit.analysis.diagnosis.observation import Observation, is_held
 from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import FINDINGS, EvidenceEntry, Finding, Partition
 from toolkit.schema.table import TopicPartition, TransactionKey

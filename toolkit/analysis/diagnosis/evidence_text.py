@@ -7,14 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
+from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
 from toolkit.analysis.diagnosis.observation import Observation, between
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema.coerce import Scope, Seen, SeenBrokers
 from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Partition, Producer, Transaction
-from toolkit.schema.log import TransactionLogRecord
-from toolkit.schema.metadata import ClusterEvent
-from toolkit.schema.scope import Scope, Seen, SeenBrokers
+from toolkit.schema.log import ClusterEvent, TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition
 
 if TYPE_CHECKING:

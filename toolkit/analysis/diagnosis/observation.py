@@ -1,4 +1,9 @@
-"""One observation of a cluster or of its files, the input of the verdicts."""
+"""One observation of a cluster or of its files, the input of the verdicts, and the brokers' time in it.
+
+The start of a transaction is a time of its coordinator's clock. It is compared with times of brokers' clocks, which
+differ by at most `CLOCKS_DIFFER`, and never with this machine's clock, which may be hours off. Without a broker's time,
+two observations of one process prove an age: as much time has passed as its monotonic clock says.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,145 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
-from toolkit.analysis.diagnosis.clocks import UNKNOWN_TIME, BrokersTime
+from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES, TWO_PHASE_COMMIT
+from toolkit.schema.durations import duration
 from toolkit.schema.live import Partition, Producer, Transaction
 from toolkit.schema.recorded import FirstBatch
 from toolkit.schema.table import EVERYTHING, Selection, TopicPartition
+from toolkit.schema.verdict import Verdict
+
+CLOCKS_DIFFER = dt.timedelta(seconds=5)  # tolerated difference between the clocks of two brokers
+BEFORE_OPENING = dt.timedelta(minutes=1)  # before open records: what happened to the cluster then may be why it hangs
+TIMEOUT_GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
+NOT_READ = "no broker's time was read"
+CLOCK_OF = "the clock of "  # begins the source of a time that was a clock's when it was read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokersTime:
+    """The time by the brokers' clocks, read before the coordinators answered; or why it is not known."""
+
+    time: dt.datetime | None = None  # null if unknown
+    source: str = ""  # what it is from: whose clock, or which record
+    # whether it is the time of a clock; else that of the newest record that a broker wrote, and the time now may be
+    # any later one
+    is_current: bool = False
+    error: str | None = None  # why it is unknown
+    # how far this machine's clock is ahead of it (negative: behind), by at least so much; for the warning only
+    machine_ahead: dt.timedelta = dt.timedelta(0)
+    is_contradicted: bool = False  # whether it is unknown because the brokers' clocks are too far apart
+
+    @property
+    def text(self) -> str:
+        """The time and what it is from, or why it is unknown."""
+        if self.time is None:
+            return f"unknown: {self.error or NOT_READ}"
+        at_least = "" if self.is_current else "at least "
+        return f"{at_least}{self.time.isoformat(timespec='milliseconds')}, by {self.source}"
+
+    @property
+    def warning(self) -> str | None:
+        """That this machine's clock is far from the brokers'; null if it is not, or that is not known."""
+        if self.time is None or abs(self.machine_ahead) <= CLOCKS_DIFFER:
+            return None
+        where = "ahead of" if self.machine_ahead > dt.timedelta(0) else "behind"
+        ahead = duration(abs(self.machine_ahead))
+        return f"This machine's clock is {ahead} {where} the brokers': times are the brokers'."
+
+    def or_of_log(self, newest: dt.datetime | None, *, elapsed: dt.timedelta) -> BrokersTime:
+        """Itself; if it is unknown for no contradiction, what the coordinators' log shows of it.
+
+        `newest`: the newest time in that log. `elapsed`: at most the time that reading it took: a state that was read
+        first may be so much older than the newest record.
+        """
+        if self.time is not None or self.is_contradicted or newest is None:
+            return self
+        return BrokersTime(time=newest - elapsed, source="the newest record of __transaction_state")
+
+    def unless_behind(self, starts: dict[str, dt.datetime], *, elapsed: dt.timedelta) -> BrokersTime:
+        """Itself, or unknown if a coordinator has begun a transaction at a time that it cannot have reached.
+
+        `starts`: start times of open transactions, by what to call them.
+        `elapsed`: at most the time since it was read.
+        """
+        if self.time is None or not self.is_current or not starts:
+            return self
+        name, newest = max(starts.items(), key=lambda each: each[1])
+        return self if newest <= self.time + elapsed + CLOCKS_DIFFER else clocks_apart(name, newest, self)
+
+    @property
+    def clock(self) -> str:
+        """Which clock or record it is of, or why it is unknown: the text that a recording keeps."""
+        return self.source or self.error or NOT_READ
+
+    @classmethod
+    def recorded(cls, time: dt.datetime | None, clock: str | None) -> BrokersTime:
+        """That of a recording, from its time and `clock`."""
+        if time is None or clock is None:
+            return cls(error=clock)
+        return cls(time=time, source=clock, is_current=clock.startswith(CLOCK_OF))
+
+
+UNKNOWN_TIME = BrokersTime()
+
+
+def clocks_apart(name: str, time: dt.datetime, clock: BrokersTime) -> BrokersTime:
+    """No broker's time: `name`, a broker's, is so far ahead of another broker's clock that none can be trusted."""
+    assert clock.time is not None
+    return BrokersTime(
+        is_contradicted=True,
+        error=f"{name}, {time.isoformat(timespec='milliseconds')}, is {duration(time - clock.time)} ahead of "
+        f"{clock.source}: the brokers' clocks are further apart than {duration(CLOCKS_DIFFER)}",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionAge:
+    """For how long a transaction is open, as far as it is known."""
+
+    since_start: dt.timedelta | None = None  # by brokers' times; null if that is unknown, or before the start
+    observed_for: dt.timedelta = dt.timedelta(0)  # for how long it has been observed, by a monotonic clock
+
+    @classmethod
+    def of(
+        cls, start: dt.datetime | None, now: BrokersTime, *, observed_for: dt.timedelta = dt.timedelta(0)
+    ) -> TransactionAge:
+        """The age of a transaction that began at `start` and is open at `now`, or later."""
+        slack = CLOCKS_DIFFER if now.is_current else dt.timedelta(0)
+        if start is None or now.time is None or start > now.time + slack:
+            return cls(observed_for=observed_for)
+        # One that began after the clock was read, or by a clock that is a little ahead, has just begun.
+        return cls(since_start=max(now.time - start, dt.timedelta(0)), observed_for=observed_for)
+
+    @property
+    def proven(self) -> dt.timedelta:
+        """For at least how long it is open, whatever the clocks show."""
+        by_clocks = dt.timedelta(0) if self.since_start is None else self.since_start - CLOCKS_DIFFER
+        return max(by_clocks, self.observed_for)
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether observations prove more of it than clocks."""
+        return self.proven == self.observed_for
+
+
+def is_overdue(owner: Transaction | None, age: TransactionAge) -> bool:
+    """Whether it is proven that a transaction is open past its own timeout, so that its coordinator has to end it."""
+    timeout_ms = None if owner is None else owner.timeout_ms
+    if not timeout_ms or timeout_ms == TWO_PHASE_COMMIT:
+        return False
+    return age.proven > dt.timedelta(milliseconds=timeout_ms) + TIMEOUT_GRACE
+
+
+def age_verdict(owner: Transaction, age: TransactionAge, *, long_after: dt.timedelta) -> Verdict:
+    """``overdue``, ``long`` or ``ongoing``: the verdict on a live transaction.
+
+    Only `overdue` has to be proven: both others are live, and differ in the word.
+    """
+    if is_overdue(owner, age):
+        return Verdict.OVERDUE
+    return Verdict.LONG if max(age.since_start or age.observed_for, age.observed_for) > long_after else Verdict.ONGOING
+
 
 OfPartition = TypeVar("OfPartition", Partition, Producer)
 

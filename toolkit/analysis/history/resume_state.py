@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from toolkit.analysis.history.lso_holds import candidates, hold_table, without_short_holds
+from toolkit.analysis.history.hold_findings import candidates, hold_table, without_short_holds
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     LOG_TRANSACTION,
@@ -23,14 +23,14 @@ from toolkit.analysis.log.log_transactions import (
     PartialTransactions,
     log_transaction_table,
     lose_open,
+    lso_steps,
     merge,
 )
-from toolkit.analysis.log.lso_timeline import lso_steps
 from toolkit.errors import UsageError
 from toolkit.formats.columns import from_ipc, integers, numbers, to_ipc
 from toolkit.formats.log.headers import Array, take_rows
 from toolkit.schema import LOG_TRANSACTIONS, Row
-from toolkit.schema.derived import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
+from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
 
 COUNTED = np.dtype([("offset", "i8"), ("records", "i8"), ("bytes", "i8")])
 """Data records and bytes of a `RangeSummary` before one of its batches."""
@@ -65,7 +65,7 @@ class RangeSummary:
 
 
 class RangeRows(NamedTuple):
-    """Rows of ``schema.LOG_TRANSACTIONS``, and an array of `toolkit.analysis.log.lso_timeline.LSO_STEP`."""
+    """Rows of ``schema.LOG_TRANSACTIONS``, and an array of `toolkit.analysis.log.log_transactions.LSO_STEP`."""
 
     log_transactions: pa.Table
     steps: Array

@@ -1,4 +1,4 @@
-"""Transactions of a partition, rebuilt from its batches as partial results that merge.
+"""Transactions of a partition, its LSO and counts, rebuilt from its batches as partial results that merge.
 
 A partition may be read at once, file by file or chunk by chunk, in one process or in many: partial results, merged in
 the order of the log, give the same rows, wherever the log is split and in whatever order they are merged.
@@ -9,15 +9,21 @@ its markers (KIP-890), and a batch of a newer epoch inside an open transaction d
 
 What compaction removed cannot be rebuilt: without its marker, a transaction and the producer's next one are one row;
 without its data, a marker looks like that of an empty transaction.
+
+The last stable offset (LSO) is the first offset of the lowest open transaction, otherwise the log end offset
+(``ProducerStateManager``). Two rules are not applied because batches do not show their input: a broker counts a
+transaction as open until its marker is replicated, and never lets the LSO fall behind the log start offset. A
+transaction that begins before the range read, and is not in a snapshot, begins with its first batch in that range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from toolkit.errors import UsageError
@@ -33,7 +39,9 @@ from toolkit.formats.log.headers import (
     StructuredArray,
     take_rows,
 )
-from toolkit.schema import LOG_TRANSACTIONS
+from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, utc
+from toolkit.schema.log import LogTransaction, TransactionStatistics
+from toolkit.schema.table import LAST_TIME
 
 LOG_TRANSACTION = np.dtype(
     [
@@ -397,3 +405,366 @@ def _outcomes(log_transactions: LogTransactions) -> Array:
 
 def _joined(parts: tuple[LogTransactions, ...] | list[LogTransactions]) -> LogTransactions:
     return np.concatenate(parts) if parts else NO_LOG_TRANSACTIONS
+
+
+def amounts(headers: Headers, first: int, stop: int) -> tuple[int, int]:
+    """Data records and bytes of the batches with an offset of ``first <= offset < stop``.
+
+    Records without control records, and bytes of complete batches with control batches.
+    `headers`: structured array of `toolkit.formats.log.headers.HEADER`, of one log.
+    `first`, `stop`: offsets. For a batch that begins before `first`, no more records count than it has offsets from
+        `first` on.
+    """
+    in_range = headers[(headers["last_offset"] >= first) & (headers["base_offset"] < stop)]
+    records = records_inside(
+        first,
+        base_offset=in_range["base_offset"],
+        last_offset=in_range["last_offset"],
+        record_count=in_range["record_count"],
+        is_control=in_range["attributes"] & CONTROL != 0,
+    )
+    return int(records.sum()), int(in_range["size"].sum())
+
+
+def records_inside(
+    first: int | Array, *, base_offset: Array, last_offset: Array, record_count: Array, is_control: Array
+) -> Array:
+    """Number of data records of each batch from `first` on; after compaction, fewer than its offsets."""
+    left = last_offset - np.maximum(base_offset, first) + 1
+    return np.where(is_control, 0, np.minimum(record_count, left))
+
+
+class RunningTotals:
+    """Follows the batches of a log in order.
+
+    `offsets`: offsets to count at, which may be within a batch; base offsets of batches are passed with the batches.
+    """
+
+    def __init__(self, offsets: Iterable[int] = ()) -> None:
+        self._coming = sorted(set(offsets))
+        self._inside: dict[int, tuple[tuple[int, int], tuple[int, int]]] = {}
+        self._samples: list[npt.NDArray[np.int64]] = []
+        self._total = np.zeros(2, np.int64)
+        self._end = 0
+
+    def add(self, headers: Headers, base_offsets: npt.NDArray[np.int64]) -> None:
+        """Count the next batches of the log.
+
+        `headers`: headers of at least one batch.
+        `base_offsets`: base offsets to count at, in any order; those after the last batch are ignored.
+        """
+        begins, ends = headers["base_offset"].copy(), headers["last_offset"].copy()  # contiguous, for fast search
+        records = records_inside(
+            begins,
+            base_offset=begins,
+            last_offset=ends,
+            record_count=headers["record_count"],
+            is_control=headers["attributes"] & CONTROL != 0,
+        )
+        before = np.zeros((len(headers) + 1, 2), np.int64)
+        np.cumsum(records, out=before[1:, 0])
+        np.cumsum(headers["size"], out=before[1:, 1])
+        before += self._total
+        rows = np.searchsorted(begins, np.sort(base_offsets))
+        rows = np.unique(rows[rows < len(begins)])
+        self._samples.append(np.column_stack((begins[rows], before[rows])))
+        self._end = int(ends[-1]) + 1
+        while self._coming and self._coming[0] < self._end:
+            offset = self._coming.pop(0)
+            row = int(np.searchsorted(ends, offset))  # the batch that holds it, or the next one
+            skipped = 0
+            if headers["attributes"][row] & CONTROL == 0:
+                skipped = int(records[row] - min(int(records[row]), int(ends[row]) + 1 - max(offset, int(begins[row]))))
+            as_first = int(before[row, 0]) + skipped, int(before[row, 1])
+            as_stop = before[np.searchsorted(begins, offset)].tolist()
+            self._inside[offset] = as_first, (as_stop[0], as_stop[1])
+        self._total = before[-1]
+
+    def between(self, first: int, stop: int) -> tuple[int, int] | None:
+        """Records and bytes of the batches with an offset in ``first <= offset < stop``.
+
+        Counts as `amounts`; null if one of the offsets was not counted at.
+        """
+        low, high = self._before(first, as_first=True), self._before(stop, as_first=False)
+        return None if low is None or high is None else (high[0] - low[0], high[1] - low[1])
+
+    @property
+    def samples(self) -> npt.NDArray[np.int64]:
+        """Base offsets that were counted at, in order, with the records and bytes before each."""
+        if len(self._samples) != 1:
+            self._samples = [np.concatenate([np.zeros((0, 3), np.int64), *self._samples])]
+        return self._samples[0]
+
+    @property
+    def total(self) -> tuple[int, int]:
+        """Records and bytes of all batches so far."""
+        return int(self._total[0]), int(self._total[1])
+
+    def _before(self, offset: int, *, as_first: bool) -> tuple[int, int] | None:
+        if offset in self._inside:
+            return self._inside[offset][0 if as_first else 1]
+        if offset >= self._end:
+            return self.total
+        samples = self.samples
+        row = int(np.searchsorted(samples[:, 0], offset))
+        if row == len(samples) or samples[row, 0] != offset:
+            return None
+        return int(samples[row, 1]), int(samples[row, 2])
+
+
+LSO_STEP = np.dtype(
+    [
+        ("at", "i8"),  # ms
+        ("offset", "i8"),
+        ("last_stable_offset", "i8"),
+        ("open_count", "i8"),
+        ("holder_producer_id", "i8"),
+        ("holder_first_offset", "i8"),
+        ("holder_producer_epoch", "i2"),
+        ("event", "i1"),  # index in EVENTS; UNREAD_MARKER if the marker's type was not read
+    ]
+)
+"""One row per step, as `schema.LSO_TIMELINE`; -1 is unknown or no holder."""
+
+END = 3
+EVENTS = ("abort", "commit", "open", "end")
+"""Name of each event: at the indices ABORT, COMMIT, OPEN and END."""
+
+NEVER = np.iinfo(np.int64).max
+
+
+def lso_steps(
+    log_transactions: LogTransactions,
+    *,
+    log_end_offset: int | None,
+    end_time: int = -1,
+    start: int | None = None,
+    stop: int | None = None,
+) -> Array:
+    """Every step of the LSO, in order.
+
+    Structured array of `LSO_STEP`. One row when a transaction opens while no other is open: the LSO stops at its first
+    offset. One row when the lowest open transaction gets its marker: the LSO moves to the first offset of the next
+    lowest one, or to the log end, which it then follows. One last row ``end`` if the log ends in the range. A
+    transaction that was open before the range read has its first row right after its first offset, without a time.
+    `log_transactions`: every transaction of one partition, from `log_transactions.finish`; for a range of offsets, the
+        transactions that overlap it are enough.
+    `log_end_offset`: offset after the last one that was read; null if the range does not reach the end of the log.
+    `end_time`: time of the last batch in ms, for the last row; -1 if unknown.
+    `start`, `stop`: only steps of batches within ``start <= offset < stop``; null for the ends of the log.
+    """
+    open_ = _OpenTransactions.of(log_transactions)
+    # Whether a batch is a step, and which transactions are open right after it, depends only on transactions that begin
+    # before the batch and do not end before it. So transactions that end below the range or begin above it are not
+    # needed.
+    before = np.concatenate(([-1], open_.ends_by[:-1]))[: len(open_.log_transactions)]
+    alone = np.flatnonzero((open_.first > before) & _within(open_.first, start, stop))
+    held_back_rows = np.flatnonzero((open_.end > before) & (open_.end < NEVER) & _within(open_.end, start, stop))
+    opening, closing = take_rows(open_.log_transactions, alone), take_rows(open_.log_transactions, held_back_rows)
+    end = np.array([] if log_end_offset is None else [log_end_offset], np.int64)
+
+    steps: Array = np.full(len(alone) + len(held_back_rows) + len(end), -1, LSO_STEP)
+    # A step is right after the first batch; one that was not read has at least one record.
+    opened = np.where(opening["first_batch_end"] < 0, opening["first_offset"] + 1, opening["first_batch_end"])
+    steps["offset"] = np.concatenate((opened, closing["marker_offset"] + 1, end))
+    steps["at"] = np.concatenate((opening["start"], closing["end"], np.full(len(end), end_time)))
+    steps["event"] = np.concatenate((np.full(len(alone), OPEN), closing["marker"], np.full(len(end), END)))
+    steps = take_rows(steps, np.argsort(steps["offset"], kind="stable"))
+
+    held_back, holder = open_.holder_at(steps["offset"])
+    holders = take_rows(open_.log_transactions, holder)
+    steps["last_stable_offset"] = steps["offset"]
+    steps["last_stable_offset"][held_back] = holders["first_offset"]
+    steps["holder_producer_id"][held_back] = holders["producer_id"]
+    steps["holder_first_offset"][held_back] = holders["first_offset"]
+    steps["holder_producer_epoch"][held_back] = holders["first_epoch"]  # its last one may differ if a marker is lost
+    steps["open_count"] = open_.count_at(steps["offset"])
+    return steps
+
+
+def lso_table(
+    steps: Array,
+    *,
+    topic: str | pa.Array | None,
+    partition: int | pa.Array | None,
+    broker_id: int | pa.Array | None = None,
+) -> pa.Table:
+    """Steps from `lso_steps` as an Arrow table with exactly the columns of ``schema.LSO_TIMELINE``.
+
+    `steps`: from `lso_steps`.
+    `topic`, `partition`, `broker_id`: location of the log: one value for all rows, or an Arrow array with one value per
+        row.
+    """
+    columns = {name: numbers(steps[name]) for name in LSO_STEP.names or ()}
+    log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id}
+    from_steps = {"at": times(steps["at"]), "event": labels(steps["event"], EVENTS)}
+    return arrow_table(LSO_TIMELINE, columns | log_columns | from_steps, rows=len(steps))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _OpenTransactions:
+    """Transactions with data by first offset, to find the open ones at an offset, and the lowest of them."""
+
+    log_transactions: LogTransactions
+    first: Array
+    end: Array  # marker offset, or NEVER
+    ends_by: Array  # highest end so far: all transactions up to this row have ended by then
+
+    @staticmethod
+    def of(log_transactions: LogTransactions) -> _OpenTransactions:
+        end = np.where(log_transactions["marker_offset"] < 0, NEVER, log_transactions["marker_offset"])
+        first = log_transactions["first_offset"]
+        is_intact = (first >= 0) & (end >= first)  # a damaged offset may be any number
+        log_transactions = take_rows(log_transactions, np.flatnonzero(is_intact))
+        order = np.argsort(log_transactions["first_offset"], kind="stable")
+        log_transactions, end = take_rows(log_transactions, order), end[is_intact][order]
+        return _OpenTransactions(
+            log_transactions=log_transactions,
+            first=log_transactions["first_offset"],
+            end=end,
+            ends_by=np.maximum.accumulate(end),
+        )
+
+    def holder_at(self, log_end: Array) -> tuple[Array, Array]:
+        """Indices of the log ends with an open transaction, and the index of the lowest one for each."""
+        lowest: Array = np.searchsorted(self.ends_by, log_end)  # the first that ends at or after the log end
+        held_back = np.flatnonzero(lowest < np.searchsorted(self.first, log_end))
+        return held_back, lowest[held_back]
+
+    def count_at(self, log_end: Array) -> Array:
+        """Number of open transactions of a log that ends at each of these offsets."""
+        return np.searchsorted(self.first, log_end) - np.searchsorted(np.sort(self.end), log_end)
+
+
+def _within(offsets: Array, start: int | None, stop: int | None) -> Array:
+    low, high = -1 if start is None else start, NEVER if stop is None else stop
+    return (offsets >= low) & (offsets < high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Summary of values; ``+`` is that of both."""
+
+    count: int = 0
+    sum: int = 0
+    min: int | None = None  # null if there are none
+    max: int | None = None
+
+    def __add__(self, other: Summary) -> Summary:
+        if self.min is None or self.max is None or other.min is None or other.max is None:
+            return other if self.min is None else self
+        return Summary(
+            count=self.count + other.count,
+            sum=self.sum + other.sum,
+            min=min(self.min, other.min),
+            max=max(self.max, other.max),
+        )
+
+    @property
+    def mean(self) -> float | None:
+        """Their mean; null if there are none."""
+        return self.sum / self.count if self.count else None
+
+
+def _summary(values: Array) -> Summary:
+    if not values.size:
+        return Summary()
+    return Summary(count=values.size, sum=int(values.sum()), min=int(values.min()), max=int(values.max()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Statistics:
+    """Statistics of a set of transactions; ``+`` combines those of two sets."""
+
+    # transactions with data and a COMMIT, with data and an ABORT, without data, and with a marker whose record was not
+    # read or whose offset is missing
+    committed: int = 0
+    aborted: int = 0
+    empty: int = 0
+    undecided: int = 0
+    # of those that ended, whose beginning was read; durations of those alone whose times are known
+    batches: Summary = field(default_factory=Summary)
+    duration_ms: Summary = field(default_factory=Summary)
+    # transactions without a marker, as structured array of `toolkit.analysis.log.log_transactions.LOG_TRANSACTION`
+    open: LogTransactions = field(default_factory=lambda: NO_LOG_TRANSACTIONS)
+
+    def __add__(self, other: Statistics) -> Statistics:
+        together: LogTransactions = np.concatenate([self.open, other.open])
+        return Statistics(
+            committed=self.committed + other.committed,
+            aborted=self.aborted + other.aborted,
+            empty=self.empty + other.empty,
+            undecided=self.undecided + other.undecided,
+            batches=self.batches + other.batches,
+            duration_ms=self.duration_ms + other.duration_ms,
+            open=together[np.argsort(together["first_offset"], kind="stable")],
+        )
+
+
+def statistics(log_transactions: LogTransactions) -> Statistics:
+    """The statistics of transactions in any order."""
+    outcome, start, end = (log_transactions[name] for name in ("outcome", "start", "end"))
+    is_whole = (log_transactions["truncated"] == 0) & ((outcome == COMMIT) | (outcome == ABORT))
+    is_timed = is_whole & (np.minimum(start, end) >= 0) & (np.maximum(start, end) <= LAST_TIME)
+    return Statistics(
+        committed=int(np.count_nonzero(outcome == COMMIT)),
+        aborted=int(np.count_nonzero(outcome == ABORT)),
+        empty=int(np.count_nonzero(outcome == NO_DATA)),
+        undecided=int(np.count_nonzero((outcome == UNREAD_MARKER) | (outcome == LOST))),
+        batches=_summary(log_transactions["batches"][is_whole]),
+        duration_ms=_summary((end - start)[is_timed]),
+        open=take_rows(log_transactions, np.flatnonzero(outcome == OPEN)),
+    )
+
+
+def statistics_row(
+    statistics: Statistics,
+    *,
+    topic: str | None,
+    partition: int | None,
+    broker_id: int | None = None,
+    error: str | None = None,
+) -> TransactionStatistics:
+    """The row of a partition's statistics."""
+    batches, duration_ms = statistics.batches, statistics.duration_ms
+    return TransactionStatistics(
+        topic=topic,
+        partition=partition,
+        committed=statistics.committed,
+        aborted=statistics.aborted,
+        empty=statistics.empty,
+        open=len(statistics.open),
+        undecided=statistics.undecided,
+        batches_count=batches.count,
+        batches_sum=batches.sum,
+        batches_min=batches.min,
+        batches_mean=batches.mean,
+        batches_max=batches.max,
+        duration_ms_count=duration_ms.count,
+        duration_ms_sum=duration_ms.sum,
+        duration_ms_min=duration_ms.min,
+        duration_ms_mean=duration_ms.mean,
+        duration_ms_max=duration_ms.max,
+        broker_id=broker_id,
+        error=error,
+    )
+
+
+def open_rows(
+    statistics: Statistics, *, topic: str | None, partition: int | None, broker_id: int | None = None
+) -> list[LogTransaction]:
+    """The open transactions: their key and their start times."""
+    return [
+        LogTransaction(
+            topic=topic,
+            partition=partition,
+            broker_id=broker_id,
+            producer_id=int(txn["producer_id"]),
+            producer_epoch=int(txn["producer_epoch"]),
+            first_offset=int(txn["first_offset"]),
+            last_offset=int(txn["last_offset"]),
+            start=utc(int(txn["start"])),
+            start_clock="broker" if txn["start_clock"] == 1 else "producer",
+        )
+        for txn in statistics.open
+    ]

@@ -18,8 +18,7 @@ from toolkit.errors import DecodeError
 from toolkit.formats.log.batches import CONTROL, CRC_END, HEADER_SIZE, BatchHeader, read_header, read_varint
 from toolkit.formats.log.headers import Array, Headers
 from toolkit.formats.primitives import Buffer
-from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
-from toolkit.schema.metadata import MetadataLogRecord
+from toolkit.schema.log import MetadataLogRecord, OffsetsLogRecord, TransactionLogRecord
 
 if TYPE_CHECKING:
     from types import ModuleType

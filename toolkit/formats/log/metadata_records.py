@@ -19,7 +19,7 @@ from toolkit.formats.log.batch_records import Record, decode_batch
 from toolkit.formats.log.batches import BatchHeader
 from toolkit.formats.primitives import Buffer, Reader, known
 from toolkit.schema import utc
-from toolkit.schema.metadata import MetadataLogRecord
+from toolkit.schema.log import MetadataLogRecord
 
 FRAME = 1  # its version
 TYPES: Mapping[int, str] = {

@@ -10,21 +10,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from toolkit.analysis.broker_software import release_of
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
 from toolkit.analysis.diagnosis.case import DiagnoseOptions
-from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence_text import scope
-from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, BrokersTime, Observation
+from toolkit.analysis.exposure import release_of
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoints
-from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, Partition, Producer, Transaction
+from toolkit.schema.live import Coordinator, Exposure, Finding, GroupLag, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord
-from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition
 from toolkit.sources.diagnose import diagnose
 from toolkit.sources.live.blocked_groups import client_groups

@@ -6,14 +6,18 @@ import datetime as dt
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from toolkit.analysis.broker_software import Release, Software, broker_facts, release_of, software_of
-from toolkit.analysis.exposure_rules import (
+from toolkit.analysis.exposure import (
     MAX_TIMEOUT,
     METADATA,
     VERIFICATION,
     ObservedBroker,
     ObservedCluster,
+    Release,
+    Software,
+    broker_facts,
     exposure_rows,
+    release_of,
+    software_of,
 )
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC

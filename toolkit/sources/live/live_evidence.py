@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from toolkit.analysis.coordinator.transaction_history import CoordinatorLog
 from toolkit.analysis.diagnosis.case import Case
 from toolkit.schema.live import Finding
 from toolkit.schema.table import TopicPartition, TransactionKey
@@ -21,9 +21,8 @@ from toolkit.sources.live.state.leaders import read_metadata
 from toolkit.sources.live.state.producer_states import read_producers
 
 if TYPE_CHECKING:
-    from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-    from toolkit.analysis.diagnosis.evidence.log_selection import ExcerptStart
-    from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch
+    from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ExcerptStart
+    from toolkit.analysis.diagnosis.markers import MarkerSearch
 
 MAX_PARTITIONS = 50  # with an excerpt of megabytes, for cause and impact
 PARTITIONS_AT_ONCE = 10  # bounds memory

@@ -9,10 +9,9 @@ from dataclasses import replace
 from itertools import groupby, islice
 from operator import itemgetter
 
-from toolkit.analysis.broker_software import Software, software_gaps, software_of
-from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
-from toolkit.analysis.diagnosis.clocks import BrokersTime
-from toolkit.analysis.diagnosis.observation import Coverage, MonotonicSpan, Observation, is_held
+from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
+from toolkit.analysis.diagnosis.observation import BrokersTime, Coverage, MonotonicSpan, Observation, is_held
+from toolkit.analysis.exposure import Software, software_gaps, software_of
 from toolkit.errors import DecodeError, ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import read_header

@@ -8,9 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from toolkit.analysis.coordinator.transaction_owners import FLINK_SINK
-from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
-from toolkit.analysis.diagnosis.clocks import UNKNOWN_TIME, BrokersTime
+from toolkit.analysis.coordinator.transaction_owners import FLINK_SINK, OPEN_STATES
+from toolkit.analysis.diagnosis.observation import UNKNOWN_TIME, BrokersTime
 from toolkit.errors import BrokerError, UsageError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Transaction

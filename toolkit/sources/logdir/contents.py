@@ -21,7 +21,7 @@ from toolkit.formats.log.metadata_records import MetadataState
 from toolkit.formats.log_dir_files import is_remote_file
 from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.formats.object_store import ObjectPath
-from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.log import ClusterEvent
 from toolkit.schema.table import Selection, TopicPartition
 from toolkit.sources.logdir.replica.log_dir_layout import (
     METADATA_TOPIC,

@@ -15,10 +15,9 @@ import pyarrow.compute as pc
 
 from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.coordinator.transaction_owners import transaction_owners
-from toolkit.analysis.diagnosis.clocks import BrokersTime
-from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.log.lost_offsets import at_missing_offsets
-from toolkit.analysis.log.transaction_statistics import Statistics, statistics_row
+from toolkit.analysis.diagnosis.observation import BrokersTime, Observation
+from toolkit.analysis.log.log_transactions import Statistics, statistics_row
+from toolkit.analysis.log.offset_status import at_missing_offsets
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.broker_logs import broker_log_files, time_zone_of
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
@@ -26,13 +25,14 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import LogChunk
 from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.schema import BATCHES, CLUSTER_EVENTS, LOG_TRANSACTIONS, utc
-from toolkit.schema.derived import LsoHold
-from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, Partition, Producer, Transaction
+from toolkit.schema.live import Coordinator, Exposure, Finding, GroupLag, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import (
     Batch,
     CheckpointEntry,
+    ClusterEvent,
     LogSegment,
     LogTransaction,
+    MetadataLogRecord,
     OffsetsLogRecord,
     PastTransaction,
     SnapshotProducer,
@@ -40,8 +40,7 @@ from toolkit.schema.log import (
     TransactionStatistics,
     TxnIndexEntry,
 )
-from toolkit.schema.metadata import ClusterEvent, MetadataLogRecord
-from toolkit.schema.offsets import GroupLag
+from toolkit.schema.recorded import LsoHold
 from toolkit.schema.table import TopicPartition
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId
@@ -479,13 +478,14 @@ class LogDir(Source, OffsetTables):
 
     @implements(Source.exposure, rows_of=RowsOf.ALL, topics=[STATE_TOPIC, METADATA_TOPIC])
     def exposure(self, arguments: TableArguments) -> Iterable[Exposure]:
-        from toolkit.analysis.broker_software import broker_facts, release_of
-        from toolkit.analysis.exposure_rules import (
+        from toolkit.analysis.exposure import (
             MAX_TIMEOUT,
             VERIFICATION,
             ObservedBroker,
             ObservedCluster,
+            broker_facts,
             exposure_rows,
+            release_of,
         )
 
         version, contents = arguments.kafka_version, self.contents()

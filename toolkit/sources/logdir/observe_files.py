@@ -9,37 +9,32 @@ from itertools import accumulate
 
 import numpy as np
 
-from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
-from toolkit.analysis.coordinator.transaction_history import transaction_history
-from toolkit.analysis.coordinator.transaction_owners import owner_clauses
-from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
+from toolkit.analysis.coordinator.transaction_history import CoordinatorLog, transaction_history
+from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES, owner_clauses
 from toolkit.analysis.diagnosis.case import Case
-from toolkit.analysis.diagnosis.clocks import UNKNOWN_TIME, BrokersTime
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
-from toolkit.analysis.diagnosis.evidence.log_selection import (
+from toolkit.analysis.diagnosis.log_excerpts import (
     MAX_OFFSETS,
+    Excerpt,
     ExcerptStart,
     cut_search,
+    have_ended,
     named_topics,
     plan_marker_search,
     search_from,
 )
-from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch, OtherMarker, markers_found
-from toolkit.analysis.diagnosis.observation import Coverage, Observation
-from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets
-from toolkit.analysis.history.lso_holds import lso_holds
+from toolkit.analysis.diagnosis.markers import MarkerSearch, OtherMarker, markers_found
+from toolkit.analysis.diagnosis.observation import UNKNOWN_TIME, BrokersTime, Coverage, Observation
+from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets, lso_holds
 from toolkit.analysis.log.log_transactions import log_transaction_table
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.schema import utc
-from toolkit.schema.derived import LOG_TRANSACTION_COLUMNS, LsoHold
 from toolkit.schema.live import Finding, Producer
-from toolkit.schema.log import PastTransaction, TransactionLogRecord
-from toolkit.schema.metadata import ClusterEvent
-from toolkit.schema.recorded import FirstBatch
+from toolkit.schema.log import ClusterEvent, PastTransaction, TransactionLogRecord
+from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS, FirstBatch, LsoHold
 from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition
 from toolkit.sources.evidence_source import EvidenceSource
 from toolkit.sources.logdir.consistency import CopyProof, check_consistency, end_time, foreign_id_doubts
@@ -478,7 +473,7 @@ def replica_holds(
     """The holds in the log of a replica that was read completely, with the records and bytes that each held.
 
     `lso`, `high_watermark`: of its partition; null if unknown.
-    `min_held_ms`: as for `toolkit.analysis.history.lso_holds.lso_holds`.
+    `min_held_ms`: as for `toolkit.analysis.history.hold_findings.lso_holds`.
     """
     window = state.window
     ranges = [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.analysis.diagnosis.consumer_lag import LagParts, group_lag, lag_reason, share_group_lag
 from toolkit.errors import ToolkitError
-from toolkit.schema.offsets import GroupLag
+from toolkit.schema.live import GroupLag
 
 if TYPE_CHECKING:
     from toolkit.analysis.log.offset_status import StatusRange

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from toolkit.analysis.log.offset_status import LogSlice
-from toolkit.schema.live import Partition
-from toolkit.schema.offsets import OffsetVisibility
+from toolkit.schema.live import OffsetVisibility, Partition
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 
 

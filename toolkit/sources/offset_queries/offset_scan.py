@@ -21,7 +21,7 @@ from toolkit.analysis.log.offset_status import (
     status_ranges,
 )
 from toolkit.formats.log.headers import concatenate
-from toolkit.schema.offsets import MissingOffsets
+from toolkit.schema.live import MissingOffsets
 from toolkit.sources.offset_queries.offset_reader import OffsetReader, bounds_of
 
 BACK = (1_000, 20_000)  # offsets before a transaction's record in which to search its first one

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from toolkit import schema
 from toolkit.errors import BrokerError, NotFound, UsageError
 from toolkit.schema import Row
-from toolkit.schema.offsets import GroupLag
+from toolkit.schema.live import GroupLag
 from toolkit.schema.table import Error, TopicPartition
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from toolkit.analysis.log.offset_status import (
 from toolkit.formats.log.batches import LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, Header
 from toolkit.schema import utc
-from toolkit.schema.offsets import OffsetVisibility
+from toolkit.schema.live import OffsetVisibility
 from toolkit.sources.offset_queries.offset_reader import OffsetReader, bounds_of, of_partition
 from toolkit.sources.offset_queries.offset_scan import (
     add_slices,

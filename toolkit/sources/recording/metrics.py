@@ -17,8 +17,7 @@ from typing import Any
 
 from toolkit.analysis.diagnosis.verdicts import COMMIT, OUTCOMES
 from toolkit.errors import UsageError
-from toolkit.schema.live import Finding
-from toolkit.schema.offsets import GroupLag
+from toolkit.schema.live import Finding, GroupLag
 from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.recording.sampler import Sample

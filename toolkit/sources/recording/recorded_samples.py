@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 
-from toolkit.analysis.diagnosis.clocks import BrokersTime
-from toolkit.analysis.diagnosis.observation import Coverage, Observation
+from toolkit.analysis.diagnosis.observation import BrokersTime, Coverage, Observation
 from toolkit.analysis.log.offset_status import visibility_reason
 from toolkit.errors import NotFound
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
-from toolkit.schema.live import Coordinator, Finding, Partition, Producer, Transaction, open_starts
-from toolkit.schema.offsets import OffsetVisibility
+from toolkit.schema.live import Coordinator, Finding, OffsetVisibility, Partition, Producer, Transaction, open_starts
 from toolkit.schema.recorded import LateTransaction, RecordedSample
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.offset_queries.offset_reader import of_partition

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from toolkit.analysis.history.sample_findings import first_seen
+from toolkit.analysis.history.findings_over_time import first_seen
 from toolkit.errors import NotFound, ToolkitError
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import EPOCH, TransactionKey

@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING
 
 from toolkit import schema
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
-from toolkit.analysis.diagnosis.decision.decide import decide
-from toolkit.analysis.diagnosis.evidence_kinds import GapEvidence
+from toolkit.analysis.diagnosis.decision import decide
 from toolkit.analysis.diagnosis.evidence_text import at as at_time
 from toolkit.analysis.diagnosis.evidence_text import scope
 from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.history.findings_over_time import observation_times, observed_holds, over_time, without_short
-from toolkit.analysis.history.sample_findings import with_earlier
+from toolkit.analysis.diagnosis.verdicts import GapEvidence
+from toolkit.analysis.history.findings_over_time import (
+    observation_times,
+    observed_holds,
+    over_time,
+    with_earlier,
+    without_short,
+)
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row
 from toolkit.schema.coerce import in_utc
-from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Coordinator, Finding, IdOwner, Partition, Producer, Transaction
-from toolkit.schema.recorded import RecordedSample
+from toolkit.schema.recorded import LsoHold, RecordedSample
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.diagnose import diagnose
 from toolkit.sources.evidence_source import EvidenceSource

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from toolkit.analysis.diagnosis.case import DEFAULTS, DiagnoseOptions
 from toolkit.analysis.diagnosis.consumer_lag import group_lag
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
-from toolkit.analysis.history.sample_findings import LATE_PADDING_MS, first_seen, late_transactions, with_earlier
+from toolkit.analysis.history.findings_over_time import LATE_PADDING_MS, first_seen, late_transactions, with_earlier
 from toolkit.errors import ToolkitError
 from toolkit.schema import RECORDED, Row
-from toolkit.schema.live import Finding
-from toolkit.schema.offsets import GroupLag
+from toolkit.schema.live import Finding, GroupLag
 from toolkit.schema.recorded import LateTransaction, RecordedSample
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.sources.diagnose import LogReading, diagnose
@@ -29,8 +28,7 @@ from toolkit.sources.live.state.group_offsets import offsets_of_groups
 from toolkit.sources.recording.recorded_samples import AFTER, BEFORE, recorded_sample
 
 if TYPE_CHECKING:
-    from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-    from toolkit.analysis.diagnosis.evidence.log_selection import ExcerptStart
+    from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ExcerptStart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +39,7 @@ class SampleOptions:
     # older live transactions are ``long``, and whether the log around held LSOs is read: at most once a minute for the
     # same transaction and verdict
     diagnosis: DiagnoseOptions = DEFAULTS
-    late_padding_ms: int = LATE_PADDING_MS  # as for `analysis.history.sample_findings.late_transactions`
+    late_padding_ms: int = LATE_PADDING_MS  # as for `analysis.history.findings_over_time.late_transactions`
     with_held_groups: bool = False  # read the committed offsets of the groups while an LSO is held
 
 
@@ -139,7 +137,7 @@ def take_sample(
     `cluster`: its timeout bounds each round of requests; a sample takes several rounds.
     `due`: when the sample is due, with time zone.
     `before`: the previous sample, successful or failed. Without one no verdict is `hanging`.
-    `longest_timeout_ms`: as for `analysis.history.sample_findings.late_transactions`.
+    `longest_timeout_ms`: as for `analysis.history.findings_over_time.late_transactions`.
     """
     started = time.monotonic()
     due = due.astimezone(dt.UTC)

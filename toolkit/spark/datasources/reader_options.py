@@ -30,7 +30,7 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from toolkit.analysis.diagnosis.case import DiagnoseOptions
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
-from toolkit.analysis.history.sample_findings import LATE_PADDING_MS
+from toolkit.analysis.history.findings_over_time import LATE_PADDING_MS
 from toolkit.config import ClientConfig
 from toolkit.config.properties import SECRET_KEY
 from toolkit.errors import UsageError

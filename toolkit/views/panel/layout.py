@@ -17,16 +17,15 @@ import traitlets
 from toolkit.actions.plan import ListResult, Plan, PlanList, Result
 from toolkit.analysis.history.findings_over_time import close_by_log
 from toolkit.errors import ConnectionFailed, ToolkitError
-from toolkit.schema.actions import ActionStep
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, LsoStep
+from toolkit.schema.recorded import ActionStep
 from toolkit.schema.table import TransactionKey
 from toolkit.views.action_document import done_section, fence_section, passed
 from toolkit.views.document import Bullets, Connection, Paragraph, Part, Section
 from toolkit.views.explained_error import ExplainedError
-from toolkit.views.finding_groups import finding_groups
-from toolkit.views.findings_text import summary
+from toolkit.views.finding_document import by_urgency, finding_groups, summary
 from toolkit.views.panel.panel_html import (
     answer_section,
     button_text,
@@ -44,7 +43,6 @@ from toolkit.views.report import Report, report
 from toolkit.views.report.incident import tables_around
 from toolkit.views.report.report_tables import action_grid
 from toolkit.views.row_formats import count, printable
-from toolkit.views.urgency import by_urgency
 
 if TYPE_CHECKING:
     from toolkit.actions.audit import Audit

@@ -13,12 +13,11 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from toolkit.schema.coerce import Data, records_of
-from toolkit.schema.derived import LsoHold
 from toolkit.schema.durations import duration
-from toolkit.schema.live import Finding, Partition
-from toolkit.schema.offsets import GroupLag
+from toolkit.schema.live import Finding, GroupLag, Partition
+from toolkit.schema.recorded import LsoHold
 from toolkit.schema.verdict import Verdict
-from toolkit.views.finding_groups import by_source, place
+from toolkit.views.finding_document import age, by_source, by_urgency, newest, place
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_theme import (
     Theme,
@@ -35,7 +34,6 @@ from toolkit.views.plots.plot_theme import (
 )
 from toolkit.views.plots.plot_theme import lines as wrapped
 from toolkit.views.row_formats import count
-from toolkit.views.urgency import age, by_urgency, newest
 
 NAME_WIDTH = 24
 ROOM = 0.42  # share of the panel for the longest bar; the text after it takes the rest

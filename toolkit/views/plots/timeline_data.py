@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from toolkit.analysis.cluster_events import events_around
 from toolkit.schema.live import Finding, Partition
-from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
-from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
 from toolkit.schema.verdict import Verdict
 from toolkit.views.plots.plot_theme import place_name
 from toolkit.views.plots.transaction_history_plot import StateInterval, intervals

@@ -15,10 +15,9 @@ from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, Partition
-from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
-from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
 from toolkit.schema.verdict import Verdict
-from toolkit.views.finding_groups import check_cluster
+from toolkit.views.finding_document import check_cluster
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_theme import (
     KINDS,

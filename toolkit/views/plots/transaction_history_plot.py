@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import plotly.graph_objects as go
 
-from toolkit.analysis.coordinator.transaction_states import EXPIRED, OPEN_STATES, state_of
+from toolkit.analysis.coordinator.transaction_owners import EXPIRED, OPEN_STATES, state_of
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration

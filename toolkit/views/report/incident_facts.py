@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNKNOWN
 from toolkit.analysis.history.findings_over_time import VERDICT_BEFORE, verdict_before
-from toolkit.schema.actions import OUTCOME, unfinished
+from toolkit.schema.recorded import OUTCOME, unfinished
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Field, Fields, Grid, Section
 from toolkit.views.renderers import DocumentView
@@ -23,10 +23,9 @@ from toolkit.views.row_formats import printable
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from toolkit.schema.actions import ActionStep
     from toolkit.schema.live import Exposure, Finding, Partition
-    from toolkit.schema.log import LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
-    from toolkit.schema.metadata import ClusterEvent
+    from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
+    from toolkit.schema.recorded import ActionStep
     from toolkit.views.plots.plot_theme import ThemeName
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from toolkit.schema.docs_links import DOCS_URL
+from toolkit.schema.verdict import DOCS_URL
 from toolkit.views.row_formats import spellings
 
 ID, PREFIX = "id", "prefix"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from toolkit.analysis.cluster_events import events_around
-from toolkit.schema.actions import INTENT
+from toolkit.schema.recorded import INTENT
 from toolkit.views.document import Grid
 from toolkit.views.report.incident_facts import (
     AUDIT,
@@ -28,9 +28,9 @@ from toolkit.views.report.incident_facts import (
 )
 
 if TYPE_CHECKING:
-    from toolkit.schema.actions import ActionStep
     from toolkit.schema.live import Finding
     from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction
+    from toolkit.schema.recorded import ActionStep
 
 MAX_ROWS = 30
 """Maximum rows of transactions and histories on a page: those nearest to the incident."""

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, names_any
+from toolkit.analysis.coordinator.transaction_history import CoordinatorLog, names_any
 from toolkit.analysis.diagnosis.case import Case
 from toolkit.errors import BrokerError, NotFound, ToolkitError
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log

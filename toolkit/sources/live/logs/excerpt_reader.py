@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from toolkit.analysis.diagnosis.case import Case
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
-from toolkit.analysis.diagnosis.evidence.log_selection import (
+from toolkit.analysis.diagnosis.log_excerpts import (
     MAX_OFFSETS,
+    Excerpt,
     ExcerptStart,
     cut_search,
+    have_ended,
     named_topics,
     plan_marker_search,
     search_from,
 )
-from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch, OtherMarker, markers_found
+from toolkit.analysis.diagnosis.markers import MarkerSearch, OtherMarker, markers_found
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC

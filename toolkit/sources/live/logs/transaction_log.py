@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
+from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
 from toolkit.errors import BrokerError, DecodeError, ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import (
     STATE_TOPIC,

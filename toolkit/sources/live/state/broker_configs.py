@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.analysis.broker_software import BrokerIdentity
-from toolkit.analysis.exposure_rules import MAX_TIMEOUT
+from toolkit.analysis.exposure import MAX_TIMEOUT, BrokerIdentity
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import error_text, omitted_text

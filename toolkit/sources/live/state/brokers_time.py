@@ -11,7 +11,7 @@ import datetime as dt
 import time
 from typing import Any
 
-from toolkit.analysis.diagnosis.clocks import CLOCK_OF, CLOCKS_DIFFER, BrokersTime, clocks_apart
+from toolkit.analysis.diagnosis.observation import CLOCK_OF, CLOCKS_DIFFER, BrokersTime, clocks_apart
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import utc

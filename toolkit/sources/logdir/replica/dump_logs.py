@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from toolkit.analysis.log.lost_offsets import clip
+from toolkit.analysis.log.offset_status import clip
 from toolkit.errors import UsageError
 from toolkit.formats.dumps import DumpChunk, read_dump
 from toolkit.formats.log.headers import Headers, LogChunk

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from toolkit.formats.log.metadata_records import MetadataState, metadata_log
 from toolkit.formats.log.scan import in_pieces, scan_file_bytes
 from toolkit.formats.log_paths import LogPath, scandir
-from toolkit.schema.metadata import MetadataLogRecord
+from toolkit.schema.log import MetadataLogRecord
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.replica.replica_log import FolderLog
 

@@ -20,7 +20,7 @@ from toolkit.analysis.log.log_transactions import (
     merge,
     partial_transactions,
 )
-from toolkit.analysis.log.lost_offsets import at_missing_offsets, clip
+from toolkit.analysis.log.offset_status import at_missing_offsets, clip
 from toolkit.errors import DecodeError
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
 from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, read_header

@@ -17,10 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from toolkit.analysis.log.log_transactions import EMPTY, begin
-from toolkit.analysis.log.lost_offsets import at_missing_offsets
+from toolkit.analysis.log.log_transactions import EMPTY, RunningTotals, begin
+from toolkit.analysis.log.offset_status import at_missing_offsets
 from toolkit.analysis.log.producer_state import NO_PRODUCERS, join, producer_records, replay, resume
-from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME

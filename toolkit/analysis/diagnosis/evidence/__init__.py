@@ -1,1 +1,0 @@
-"""What the log shows about a finding: cause, since when, impact."""

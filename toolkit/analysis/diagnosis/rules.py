@@ -1,0 +1,804 @@
+"""Rules on open transactions, and what has to be proven before a marker is written.
+
+`OWNED_RULES` are on transactions that a coordinator owns, or whose coordinator's answer cannot be trusted;
+`DISOWNED_RULES` on those that no coordinator will end, as far as the coordinators' answers go. Claims are about every
+open batch, as a marker decides all. Sources: KIP-664 (markers), KIP-890 (transaction version 2); docs/outcomes.md says
+what proves each claim.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from toolkit.analysis.coordinator.transaction_history import LAST_EPOCH
+from toolkit.analysis.coordinator.transaction_owners import PREPARE_GRACE, may_be_flinks
+from toolkit.analysis.diagnosis.decision import OpenRule
+from toolkit.analysis.diagnosis.evidence_text import at, by_observations, coordinator_says, number
+from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, TIMEOUT_GRACE, age_verdict, is_overdue
+from toolkit.analysis.diagnosis.verdicts import (
+    ABORT,
+    ALL_COMMITTED,
+    COMMIT,
+    GET_MISSING,
+    NO_COMMIT,
+    NOT_OWNED,
+    NOT_PROVEN,
+    PROVEN,
+    REFUTED,
+    UNDECIDED,
+    UNKNOWN,
+    Claim,
+    recorded_claims,
+)
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.flink_checkpoint import FlinkCheckpoint
+from toolkit.schema.durations import duration
+from toolkit.schema.live import EvidenceEntry, Finding, Transaction
+from toolkit.schema.verdict import Verdict
+
+if TYPE_CHECKING:
+    from toolkit.analysis.diagnosis.case import Case
+
+
+NOT_CHECKPOINTED = "if no checkpoint of Flink is to commit it"
+COMPARED_AFTER = dt.timedelta(seconds=10)  # of a live transaction, before its log is read for records of an earlier one
+
+
+RESTART = (
+    "If its process is gone, start it again with the same transactional.id: its InitProducerId ends the transaction."
+)
+
+
+def _owner(e: Case) -> Transaction:
+    assert e.owner is not None
+    return e.owner
+
+
+def _says(e: Case) -> str:
+    return coordinator_says(_owner(e))
+
+
+def _state_since(e: Case) -> dt.timedelta:
+    """Minimum time in a Prepare* state: since the coordinator's last log record, or since it was first observed."""
+    since, now = e.owner.last_update_time if e.owner else None, e.now.time
+    return e.seen_for if since is None or now is None else max(e.seen_for, now - since - CLOCKS_DIFFER)
+
+
+def _is_live(e: Case) -> bool:
+    return e.state == "Ongoing" and e.epoch == e.owner_epoch and e.listed
+
+
+def _may_have_committed(e: Case) -> bool:
+    """Whether it is not proven that a fence, which aborts all that is open here, discards no committed records."""
+    return e.start is not None and e.outcome.no_commit.status != PROVEN
+
+
+def _timeout(e: Case) -> dt.timedelta:
+    return dt.timedelta(milliseconds=(e.owner.timeout_ms if e.owner else None) or 0)
+
+
+def _age_verdict(e: Case) -> Verdict:
+    return age_verdict(_owner(e), e.age, long_after=dt.timedelta(milliseconds=e.options.max_transaction_timeout_ms))
+
+
+def _is_stuck_at_last_epoch(e: Case) -> bool:
+    """Whether its coordinator fences it by epoch 32767, which no client gets, and its timeout has passed."""
+    is_fenced = e.state == "Ongoing" and e.listed and e.owner_epoch == LAST_EPOCH + 1
+    is_uncommitted = e.outcome.no_commit.status != REFUTED and e.checkpoint is None
+    return is_fenced and is_uncommitted and e.epoch == LAST_EPOCH and is_overdue(e.owner, e.age)
+
+
+def _begins_earlier(e: Case) -> bool:
+    """Whether its first batch may be of an earlier transaction: it is older than its owner's, which is not that young.
+
+    The clocks are a client's and the coordinator's; a young transaction ends soon, or is looked at again.
+    """
+    begin = None if e.first_batch is None else e.first_batch.base_timestamp
+    started, age = e.owner.start_time if e.owner else None, e.age.since_start
+    is_old = not e.observation.from_files if age is None else age >= COMPARED_AFTER
+    return is_old and begin is not None and started is not None and begin < started
+
+
+def _age(e: Case) -> str:
+    if e.age.since_start is not None:
+        return f" for {duration(e.age.since_start)}{_as_of(e)}"
+    if e.observation.from_files:
+        return " for a time that the files do not prove"
+    if e.owner and e.owner.start_time:
+        return f" since {at(e.owner.start_time)} (no broker's time shows for how long)"
+    return ""
+
+
+def _as_of(e: Case) -> str:
+    return "" if e.as_of is None else f" as of {at(e.as_of.time)}, by {e.as_of.proof}"
+
+
+def _within_timeout(e: Case) -> str:
+    timeout = f" of {duration(_timeout(e))}" if _timeout(e) else ""
+    is_known = e.age.since_start is not None and e.age.since_start <= _timeout(e)
+    within = "within its own timeout" if is_known or not timeout else "not proven to be past its own timeout"
+    return f"{_says(e)}{_age(e)}, {within}{timeout}."
+
+
+def _past_timeout(e: Case) -> str:
+    """How it is known that the timeout has passed."""
+    start = _owner(e).start_time
+    since = "" if start is None else f" since {at(start)}"
+    if e.observation.from_files:
+        return f"{since} with a timeout of {duration(_timeout(e))}: it should have been aborted{_as_of(e)}"
+    if e.age.is_observed or e.now.time is None:
+        seen = f"it has been observed for {duration(e.age.observed_for)}"
+    else:
+        seen = f"it was {'' if e.now.is_current else 'at least '}{at(e.now.time)} by {e.now.source}"
+    return f"{since} with a timeout of {duration(_timeout(e))}, and {seen}: it should have been aborted"
+
+
+def _last_write(e: Case) -> str:
+    last = e.producer.last_timestamp
+    return "" if last is None or e.start is None else f" Its last batch here has the time {at(last)}."
+
+
+def _wait(e: Case) -> str:
+    if e.expires_at is None:
+        return "Wait: its coordinator has it open."
+    expires_at = at(e.expires_at)
+    condition = f", and {NOT_CHECKPOINTED}" if _may_be_flinks(e) else ""
+    if e.has_outcome and _may_have_committed(e):
+        condition += f", and if {e.outcome.no_commit.words}, which is not proven"
+    return (
+        f"Wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to end it sooner"
+        f"{condition}.{_longer_recheck(e, _timeout(e) + TIMEOUT_GRACE)}"
+    )
+
+
+def _longer_recheck(e: Case, age: dt.timedelta) -> str:
+    """That only a recheck as long as `age` proves it, where no broker's clock can be read: before 3.3, ZooKeeper."""
+    if e.observation.monotonic is None or e.now.is_current:
+        return ""
+    seconds = math.ceil(age.total_seconds()) + 1
+    return f" No broker's clock was read: --recheck-after {seconds} shows whether it should have ended."
+
+
+def _may_be_flinks(e: Case) -> bool:
+    return may_be_flinks(e.transactional_id or "")
+
+
+def _checkpoint(e: Case) -> FlinkCheckpoint:
+    assert e.checkpoint is not None
+    return e.checkpoint
+
+
+def _commit(e: Case) -> str:
+    path, name = shlex.quote(str(_checkpoint(e).path)), shlex.quote(e.transactional_id or "")
+    return f"kafka-txn commit --flink-checkpoint {path} --transactional-id {name}"
+
+
+def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
+    """What is decided and not yet written everywhere: the outcome follows from the coordinator's state."""
+    yield OpenRule(
+        name=f"{state} for long",
+        applies=lambda e: e.state == state and e.listed and _state_since(e) > PREPARE_GRACE,
+        verdict=Verdict.STUCK_ENDING,
+        outcome=outcome,
+        why=lambda e: f"{_says(e)} for {duration(_state_since(e))}{_as_of(e)} and has not ended it here.",
+        remedy=lambda e: (
+            "First bring the leader of this partition back (ISR, disk, authorization) and check the coordinator's "
+            f"log; then move the leader of __transaction_state-{_owner(e).txn_state_partition}, which sends the "
+            "marker again. Never an abort marker: the outcome is decided."
+        ),
+        cause="marker not written by the coordinator",
+        is_explained=True,
+    )
+    yield OpenRule(
+        name=state,
+        applies=lambda e: e.state == state and e.listed,
+        verdict=Verdict.ENDING,
+        outcome=outcome,
+        why=lambda e: f"{_says(e)}: the outcome is decided and its marker is on the way.",
+        remedy=lambda e: (
+            f"Wait; if it is still open after {duration(PREPARE_GRACE)}, check the coordinator."
+            f"{_longer_recheck(e, PREPARE_GRACE)}"
+        ),
+    )
+
+
+def _over_committed(name: str, outcome: str, is_committed: Callable[[Case], bool]) -> OpenRule:
+    """A live transaction whose marker decides committed records of an earlier one, too."""
+    return OpenRule(
+        name=name,
+        applies=lambda e: _is_live(e) and is_committed(e),
+        verdict=Verdict.ONGOING,
+        outcome=outcome,
+        why=lambda e: (
+            f"{_says(e)}{_age(e)}, and committed records of an earlier transaction are open here, too: "
+            f"{e.outcome.reason}."
+        ),
+        remedy=lambda e: (
+            "Have its client commit: that makes the earlier records visible too. Do not fence the id and write no "
+            "marker: an abort discards them."
+        ),
+        cause="committed records in a live transaction",
+    )
+
+
+OWNED_RULES: tuple[OpenRule, ...] = (
+    OpenRule(
+        name="its partition was not read",
+        applies=lambda e: e.partition_error is not None,
+        verdict=Verdict.UNKNOWN,
+        outcome=None,
+        why=lambda e: (
+            f"{_says(e)}{_age(e)}"
+            + (f", past its timeout of {duration(_timeout(e))}" if is_overdue(e.owner, e.age) else "")
+            + f", and {e.tp} was not read: "
+            + ("what is open" if e.state == "Ongoing" else "whether its marker is written")
+            + " there is not known."
+        ),
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (f"the log of {e.tp}: {e.partition_error}",),
+    ),
+    OpenRule(
+        name="on the coordinators' topic",
+        applies=lambda e: e.tp[0] == STATE_TOPIC,
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=lambda e: "An open transaction on __transaction_state cannot come from a producer.",
+        remedy=lambda e: "Never write a marker here; keep a copy of the segment and report it to Kafka.",
+        needs=lambda e: ("an explanation: Kafka itself never writes transactions to this topic",),
+        is_explained=True,
+    ),
+    OpenRule(
+        name="several coordinators",
+        applies=lambda e: len(e.owners) > 1,
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=lambda e: f"{len(e.owners)} coordinators report producer {e.producer_id}.",
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: ("one coordinator that owns the id: " + "; ".join(map(coordinator_says, e.owners)),),
+        is_explained=True,
+    ),
+    OpenRule(
+        name="not described",
+        applies=lambda e: e.owner is not None and bool(e.owner.error),
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=lambda e: f'Transactional id "{e.transactional_id}" could not be described.',
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (f'the state of "{e.transactional_id}": {_owner(e).error}',),
+        is_explained=True,
+    ),
+    *_ending_rules("PrepareCommit", COMMIT),
+    *_ending_rules("PrepareAbort", ABORT),
+    *_ending_rules("PrepareEpochFence", ABORT),
+    OpenRule(
+        name="ending elsewhere",
+        applies=lambda e: e.state.startswith("Prepare"),
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=lambda e: f"{_says(e)} on other partitions and no longer expects a marker here.",
+        remedy=lambda e: "Do not abort while the coordinator is ending the transaction; diagnose again when it has.",
+        needs=lambda e: ("the end of the transaction on its other partitions",),
+        is_explained=True,
+    ),
+    OpenRule(
+        name="prepared",
+        applies=lambda e: e.state == "Ongoing" and e.two_phase and e.listed,
+        verdict=Verdict.PREPARED,
+        outcome=UNDECIDED,
+        why=lambda e: f"{_says(e)} by two-phase commit (no timeout), so it never expires.",
+        remedy=lambda e: "Ask the external coordinator of this id whether to commit or abort; never decide it here.",
+        is_explained=True,
+    ),
+    OpenRule(
+        name="prepared elsewhere",
+        applies=lambda e: e.two_phase and e.state == "Ongoing",
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=lambda e: f"{_says(e)} by two-phase commit, which may run ahead of its producer id.",
+        remedy=lambda e: "Ask the external coordinator of this id; never decide it here.",
+        needs=lambda e: ("the external coordinator's decision on this transaction",),
+        is_explained=True,
+    ),
+    OpenRule(
+        name="stale coordinator",
+        applies=lambda e: e.owner_epoch >= 0 and e.epoch > e.owner_epoch,
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=lambda e: f"{_says(e)} with epoch {e.owner_epoch}, older than the partition's {e.epoch}.",
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (
+            "a coordinator that knows the partition's epoch (this one is stale or lost its newest records)",
+        ),
+        is_explained=True,
+    ),
+    _over_committed("live, over committed records", COMMIT, lambda e: e.outcome.name == COMMIT),
+    _over_committed(
+        "live, over records of which some are committed", UNKNOWN, lambda e: e.outcome.no_commit.status == REFUTED
+    ),
+    OpenRule(
+        name="live, of two epochs",
+        applies=lambda e: _is_live(e) and e.is_mixed,
+        verdict=Verdict.ONGOING,
+        outcome=UNDECIDED,
+        why=lambda e: (
+            f"{_says(e)} with epoch {e.epoch}, but the first batch has the dead epoch "
+            f"{e.first_epoch}: its commit would make those records visible."
+        ),
+        remedy=lambda e: (
+            f"Have its client abort, or{f', {NOT_CHECKPOINTED},' if _may_be_flinks(e) else ''} fence "
+            f'"{e.transactional_id}", so that the coordinator aborts all of it. Never an abort marker: it would '
+            "lose half of a live transaction."
+        ),
+        cause="mixed epochs in one transaction",
+        is_explained=True,
+    ),
+    OpenRule(
+        name="pre-committed by a checkpoint of Flink",
+        applies=lambda e: _is_live(e) and e.checkpoint is not None,
+        verdict=Verdict.PREPARED,
+        outcome=UNDECIDED,
+        why=lambda e: f"{_says(e)}{_age(e)}, and {_checkpoint(e).name} of its Flink job is to commit it.",
+        remedy=lambda e: (
+            "Restore the job from that checkpoint or a later one: it commits the transaction. If the job cannot start "
+            f"in time, {_commit(e)} commits it. Never fence or abort it: the job considers its records written."
+        ),
+        action="commit",
+        is_explained=True,
+    ),
+    OpenRule(
+        name="overdue, perhaps over committed records",
+        applies=lambda e: _is_live(e) and _age_verdict(e) is Verdict.OVERDUE and _may_have_committed(e),
+        verdict=Verdict.OVERDUE,
+        outcome=UNKNOWN,
+        why=lambda e: f"{_says(e)}{_past_timeout(e)}.",
+        remedy=lambda e: (
+            f"Check coordinator {number(_owner(e).coordinator_id)} (log, load, __transaction_state-"
+            f"{_owner(e).txn_state_partition}). A fence would end it, and discard all that is open here: first get the "
+            f"proof that {e.outcome.no_commit.words} ({e.outcome.reason}). Never an abort marker: it has an owner."
+        ),
+        is_explained=True,
+    ),
+    OpenRule(
+        name="overdue",
+        applies=lambda e: _is_live(e) and _age_verdict(e) is Verdict.OVERDUE,
+        verdict=Verdict.OVERDUE,
+        outcome=UNDECIDED,
+        why=lambda e: f"{_says(e)}{_past_timeout(e)}.",
+        remedy=lambda e: (
+            f"Check coordinator {number(_owner(e).coordinator_id)} (log, load, __transaction_state-"
+            f"{_owner(e).txn_state_partition}). kafka-txn fence --transactional-id "
+            f"{shlex.quote(e.transactional_id or '')} ends it; if it may be Flink's, check first that no "
+            "checkpoint is to commit it. Never an abort marker: it has an owner."
+        ),
+        action="fence",
+        is_explained=True,
+    ),
+    OpenRule(
+        name="long",
+        applies=lambda e: _is_live(e) and _age_verdict(e) is Verdict.LONG,
+        verdict=Verdict.LONG,
+        outcome=UNDECIDED,
+        why=lambda e: f"{_within_timeout(e)}{_last_write(e)}",
+        remedy=lambda e: f"{RESTART} Otherwise w{_wait(e)[1:]}",
+        is_explained=True,
+    ),
+    OpenRule(
+        name="live, with an older first batch",
+        applies=lambda e: _is_live(e) and _begins_earlier(e),
+        verdict=Verdict.ONGOING,
+        outcome=UNDECIDED,
+        why=_within_timeout,
+        remedy=_wait,
+        is_explained=True,
+    ),
+    OpenRule(
+        name="live", applies=_is_live, verdict=Verdict.ONGOING, outcome=UNDECIDED, why=_within_timeout, remedy=_wait
+    ),
+    OpenRule(
+        name="an epoch is missing",
+        applies=lambda e: e.owner is not None and (e.owner_epoch < 0 or (e.listed and e.epoch < 0)),
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=lambda e: f"{_says(e)}, and whether this transaction is an older one is not known.",
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (
+            f"the epoch of producer {e.producer_id} "
+            f"{'at its coordinator' if e.owner_epoch < 0 else 'on the partition'}",
+        ),
+        is_explained=True,
+    ),
+    OpenRule(
+        name="overdue, fenced by the last epoch",
+        applies=_is_stuck_at_last_epoch,
+        verdict=Verdict.OVERDUE,
+        outcome=UNDECIDED,
+        why=lambda e: (
+            f"{_says(e)}, its timeout of {duration(_timeout(e))} has passed, and its epoch is "
+            f"{e.owner_epoch}, which no client gets: the coordinator raised it to fence epoch {e.epoch}, and "
+            "has not logged it. Before 4.3.0 it cannot fence a second time, and its other transactions may not time "
+            "out either."
+        ),
+        remedy=lambda e: (
+            f"Check that all replicas of __transaction_state-{_owner(e).txn_state_partition} are in sync. Then move "
+            f"its leader, or restart broker {number(_owner(e).coordinator_id)}: the coordinator reads its log again, "
+            "and aborts the transaction by its timeout. Until then it refuses kafka-txn fence. Never an abort marker: "
+            "it has an owner."
+        ),
+        cause="the coordinator could not log epoch 32767: KAFKA-20090",
+        is_explained=True,
+    ),
+    OpenRule(
+        name="a fence may be in progress",
+        applies=lambda e: (
+            e.state == "Ongoing" and e.epoch < e.owner_epoch and e.listed and _owner(e).last_update_time is None
+        ),
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=lambda e: (
+            f"{_says(e)} with epoch {e.owner_epoch} on this partition: either epoch {e.epoch} is "
+            "dead, or its coordinator is fencing it and will abort it."
+        ),
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (
+            f'the record of "{e.transactional_id}" with epoch {e.owner_epoch} in __transaction_state'
+            f"-{_owner(e).txn_state_partition} (READ on that topic): the epoch is raised before it is logged",
+        ),
+        is_explained=True,
+    ),
+    OpenRule(
+        name="a state that this version does not know",
+        applies=lambda e: (
+            e.owner is not None and e.state not in {"Ongoing", "Empty", "CompleteCommit", "CompleteAbort", "Dead"}
+        ),
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=lambda e: f"{_says(e)}, a state this version does not know.",
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (f"the meaning of the state {e.state or 'that was not returned'}",),
+        is_explained=True,
+    ),
+)
+"""Rules on transactions that a coordinator owns, or whose coordinator's answer cannot be trusted."""
+
+
+OUTCOME_NOT_PROVEN = "outcome not proven"
+COMMIT_IS_LIKELY = "a commit is likely"
+MARKERS_NOT_READ = "markers on other partitions not read"
+OFFSETS_DROPPED = (
+    "the offsets in it are dropped: its groups continue from their last committed ones, and process records again; "
+    "output that was committed for them is then written twice, unless the groups' offsets are set first"
+)
+
+
+def _command(e: Case, action: str) -> str:
+    return f"kafka-txn {action} {e.tp.flags} --start-offset {e.start}"
+
+
+def _abort(e: Case) -> str:
+    if e.tp[0] == OFFSETS_TOPIC:
+        return f"{_command(e, 'abort')} ({OFFSETS_DROPPED})"
+    return _command(e, "abort")
+
+
+def _abort_before_the_marker(e: Case) -> str:
+    return f"Soon, as the new epoch's marker would decide this data too: {_abort(e)}"
+
+
+def _why_disowned(e: Case) -> str:
+    """Why no coordinator will end the transaction, without its dot."""
+    if e.owner is None:
+        return f"no transactional id has producer {e.producer_id} any more, so no coordinator will end this transaction"
+    says = coordinator_says(e.owner)
+    if e.state != "Ongoing":
+        return f"{says}, so no coordinator will end this transaction"
+    if e.epoch == e.owner_epoch or e.epoch < 0:
+        return f"{says} on other partitions and does not know this one, so this one will never get a marker"
+    if e.listed:
+        return (
+            f"{says} with epoch {e.owner_epoch} on this partition, as its log confirms, so epoch {e.epoch} is "
+            "dead, and the next marker will decide its data"
+        )
+    return (
+        f"{says} with epoch {e.owner_epoch} elsewhere, so no coordinator will end this transaction of epoch {e.epoch}"
+    )
+
+
+def _hanging_reason(e: Case) -> str:
+    return f"{_why_disowned(e)} ({by_observations(e.observations)})."
+
+
+def _aborted_reason(e: Case) -> str:
+    return f"{_why_disowned(e)}: {e.outcome.reason} ({by_observations(e.observations)})."
+
+
+def _not_proven(e: Case) -> str:
+    owner = e.owner
+    why = f"no transactional id that was read has producer {e.producer_id}" if owner is None else _why_disowned(e)
+    return f"Not proven to be hanging: {why}."
+
+
+def doubts(e: Case) -> tuple[str, ...]:
+    """What is missing to prove that no coordinator will end the transaction; empty if it is proven."""
+    doubts = list(dict.fromkeys(gap for observation in e.observations for gap in observation.coverage.gaps))
+    doubts += e.observation.doubts.get((*e.tp, e.producer_id), ())
+    if e.leader_moved:
+        doubts.append("a response of the partition's leader: leadership moved during the observation")
+    if e.leader.error:
+        doubts.append(f"the leader's offsets: {e.leader.error}")
+    if e.is_single_sample:
+        doubts.append("a second sample: it was seen in one only")
+    if None in e.history:
+        doubts.append("a second observation: it was open in the last one only")
+    elif any(one and (not one.is_disowned or one.epoch != e.epoch) for one in e.of_each_observation):
+        doubts.append("observations that agree: the coordinator answered differently before")
+    return tuple(doubts)
+
+
+def _is_recorded_otherwise(recorded: Finding) -> bool:
+    """Whether it was not recorded as one that no coordinator will end, with the marker that is right for all of it."""
+    is_mixed = recorded.outcome == COMMIT and recorded.action is None
+    return recorded.verdict not in _DISOWNED_VERDICTS or is_mixed
+
+
+def are_markers_unread(e: Case) -> bool:
+    """Whether markers on other partitions, which may contradict the coordinators' log, are not known."""
+    return e.is_read and (not e.outcome.are_markers_sought or e.outcome.markers_unread is not None)
+
+
+def _is_superseded(e: Case) -> bool:
+    return e.state == "Ongoing" and e.epoch < e.owner_epoch
+
+
+def _recorded_otherwise(e: Case) -> tuple[str, ...]:
+    """What was missing when it was recorded."""
+    if e.recorded is None or e.recorded.missing:
+        return () if e.recorded is None else e.recorded.missing
+    return (f"a recorded finding that agrees: it was recorded as {e.recorded.verdict}",)
+
+
+def _is_decided_only(e: Case) -> bool:
+    """Whether the log has the decision, and not yet that all markers are written."""
+    return e.outcome.transaction is not None and e.outcome.transaction.end_time is None
+
+
+def _decided_rule(outcome: str) -> OpenRule:
+    """For an outcome that is decided, with its marker on the way."""
+    return OpenRule(
+        name=f"its {outcome} is decided and the marker on the way",
+        applies=lambda e: e.outcome.name == outcome and _is_decided_only(e),
+        verdict=Verdict.ENDING,
+        outcome=outcome,
+        why=lambda e: f"{_capital(e.outcome.reason)} yet: its coordinator has only just decided.",
+        remedy=lambda e: "Wait: its coordinator writes the marker. Diagnose again.",
+    )
+
+
+_DISOWNED_VERDICTS = {Verdict.HANGING, Verdict.STUCK_ENDING}  # of transactions that no coordinator will end
+
+DISOWNED_RULES: tuple[OpenRule, ...] = (
+    OpenRule(
+        name="not proven to be disowned",
+        applies=lambda e: bool(doubts(e)),
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: GET_MISSING,
+        needs=doubts,
+    ),
+    OpenRule(
+        name="recorded otherwise",
+        applies=lambda e: not e.is_read and e.recorded is not None and _is_recorded_otherwise(e.recorded),
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: GET_MISSING,
+        needs=_recorded_otherwise,
+    ),
+    OpenRule(
+        name="the log has another producer's batch",
+        applies=lambda e: e.outcome.other_producer_id is not None,
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (f"a log that agrees: the batch at {e.start} is of producer {e.outcome.other_producer_id}",),
+    ),
+    OpenRule(
+        name="the log has its marker, the producer state has not",
+        applies=lambda e: e.outcome.marker_contradicts,
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (f"producer state that agrees: there is the {e.outcome.marker_after}",),
+    ),
+    OpenRule(
+        name="its marker came meanwhile",
+        applies=lambda e: e.outcome.marker_after is not None,
+        verdict=Verdict.ENDING,
+        outcome=None,
+        why=lambda e: f"The {e.outcome.marker_after} has ended it in the meantime.",
+        remedy=lambda e: "None: it has ended.",
+    ),
+    OpenRule(
+        name="it has ended meanwhile",
+        applies=lambda e: e.outcome.has_ended,
+        verdict=Verdict.ENDING,
+        outcome=None,
+        why=lambda e: f"It has ended in the meantime: {e.outcome.reason}.",
+        remedy=lambda e: "None: it has ended.",
+    ),
+    _decided_rule(COMMIT),
+    _decided_rule(ABORT),
+    OpenRule(
+        name="committed without its marker",
+        applies=lambda e: e.outcome.name == COMMIT,
+        verdict=Verdict.STUCK_ENDING,
+        outcome=COMMIT,
+        why=lambda e: f"{_capital(e.outcome.reason)}, and none will be written.",
+        remedy=lambda e: (
+            f"{_command(e, 'complete')} writes the COMMIT marker that is missing. Never an abort marker: these "
+            "records are committed."
+        ),
+        action="complete",
+    ),
+    OpenRule(
+        name="committed in part",
+        applies=lambda e: e.outcome.no_commit.status == e.outcome.all_committed.status == REFUTED,
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: (
+            "Write no marker: an abort discards committed records, and a commit makes others visible. Read "
+            f"{e.tp[0]}-{e.tp[1]} from offset {e.start} with read_uncommitted, and keep the records of "
+            f"producer {e.producer_id}."
+        ),
+        needs=lambda e: e.outcome.missing,
+    ),
+    OpenRule(
+        name=COMMIT_IS_LIKELY,
+        applies=lambda e: e.outcome.name == UNKNOWN and e.outcome.all_committed.status == NOT_PROVEN,
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: (
+            "Do not abort: a commit is likely. Check in the client's log, or in its checkpoint, what it committed. If "
+            f"that shows that {e.outcome.all_committed.words}, {_command(e, 'complete')} says how to write the "
+            "COMMIT marker that is missing."
+        ),
+        needs=lambda e: e.outcome.missing,
+    ),
+    OpenRule(
+        name=OUTCOME_NOT_PROVEN,
+        applies=lambda e: e.outcome.name == UNKNOWN,
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: e.outcome.missing,
+    ),
+    OpenRule(
+        name=MARKERS_NOT_READ,
+        applies=are_markers_unread,
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (
+            f"the markers of producer {e.producer_id} on other partitions, which show whether the coordinators' "
+            f"log has lost a commit: {e.outcome.markers_unread or 'they were not read'}",
+        ),
+    ),
+    OpenRule(
+        name="aborted without its marker",
+        applies=lambda e: e.outcome.name == ABORT,
+        verdict=Verdict.HANGING,
+        outcome=ABORT,
+        why=_aborted_reason,
+        remedy=_abort,
+        action="abort",
+    ),
+    OpenRule(
+        name="to be committed by a checkpoint of Flink",
+        applies=lambda e: e.checkpoint is not None,
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: (
+            "Do not abort it: the Flink job considers its records written. Save them by kafka-txn scan, and check "
+            "whether a later transaction of the job has them too."
+        ),
+        needs=lambda e: (
+            f"a coordinator that has it open: {e.checkpoint and e.checkpoint.name} of its Flink job is to commit it",
+        ),
+    ),
+    OpenRule(
+        name="superseded epoch",
+        applies=_is_superseded,
+        verdict=Verdict.HANGING,
+        outcome=UNDECIDED,
+        why=_hanging_reason,
+        remedy=_abort_before_the_marker,
+        action="abort",
+        cause="superseded epoch",
+    ),
+    OpenRule(
+        name="not added to the open transaction",
+        applies=lambda e: e.state == "Ongoing",
+        verdict=Verdict.HANGING,
+        outcome=UNDECIDED,
+        why=_hanging_reason,
+        remedy=lambda e: f"On this partition only: {_abort(e)}",
+        action="abort",
+        cause="written but not added to the transaction",
+    ),
+    OpenRule(
+        name="nothing open under its id",
+        applies=lambda e: e.owner is not None,
+        verdict=Verdict.HANGING,
+        outcome=UNDECIDED,
+        why=_hanging_reason,
+        remedy=_abort,
+        action="abort",
+    ),
+    OpenRule(
+        name="no owner",
+        applies=lambda e: True,
+        verdict=Verdict.HANGING,
+        outcome=UNDECIDED,
+        why=_hanging_reason,
+        remedy=_abort,
+        action="abort",
+        cause="no owner: the id has expired or moved on to another producer id",
+    ),
+)
+"""Rules on transactions that no coordinator will end, as far as the coordinators' answers go."""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+NEEDED = {"abort": (NOT_OWNED, NO_COMMIT), "complete": (NOT_OWNED, ALL_COMMITTED)}
+"""The claims that an action needs."""
+
+
+def claim_entries(e: Case) -> Iterator[EvidenceEntry]:
+    """The claims about an open transaction as evidence; none if a coordinator owns it, and its log was not read."""
+    rule = e.owned_rule
+    if e.start is None or (rule is not None and rule.verdict is not Verdict.UNKNOWN and not e.is_read):
+        return
+    status = PROVEN if rule is None and not doubts(e) else NOT_PROVEN
+    if rule is not None and rule.verdict is not Verdict.UNKNOWN:
+        status = REFUTED
+    not_owned = Claim(words=f"no live transaction owns {e.outcome.offsets}", status=status)
+    no_commit = e.outcome.no_commit
+    if rule is None and no_commit.status == PROVEN and are_markers_unread(e):
+        no_commit = Claim(words=no_commit.words, status=NOT_PROVEN)
+    claims = {NOT_OWNED: not_owned, NO_COMMIT: no_commit, ALL_COMMITTED: e.outcome.all_committed}
+    for name, claim in claims.items():
+        yield EvidenceEntry(
+            source="claims", observed_at=e.observation.observed_at, name=name, value=f"{claim.words}: {claim.status}"
+        )
+
+
+def claims_of(finding: Finding, action: str) -> Sequence[Claim]:
+    """The claims that an action on a finding needs; none if it has none, as no marker may be written."""
+    found = recorded_claims(finding)
+    return [found[name] for name in NEEDED[action] if name in found]
+
+
+def needed_override(finding: Finding, action: str) -> str | None:
+    """The claims, in words, that an operator has to assert for an action that is not proven to be safe.
+
+    Null if nothing is to be overridden, or nothing may be: a claim is refuted, or the transaction has an owner.
+    """
+    claims = claims_of(finding, action)
+    if finding.verdict is not Verdict.UNKNOWN or not claims or any(each.status == REFUTED for each in claims):
+        return None
+    return ", and ".join(each.words for each in claims if each.status == NOT_PROVEN) or None

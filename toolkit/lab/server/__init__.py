@@ -1,1 +1,0 @@
-"""The processes of a Kafka on this machine: jars, properties, storage, brokers."""
