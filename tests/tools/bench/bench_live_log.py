@@ -22,7 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.sources.fetched_chunks import fetched_chunks
 from toolkit import Cluster
 from toolkit.lab import Kafka
-from toolkit.sources.live.logs.partition_log import FetchedChunk
+from toolkit.sources.live.partition_log import FetchedChunk
 
 RECORD = 1000  # bytes
 TOPICS: Mapping[str, Sequence[str]] = {

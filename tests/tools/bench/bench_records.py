@@ -26,10 +26,10 @@ from kafka.record import MemoryRecords
 
 from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.history.findings_over_time import observation_times, over_time
-from toolkit.formats.coordinator.coordinator_log_rows import transaction_log
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, STATES
-from toolkit.formats.log.batches import write_batch
-from toolkit.formats.log.scan import scan
+from toolkit.formats.batches import write_batch
+from toolkit.formats.coordinator_log_rows import transaction_log
+from toolkit.formats.coordinator_records import STATE_TOPIC, STATES
+from toolkit.formats.scan import scan
 from toolkit.schema import FINDINGS, RECORDED
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.recorded import RecordedSample

@@ -29,12 +29,12 @@ from confluent_kafka.cimpl import NewTopic
 
 from toolkit.analysis.log.log_transactions import finish, merge, partial_transactions
 from toolkit.config import ClientConfig
-from toolkit.formats.log.scan import scan_file
+from toolkit.formats.scan import scan_file
 from toolkit.java import find_java
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import EVERYDAY
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.logdir import LogDir
 
 KAFKA_TXN = Path(sys.executable).parent / "kafka-txn"
