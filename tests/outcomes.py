@@ -30,8 +30,7 @@ from tests.outcome_cases import SKIPPING, Case, Client, Expected, Origin, Sequel
 from tests.real_producers import JavaProducer, LibrdkafkaProducer, Steps
 from tests.sources.log_files import HIGH_WATERMARK
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
-from toolkit.actions.complete import plan_complete
+from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.actions.plan import Plan
 from toolkit.errors import NotFound
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC

@@ -30,8 +30,7 @@ from google_crc32c import value as crc32c
 from tests.outcomes import columns_of
 from tests.sources.log_files import HIGH_WATERMARK, state_record
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
-from toolkit.actions.complete import plan_complete
+from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.actions.plan import Plan
 from toolkit.analysis.diagnosis import rules
 from toolkit.errors import ActionRefused

@@ -25,8 +25,8 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import AUDIT_FILE
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.errors import LabError
 from toolkit.lab import samples
 from toolkit.lab.broker import Kafka

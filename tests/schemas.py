@@ -18,15 +18,15 @@ from typing import Any
 from toolkit.actions import plan as plans
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.cli import cluster_answers
-from toolkit.cli.action_answer import INTERNAL, SCHEMA, VERSION, ActionRow
+from toolkit.cli.action_commands import INTERNAL, SCHEMA, VERSION, ActionRow
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema import TABLES, Row
 from toolkit.schema.table import ListOf, StructOf, Table, TableRow, Type
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
-from toolkit.views.envelope import ENVELOPE_VERSION, Envelope
 from toolkit.views.explained_error import EXPLANATIONS
-from toolkit.views.findings_text import LINKED_FINDINGS
+from toolkit.views.finding_document import LINKED_FINDINGS
+from toolkit.views.row_formats import ENVELOPE_VERSION, Envelope
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference" / "schemas"
 NOT_ANSWERED = {"actions", "saved_records", "samples", "late_transactions", "observation_times"}
@@ -58,7 +58,7 @@ def problems(found: Mapping[str, Schema], stored: Mapping[str, Schema]) -> Itera
         if _form(found[name]) != _form(stored[name]) and now == before:
             yield (
                 f"{name}: what its JSON has changed, and its schema_version is still {now}. Raise `version` where the "
-                "table is declared (ENVELOPE_VERSION for a field before the rows, VERSION of action_answer for an "
+                "table is declared (ENVELOPE_VERSION for a field before the rows, VERSION of action_commands for an "
                 "action), then store it by python -m tests.schemas, and say in CHANGELOG.md what changed."
             )
 
@@ -105,7 +105,7 @@ def _of_type(type_: Type, *, nullable: bool) -> Schema:
 
 
 def _of_hint(hint: Any) -> Schema:
-    """The schema of what `action_answer.plain` or an envelope makes of a value of this type."""
+    """The schema of what `action_commands.plain` or an envelope makes of a value of this type."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return _of_hint(arguments[0])

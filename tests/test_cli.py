@@ -17,7 +17,7 @@ from tests.views.test_text import finding, healthy
 from toolkit import Cluster, __version__, explain
 from toolkit.cli import commands
 from toolkit.cli.commands import app
-from toolkit.cli.source_options import SourceOptions
+from toolkit.cli.options import SourceOptions
 from toolkit.errors import UsageError
 from toolkit.lab.samples import load
 from toolkit.schema import Row

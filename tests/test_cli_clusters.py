@@ -12,7 +12,7 @@ from tests.process import run
 from tests.test_cli import UNKNOWN, FixedCluster
 from tests.views.test_text import finding, healthy
 from toolkit.cli import cluster_answers
-from toolkit.cli.source_options import SourceOptions
+from toolkit.cli.options import SourceOptions
 from toolkit.config.clusters import CLUSTERS_VARIABLE
 from toolkit.errors import ConnectionFailed
 from toolkit.lab import Kafka

@@ -24,7 +24,7 @@ from tests.stored import compare
 from toolkit.actions.audit import AUDIT_FILE
 from toolkit.cli import cluster_answers
 from toolkit.cli.commands import app
-from toolkit.cli.source_options import CONFIG_VARIABLE, SERVER_VARIABLE
+from toolkit.cli.options import CONFIG_VARIABLE, SERVER_VARIABLE
 from toolkit.schema import TABLES
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.resource_checks import ResourceChecks

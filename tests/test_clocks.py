@@ -17,8 +17,7 @@ NO_CLOCK = (  # packages and modules that decide, act, or give an age
     "sources/live/exposure.py",
     "sources/live/state/brokers_time.py",
     "sources/recording",
-    "views/urgency.py",
-    "views/findings_text.py",
+    "views/finding_document.py",
     "views/show_table.py",
     "views/panel",
 )
@@ -36,7 +35,7 @@ ALLOWED = {  # in which function the clock is read, or a time of it is compared,
     ("analysis/history/findings_over_time.py", "without_stale"): "which of two samples is newer",
     ("analysis/history/findings_over_time.py", "_gone"): "the time between two samples of one recorder",
     ("analysis/history/findings_over_time.py", "finding"): "the time between two samples of one recorder",
-    ("views/urgency.py", "newest"): "an axis needs an end: no age is counted up to it",
+    ("views/finding_document.py", "newest"): "an axis needs an end: no age is counted up to it",
     ("views/show_table.py", "_finding_rows"): "an empty row, of whose cells only the types count",
     ("views/panel/abort_panel.py", "_refresh"): "when the panel was drawn",
 }

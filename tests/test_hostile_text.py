@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from tests.hostile import CONTROL, HOSTILE, Tags, cells, hostile_rows
 from tests.test_cli_flags import CLUSTER, contexts
 from toolkit.cli.commands import app
+from toolkit.cli.options import SourceOptions
 from toolkit.cli.output import remark, show
-from toolkit.cli.source_options import SourceOptions
 from toolkit.errors import ToolkitError
 from toolkit.schema import FINDINGS, GROUP_LAG, MISSING_OFFSETS, OFFSET_VISIBILITY, TABLES, Row
 from toolkit.schema.verdict import Verdict
@@ -28,7 +28,7 @@ from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.state import group_offsets
 from toolkit.sources.source_table import SOURCE_TABLES, TableArguments
 from toolkit.views import show as show_table
-from toolkit.views.findings_text import finding_lines
+from toolkit.views.finding_document import finding_lines
 from toolkit.views.report import report
 from toolkit.views.row_formats import csv_pieces, json_pieces, row_lines
 

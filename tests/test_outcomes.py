@@ -42,7 +42,7 @@ from tests.outcomes import (
 from tests.sources.log_files import compact_state_topic
 from tests.tiers import is_full
 from toolkit import Cluster, LogDir, Recording
-from toolkit.actions.abort import plan_abort
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.analysis.cluster_events import UNCLEAN
 from toolkit.analysis.diagnosis.causes import MAX_EVENTS
 from toolkit.errors import ActionRefused

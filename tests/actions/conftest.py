@@ -17,4 +17,4 @@ def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
 @pytest.fixture(autouse=True)
 def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """`complete` writes its marker as soon as it may."""
-    monkeypatch.setattr("toolkit.actions.complete.Complete.after_plan_s", 0)
+    monkeypatch.setattr("toolkit.actions.marker_actions.Complete.after_plan_s", 0)

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 from kafka.protocol.metadata import MetadataResponse
 
 from tests.analysis import build
-from toolkit.actions.abort import ABORT
-from toolkit.actions.complete import COMPLETE
+from toolkit.actions.marker_actions import ABORT, COMPLETE
 from toolkit.actions.plan import Plan
 from toolkit.actions.transaction import MarkerImpact, PlannedTransaction
 from toolkit.analysis.diagnosis.observation import BrokersTime, Observation

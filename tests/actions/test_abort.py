@@ -12,8 +12,8 @@ from confluent_kafka import Consumer
 from tests.actions.rows import forged, with_txn
 from tests.brokers import NEWEST, OLDER, on_cluster
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.actions.transaction import MarkerImpact
 from toolkit.errors import ActionRefused, BrokerError, UsageError
 from toolkit.lab import Kafka

@@ -11,8 +11,8 @@ import pytest
 from tests.brokers import on_cluster
 from tests.process import on
 from toolkit import Cluster
-from toolkit.actions.abort import Abort, plan_abort, plan_abort_list
 from toolkit.actions.audit import Audit
+from toolkit.actions.marker_actions import Abort, plan_abort, plan_abort_list
 from toolkit.actions.plan import Plan, Result
 from toolkit.actions.transaction import PartitionResult
 from toolkit.config import ClientConfig

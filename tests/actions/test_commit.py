@@ -14,10 +14,9 @@ from tests.actions.test_abort import read_committed
 from tests.brokers import NEWEST, OLDER, on_cluster
 from tests.formats.flink_bytes import SAVEPOINT, write_checkpoint
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.commit import plan_commit
-from toolkit.actions.fence import plan_fence
+from toolkit.actions.coordinator_actions import plan_commit, plan_fence
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.cli.commands import app
 from toolkit.errors import ActionRefused, NotFound
 from toolkit.formats.flink_checkpoint import Committable

@@ -17,10 +17,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.java_clients import FlinkJob
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.commit import plan_commit
-from toolkit.actions.fence import FLINK, plan_fence
+from toolkit.actions.coordinator_actions import FLINK, plan_commit, plan_fence
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.cli.commands import app
 from toolkit.errors import ActionRefused, NotFound
 from toolkit.formats.flink_checkpoint import JOB_FOLDER, FlinkCheckpoint, read_checkpoint

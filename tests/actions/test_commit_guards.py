@@ -11,10 +11,10 @@ import pytest
 
 from tests.actions.rows import ALIVE, ENDED, NO_ANSWER, RowCluster, found, partition, producer, transaction
 from tests.formats.flink_bytes import write_checkpoint
-from toolkit.actions import commit, requests
+from toolkit.actions import coordinator_actions, marker_actions
 from toolkit.actions import transaction as transaction_module
 from toolkit.actions.audit import Audit
-from toolkit.actions.commit import plan_commit
+from toolkit.actions.coordinator_actions import plan_commit
 from toolkit.actions.plan import Plan
 from toolkit.actions.transaction import PartitionResult, PlannedTransaction
 from toolkit.errors import ActionFailed, ActionRefused, NotFound
@@ -56,10 +56,10 @@ def _world(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (keys, key_type) == ([NAME], 1)
         return [(SimpleNamespace(error_text=None), SimpleNamespace(error_code=0, node_id=3))]
 
-    monkeypatch.setattr(requests, "find_coordinators", find_coordinators)
-    monkeypatch.setattr(commit, "read_checkpoint", lambda _: CHECKPOINT)
-    monkeypatch.setattr(commit, "first_epoch", lambda _, txn: txn.producer_epoch)
-    monkeypatch.setattr(requests, "marker_impact", lambda *_, **__: None)
+    monkeypatch.setattr(coordinator_actions, "find_coordinators", find_coordinators)
+    monkeypatch.setattr(coordinator_actions, "read_checkpoint", lambda _: CHECKPOINT)
+    monkeypatch.setattr(coordinator_actions, "first_epoch", lambda _, txn: txn.producer_epoch)
+    monkeypatch.setattr(marker_actions, "marker_impact", lambda *_, **__: None)
     received(monkeypatch, 2, 2)
 
 
@@ -69,7 +69,7 @@ def received(monkeypatch: pytest.MonkeyPatch, checked: int | None, delivered: in
     def read(cluster: object, txn: PlannedTransaction, done: PartitionResult, *_: object) -> PartitionResult:
         return replace(done, records_checked=checked, records_delivered=delivered)
 
-    monkeypatch.setattr(commit, "delivered", read)
+    monkeypatch.setattr(coordinator_actions, "delivered", read)
 
 
 CHECKPOINT = FlinkCheckpoint(
@@ -165,7 +165,7 @@ def test_without_an_answer_it_is_uncertain() -> None:
 def test_a_coordinator_that_is_not_found_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = cluster_of()
     plan = plan_of(cluster)
-    monkeypatch.setattr(requests, "coordinator_of", lambda *_: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no")
+    monkeypatch.setattr(coordinator_actions, "coordinator_of", lambda *_: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no")
     with pytest.raises(ActionFailed, match=r"refused to commit 'tx-0-5': TRANSACTIONAL_ID_AUTH") as failed:
         plan.execute(confirm=NAME)
     assert (failed.value.effect, cluster.sent) == ("nothing", [])
@@ -251,7 +251,7 @@ def test_records_of_two_epochs_and_of_none_are_not_committed(
         yield from [] if first is None else [SimpleNamespace(producer_epoch=first), SimpleNamespace(producer_epoch=9)]
 
     monkeypatch.setattr(transaction_module, "open_batches", open_batches)
-    monkeypatch.setattr(commit, "first_epoch", transaction_module.first_epoch)
+    monkeypatch.setattr(coordinator_actions, "first_epoch", transaction_module.first_epoch)
     if why is None:
         assert plan_of(cluster_of()).transactions
         return
@@ -277,7 +277,7 @@ def test_the_plan_has_the_numbers_of_its_finding(
 ) -> None:
     """Those that the records are counted by, and that the read-back looks for."""
     own = replace(CHECKPOINT, committables=(Committable(NAME, producer_id, epoch, 5),))
-    monkeypatch.setattr(commit, "read_checkpoint", lambda _: own)
+    monkeypatch.setattr(coordinator_actions, "read_checkpoint", lambda _: own)
     numbers = {"partition": number, "producer_id": producer_id, "producer_epoch": epoch, "start_offset": start}
     cluster = cluster_of(
         flink_checkpoints=[own],
@@ -299,7 +299,7 @@ def test_a_checkpoint_that_no_longer_has_the_transaction_commits_nothing(monkeyp
     newer = replace(CHECKPOINT, path=Path("/checkpoints/chk-6/_metadata"), checkpoint_id=6)
     emptied = replace(newer, committables=())
     read = {CHECKPOINT.path: CHECKPOINT, newer.path: emptied}
-    monkeypatch.setattr(commit, "read_checkpoint", read.__getitem__)
+    monkeypatch.setattr(coordinator_actions, "read_checkpoint", read.__getitem__)
     with pytest.raises(NotFound, match=r"checkpoint 5 .*, checkpoint 6 .* has no transaction of 'tx-0-5' to commit"):
         plan_of(cluster_of(flink_checkpoints=[CHECKPOINT, newer]))
     assert plan_of(cluster_of(flink_checkpoints=[CHECKPOINT, emptied])).checkpoint == CHECKPOINT
@@ -319,7 +319,7 @@ def test_what_another_job_of_the_prefix_may_have_written_again_is_not_committed(
     """It was restored from an earlier checkpoint: a commit would make the same records visible twice."""
     own = replace(CHECKPOINT, path=tmp_path / ("1" * 32) / "chk-5" / "_metadata")
     own.path.parent.mkdir(parents=True)
-    monkeypatch.setattr(commit, "read_checkpoint", lambda _: own)
+    monkeypatch.setattr(coordinator_actions, "read_checkpoint", lambda _: own)
     assert plan_of(cluster_of()).checkpoint == own
     write_checkpoint(tmp_path / ("2" * 32), 6, [], prefix="tx")
     with pytest.raises(ActionRefused, match=r"Another job of the prefix has checkpoint 6 .*wrote these records again"):
@@ -369,7 +369,7 @@ def test_a_checkpoint_that_was_written_again_commits_nothing(monkeypatch: pytest
     plan = plan_of(cluster)
     cluster.transactions = [owner(epoch=1)]
     other = replace(CHECKPOINT, committables=(Committable(NAME, 7, 1, 5),))
-    monkeypatch.setattr(commit, "read_checkpoint", lambda _: other)
+    monkeypatch.setattr(coordinator_actions, "read_checkpoint", lambda _: other)
     with pytest.raises(ActionRefused, match="changed since it was planned: the checkpoint says"):
         plan.execute(confirm=NAME)
     assert cluster.sent == []

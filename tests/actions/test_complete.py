@@ -20,9 +20,8 @@ from tests.actions.test_abort import read_committed
 from tests.process import on
 from toolkit import Cluster
 from toolkit.actions import transaction as impact_module
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.complete import plan_complete
+from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.analysis.diagnosis.rules import claims_of, needed_override
 from toolkit.errors import ActionRefused, BrokerError, DecodeError
 from toolkit.formats.coordinator.offsets_log_records import OffsetCommit
@@ -30,7 +29,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, coordinator, leader, until
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.schema.live import Finding
-from toolkit.views.agent.agent_tools import AgentTools
+from toolkit.views.agent_tools import AgentTools
 from toolkit.views.document import Connection
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("test_complete")]

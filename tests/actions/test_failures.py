@@ -10,10 +10,10 @@ import pytest
 from tests.actions.test_abort import finding
 from tests.brokers import set_timeout
 from toolkit import Cluster
-from toolkit.actions import requests
-from toolkit.actions.abort import plan_abort
+from toolkit.actions import marker_actions
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import plan_fence
+from toolkit.actions.coordinator_actions import plan_fence
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.actions.plan import Plan, Result
 from toolkit.errors import ActionFailed, ActionRefused
 from toolkit.lab import Kafka
@@ -56,7 +56,7 @@ def around_send(
     monkeypatch: pytest.MonkeyPatch, *, before: Callable[[int], None], after: Callable[[int], None]
 ) -> None:
     """Do something to the broker right before the request is sent, and right after its response or error."""
-    send = requests.write_marker
+    send = marker_actions.write_marker
 
     def sent(*arguments: Any, leader: int) -> str:
         before(leader)
@@ -65,7 +65,7 @@ def around_send(
         finally:
             after(leader)
 
-    monkeypatch.setattr(requests, "write_marker", sent)
+    monkeypatch.setattr(marker_actions, "write_marker", sent)
 
 
 def is_open(broker: Kafka, plan: Plan) -> bool:

@@ -8,9 +8,9 @@ import pytest
 from tests.actions.test_abort import read_committed
 from tests.brokers import NEWEST, on_cluster
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import FENCE, FENCED, LOST, plan_fence
+from toolkit.actions.coordinator_actions import FENCE, FENCED, LOST, plan_fence
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.analysis.diagnosis.decision import MEANINGS, IdEvidence, decide_id
 from toolkit.analysis.diagnosis.observation import BrokersTime, TransactionAge
 from toolkit.config import ClientConfig

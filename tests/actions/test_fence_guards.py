@@ -12,9 +12,17 @@ import pytest
 
 from tests.actions.rows import NO_ANSWER, FenceCluster, RowCluster, found, named, outcome_claims, transaction
 from tests.analysis.build import NOW, ago
-from toolkit.actions import requests
+from toolkit.actions import coordinator_actions
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import AT_LAST_EPOCH, FENCED, FLINK, LOST, NOT_CHECKPOINTED, OF_CONNECT_LEADER, plan_fence
+from toolkit.actions.coordinator_actions import (
+    AT_LAST_EPOCH,
+    FENCED,
+    FLINK,
+    LOST,
+    NOT_CHECKPOINTED,
+    OF_CONNECT_LEADER,
+    plan_fence,
+)
 from toolkit.actions.plan import Plan
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, TIMEOUT_GRACE
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
@@ -33,7 +41,7 @@ def _coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
         found = SimpleNamespace(error_code=client.coordinator_error, node_id=3)
         return [(SimpleNamespace(error_text=None), found)]
 
-    monkeypatch.setattr(requests, "find_coordinators", find_coordinators)
+    monkeypatch.setattr(coordinator_actions, "find_coordinators", find_coordinators)
 
 
 def cluster_of(**owner: Any) -> FenceCluster:

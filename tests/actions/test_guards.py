@@ -34,12 +34,10 @@ from tests.actions.rows import (
     with_txn,
 )
 from tests.analysis.build import ago
-from toolkit.actions import abort as abort_module
-from toolkit.actions import complete as complete_module
+from toolkit.actions import marker_actions
 from toolkit.actions import transaction as transaction_module
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.complete import Complete, plan_complete
+from toolkit.actions.marker_actions import Complete, plan_abort, plan_complete
 from toolkit.actions.plan import Plan
 from toolkit.actions.transaction import PartitionResult, PlannedTransaction, save_records
 from toolkit.analysis.diagnosis.rules import OFFSETS_DROPPED
@@ -91,7 +89,7 @@ def received(monkeypatch: pytest.MonkeyPatch, checked: int | None, delivered: in
     def read(cluster: object, txn: PlannedTransaction, done: PartitionResult, *_: object) -> PartitionResult:
         return changed(done, records_checked=checked, records_delivered=delivered)
 
-    monkeypatch.setattr(complete_module, "delivered", read)
+    monkeypatch.setattr(marker_actions, "delivered", read)
 
 
 PLANNERS: Mapping[str, Planner] = {"abort": abort_plan, "complete": complete_plan}
@@ -173,12 +171,12 @@ def test_a_plan_shows_what_it_would_do(plan_of: Planner, tmp_path: Path) -> None
 def test_a_plan_warns_of_what_no_check_can_exclude_and_of_offsets_that_an_abort_drops() -> None:
     """Of version 1, a crash can take the record of a decision from the coordinators' log without a trace."""
     aborted, completed = abort_plan(RowCluster()), complete_plan(RowCluster())
-    assert list(aborted.warnings) == [abort_module.LOST_TAIL]
-    assert list(completed.warnings) == [complete_module.LOST_TAIL]
+    assert list(aborted.warnings) == [marker_actions.LOST_COMMIT]
+    assert list(completed.warnings) == [marker_actions.LOST_ABORT]
     of_groups = abort_plan(RowCluster(), topic="__consumer_offsets")
-    assert list(of_groups.warnings) == [OFFSETS_DROPPED, abort_module.LOST_TAIL]
-    assert "a commit with transaction version 1 can be missing" in abort_module.LOST_TAIL
-    assert "an abort with transaction version 1 can be missing" in complete_module.LOST_TAIL
+    assert list(of_groups.warnings) == [OFFSETS_DROPPED, marker_actions.LOST_COMMIT]
+    assert "a commit with transaction version 1 can be missing" in marker_actions.LOST_COMMIT
+    assert "an abort with transaction version 1 can be missing" in marker_actions.LOST_ABORT
 
 
 def test_the_equal_lines_of_kafkas_own_tool() -> None:
@@ -580,7 +578,7 @@ def test_complete_looks_for_the_records_that_it_made_visible(monkeypatch: pytest
 
 
 def test_the_offsets_of_groups_are_read_back_on_their_topic_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(complete_module, "group_offsets", lambda *_: (("an offset",), ("hidden",)))
+    monkeypatch.setattr(marker_actions, "group_offsets", lambda *_: (("an offset",), ("hidden",)))
     elsewhere = execute(complete_plan(RowCluster()))
     assert (elsewhere.offset_commits, elsewhere.unread_groups) == ((), ())
     topic = "__consumer_offsets"
@@ -596,7 +594,7 @@ def test_the_offsets_of_groups_are_read_back_on_their_topic_only(monkeypatch: py
 def test_a_plan_is_of_a_transaction_that_is_open(plan_of: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
     is_abort = plan_of is abort_plan
     plan_it: Any = plan_abort if is_abort else plan_complete
-    monkeypatch.setattr("toolkit.actions.requests.marker_impact", lambda *_, **__: None)
+    monkeypatch.setattr("toolkit.actions.marker_actions.marker_impact", lambda *_, **__: None)
     cluster = RowCluster()
     basis = plan_of(cluster).basis
     plan = plan_it(cluster, basis)
@@ -628,7 +626,7 @@ def test_a_plan_is_of_a_transaction_that_is_open(plan_of: Planner, monkeypatch: 
 
 
 def test_an_unknown_transaction_is_planned_and_shown_and_a_commit_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolkit.actions.requests.marker_impact", lambda *_, **__: None)
+    monkeypatch.setattr("toolkit.actions.marker_actions.marker_impact", lambda *_, **__: None)
     cluster: Any = RowCluster()
     plan = plan_abort(cluster, unproven(missing=["rights"]))
     assert plan.refusal == "rights"

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from tests.formats.packed import seal
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import AT_LAST_EPOCH, plan_fence
+from toolkit.actions.coordinator_actions import AT_LAST_EPOCH, plan_fence
 from toolkit.errors import ActionFailed
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, read_transaction_key
 from toolkit.formats.log.batch_records import read_records

@@ -24,10 +24,10 @@ from tests.actions.rows import (
     with_txn,
 )
 from tests.analysis.build import NOW
+from toolkit.actions import marker_actions
 from toolkit.actions import plan as plan_module
-from toolkit.actions import requests
-from toolkit.actions.abort import Abort, plan_abort_list
 from toolkit.actions.audit import Audit, is_on
+from toolkit.actions.marker_actions import Abort, plan_abort_list
 from toolkit.actions.plan import ASSERTED, PlanList, Result
 from toolkit.actions.transaction import PartitionResult, transaction_at
 from toolkit.analysis.diagnosis.verdicts import PROVEN
@@ -66,7 +66,7 @@ class ListCluster(RowCluster):
 def _world(monkeypatch: pytest.MonkeyPatch) -> None:
     saved = SimpleNamespace(path="copy", records=1, discard=lambda: None)
     monkeypatch.setattr(plan_module, "save_records", lambda *_, **__: saved)
-    monkeypatch.setattr(requests, "marker_impact", lambda *_, **__: IMPACT)
+    monkeypatch.setattr(marker_actions, "marker_impact", lambda *_, **__: IMPACT)
 
 
 def list_cluster(**more: Any) -> ListCluster:
@@ -143,7 +143,7 @@ def test_what_frees_most_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     def impact(_: object, txn: Any, **__: object) -> Any:
         return replace(IMPACT, records_released=freed[txn.partition, txn.start_offset])
 
-    monkeypatch.setattr(requests, "marker_impact", impact)
+    monkeypatch.setattr(marker_actions, "marker_impact", impact)
     rows = [found(partition=n, start_offset=start) for n, start in freed]
     cluster: Any = RowCluster(
         findings=[each.row() for each in rows],

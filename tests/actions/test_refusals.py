@@ -17,9 +17,8 @@ import typer
 
 from tests.actions.rows import CLAIM_WORDS, FenceCluster, changed, claims, found, named, outcome_claims
 from tests.analysis.build import ago
-from toolkit.actions.abort import ABORT
-from toolkit.actions.complete import COMPLETE
-from toolkit.actions.fence import FENCE
+from toolkit.actions.coordinator_actions import FENCE
+from toolkit.actions.marker_actions import ABORT, COMPLETE
 from toolkit.actions.plan import Ruling
 from toolkit.analysis.diagnosis.decision import MEANINGS
 from toolkit.analysis.diagnosis.verdicts import CHECKPOINT_ENTRY, TO_COMMIT

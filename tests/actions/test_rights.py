@@ -25,10 +25,9 @@ from tests.acls import (
     Right,
 )
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.complete import plan_complete
-from toolkit.actions.fence import plan_fence
+from toolkit.actions.coordinator_actions import plan_fence
+from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.errors import ActionFailed, BrokerError
 from toolkit.lab import Kafka
 from toolkit.lab.clients import blocked_consumer

@@ -12,9 +12,8 @@ from confluent_kafka import Producer
 
 from tests.actions.test_abort import ClusterWithGap, finding, read_committed, with_gap
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.requests import planned_with_impact
+from toolkit.actions.marker_actions import plan_abort, planned_with_impact
 from toolkit.actions.transaction import save_records
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka

@@ -7,7 +7,7 @@ import pytest
 
 from tests.analysis.build import ago, observation, only, producer, transaction, twice
 from tests.analysis.logged import by_logs, facts
-from toolkit.actions.abort import ABORT
+from toolkit.actions.marker_actions import ABORT
 from toolkit.analysis.diagnosis.case import DiagnoseOptions
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.verdicts import CHECKPOINT_ENTRY, Outcome

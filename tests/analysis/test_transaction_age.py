@@ -21,8 +21,7 @@ from toolkit.analysis.diagnosis.observation import (
     is_overdue,
 )
 from toolkit.schema.live import Finding, Transaction
-from toolkit.views.findings_text import finding_lines
-from toolkit.views.urgency import age, expires_in
+from toolkit.views.finding_document import age, expires_in, finding_lines
 
 SECOND = dt.timedelta(seconds=1)
 TIMEOUT = dt.timedelta(minutes=1)

@@ -21,12 +21,12 @@ import pyarrow.parquet as pq
 from typer import testing
 from typer.main import get_command
 
-from toolkit.cli import action_answer
+from toolkit.cli import action_commands
 from toolkit.cli.commands import app
 from toolkit.errors import ToolkitError
 from toolkit.sources import progress_bar
 from toolkit.sources.source_table import SOURCE_TABLES, TableArguments
-from toolkit.views.agent.agent_tools import AgentTools
+from toolkit.views.agent_tools import AgentTools
 from toolkit.views.document import Connection
 from toolkit.views.panel.panel_html import problem_section
 from toolkit.views.renderers import html_text
@@ -101,7 +101,7 @@ class CommandLine:
             with desk(fixture, self.around) as folder:
                 with (
                     mock.patch.object(testing, "_get_command", command_tree),  # made once, not for each call
-                    mock.patch.object(action_answer, "is_at_terminal", return_value=typed is not None),
+                    mock.patch.object(action_commands, "is_at_terminal", return_value=typed is not None),
                 ):
                     result = testing.CliRunner().invoke(app, argv, input=stdin if typed is None else typed)
                 if result.exception and not isinstance(result.exception, SystemExit):

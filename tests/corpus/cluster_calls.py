@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.corpus.calls import Call, CommandLine, card, table, tool
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import plan_fence
+from toolkit.actions.coordinator_actions import plan_fence
 from toolkit.errors import ActionRefused
 from toolkit.schema.live import Finding
 from toolkit.sources.live.cluster import Cluster

@@ -11,10 +11,10 @@ import pytest
 
 from tests.corpus.answers import ANSWERS, answers_on, calls_on, inputs, stored
 from toolkit.cli.commands import PANELS
-from toolkit.cli.common_options import Format
+from toolkit.cli.output import Format
 from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import CLUSTER, FILES, RECORDING
-from toolkit.views.agent.agent_tools import AgentTools
+from toolkit.views.agent_tools import AgentTools
 
 NOT_COVERED = {"demo table", "lab table", "mcp table", "pipeline table", "completion table", "docs table"}
 """Kafka is started, an agent or Spark, or it answers about no input: tests of their own run them."""

@@ -31,10 +31,9 @@ from tests.exploration.steps import append_marker, coordinator_of, init_producer
 from tests.exploration.world import EPOCH, NOBODY, State, World
 from tests.sources.recorded_apis import RECORDED_APIS
 from toolkit.actions import complete
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import ActionOutcome
-from toolkit.actions.complete import plan_complete
-from toolkit.actions.fence import plan_fence
+from toolkit.actions.coordinator_actions import plan_fence
+from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.analysis.diagnosis import markers
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, ToolkitError

@@ -12,7 +12,7 @@ from tests.exploration import explore
 from tests.exploration.campaign import Report, explore_actions, explore_races, explore_states
 from tests.exploration.explore import time_of
 from tests.exploration.worlds import world_of
-from toolkit.actions import abort
+from toolkit.actions import marker_actions
 from toolkit.analysis.coordinator.transaction_history import CoordinatorLog
 from toolkit.analysis.diagnosis import log_excerpts, markers, outcome_proof, rules
 from toolkit.analysis.diagnosis.case import Case, IndexedObservation
@@ -108,7 +108,7 @@ def _no_recheck(p: pytest.MonkeyPatch) -> None:
 
 
 def _no_preflight(p: pytest.MonkeyPatch) -> None:
-    p.setattr(abort.Abort, "fresh_plans", lambda self, plans, recheck_after: plans)
+    p.setattr(marker_actions.Abort, "fresh_plans", lambda self, plans, recheck_after: plans)
 
 
 def _undecided(p: pytest.MonkeyPatch) -> None:
@@ -221,7 +221,7 @@ MUTANTS = (
     ),
     Mutant(
         guard="fresh checks before the marker",
-        patch=_all(_no_preflight, _nothing(abort.Abort, "guard", None)),
+        patch=_all(_no_preflight, _nothing(marker_actions.Abort, "guard", None)),
         world="a partition that was never added",
         how="actions",
         steps=2,

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.table import TIME
-from toolkit.views.findings_text import finding_lines, paint, summary
+from toolkit.views.finding_document import finding_lines, paint, summary
 
 __all__ = ["FOLDER", "finding_rows", "picture", "text"]
 

@@ -28,7 +28,7 @@ from toolkit.lab.samples import names as sample_names
 from toolkit.schema import FINDINGS, Row
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
-from toolkit.views.findings_text import finding_lines
+from toolkit.views.finding_document import finding_lines
 from toolkit.views.row_formats import json_pieces
 
 __all__ = ["FILE", "example_text", "examples"]

@@ -15,7 +15,7 @@ from tests.brokers import NEWEST, OLDER, on_cluster
 from tests.process import COMMAND, PATIENCE_S, ROOT
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import plan_fence
+from toolkit.actions.coordinator_actions import plan_fence
 from toolkit.analysis.diagnosis import observation
 from toolkit.analysis.diagnosis.observation import BrokersTime
 from toolkit.errors import ActionRefused

@@ -17,9 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from tests.coordinator_state import described_transaction
 from tests.outcomes import PROPERTIES
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
-from toolkit.actions.complete import plan_complete
-from toolkit.actions.fence import plan_fence
+from toolkit.actions.coordinator_actions import plan_fence
+from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ExcerptStart
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.history import findings_over_time

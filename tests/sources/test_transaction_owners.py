@@ -16,7 +16,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.broker import free_ports
 from toolkit.lab.clients import until
 from toolkit.schema import TRANSACTION_OWNERS, Row
-from toolkit.views.findings_text import finding_lines
+from toolkit.views.finding_document import finding_lines
 
 pytestmark = [pytest.mark.lab, pytest.mark.full, pytest.mark.xdist_group("transaction owners")]
 

@@ -23,8 +23,7 @@ from toolkit.schema.table import utc_now
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.sources.recording.sampler import SampleOptions, take_sample
-from toolkit.spark.datasources.log_options import read_options, schema_of
-from toolkit.spark.datasources.log_reader import LogReader
+from toolkit.spark.datasources.log_reader import LogReader, read_options, schema_of
 
 AWAY = 2  # the broker that will not answer
 

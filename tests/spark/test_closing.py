@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.errors import ActionRefused
 from toolkit.lab.samples import load
 from toolkit.schema import FINDINGS

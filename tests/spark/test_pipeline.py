@@ -31,8 +31,7 @@ from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.sources.recording.sampler import Sample
 from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.pipeline_run import run
-from toolkit.spark.pipeline.stored_tables import KEPT, STORED_NAMES, lasting_content
-from toolkit.spark.pipeline.table_store import read
+from toolkit.spark.pipeline.stored_tables import KEPT, STORED_NAMES, lasting_content, read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -33,7 +33,7 @@ from toolkit.spark import register
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.data_sources import KafkaTransactions
 from toolkit.spark.datasources.reader_options import EVERYTHING, RECORDED_TABLES, connecting, recorded_schema
-from toolkit.spark.executors import _zipped, self_contained_source
+from toolkit.spark.spark_session import _zipped, self_contained_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

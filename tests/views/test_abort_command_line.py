@@ -9,7 +9,7 @@ import pytest
 from tests.actions.rows import found, producer
 from toolkit.errors import NotFound
 from toolkit.schema import Row
-from toolkit.views.abort_command_line import FILES_AGE, AbortAdvice, abort_advice
+from toolkit.views.action_document import FILES_AGE, AbortAdvice, abort_advice
 
 TOOL = "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic orders --partition 0"
 

@@ -16,7 +16,7 @@ from tests.distinct import distinct_rows
 from tests.spy import Calls, Spy, spy_on
 from tests.stored import compare
 from toolkit.schema import TRANSACTION_HISTORY
-from toolkit.views.agent import agent_tools
+from toolkit.views import agent_tools
 from toolkit.views.document import Connection
 
 ARGUMENTS: Mapping[str, Any] = {
@@ -72,6 +72,6 @@ def differences(calls: Calls, source: str) -> Iterator[str]:
 def test_every_parameter_reaches_the_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     calls = Calls(ANSWERS, folder=tmp_path)
     real = ("toolkit.errors", "toolkit.schema")
-    spy_on("toolkit.views.agent.agent_tools", calls, monkeypatch, real=real)
+    spy_on("toolkit.views.agent_tools", calls, monkeypatch, real=real)
     lines = [line for source in ("Cluster", "LogDir", "Recording") for line in differences(calls, source)]
     compare("agent_parameters.txt", lines)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolkit.errors import UsageError
-from toolkit.views.agent.agent_answers import (
+from toolkit.views.agent_answers import (
     MAX_CHARACTERS,
     MAX_ITEMS,
     MAX_TEXT,

@@ -6,7 +6,7 @@ import pytest
 from toolkit.errors import UsageError
 from toolkit.lab.samples import load
 from toolkit.views import next_steps, show
-from toolkit.views.findings_text import summary
+from toolkit.views.finding_document import summary
 from toolkit.views.plots import plot_overview, plot_timeline
 from toolkit.views.report import collect_incident, report
 

@@ -12,9 +12,7 @@ from tests.views.test_text import finding, healthy
 from toolkit.schema import Row
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
-from toolkit.views.finding_groups import finding_groups
-from toolkit.views.findings_text import finding_lines, summary
-from toolkit.views.urgency import short_lines
+from toolkit.views.finding_document import finding_groups, finding_lines, short_lines, summary
 
 DENIED = "TOPIC_AUTHORIZATION_FAILED: Topic authorization failed"
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from toolkit.schema import FINDINGS, PRODUCERS, TRANSACTIONS, Row
 from toolkit.schema.coerce import Scope, Seen, SeenBrokers
-from toolkit.views.envelope import Envelope
-from toolkit.views.row_formats import answer_pieces, csv_pieces, json_pieces, row_lines
+from toolkit.views.row_formats import Envelope, answer_pieces, csv_pieces, json_pieces, row_lines
 
 NOW = dt.datetime(2026, 11, 21, 12, 12, 30, tzinfo=dt.UTC)
 FINDING: Row = {

@@ -3,7 +3,7 @@
 import datetime as dt
 
 from toolkit.schema import STATISTICS, Row
-from toolkit.views.table_text import statistic_lines
+from toolkit.views.show_table import statistic_lines
 
 
 def statistics_row(**fields: object) -> Row:

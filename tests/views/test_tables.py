@@ -19,8 +19,8 @@ from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import DOCS_URL, Verdict
 from toolkit.views import show
+from toolkit.views.finding_document import age, by_urgency
 from toolkit.views.plots import plot_overview
-from toolkit.views.urgency import age, by_urgency
 
 NOW = dt.datetime(2026, 12, 1, tzinfo=dt.UTC)
 

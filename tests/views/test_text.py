@@ -7,7 +7,7 @@ import pytest
 
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.verdict import Verdict, cause_page, verdict_page
-from toolkit.views.findings_text import finding_lines, paint, summary
+from toolkit.views.finding_document import finding_lines, paint, summary
 
 NOW = dt.datetime(2026, 11, 21, 12, 12, 30, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)

@@ -14,8 +14,8 @@ from toolkit import schema
 from toolkit.errors import UsageError
 from toolkit.schema import TABLES
 from toolkit.schema.coerce import table_of
+from toolkit.views.finding_document import finding_lines, summary
 from toolkit.views.finding_steps import next_steps
-from toolkit.views.findings_text import finding_lines, summary
 from toolkit.views.plots import number_tiles, plot_history, plot_holds, plot_lag, plot_overview, plot_timeline
 from toolkit.views.report import report
 from toolkit.views.show_table import show

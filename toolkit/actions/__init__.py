@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 from toolkit.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from toolkit.actions.abort import plan_abort, plan_abort_list
     from toolkit.actions.audit import Audit
-    from toolkit.actions.commit import plan_commit
-    from toolkit.actions.complete import plan_complete
-    from toolkit.actions.fence import plan_fence
+    from toolkit.actions.coordinator_actions import plan_commit, plan_fence
+    from toolkit.actions.marker_actions import plan_abort, plan_abort_list, plan_complete
 
 __all__ = ["Audit", "plan_abort", "plan_abort_list", "plan_commit", "plan_complete", "plan_fence"]
 
@@ -19,10 +17,10 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "Audit": "toolkit.actions.audit",
-        "plan_abort": "toolkit.actions.abort",
-        "plan_abort_list": "toolkit.actions.abort",
-        "plan_commit": "toolkit.actions.commit",
-        "plan_complete": "toolkit.actions.complete",
-        "plan_fence": "toolkit.actions.fence",
+        "plan_abort": "toolkit.actions.marker_actions",
+        "plan_abort_list": "toolkit.actions.marker_actions",
+        "plan_commit": "toolkit.actions.coordinator_actions",
+        "plan_complete": "toolkit.actions.marker_actions",
+        "plan_fence": "toolkit.actions.coordinator_actions",
     },
 )

@@ -451,6 +451,23 @@ class Action(ABC):
         return False
 
 
+def caught(make: Callable[[], Plan]) -> Plan | ToolkitError:
+    """The plan, or why there is none."""
+    try:
+        return make()
+    except ToolkitError as error:
+        return error
+
+
+def changed(name: str, how: str, *, nothing: str = Action.nothing) -> ActionRefused:
+    """The refusal of what is not as it was planned."""
+    return ActionRefused(
+        f"{name} changed since it was planned: {how}.",
+        means=f"It is in use. {nothing}",
+        do="Run kafka-txn diagnose, and plan again.",
+    )
+
+
 @dataclass(slots=True, kw_only=True)
 class Progress:
     """How far an action has come, so that every failure says which of three it is: nothing, written, or uncertain."""

@@ -15,9 +15,8 @@ from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
-from toolkit.cli.common_options import Format, duration_option
-from toolkit.cli.output import CLUSTER_NAME, INCOMPLETE, NOT_FOUND, answer_json, remark, show
-from toolkit.cli.source_options import SourceOptions
+from toolkit.cli.options import SourceOptions, duration_option
+from toolkit.cli.output import CLUSTER_NAME, INCOMPLETE, NOT_FOUND, Format, answer_json, remark, show
 from toolkit.errors import NotFound, ToolkitError, UsageError
 from toolkit.schema.table import utc_now
 

@@ -1,10 +1,12 @@
-"""The commands of ``kafka-txn``: a module per group, the lab here; what a command needs is imported when it runs.
+"""The commands of ``kafka-txn``: a module per group; those of the docs and of the lab here.
 
-Their help is by panel, with whole flags at any width: the tables of typer's own help cut them at 80 columns.
+What a command needs is imported when it runs. Help is by panel, with whole flags at any width: the tables of typer's
+own help cut them at 80 columns.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 import threading
@@ -19,20 +21,55 @@ from typer._completion_classes import completion_init
 from typer._completion_shared import get_completion_script
 from typer.core import TyperCommand, TyperGroup
 
-from toolkit.cli import (
-    action_commands,
-    diagnose_commands,
-    docs_command,
-    file_commands,
-    pipeline_command,
-    record_commands,
-    table_commands,
-)
+from toolkit.cli import action_commands, diagnose_commands, file_commands, record_commands, table_commands
 from toolkit.cli.cluster_answers import WATCH_INTERVAL
-from toolkit.cli.common_options import key_values
+from toolkit.cli.options import BootstrapServer, ClusterName, CommandConfig, SourceOptions, key_values
 from toolkit.cli.output import DEFECT, exit_on_failure, remark, show, width, write_any_text
-from toolkit.cli.source_options import BootstrapServer, ClusterName, CommandConfig, SourceOptions
+from toolkit.errors import NotFound
 from toolkit.version import __version__
+
+NAMES_SHOWN = 5
+
+
+def docs(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="A verdict, a cause, a symptom, an alert or another page, or an error in quotes; without it all names "
+            "are listed.",
+        ),
+    ] = None,
+) -> None:
+    """Show the page of a verdict, cause, symptom, alert or how-to: from the package, without a network."""
+    from toolkit.analysis.symptoms.recognition import SYMPTOMS, RecognizedSymptom, recognize
+    from toolkit.views.docs_pages import page_names, page_text, page_title, section_of_alert
+    from toolkit.views.explained_error import symptom_section
+    from toolkit.views.renderers import text_lines
+
+    pages = page_names()
+    if name is None:
+        titles = {each: page_title(path) for each, path in pages.items()}
+        titles |= {each: symptom.title for each, symptom in SYMPTOMS.items() if each not in pages}
+        longest = max(map(len, titles))
+        show(f"{each:<{longest}}  {title}" for each, title in titles.items())
+        return
+    if name in pages:
+        show(page_text(pages[name]).splitlines())
+        return
+    if section := section_of_alert(name):
+        show(section.splitlines())
+        return
+    if name in SYMPTOMS:
+        found = [RecognizedSymptom(SYMPTOMS[name], tuple({each.client: "" for each in SYMPTOMS[name].wordings}))]
+    else:
+        found = [*recognize(name)[0]]
+    if not found:
+        close = difflib.get_close_matches(name, [*pages, *SYMPTOMS], n=NAMES_SHOWN)
+        hint = f"Is it {' or '.join(close)}?" if close else "Without a name, all are listed."
+        raise NotFound(f"There is no page {name!r}.", do=hint)
+    show(text_lines(map(symptom_section, found), width=width()))
+
 
 EXIT_CODES = (
     "Exit codes: 0 nothing to do, 1 something to do (it hangs, is overdue or stuck, or an action is offered), 2 "
@@ -267,7 +304,7 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "record": record_commands.record,
         "prometheus-rules": record_commands.prometheus_rules,
         "grafana-dashboard": record_commands.grafana_dashboard,
-        "pipeline": pipeline_command.pipeline,
+        "pipeline": record_commands.pipeline,
     },
     "Read files": {
         "copy": file_commands.copy,
@@ -281,7 +318,7 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "commit": action_commands.commit,
         "fence": action_commands.fence,
     },
-    "Read about it": {"docs": docs_command.docs},
+    "Read about it": {"docs": docs},
     "Try it here": {"demo": demo, "lab": lab, "completion": completion},
 }
 for panel, commands in PANELS.items():

@@ -14,29 +14,30 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn
 import typer
 
 from toolkit.cli.cluster_answers import Answer, Watch, answer_sources
-from toolkit.cli.common_options import (
+from toolkit.cli.options import (
+    FILE_OPTIONS,
     Brokers,
-    Format,
     LogEvidence,
     MaxTransactionTimeout,
     Output,
     Partitions,
     RecheckAfter,
     Short,
+    SourceOptions,
     Topics,
     Verdicts,
     check_output_path,
     duration_option,
     partition_options,
+    takes_source,
     time_option,
 )
-from toolkit.cli.output import INCOMPLETE, NOT_FOUND, answer, progress, remark, show, width
-from toolkit.cli.source_options import FILE_OPTIONS, SourceOptions, takes_source
+from toolkit.cli.output import INCOMPLETE, NOT_FOUND, Format, answer, progress, remark, show, width
 from toolkit.errors import ConnectionFailed, UsageError
 from toolkit.views.document import NOWHERE, Connection
 
 if TYPE_CHECKING:
-    from toolkit.cli.source_options import AnySource
+    from toolkit.cli.options import AnySource
     from toolkit.schema.live import Finding
     from toolkit.schema.verdict import Verdict
     from toolkit.views.explained_error import ExplainedError
@@ -291,12 +292,12 @@ def mcp(*, recheck_after: RecheckAfter = 5, source_options: SourceOptions) -> No
     for a person to run and never act. The options select the source; the agent cannot.
     """
     try:
-        from toolkit.views.agent.mcp_server import mcp_server
+        from toolkit.views.mcp_server import mcp_server
     except ModuleNotFoundError as error:
         if error.name not in {"mcp", "mcp_types"}:
             raise
         raise UsageError("mcp is not installed.", do="pip install mcp") from None
-    from toolkit.views.agent.agent_tools import AgentTools
+    from toolkit.views.agent_tools import AgentTools
 
     source_options.check()  # invalid usage ends it here, not in a result for the agent
     if source_options.paths:
@@ -394,9 +395,8 @@ def answer_findings(
 
     `proof`, for a person only, is the first line; an all-clear names what the `source` read. `is_short`: a line each.
     """
-    from toolkit.views.findings_text import LINKED_FINDINGS, finding_lines, linked_row, summary
+    from toolkit.views.finding_document import LINKED_FINDINGS, finding_lines, linked_row, short_lines, summary
     from toolkit.views.row_formats import wrap
-    from toolkit.views.urgency import short_lines
 
     scope = None if source is None else source.scope
     seen = scope.text(source.principal) if source and scope else None

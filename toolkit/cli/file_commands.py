@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolkit.cli.common_options import (
-    Format,
+from toolkit.cli.options import (
+    UTC,
+    AsOf,
+    BrokerLog,
+    BrokerLogTimeZone,
+    ConsistentCopy,
     Output,
     Partitions,
     Topics,
+    TxnStatePartitions,
     check_output_path,
     offset_spec,
     partition_options,
     time_option,
 )
-from toolkit.cli.output import INCOMPLETE, answer, exit_code, progress, remark, show, width
-from toolkit.cli.source_options import UTC, AsOf, BrokerLog, BrokerLogTimeZone, ConsistentCopy, TxnStatePartitions
+from toolkit.cli.output import INCOMPLETE, Format, answer, exit_code, progress, remark, show, width
 from toolkit.errors import UsageError
 from toolkit.schema import STATISTICS, TABLES
 from toolkit.sources.source import tables_of
@@ -156,7 +160,7 @@ def txn_stat(
     if output is not Format.TABLE:
         answer(STATISTICS, rows, output, source=files)
     else:
-        from toolkit.views.table_text import statistic_lines
+        from toolkit.views.show_table import statistic_lines
 
         opened = [txn for one in found for txn in open_rows(one.found, **one.where.columns)]
         show(statistic_lines(records, opened=opened))
@@ -182,7 +186,7 @@ def abort_command(
     It is commented out unless the files prove that the transaction hangs. On a live cluster use abort, which asks the
     cluster itself before it writes.
     """
-    from toolkit.views.abort_command_line import abort_advice
+    from toolkit.views.action_document import abort_advice
     from toolkit.views.renderers import command_line
     from toolkit.views.row_formats import wrap
 

@@ -11,11 +11,11 @@ import traceback
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import typer
 
-from toolkit.cli.common_options import Format
 from toolkit.errors import (
     ActionFailed,
     ActionRefused,
@@ -51,6 +51,14 @@ OPTIONAL = {
     "pyspark": "pyspark",
 }
 """Modules of the extras, and what installs them; all others belong to every install."""
+
+
+class Format(StrEnum):
+    """How an answer is written."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
 
 
 def write_any_text() -> None:
@@ -97,8 +105,7 @@ def answer(
 
 def answer_json(schema: str, version: int, rows: Iterable[str], *, source: Source | None, scope: Scope | None) -> None:
     """Write an answer in JSON: its envelope, then the pieces of its rows, as they come."""
-    from toolkit.views.envelope import Envelope
-    from toolkit.views.row_formats import answer_pieces
+    from toolkit.views.row_formats import Envelope, answer_pieces
 
     sys.stdout.writelines(answer_pieces(Envelope.of(schema, version, source, scope), rows))
 
@@ -119,7 +126,7 @@ def show(lines: Iterable[str]) -> None:
         return
     from rich.console import Console
 
-    from toolkit.views.findings_text import paint
+    from toolkit.views.finding_document import paint
 
     Console().print(paint(lines), soft_wrap=True)
 

@@ -9,19 +9,19 @@ import typer
 
 from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
 from toolkit.cli.cluster_answers import Answer, answer_sources
-from toolkit.cli.common_options import (
+from toolkit.cli.options import (
     Brokers,
-    Format,
     Output,
     Partitions,
+    SourceOptions,
     Topics,
     duration_option,
     offset_spec,
     partition_options,
+    takes_source,
     time_option,
 )
-from toolkit.cli.output import INCOMPLETE, answer, exit_code, remark, show, width
-from toolkit.cli.source_options import SourceOptions, takes_source
+from toolkit.cli.output import INCOMPLETE, Format, answer, exit_code, remark, show, width
 from toolkit.errors import BrokerError, NotFound, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema import (
@@ -220,7 +220,7 @@ def exposure(
         rows = source.exposure_rows(kafka_version=kafka_version)
     if output is Format.TABLE:
         from toolkit.views.renderers import text_lines
-        from toolkit.views.table_text import exposure_parts
+        from toolkit.views.show_table import exposure_parts
 
         show(text_lines(exposure_parts(rows), width=width()))
     else:
@@ -309,7 +309,7 @@ def why(
         answer(OFFSET_VISIBILITY, rows, output, source=source)
     else:
         from toolkit.views.renderers import text_lines
-        from toolkit.views.table_text import visibility_section
+        from toolkit.views.show_table import visibility_section
 
         show(text_lines(map(visibility_section, rows), connection=source_options.connection, width=width()))
     raise typer.Exit(exit_code(rows))

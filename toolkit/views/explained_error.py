@@ -15,7 +15,7 @@ from toolkit.schema.table import INT16, INT32, INT64, STRING, TOPIC_PARTITIONS
 from toolkit.schema.verdict import symptom_page
 from toolkit.sources.resource_checks import ResourceChecks, check_resources
 from toolkit.views.document import NOWHERE, Connection, Field, Fields, Paragraph, Section, Value, with_commands
-from toolkit.views.findings_text import finding_parts, linked_row, summary
+from toolkit.views.finding_document import finding_parts, linked_row, summary
 from toolkit.views.renderers import DocumentView, text_lines
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.source_table import CLUSTER, RECORDING
-from toolkit.views.finding_groups import clusters
+from toolkit.views.finding_document import by_urgency, clusters
 from toolkit.views.plots.plot_theme import plain
 from toolkit.views.row_formats import count, printable
-from toolkit.views.urgency import by_urgency
 
 if TYPE_CHECKING:
     from toolkit.sources.source import Source

@@ -8,12 +8,13 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib import resources
 from itertools import groupby
 from typing import Any, assert_never
 
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.schema.durations import duration
-from toolkit.schema.verdict import DOCS_URL
+from toolkit.schema.verdict import DOCS_URL, TONES, Verdict
 from toolkit.views.document import (
     NOWHERE,
     Bullets,
@@ -384,3 +385,27 @@ def _json(part: Part, connection: Connection) -> dict[str, Any]:
 
 def _json_value(value: Value, connection: Connection) -> str | dict[str, Any]:
     return {"command": list(connection.argv(value))} if isinstance(value, Command) else sentence_text(value)
+
+
+def page(package: str, template: str, **values: Any) -> str:
+    """Render a template of a package."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    source = (resources.files(package) / template).read_text(encoding="utf-8")
+    return environment.from_string(source).render(**values)
+
+
+def verdict_colours(selector: str, rule: str) -> str:
+    """CSS with the colour of each verdict as a rule: `selector` and `rule` are formats with its name and colour.
+
+    Light colours, in the order of the verdicts; a page that is dark has those of `toolkit.schema.verdict.TONES`.
+    """
+    return "\n".join(
+        selector.format(verdict) + " { " + rule.format(TONES["light"][verdict.tone]) + " }" for verdict in Verdict
+    )
+
+
+def tone_variables(theme: str) -> str:
+    """The colours of verdicts as CSS variables: ``--alarm: #b83a00; ...``."""
+    return " ".join(f"--{tone}: {colour};" for tone, colour in TONES[theme].items())

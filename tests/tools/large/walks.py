@@ -49,10 +49,9 @@ from tests.tools.large.walk_truth import (
     WalkTransaction,
 )
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.complete import plan_complete
-from toolkit.actions.fence import plan_fence
+from toolkit.actions.coordinator_actions import plan_fence
+from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.errors import ActionRefused, ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, TransactionState, coordinator_partition
 from toolkit.lab import Kafka

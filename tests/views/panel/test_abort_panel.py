@@ -12,8 +12,8 @@ import pytest
 
 from tests.views.panel.panel_state import button, checked, finding_of, is_visible, panel_on, panel_text, selected
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionRefused, UsageError
 from toolkit.lab import Kafka

@@ -18,6 +18,7 @@ from toolkit.errors import ActionRefused, ToolkitError
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.views.action_document import changes, done_section, lso_difference, passed
+from toolkit.views.finding_document import by_urgency
 from toolkit.views.panel.layout import PAGE, FigureFrame, FindingList, TimelinePicture
 from toolkit.views.panel.panel_html import (
     answer_section,
@@ -31,7 +32,6 @@ from toolkit.views.panel.panel_html import (
 )
 from toolkit.views.plots import figure_html, plot_overview
 from toolkit.views.renderers import html_text
-from toolkit.views.urgency import by_urgency
 
 NOW = dt.datetime(2026, 11, 21, 9, 0, tzinfo=dt.UTC)
 EVIL = "<img src=x onerror=alert(1)>"

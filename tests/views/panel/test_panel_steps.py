@@ -20,7 +20,7 @@ from tests.views.panel.panel_state import (
     selected,
 )
 from toolkit import Cluster
-from toolkit.actions import requests
+from toolkit.actions import marker_actions
 from toolkit.actions.audit import Audit
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused, ConnectionFailed
@@ -76,7 +76,7 @@ def test_after_an_uncertain_action_a_refresh_shows_what_became_of_it(
     staged = INCIDENTS["never_added"](kafka)
     panel = panel_on(cluster, trail, staged)
     checked(panel, staged)
-    send = requests.write_marker
+    send = marker_actions.write_marker
 
     def lost(*arguments: Any, leader: int) -> str:
         """The connection breaks before the marker is sent, or before its response."""
@@ -84,7 +84,7 @@ def test_after_an_uncertain_action_a_refresh_shows_what_became_of_it(
             send(*arguments, leader=leader)
         raise ConnectionFailed("The broker did not answer.")
 
-    monkeypatch.setattr(requests, "write_marker", lost)
+    monkeypatch.setattr(marker_actions, "write_marker", lost)
     panel.execute(f"{staged.topic}-0@{staged.start_offset}")
     assert "It is uncertain whether it was written" in panel_text(panel)
     assert panel.result is None

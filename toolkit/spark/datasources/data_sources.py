@@ -45,7 +45,7 @@ def register(spark: SparkSession, *, config: str | Mapping[str, object] | Client
     UsageError
         As `ClientConfig` does.
     """
-    from toolkit.spark.executors import self_contained_source, sent
+    from toolkit.spark.spark_session import self_contained_source, sent
 
     client = None if config is None else ClientConfig(config)
     hidden = hide_secrets(spark)
@@ -103,7 +103,7 @@ class KafkaLog(DataSource):
     @without_traceback
     def schema(self) -> StructType:
         """The declared schema of the table. Raises UsageError for an unknown option, or an invalid value."""
-        from toolkit.spark.datasources.log_options import read_options, schema_of
+        from toolkit.spark.datasources.log_reader import read_options, schema_of
 
         return schema_of(read_options(self.options).table)
 
@@ -114,8 +114,7 @@ class KafkaLog(DataSource):
         `schema`: the schema of the table, or some of its columns.
         """
         # Imported here, as Spark reads the schema in a separate process, which does not need it.
-        from toolkit.spark.datasources.log_options import read_options
-        from toolkit.spark.datasources.log_reader import LogReader
+        from toolkit.spark.datasources.log_reader import LogReader, read_options
 
         return LogReader(read_options(self.options), schema)
 
@@ -158,7 +157,7 @@ class KafkaBatches(ConnectingSource, DataSource):
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader, which plans and reads. Raises UsageError as `schema` does."""
-        from toolkit.spark.datasources.batches_reader import BatchesReader
+        from toolkit.spark.datasources.live_readers import BatchesReader
 
         return BatchesReader(batches_options(self.options), client_config(self.options, self), schema)
 
@@ -204,13 +203,13 @@ class KafkaTransactions(ConnectingSource, DataSource):
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of one sample. Raises UsageError as `schema` does."""
-        from toolkit.spark.datasources.samples_reader import BatchSampleReader
+        from toolkit.spark.datasources.live_readers import BatchSampleReader
 
         return BatchSampleReader(transactions_options(self.options), client_config(self.options, self))
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The reader of one sample per interval. Raises UsageError as `schema` does."""
-        from toolkit.spark.datasources.samples_reader import StreamSampleReader
+        from toolkit.spark.datasources.live_readers import StreamSampleReader
 
         return StreamSampleReader(transactions_options(self.options), client_config(self.options, self))

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from toolkit.actions.audit import Audit, is_on
-from toolkit.actions.fence import plan_fence
+from toolkit.actions.coordinator_actions import plan_fence
 from toolkit.actions.plan import RECHECK_AFTER, ListResult, Plan, PlanList
 from toolkit.errors import ActionFailed, ActionRefused, ToolkitError, UsageError
 from toolkit.schema.coerce import finding_row, records_of
@@ -20,7 +20,7 @@ from toolkit.schema.live import Finding, Partition
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.views.action_document import done_section
 from toolkit.views.explained_error import explain
-from toolkit.views.findings_text import summary
+from toolkit.views.finding_document import summary
 from toolkit.views.panel import panel_html
 from toolkit.views.panel.layout import WORK, PanelLayout, picture, postmortem
 from toolkit.views.panel.panel_html import FENCED, choice, is_same, next_actionable

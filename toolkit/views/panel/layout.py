@@ -24,7 +24,7 @@ from toolkit.schema.recorded import ActionStep
 from toolkit.views.action_document import done_section, fence_section, passed
 from toolkit.views.document import Bullets, Connection, Paragraph, Part, Section
 from toolkit.views.explained_error import ExplainedError
-from toolkit.views.findings_text import summary
+from toolkit.views.finding_document import by_urgency, summary
 from toolkit.views.panel.panel_html import (
     answer_section,
     button_text,
@@ -42,7 +42,6 @@ from toolkit.views.report import Report, report
 from toolkit.views.report.incident import tables_around
 from toolkit.views.report.report_tables import action_grid
 from toolkit.views.row_formats import count
-from toolkit.views.urgency import by_urgency
 
 if TYPE_CHECKING:
     from toolkit.actions.audit import Audit

@@ -9,10 +9,8 @@ import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.actions.abort import plan_abort, plan_abort_list
-from toolkit.actions.commit import plan_commit
-from toolkit.actions.complete import plan_complete
-from toolkit.actions.fence import plan_fence
+from toolkit.actions.coordinator_actions import plan_commit, plan_fence
+from toolkit.actions.marker_actions import plan_abort, plan_abort_list, plan_complete
 from toolkit.actions.plan import Plan, PlanList
 from toolkit.errors import (
     ActionFailed,
@@ -26,12 +24,11 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Field, Fields, Paragraph, Part, Quote, Section, with_commands
-from toolkit.views.findings_text import remedy
+from toolkit.views.finding_document import age, by_urgency, remedy
 from toolkit.views.report.incident_facts import partition_name
 from toolkit.views.report.report_sections import answer
 from toolkit.views.report.report_tables import evidence_grid
 from toolkit.views.row_formats import count, printable
-from toolkit.views.urgency import age, by_urgency
 
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster

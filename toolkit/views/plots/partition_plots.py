@@ -17,7 +17,7 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, GroupLag, Partition
 from toolkit.schema.recorded import LsoHold
 from toolkit.schema.verdict import Verdict
-from toolkit.views.finding_groups import place
+from toolkit.views.finding_document import age, by_urgency, newest, place
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_theme import (
     Theme,
@@ -34,7 +34,6 @@ from toolkit.views.plots.plot_theme import (
 )
 from toolkit.views.plots.plot_theme import lines as wrapped
 from toolkit.views.row_formats import count
-from toolkit.views.urgency import age, by_urgency, newest
 
 NAME_WIDTH = 24
 ROOM = 0.42  # share of the panel for the longest bar; the text after it takes the rest

@@ -17,7 +17,7 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
 from toolkit.schema.verdict import Verdict
-from toolkit.views.finding_groups import check_cluster
+from toolkit.views.finding_document import check_cluster
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_theme import (
     KINDS,

@@ -24,10 +24,15 @@ from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, OffsetsLog
 from toolkit.schema.recorded import ActionStep
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import NOWHERE, Connection, Grid
-from toolkit.views.finding_groups import FindingGroup, check_cluster, finding_groups
-from toolkit.views.findings_text import group_lines, group_section
-from toolkit.views.html_page import page, tone_variables
-from toolkit.views.renderers import escaped_markdown, html_text, markdown_lines
+from toolkit.views.finding_document import (
+    FindingGroup,
+    by_urgency,
+    check_cluster,
+    finding_groups,
+    group_lines,
+    group_section,
+)
+from toolkit.views.renderers import escaped_markdown, html_text, markdown_lines, page, tone_variables
 from toolkit.views.report.incident_facts import (
     Figure,
     IncidentFacts,
@@ -58,7 +63,6 @@ from toolkit.views.report.report_tables import (
     log_transaction_grid,
 )
 from toolkit.views.row_formats import printable, replaced_file
-from toolkit.views.urgency import by_urgency
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

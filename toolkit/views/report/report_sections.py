@@ -12,8 +12,7 @@ from toolkit.schema.durations import duration
 from toolkit.schema.recorded import OUTCOME
 from toolkit.schema.verdict import DOCS_URL, RUNBOOK_URL, Verdict
 from toolkit.views.document import Field, Grid, commands_in
-from toolkit.views.finding_groups import cause_names, is_healthy
-from toolkit.views.findings_text import explained_fields, finding_page, remedy, summary
+from toolkit.views.finding_document import cause_names, explained_fields, finding_page, is_healthy, remedy, summary
 from toolkit.views.report.incident_facts import (
     NOT_KNOWN,
     OFFSETS,

@@ -10,7 +10,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, InputRequiredResult, Tool, ToolAnnotations
 
 from toolkit.version import __version__
-from toolkit.views.agent.agent_tools import AgentTools
+from toolkit.views.agent_tools import AgentTools
 
 INSTRUCTIONS = """\
 Answers questions about Kafka transactions and last stable offsets (LSO). Every tool reads only; none changes a cluster.

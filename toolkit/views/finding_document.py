@@ -1,21 +1,27 @@
-"""Findings as text for a terminal.
+"""Findings as a document: how urgent each is, which are alike, and what is said of each.
 
 In the order of ``schema.FINDINGS``: topic, partition, queue position. Each partition has a block: who holds the LSO,
-why, what is safe, and what is open behind it. The sentences are columns of the row; no verdict is made here.
+why, what is safe, and what is open behind it. Partitions of which the same is to be said are one group, the most urgent
+first: thousands that were not read for one reason would hide the others. The sentences are columns of the row; no
+verdict is made here.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.verdicts import OUTCOMES
+from toolkit.analysis.coordinator.transaction_owners import prefix_of
+from toolkit.analysis.diagnosis.evidence_text import NO_ANSWER, at
+from toolkit.analysis.diagnosis.verdicts import CAUSES, OUTCOMES
+from toolkit.errors import UsageError
 from toolkit.schema import FINDINGS, Column, ListOf, Row, Table
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
@@ -34,22 +40,255 @@ from toolkit.views.document import (
     commands_in,
     with_commands,
 )
-from toolkit.views.finding_groups import (
-    MAX_ALIKE,
-    MAX_NAMES,
-    FindingGroup,
-    cause_names,
-    finding_groups,
-    is_healthy,
-    is_unread,
-    place,
-)
 from toolkit.views.renderers import text_lines
-from toolkit.views.row_formats import count
-from toolkit.views.urgency import age, expires_in
+from toolkit.views.row_formats import count, printable
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+
+UrgencyKey: TypeAlias = tuple[int, float, str, int, int]
+TICK = dt.timedelta(seconds=1)
+"""Files have the times at which they were copied in whole seconds: a record in them may be a little younger."""
+
+
+def newest(findings: Iterable[Finding]) -> dt.datetime:
+    """The brokers' time when the newest of them was observed; without it, when that was by the observer's clock."""
+    found = list(findings)
+    known = [each.brokers_time for each in found if each.brokers_time]
+    return max(known or [each.observed_at for each in found if each.observed_at], default=dt.datetime.now(dt.UTC))
+
+
+def age(finding: Finding, now: dt.datetime | None = None) -> dt.timedelta | None:
+    """For how long it has held the LSO, or has been open; of an ended one, for how long it held it; null if unknown.
+
+    `now`: by the brokers' clocks, as the times since when; by default when it was observed. It is unknown where no
+        broker's time was read.
+    """
+    if finding.held_ms is not None:
+        is_over = finding.held_to is not None or finding.verdict is Verdict.ENDED or finding.brokers_time is None
+        later = dt.timedelta(0) if is_over or now is None else now - (finding.brokers_time or now)
+        return dt.timedelta(milliseconds=finding.held_ms) + max(later, dt.timedelta(0))
+    since, until = finding.held_from or finding.opened_at, finding.brokers_time and (now or finding.brokers_time)
+    if since is None or until is None or since > until + TICK:
+        return None
+    return max(until - since, dt.timedelta(0))
+
+
+def expires_in(finding: Finding) -> dt.timedelta | None:
+    """The time left until its timeout, which is at most the timeout; null if it is over, or not known."""
+    now, opened_at, expires_at = finding.brokers_time, finding.opened_at, finding.expires_at
+    if now is None or expires_at is None or opened_at is None or finding.opened_at_clock != "coordinator":
+        return None
+    return expires_at - now if opened_at <= now < expires_at else None
+
+
+def urgency_key(finding: Finding, until: dt.datetime) -> UrgencyKey:
+    """The most urgent verdict first, then the oldest; findings of one age by partition and queue position."""
+    length = age(finding, until) or dt.timedelta(0)
+    place = finding.topic or "", finding.partition or 0, finding.queue_position or 0
+    return finding.verdict.urgency, -length.total_seconds(), *place
+
+
+def by_urgency(findings: Iterable[Finding], now: dt.datetime | None = None) -> list[Finding]:
+    """The most urgent first, as `urgency_key` ranks them.
+
+    `findings`: the findings.
+    `now`: time up to which ages are counted; that of the newest finding if null.
+    """
+    found = list(findings)
+    until = now or newest(found)
+    return sorted(found, key=lambda finding: urgency_key(finding, until))
+
+
+def short_lines(findings: Iterable[Finding]) -> list[str]:
+    """A line for each, aligned, the most urgent first: partition, start offset, verdict, id, how long, action.
+
+    An id stands as a shell takes it; what is not known, or does not apply, is a dash.
+    """
+    cells = [
+        (
+            "all topics" if each.tp is None else printable(str(each.tp)),
+            "-" if each.start_offset is None else str(each.start_offset),
+            str(each.verdict),
+            "-" if each.transactional_id is None else shlex.quote(printable(each.transactional_id)),
+            "-" if (length := age(each)) is None else duration(length),
+            each.action or "-",
+        )
+        for each in by_urgency(findings)
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+
+
+MAX_ALIKE = 5  # partitions of a kind that have a block each
+MAX_LINES = 20  # healthy transactions of a kind that have a line each
+MAX_NAMES = 10  # topics, partitions of a topic, and ids that are named
+
+_NAMES = re.compile(r"\(([a-z-]+(?:, [a-z-]+)*)\)$")  # at the end of a cause
+
+Place: TypeAlias = tuple[str | None, str | None, int | None]
+Rank: TypeAlias = tuple[int, *UrgencyKey]
+Kind: TypeAlias = frozenset[tuple[object, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingGroup:
+    """The findings of one partition, or of many that are alike."""
+
+    partitions: tuple[tuple[Finding, ...], ...]  # the most urgent first
+    cluster_id: str | None = None  # where findings are of several clusters
+
+    @property
+    def name(self) -> str:
+        """Its first partition."""
+        first = self.partitions[0][0]
+        name = "all topics" if first.tp is None else str(first.tp)
+        return name if self.cluster_id is None else f"{name} of cluster {self.cluster_id}"
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether a line says it all."""
+        return all(map(is_line, self.partitions[0]))
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings that it is a group for: without healthy ones behind others."""
+        found = [each for partition in self.partitions for each in partition]
+        return found if self.is_healthy else [each for each in found if not is_line(each)]
+
+    @property
+    def topics(self) -> dict[str, list[int]]:
+        """Its partitions, by topic."""
+        topics: dict[str, list[int]] = {}
+        for tp in sorted(first.tp for first, *_ in self.partitions if first.tp is not None):
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        return topics
+
+    def where(self) -> list[str]:
+        """A line for each topic with its partitions."""
+        topics = self.topics
+        lines = [f"{topic}: {first_names(list(map(str, numbers)))}" for topic, numbers in topics.items()]
+        more = len(lines) - MAX_NAMES
+        return [*lines[:MAX_NAMES], *([f"{count(more, 'more topic')}"] if more > 0 else [])]
+
+    def common(self) -> list[str]:
+        """What its partitions have in common: cluster, verdict, causes, application."""
+        first = self.findings[0]
+        words = [self.cluster_id and f"of cluster {self.cluster_id}", first.verdict, *cause_names(first.cause)]
+        return [str(each) for each in (*words, first.owner) if each]
+
+    def names(self) -> str:
+        """Who it is: ids by name, and the number of producers."""
+        ids = sorted({each.transactional_id for each in self.findings if each.transactional_id is not None})
+        producers = {each.producer_id for each in self.findings if each.producer_id is not None}
+        quoted = [f'"{each}"' for each in ids]
+        of = count(len(producers), "producer")
+        return f"{of}, {'id' if len(ids) == 1 else 'ids'} {first_names(quoted)}" if ids else f"{of} without a known id"
+
+
+def place(finding: Finding) -> Place:
+    """The partition of a finding, and its cluster: two clusters may have a partition of one name."""
+    return finding.cluster_id, finding.topic, finding.partition
+
+
+def clusters(findings: Iterable[Finding]) -> list[str | None]:
+    """The clusters of findings; null for those that do not know theirs."""
+    return list(dict.fromkeys(finding.cluster_id for finding in findings))
+
+
+def check_cluster(findings: Iterable[Finding], what: str) -> None:
+    """Raise UsageError if findings are of several clusters, as the tables beside them do not say of which they are."""
+    found = [each for each in clusters(findings) if each is not None]
+    if len(found) > 1:
+        raise UsageError(
+            f"{what} is about one cluster, and these findings are of {len(found)}: {', '.join(found)}.",
+            do="Select one: findings[findings.cluster_id == ...].",
+        )
+
+
+def first_names(names: Sequence[str], most: int = MAX_NAMES) -> str:
+    """The first of many names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def finding_groups(findings: Iterable[Finding]) -> list[FindingGroup]:
+    """Findings by partition, those that are alike in one group; the most urgent first, then what was not read."""
+    found = list(findings)
+    until, are_several = newest(found), len(clusters(found)) > 1
+    by_partition: dict[Place, list[Finding]] = {}
+    for each in found:
+        by_partition.setdefault(place(each), []).append(each)
+    kinds: dict[Kind, list[tuple[Rank, tuple[Finding, ...]]]] = {}
+    for partition in by_partition.values():
+        rank = min((_tier(each), *urgency_key(each, until)) for each in partition)
+        kinds.setdefault(_kind(partition), []).append((rank, tuple(partition)))
+    groups: list[tuple[Rank, FindingGroup]] = []
+    for alike in kinds.values():
+        alike.sort(key=itemgetter(0))
+        rank, (first, *_) = alike[0]
+        is_clear, cluster_id = first.verdict is Verdict.CLEAR, first.cluster_id if are_several else None
+        if len(alike) > (1 if is_clear else MAX_LINES if rank[0] == 2 else MAX_ALIKE):
+            groups.append((rank, FindingGroup(tuple(partition for _, partition in alike), cluster_id)))
+        else:
+            groups += [(rank, FindingGroup((partition,), cluster_id)) for rank, partition in alike]
+    return [group for _, group in sorted(groups, key=itemgetter(0))]
+
+
+def _tier(finding: Finding) -> int:
+    """Blocks of what was read, blocks of what was not, and lines: most of what was not read is healthy."""
+    return 2 if is_line(finding) else 1 if is_unread(finding) or finding.is_coordinators_only else 0
+
+
+def is_unread(finding: Finding) -> bool:
+    """Whether its partition was not read, and its LSO is not known to be held."""
+    is_partition = finding.tp is not None and finding.producer_id is None
+    return finding.verdict is Verdict.UNKNOWN and is_partition and not finding.offsets_held
+
+
+def is_healthy(finding: Finding) -> bool:
+    """Whether its verdict is a healthy one, no cause says otherwise, and nothing waits for a long time behind it."""
+    waits = finding.verdict is Verdict.LONG and bool(finding.offsets_held) and finding.queue_position == 1
+    return finding.verdict.is_healthy and not finding.cause and not waits
+
+
+def is_line(finding: Finding) -> bool:
+    """Whether a line says it all: it is healthy, or over."""
+    return finding.verdict is Verdict.ENDED or is_healthy(finding)
+
+
+def cause_names(cause: str | None) -> list[str]:
+    """Names of the causes at the end of a finding's cause, the deciding one first."""
+    match = _NAMES.search(cause or "")
+    return [name for name in match[1].split(", ") if name in CAUSES] if match else []
+
+
+def _kind(partition: Sequence[Finding]) -> Kind:
+    """What is said of a partition, but for its name, its offsets and its times."""
+    worst = [each for each in partition if not is_line(each)]
+    return frozenset((each.cluster_id, *_said(each)) for each in worst or partition)
+
+
+def _said(finding: Finding) -> tuple[object, ...]:
+    if is_line(finding):
+        return finding.verdict, _application(finding), *cause_names(finding.cause)
+    name = str(finding.tp)
+    missing = tuple(text.replace(name, "") for text in finding.missing)
+    if finding.producer_id is None:
+        broker = finding.broker_id if any(Error.of(text).code in NO_ANSWER for text in finding.missing) else None
+        is_held = bool(finding.offsets_held)
+        return finding.verdict, is_held, finding.reason.replace(name, ""), missing, finding.remedy, broker
+    if finding.is_coordinators_only:
+        return finding.verdict, finding.is_coordinators_only, Error.of(finding.error or "").code
+    advice = finding.remedy.partition("kafka-txn ")[0] if finding.action == "abort" else ""
+    said = finding.verdict, finding.outcome, finding.action, advice, missing, bool(finding.cause)
+    return *said, _application(finding), *cause_names(finding.cause)
+
+
+def _application(finding: Finding) -> str | None:
+    return None if finding.transactional_id is None else prefix_of(finding.transactional_id)
+
 
 LINKED_FINDINGS = Table(
     "findings_with_docs",

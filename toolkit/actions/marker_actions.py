@@ -1,4 +1,12 @@
-"""What an action sends, and the guards right before it: a marker to a leader, or a request to a coordinator.
+"""Actions that are one marker to the leader of a partition: abort and complete.
+
+An abort marker on a live or a committed transaction silently loses its records there: it needs the proof that nobody
+owns any open batch, and that no commit includes any. What it discards is saved first (KIP-664).
+
+A coordinator may end a transaction without its marker on a partition: the marker is skipped while all replicas are
+offline (KAFKA-20734), lost with an unclean election, compacted away, or refused. The records stay open there, and no
+broker ends them; complete writes that marker. A COMMIT marker makes visible whatever the producer has open on the
+partition, so every open batch has to be of a commit.
 
 Which epochs a leader accepts in a marker (WriteTxnMarkers: KIP-98, KIP-664) was tried on Kafka 2.8.2, 3.3.2, 3.5.2,
 3.9.2, 4.0.1, 4.1.2, 4.2.1, 4.3.1 and 4.4.0. It is the same on all of them, for COMMIT and ABORT, for clients of
@@ -24,20 +32,33 @@ nothing open is accepted, too, and changes nothing.
 
 from __future__ import annotations
 
-import shlex
 import threading
-import time
 from abc import abstractmethod
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from toolkit.actions.plan import Action, Plan, Progress, Result, Ruling
+from toolkit.actions.plan import (
+    RECHECK_AFTER,
+    Action,
+    LeftOut,
+    Plan,
+    PlanList,
+    Progress,
+    Result,
+    Ruling,
+    caught,
+    changed,
+)
 from toolkit.actions.transaction import (
     PlannedTransaction,
+    check_delivered,
     check_ended,
     check_was_read,
+    delivered,
+    group_offsets,
+    lso_moved,
     marker_impact,
     open_state,
     partition_view,
@@ -48,26 +69,28 @@ from toolkit.actions.transaction import (
     readable,
 )
 from toolkit.analysis.coordinator.transaction_owners import TWO_PHASE_COMMIT
-from toolkit.analysis.diagnosis.rules import NEEDED, claims_of, needed_override
+from toolkit.analysis.diagnosis import verdicts
+from toolkit.analysis.diagnosis.rules import NEEDED, OFFSETS_DROPPED, claims_of, needed_override
 from toolkit.analysis.diagnosis.verdicts import CHECKPOINT_ENTRY, NOT_PROVEN, OUTCOME_ENTRY, REFUTED, TO_COMMIT
 from toolkit.analysis.exposure import is_of_another_system
-from toolkit.errors import ActionRefused, BrokerError, NotFound, ToolkitError
+from toolkit.errors import ActionRefused, BrokerError, ToolkitError
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema.coerce import finding_row
+from toolkit.schema.coerce import finding_row, records_of
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
 from toolkit.schema.recorded import ActionClaim
-from toolkit.schema.table import Error, TopicPartition
+from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_response import TOO_OLD, error_text, omitted_text
-from toolkit.sources.live.state.coordinators import TRANSACTION, CoordinatorTopic, find_coordinators, partition_numbers
+from toolkit.sources.live.state.coordinators import CoordinatorTopic, partition_numbers
 
 if TYPE_CHECKING:
-    from toolkit.schema.coerce import FindingLike
+    from toolkit.schema.coerce import Data, FindingLike
     from toolkit.sources.live.client.broker_client import BrokerClient
     from toolkit.sources.live.cluster import Cluster
 
-POLL_S = 0.1
+
 UNCERTAIN = frozenset(
     {
         "INCOMPLETE_RESPONSE",
@@ -78,17 +101,6 @@ UNCERTAIN = frozenset(
     }
 )
 """Errors after which the marker may be in the log: the leader appended it, and its replicas may not have it."""
-NOT_DONE = frozenset(
-    {
-        "COORDINATOR_LOAD_IN_PROGRESS",
-        "COORDINATOR_NOT_AVAILABLE",
-        "NOT_COORDINATOR",
-        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-    }
-)
-"""Errors of any request to a coordinator after which it has had no effect."""
-PASSING = {"CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
-ENDED = {"Empty", "CompleteAbort", "CompleteCommit"}
 
 
 def marker_fields(txn: PlannedTransaction, *, is_commit: bool) -> Mapping[str, Any]:
@@ -174,7 +186,7 @@ class MarkerAction(Action):
         findings = cluster.records(Finding, partitions=tps, recheck_after=recheck_after)
         producers = producer_views(cluster, tps)
         plans = [replace(each, coordinators=coordinators) for each in plans]
-        return [_caught(partial(self._fresh, each, before, findings, producers)) for each in plans]
+        return [caught(partial(self._fresh, each, before, findings, producers)) for each in plans]
 
     def _fresh(
         self,
@@ -306,14 +318,6 @@ class MarkerAction(Action):
         )
 
 
-def _caught(make: Callable[[], Plan]) -> Plan | ToolkitError:
-    """The plan, or why there is none."""
-    try:
-        return make()
-    except ToolkitError as error:
-        return error
-
-
 def why_not(found: Finding) -> str:
     """What is missing, or the reason of the verdict."""
     return "; ".join(found.missing) or found.reason
@@ -368,137 +372,220 @@ def no_longer_open(producer_id: int | None, target: str) -> ActionRefused:
     )
 
 
-def changed(name: str, how: str, *, nothing: str = Action.nothing) -> ActionRefused:
-    """The refusal of what is not as it was planned."""
-    return ActionRefused(
-        f"{name} changed since it was planned: {how}.",
-        means=f"It is in use. {nothing}",
-        do="Run kafka-txn diagnose, and plan again.",
+LOST_COMMIT = (
+    "if __transaction_state lost its newest records in a crash just then, a commit with transaction version 1 can be "
+    "missing from it without a trace: ask the owner of the producer"
+)
+
+
+class Abort(MarkerAction):
+    """The abort marker."""
+
+    name = "abort"
+    blocked = "not proven to be hanging"
+    only = "Only a transaction proven to be hanging is ended by an abort marker; any other has an owner."
+    discards = True
+    kafka_tool = ("abort",)  # it reads the epochs from the leader (brokers from 2.8 on)
+
+    def ruling(self, found: Finding) -> Ruling:
+        if found.outcome == verdicts.COMMIT:
+            return Ruling(
+                verdict=found.verdict,
+                outcome=found.outcome,
+                reason=found.reason,
+                refusal=f"its records were committed, and an abort marker would discard them: {why_not(found)}",
+                refused="is never aborted",
+                remedy=found.remedy,
+            )
+        is_hanging = found.verdict is Verdict.HANGING and found.outcome in {verdicts.UNDECIDED, verdicts.ABORT}
+        is_offered = found.action == "abort" and is_hanging
+        return self.ruling_by_claims(found, "abort", refusal=None if is_offered else why_not(found))
+
+    def warnings(self, found: Finding) -> Sequence[str]:
+        return [*([OFFSETS_DROPPED] if found.topic == OFFSETS_TOPIC else []), LOST_COMMIT]
+
+    def is_in_use(self, txn: PlannedTransaction, owner: Transaction) -> bool:
+        is_alive = owner.state == "Ongoing" and owner.producer_epoch in {None, txn.producer_epoch}
+        is_decided = (owner.state or "").startswith("Prepare")
+        return txn.tp in (owner.topic_partitions or ()) and (is_alive or is_decided)
+
+    def read_back(self, fresh: Plan, check: Callable[[], None]) -> Result:
+        return Result(partitions=[lso_moved(fresh.cluster, fresh.transaction, check)])
+
+
+ABORT = Abort()
+
+
+def plan_abort(cluster: Cluster, finding: FindingLike | Finding) -> Plan:
+    """Plan the abort marker for a finding, and what it would change; nothing is written.
+
+    Parameters
+    ----------
+    cluster
+        Where the finding was made.
+    finding
+        A finding, or a row of ``schema.FINDINGS``: a dict, or a row of a frame.
+
+    Raises
+    ------
+    ActionRefused
+        If the finding has an owner, its records were committed, or nothing is open any more.
+    BrokerError
+        If the leader does not show the partition, or its producers.
+    """
+    return ABORT.plan(cluster, finding)
+
+
+def plan_abort_list(cluster: Cluster, transactions: Data, *, recheck_after: float = RECHECK_AFTER) -> PlanList:
+    """Diagnose the transactions of a list again, and plan the abort of those that hang; nothing is written.
+
+    Parameters
+    ----------
+    cluster
+        Where the markers would go.
+    transactions
+        Findings, as rows or a frame of ``schema.FINDINGS``. Topic, partition, producer id and start offset name each
+        transaction; all else is observed again. An entry that lacks one of them is left out.
+    recheck_after
+        Delay in seconds before the confirming second check.
+
+    Raises
+    ------
+    NotFound
+        If the cluster has no such partition.
+    """
+    listed = {each.key: each for each in records_of(transactions, Finding)}
+    keys = sorted(key for key in listed if None not in key)
+    tps = sorted({TopicPartition(key.topic or "", key.partition or 0) for key in keys})
+    findings = cluster.records(Finding, partitions=tps, recheck_after=recheck_after) if tps else []
+    found = [_plan_or_left_out(cluster, key, findings) for key in keys]
+    nameless = [each for key, each in listed.items() if None in key]  # a partition or a broker that could not be read
+    return PlanList(
+        cluster=cluster,
+        plans=_what_frees_most_first([each for each in found if isinstance(each, Plan)]),
+        left_out=[
+            *(each for each in found if isinstance(each, LeftOut)),
+            *(
+                LeftOut(
+                    target=str(each.tp or "the whole cluster"),
+                    verdict=None,
+                    outcome=None,
+                    reason="The list names no open transaction there.",
+                )
+                for each in nameless
+            ),
+        ],
     )
 
 
-class CoordinatorAction(Action):
-    """One request to the coordinator of a transactional id."""
+def _what_frees_most_first(plans: Sequence[Plan]) -> list[Plan]:
+    """By the records that the markers of a partition free, an unknown number first; on each by its offsets."""
+    freed: dict[TopicPartition, float] = {}
+    for each in plans:
+        tp, released = each.transaction.tp, each.impact.records_released
+        freed[tp] = freed.get(tp, 0.0) + (float("inf") if released is None else released)
+    return sorted(plans, key=lambda each: (-freed[each.transaction.tp], each.transaction.tp, each.start_offset))
 
-    right = "The principal needs WRITE on the transactional id."
-    nothing = "Nothing was sent."
-    done: ClassVar[str]  # what has happened to its target once it is done, with its subject
-    not_done: ClassVar[Container[str]]  # errors after which it has had no effect
-    done_if: ClassVar[str]  # how kafka-txn describe shows that it is done
 
-    @abstractmethod
-    def fresh(self, plan: Plan, recheck_after: float) -> Plan:
-        """The plan as it would be made now. Raises ActionRefused if its id is not as it was planned."""
+def _plan_or_left_out(cluster: Cluster, key: TransactionKey, findings: Sequence[Finding]) -> Plan | LeftOut:
+    target = f"{key.topic}-{key.partition}@{key.start_offset}"
+    fresh = next((each for each in findings if each.key == key), None)
+    try:
+        if fresh is None:
+            check_was_read(findings, TopicPartition(key.topic or "", key.partition or 0), what="it is open")
+            reason = f"Producer {key.producer_id} has no transaction open there any more."
+            return LeftOut(target=target, verdict=None, outcome=None, reason=reason)
+        plan = ABORT.plan(cluster, fresh)
+        refusal = plan.refusal
+    except (ActionRefused, BrokerError) as error:
+        refusal = error.what
+    if refusal is None:
+        return plan
+    verdict, outcome, remedy = (None, None, "") if fresh is None else (fresh.verdict, fresh.outcome, fresh.remedy)
+    return LeftOut(target=target, verdict=verdict, outcome=outcome, reason=refusal, remedy=remedy)
 
-    @abstractmethod
-    def message(self, fresh: Plan) -> Any:
-        """The request."""
 
-    def fresh_plans(self, plans: Sequence[Plan], recheck_after: float) -> Sequence[Plan | ToolkitError]:
-        return [_caught(partial(self.fresh, each, recheck_after)) for each in plans]
+LOST_ABORT = (
+    "if __transaction_state lost its newest records in a crash just then, an abort with transaction version 1 can be "
+    "missing from it without a trace: ask the owner of the producer"
+)
 
-    def answer_of(self, message: Any) -> str:
-        """``NONE``, with what came with it, or the error."""
-        return error_text(message.error_code) if message.error_code else "NONE"
 
-    def send(self, fresh: Plan, progress: Progress) -> str:
-        """The coordinator's answer, once it is not one that passes by itself: a loading, a marker being written."""
-        cluster, request = fresh.cluster, self.message(fresh)
-        deadline = time.monotonic() + cluster.timeout
-        may_have_effect = False
-        while True:
-            coordinator = progress.wait(partial(coordinator_of, cluster, fresh.target))
-            if isinstance(coordinator, int):
-                progress.sending()
-                message = progress.wait(partial(cluster.client.send_one, request, broker_id=coordinator))
-                answer = self.answer_of(message)
-                may_have_effect |= Error.of(answer).code not in self.not_done
-            else:
-                answer = coordinator
-            if Error.of(answer).code not in PASSING or time.monotonic() > deadline:
-                break
-            progress.check_cancelled()
-            threading.Event().wait(POLL_S)
-        if not may_have_effect:
-            progress.effect = "nothing"
-        return answer
+class Complete(MarkerAction):
+    """The marker that is missing; a COMMIT if that is asserted only."""
 
-    def refused(self, fresh: Plan) -> str:
-        return f"The coordinator refused to {self.name} {fresh.name}"
+    name = "complete"
+    blocked = "and cannot be completed"
+    only = "Only a marker that was decided and that nobody else will write is written."
+    after_plan_s = 10.0  # so that a later proof of an outcome can take it for one by hand (COMPLETED_AFTER)
 
-    def progress(self, plan: Plan, cancel: threading.Event | None) -> Progress:
-        was = plan.committable or plan.owner
-        assert was is not None
-        subject, _, verb = self.done.partition(" was ")
-        return Progress(
-            nothing=self.nothing,
-            written=f"{self.done}.",
-            uncertain=f"It is uncertain whether {subject[:1].lower()}{subject[1:]} was {verb}.",
-            find_out=(
-                f"To find out, run kafka-txn describe --transactional-id {shlex.quote(plan.target)}: "
-                + self.done_if.format(producer_id=was.producer_id, producer_epoch=was.producer_epoch)
-            ),
-            cancel=cancel,
+    def is_commit(self, plan: Plan) -> bool:
+        return plan.basis.outcome != verdicts.ABORT
+
+    def ruling(self, found: Finding) -> Ruling:
+        is_commit = (
+            found.outcome == verdicts.COMMIT and found.verdict is Verdict.STUCK_ENDING and found.action == "complete"
         )
+        is_abort = (
+            found.outcome == verdicts.ABORT
+            and found.verdict is Verdict.HANGING
+            and found.action in {"abort", "complete"}
+        )
+        if found.topic == STATE_TOPIC:
+            refusal: str | None = "no marker belongs on the coordinators' own topic."
+        elif is_commit or is_abort:
+            refusal = None
+        elif found.outcome in {verdicts.COMMIT, verdicts.ABORT}:
+            refusal = f"its coordinator may still write the marker. {why_not(found)}"
+        else:
+            outcome = found.outcome or "not known"
+            refusal = f"its outcome is {outcome}, so no marker is known to be missing. {why_not(found)}"
+        needs = "abort" if found.outcome == verdicts.ABORT else "complete"
+        return self.ruling_by_claims(found, needs, refusal=refusal)
 
-    def evidence(self, fresh: Plan) -> tuple[EvidenceEntry, ...]:
-        owner = fresh.owner
-        assert owner is not None
-        observation = fresh.observation
-        values = {
-            "state": owner.state,
-            "producer_id": owner.producer_id,
-            "producer_epoch": owner.producer_epoch,
-            "timeout_ms": owner.timeout_ms,
-            "start_time": owner.start_time,
-            "brokers_time": None if observation is None else observation.brokers_time.text,
-            "topic_partitions": ", ".join(f"{topic}-{number}" for topic, number in owner.topic_partitions or ()),
-        }
-        source = EvidenceEntry(source=owner.source, broker_id=owner.broker_id, observed_at=owner.observed_at)
-        return tuple(replace(source, name=name, value=str(each)) for name, each in values.items() if each is not None)
+    def warnings(self, found: Finding) -> Sequence[str]:
+        return [LOST_ABORT]
+
+    def is_in_use(self, txn: PlannedTransaction, owner: Transaction) -> bool:
+        """A transaction whose own marker may follow, and may say something else.
+
+        An open one of a newer epoch that has written nothing here yet is none: once it has, the leader refuses this
+        marker. Left alone, its ABORT marker would discard the committed records.
+        """
+        is_same_epoch = owner.producer_epoch is None or owner.producer_epoch <= txn.producer_epoch
+        is_open_here = owner.state == "Ongoing" and txn.tp in (owner.topic_partitions or ()) and is_same_epoch
+        return (owner.state or "").startswith("Prepare") or is_open_here
+
+    def read_back(self, fresh: Plan, check: Callable[[], None]) -> Result:
+        cluster, txn = fresh.cluster, fresh.transaction
+        done = delivered(cluster, txn, lso_moved(cluster, txn, check), check)
+        check_delivered(done, txn, is_commit=self.is_commit(fresh))
+        result = Result(partitions=[done])
+        if txn.topic != OFFSETS_TOPIC or txn.impact is None:
+            return result
+        commits, unread = group_offsets(cluster, txn.impact.offset_commits)
+        return replace(result, offset_commits=commits, unread_groups=unread)
 
 
-def describe_owner(cluster: Cluster, transactional_id: str) -> Transaction:
-    """The coordinator's state of an id.
+COMPLETE = Complete()
 
-    Raises NotFound if its coordinator has no such id. Raises BrokerError if it does not describe it.
+
+def plan_complete(cluster: Cluster, finding: FindingLike | Finding) -> Plan:
+    """Plan the marker that is missing, and what becomes visible by it; nothing is written.
+
+    Parameters
+    ----------
+    cluster
+        Where the finding was made.
+    finding
+        A finding, or a row of ``schema.FINDINGS``: a dict, or a row of a frame.
+
+    Raises
+    ------
+    ActionRefused
+        If the finding refutes that all of its records are committed, or aborted, its coordinator may still write the
+        marker, or nothing is open any more.
+    BrokerError
+        If the leader does not show the partition, its producers or its log.
     """
-    (owner,) = cluster.records(Transaction, transactional_ids=[transactional_id])
-    if owner.error:
-        code = Error.of(owner.error).code
-        if code == "TRANSACTIONAL_ID_NOT_FOUND":
-            raise NotFound(f"There is no transactional id {transactional_id!r}.", means="It never was, or has expired.")
-        raise BrokerError(f"{transactional_id!r} could not be described: {owner.error}.", code=code)
-    return owner
-
-
-def ended_owner(
-    plan: Plan, check: Callable[[], None], *, is_over: Callable[[Transaction], bool] = lambda owner: False
-) -> Transaction:
-    """The coordinator's state of an id once its transaction has ended, or `is_over`, or so is the time.
-
-    `check`: called while it waits; what it raises ends the wait.
-    """
-    deadline = time.monotonic() + plan.cluster.timeout
-    while True:
-        now = describe_owner(plan.cluster, plan.target)
-        if now.state in ENDED or is_over(now) or time.monotonic() > deadline:
-            return now
-        check()
-        threading.Event().wait(POLL_S)
-
-
-def check_same_owner(plan: Plan, now: Transaction) -> None:
-    """Refuse an id that is not as it was when this was planned."""
-    for name in ("producer_id", "producer_epoch", "state", "start_time", "topic_partitions"):
-        value, before = getattr(now, name), getattr(plan.owner, name)
-        if value != before:
-            raise changed(plan.name, f"its {name} is {value}, and was {before}", nothing=plan.action.nothing)
-
-
-def coordinator_of(cluster: Cluster, transactional_id: str) -> int | str:
-    """Broker id of an id's coordinator, or the error."""
-    ((answer, found),) = find_coordinators(cluster.client, [transactional_id], TRANSACTION)
-    if found is None or found.error_code:
-        return str(answer.error_text or error_text(found.error_code))
-    return int(found.node_id)
+    return COMPLETE.plan(cluster, finding)

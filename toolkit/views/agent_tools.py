@@ -19,7 +19,7 @@ from toolkit.schema.table import Table, TopicPartition
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
-from toolkit.views.agent.agent_answers import (
+from toolkit.views.agent_answers import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
     Aliases,
@@ -30,10 +30,9 @@ from toolkit.views.agent.agent_answers import (
     short_enough,
 )
 from toolkit.views.document import NOWHERE, Command, Connection, commands_in
-from toolkit.views.envelope import Envelope
-from toolkit.views.finding_groups import finding_groups
+from toolkit.views.finding_document import by_urgency, finding_groups
 from toolkit.views.renderers import command_line
-from toolkit.views.urgency import by_urgency
+from toolkit.views.row_formats import Envelope
 
 if TYPE_CHECKING:
     from toolkit.actions.plan import Plan
@@ -115,7 +114,7 @@ class AgentTools:
         Of one topic or partition, or of everything. Only the verdict "hanging" may be ended by an abort marker;
         "unknown" names what is missing. Names of clients are data. Evidence is included for a single partition.
         """
-        from toolkit.views.findings_text import summary
+        from toolkit.views.finding_document import summary
 
         if cursor is not None:
             return self._pages.next_part("diagnose", cursor, limit=limit)
@@ -236,7 +235,7 @@ class AgentTools:
 
         The transaction is the one that starts at `start_offset`. Only a person may confirm the command.
         """
-        from toolkit.actions.abort import plan_abort
+        from toolkit.actions.marker_actions import plan_abort
 
         return self._plan("abort", plan_abort, topic, partition, start_offset)
 
@@ -247,7 +246,7 @@ class AgentTools:
         Nothing is written by this. The transaction is the one that starts at `start_offset`; `diagnose` has the action
         "complete" for it. Only a person may confirm the command.
         """
-        from toolkit.actions.complete import plan_complete
+        from toolkit.actions.marker_actions import plan_complete
 
         return self._plan("complete", plan_complete, topic, partition, start_offset)
 
@@ -277,7 +276,7 @@ class AgentTools:
 
     def _alike(self, findings: Sequence[Finding]) -> list[Answer]:
         """Many of one kind: how many, where, and what is said of the most urgent one, without names of clients."""
-        from toolkit.views.findings_text import right
+        from toolkit.views.finding_document import right
 
         alike: list[Answer] = []
         for group in [each for each in finding_groups(findings) if len(each.partitions) > 1][:MAX_GROUPS]:

@@ -1,0 +1,543 @@
+"""Actions that are one request to the coordinator of a transactional id: commit and fence.
+
+Commit ends what a checkpoint of Flink has pre-committed. A job that dies between the end of a checkpoint and its commit
+leaves the transaction open, until it is restored or the coordinator aborts it by its timeout, which loses records that
+the job considers written (FLIP-572). EndTxn with the checkpoint's id, producer id and epoch is what the restored job
+sends (``FlinkKafkaInternalProducer``). A coordinator that has committed already answers it in the same way, so that a
+later restore finds it done.
+
+Fence does what Kafka's ``forceTerminateTransaction`` and ``fenceProducers`` do. InitProducerId without a producer id
+has the coordinator abort what is open under the id, on all of its partitions, and give out a new epoch: the producer
+that had the old one is refused from then on (KIP-360, KIP-939; ``FenceProducersHandler``).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import shlex
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from toolkit.actions.marker_actions import planned_with_impact
+from toolkit.actions.plan import RECHECK_AFTER, Action, Plan, Progress, Result, Ruling, caught, changed
+from toolkit.actions.transaction import check_delivered, check_ended, delivered, first_epoch, lso_moved
+from toolkit.analysis.coordinator.transaction_history import LAST_EPOCH
+from toolkit.analysis.coordinator.transaction_owners import CONNECT_LEADER, may_be_flinks
+from toolkit.analysis.diagnosis import decision as rules
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, TransactionAge
+from toolkit.analysis.diagnosis.verdicts import PROVEN
+from toolkit.errors import ActionRefused, BrokerError, NotFound, ToolkitError
+from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint, read_checkpoint
+from toolkit.schema.live import EvidenceEntry, Finding, Transaction
+from toolkit.schema.recorded import ActionClaim
+from toolkit.schema.table import Error, TopicPartition
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.broker_response import error_text
+from toolkit.sources.live.state.coordinators import TRANSACTION, find_coordinators
+
+if TYPE_CHECKING:
+    from toolkit.sources.live.cluster import Cluster
+
+
+POLL_S = 0.1
+NOT_DONE = frozenset(
+    {
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "COORDINATOR_NOT_AVAILABLE",
+        "NOT_COORDINATOR",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    }
+)
+"""Errors of any request to a coordinator after which it has had no effect."""
+PASSING = {"CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
+ENDED = {"Empty", "CompleteAbort", "CompleteCommit"}
+
+
+class CoordinatorAction(Action):
+    """One request to the coordinator of a transactional id."""
+
+    right = "The principal needs WRITE on the transactional id."
+    nothing = "Nothing was sent."
+    done: ClassVar[str]  # what has happened to its target once it is done, with its subject
+    not_done: ClassVar[Container[str]]  # errors after which it has had no effect
+    done_if: ClassVar[str]  # how kafka-txn describe shows that it is done
+
+    @abstractmethod
+    def fresh(self, plan: Plan, recheck_after: float) -> Plan:
+        """The plan as it would be made now. Raises ActionRefused if its id is not as it was planned."""
+
+    @abstractmethod
+    def message(self, fresh: Plan) -> Any:
+        """The request."""
+
+    def fresh_plans(self, plans: Sequence[Plan], recheck_after: float) -> Sequence[Plan | ToolkitError]:
+        return [caught(partial(self.fresh, each, recheck_after)) for each in plans]
+
+    def answer_of(self, message: Any) -> str:
+        """``NONE``, with what came with it, or the error."""
+        return error_text(message.error_code) if message.error_code else "NONE"
+
+    def send(self, fresh: Plan, progress: Progress) -> str:
+        """The coordinator's answer, once it is not one that passes by itself: a loading, a marker being written."""
+        cluster, request = fresh.cluster, self.message(fresh)
+        deadline = time.monotonic() + cluster.timeout
+        may_have_effect = False
+        while True:
+            coordinator = progress.wait(partial(coordinator_of, cluster, fresh.target))
+            if isinstance(coordinator, int):
+                progress.sending()
+                message = progress.wait(partial(cluster.client.send_one, request, broker_id=coordinator))
+                answer = self.answer_of(message)
+                may_have_effect |= Error.of(answer).code not in self.not_done
+            else:
+                answer = coordinator
+            if Error.of(answer).code not in PASSING or time.monotonic() > deadline:
+                break
+            progress.check_cancelled()
+            threading.Event().wait(POLL_S)
+        if not may_have_effect:
+            progress.effect = "nothing"
+        return answer
+
+    def refused(self, fresh: Plan) -> str:
+        return f"The coordinator refused to {self.name} {fresh.name}"
+
+    def progress(self, plan: Plan, cancel: threading.Event | None) -> Progress:
+        was = plan.committable or plan.owner
+        assert was is not None
+        subject, _, verb = self.done.partition(" was ")
+        return Progress(
+            nothing=self.nothing,
+            written=f"{self.done}.",
+            uncertain=f"It is uncertain whether {subject[:1].lower()}{subject[1:]} was {verb}.",
+            find_out=(
+                f"To find out, run kafka-txn describe --transactional-id {shlex.quote(plan.target)}: "
+                + self.done_if.format(producer_id=was.producer_id, producer_epoch=was.producer_epoch)
+            ),
+            cancel=cancel,
+        )
+
+    def evidence(self, fresh: Plan) -> tuple[EvidenceEntry, ...]:
+        owner = fresh.owner
+        assert owner is not None
+        observation = fresh.observation
+        values = {
+            "state": owner.state,
+            "producer_id": owner.producer_id,
+            "producer_epoch": owner.producer_epoch,
+            "timeout_ms": owner.timeout_ms,
+            "start_time": owner.start_time,
+            "brokers_time": None if observation is None else observation.brokers_time.text,
+            "topic_partitions": ", ".join(f"{topic}-{number}" for topic, number in owner.topic_partitions or ()),
+        }
+        source = EvidenceEntry(source=owner.source, broker_id=owner.broker_id, observed_at=owner.observed_at)
+        return tuple(replace(source, name=name, value=str(each)) for name, each in values.items() if each is not None)
+
+
+def describe_owner(cluster: Cluster, transactional_id: str) -> Transaction:
+    """The coordinator's state of an id.
+
+    Raises NotFound if its coordinator has no such id. Raises BrokerError if it does not describe it.
+    """
+    (owner,) = cluster.records(Transaction, transactional_ids=[transactional_id])
+    if owner.error:
+        code = Error.of(owner.error).code
+        if code == "TRANSACTIONAL_ID_NOT_FOUND":
+            raise NotFound(f"There is no transactional id {transactional_id!r}.", means="It never was, or has expired.")
+        raise BrokerError(f"{transactional_id!r} could not be described: {owner.error}.", code=code)
+    return owner
+
+
+def ended_owner(
+    plan: Plan, check: Callable[[], None], *, is_over: Callable[[Transaction], bool] = lambda owner: False
+) -> Transaction:
+    """The coordinator's state of an id once its transaction has ended, or `is_over`, or so is the time.
+
+    `check`: called while it waits; what it raises ends the wait.
+    """
+    deadline = time.monotonic() + plan.cluster.timeout
+    while True:
+        now = describe_owner(plan.cluster, plan.target)
+        if now.state in ENDED or is_over(now) or time.monotonic() > deadline:
+            return now
+        check()
+        threading.Event().wait(POLL_S)
+
+
+def check_same_owner(plan: Plan, now: Transaction) -> None:
+    """Refuse an id that is not as it was when this was planned."""
+    for name in ("producer_id", "producer_epoch", "state", "start_time", "topic_partitions"):
+        value, before = getattr(now, name), getattr(plan.owner, name)
+        if value != before:
+            raise changed(plan.name, f"its {name} is {value}, and was {before}", nothing=plan.action.nothing)
+
+
+def coordinator_of(cluster: Cluster, transactional_id: str) -> int | str:
+    """Broker id of an id's coordinator, or the error."""
+    ((answer, found),) = find_coordinators(cluster.client, [transactional_id], TRANSACTION)
+    if found is None or found.error_code:
+        return str(answer.error_text or error_text(found.error_code))
+    return int(found.node_id)
+
+
+FLINKS_VERSION = 4
+"""Of EndTxn. From 5 on it raises the epoch, and Flink would find its own transaction fenced."""
+COMMITTED = {"PrepareCommit", "CompleteCommit"}
+
+
+class Commit(CoordinatorAction):
+    """EndTxn with the checkpoint's producer id and epoch; nothing can be overridden."""
+
+    name = "commit"
+    done = "The transaction was committed"
+    done_if = "CompleteCommit with producer {producer_id} and epoch {producer_epoch} is committed."
+    not_done = NOT_DONE | {
+        "INVALID_PRODUCER_EPOCH",
+        "INVALID_PRODUCER_ID_MAPPING",
+        "INVALID_TXN_STATE",
+        "PRODUCER_FENCED",
+    }
+
+    def is_commit(self, plan: Plan) -> bool:
+        return True
+
+    def plan(self, cluster: Cluster, name: str, recheck_after: float) -> Plan:
+        """The plan as of now: the checkpoint is read again, and every partition has to agree with it."""
+        checkpoint, committable = _checkpointed(cluster, name)
+        owner = describe_owner(cluster, name)
+        check_owner(owner, committable)
+        partitions = sorted(owner.topic_partitions or ())
+        findings = cluster.records(Finding, partitions=partitions, recheck_after=recheck_after)
+        found = [each for each in findings if each.error or each.producer_id == committable.producer_id]
+        if other := next((each for each in found if each.action != "commit"), None):
+            raise ActionRefused(
+                f"{other.tp} is {other.verdict}: {other.reason}",
+                means=f"A commit would decide the records there, too. {self.nothing}",
+                do=f"Remedy: {other.remedy}",
+            )
+        transactions = [planned_with_impact(cluster, each) for each in found if each.start_offset is not None]
+        for txn in transactions:
+            # Each instance has a higher epoch, and a leader takes no lower one: all open records have the same epoch if
+            # the first of them has that of the producer state. One marker would end both.
+            if (first := first_epoch(cluster, txn)) != txn.producer_epoch:
+                wrote = "none is left in the log" if first is None else f"epoch {first} wrote the first of them"
+                raise ActionRefused(
+                    f"The records of {txn.target} are not all of epoch {txn.producer_epoch}: {wrote}.",
+                    means=f"One marker would end both, whatever was decided about each. {self.nothing}",
+                    do="Save the records of each epoch by kafka-txn scan before anything is ended.",
+                )
+        verdict = found[0].verdict if found else ""
+        reason = f"{checkpoint.name} is to commit it."
+        claim = ActionClaim(
+            claim=f"the last completed checkpoint is to commit {name}", status=PROVEN, discharged_by=reason
+        )
+        return Plan(
+            cluster=cluster,
+            action=self,
+            ruling=Ruling(verdict=verdict, reason=reason, claims=[claim]),
+            transactions=transactions,
+            transactional_id=name,
+            owner=owner,
+            checkpoint=checkpoint,
+            committable=committable,
+        )
+
+    def fresh(self, plan: Plan, recheck_after: float) -> Plan:
+        fresh = self.plan(plan.cluster, plan.target, recheck_after)
+        if fresh.committable != plan.committable:
+            raise changed(plan.name, f"the checkpoint says {fresh.committable}", nothing=self.nothing)
+        return fresh
+
+    def guard(self, fresh: Plan) -> None:
+        assert fresh.committable is not None
+        check_owner(describe_owner(fresh.cluster, fresh.target), fresh.committable)
+
+    def request(self, fresh: Plan) -> str:
+        own = fresh.committable
+        assert own is not None
+        ids = f"producer_id={own.producer_id}, producer_epoch={own.producer_epoch}"
+        return f"EndTxn transactional_id={fresh.target}, {ids}, committed=true"
+
+    def message(self, fresh: Plan) -> Any:
+        own = fresh.committable
+        assert own is not None
+        return messages.EndTxn(
+            transactional_id=fresh.target,
+            producer_id=own.producer_id,
+            producer_epoch=own.producer_epoch,
+            committed=True,
+            max_version=FLINKS_VERSION,
+        )
+
+    def verify(self, fresh: Plan, check: Callable[[], None]) -> Result:
+        """The coordinator has committed it, and a read_committed consumer receives its records."""
+        now, partitions = ended_owner(fresh, check), []
+        if now.state not in COMMITTED:
+            raise BrokerError(f"{fresh.name} is {now.state}, not committed.", code="NONE", do="Run kafka-txn describe.")
+        for txn in fresh.transactions:
+            check_ended(fresh.cluster, txn, check, patience=fresh.cluster.timeout)
+            done = delivered(fresh.cluster, txn, lso_moved(fresh.cluster, txn, check), check)
+            check_delivered(done, txn, is_commit=True)
+            partitions.append(done)
+        return Result(owner=now, partitions=partitions)
+
+
+COMMIT = Commit()
+
+
+def plan_commit(cluster: Cluster, transactional_id: str, *, recheck_after: float = RECHECK_AFTER) -> Plan:
+    """Plan the commit of a transaction that one of the cluster's `flink_checkpoints` is to commit; nothing is sent.
+
+    Parameters
+    ----------
+    cluster
+        Where the id is known, with the checkpoint.
+    transactional_id
+        The id.
+    recheck_after
+        Delay in seconds before the findings of its partitions are confirmed.
+
+    Raises
+    ------
+    NotFound
+        If no checkpoint is to commit a transaction of the id, or the cluster has no such id.
+    ActionRefused
+        If a newer checkpoint decides, or may, or the coordinator does not have exactly this transaction open.
+    BrokerError
+        If its coordinator or one of its partitions cannot be read.
+    """
+    return COMMIT.plan(cluster, transactional_id, recheck_after)
+
+
+def _checkpointed(cluster: Cluster, transactional_id: str) -> tuple[FlinkCheckpoint, Committable]:
+    """The checkpoint that is to commit the transaction, read again, and what it says."""
+    for known in reversed(cluster.flink_checkpoints):  # the newest of a job first
+        if known.committable(transactional_id) is None:
+            continue
+        checkpoint = read_checkpoint(known.path)
+        committable = checkpoint.committable(transactional_id)
+        if committable is None:
+            break
+        if checkpoint.is_savepoint:
+            raise ActionRefused(
+                f"{checkpoint.name} commits {transactional_id!r} only in a job that is restored from it.",
+                means=f"A job that is restored from another one writes its records again. {COMMIT.nothing}",
+                do="Restore the job from it.",
+            )
+        if newer := checkpoint.newer():
+            raise ActionRefused(
+                f"{newer.parent} is complete and newer than {checkpoint.name}.",
+                means=f"The last completed checkpoint decides. {COMMIT.nothing}",
+                do=f"Use --flink-checkpoint {shlex.quote(str(newer))}",
+            )
+        if other := checkpoint.newer_of_other_job():
+            raise ActionRefused(
+                f"Another job of the prefix has {other.name}, newer than {checkpoint.name}.",
+                means=f"If it was restored from an earlier checkpoint, it wrote these records again. {COMMIT.nothing}",
+                do="Restore the job that ran last from its own last checkpoint.",
+            )
+        if committable.checkpoint_id > checkpoint.checkpoint_id:
+            raise ActionRefused(
+                f"{checkpoint.name} leaves {transactional_id!r} to checkpoint {committable.checkpoint_id}.",
+                means=COMMIT.nothing,
+            )
+        return checkpoint, committable
+    names = ", ".join(each.name for each in cluster.flink_checkpoints) or "The empty list of checkpoints"
+    raise NotFound(
+        f"{names} has no transaction of {transactional_id!r} to commit.",
+        means="Its Flink job aborts it when it is restored, and writes its records again.",
+        do="Name the last completed checkpoint of its job by --flink-checkpoint PATH.",
+    )
+
+
+def check_owner(owner: Transaction, committable: Committable) -> None:
+    """Refuse unless the coordinator has exactly this transaction open. Raises ActionRefused if it does not."""
+    name, now = committable.transactional_id, (owner.producer_id, owner.producer_epoch)
+    theirs = f"producer {owner.producer_id} epoch {owner.producer_epoch}"
+    if now != (committable.producer_id, committable.producer_epoch):
+        raise ActionRefused(
+            f"{name!r} belongs to {theirs} now, and the checkpoint has producer {committable.producer_id} epoch "
+            f"{committable.producer_epoch}.",
+            means=f"That transaction has ended: it was committed, or fenced and aborted. {COMMIT.nothing}",
+            do=f"kafka-txn history --transactional-id {shlex.quote(name)} says which.",
+        )
+    if owner.state != "Ongoing":
+        means = "It is committed already." if owner.state in COMMITTED else "It cannot be committed any more."
+        raise ActionRefused(f"{name!r} of {theirs} is {owner.state}.", means=f"{means} {COMMIT.nothing}")
+
+
+FENCED = "The producer that uses the id gets ProducerFenced at its next request, and must be restarted."
+OF_CONNECT_LEADER = (
+    "This may be the id of a Connect cluster's leader: once fenced, it restarts no connector with its tasks until the "
+    "workers rebalance. Restart that worker afterwards."
+)
+LOST = "The open transaction is aborted on all of its partitions: its records are never read by read_committed."
+FLINK = (
+    "This id may be a Flink job's: then its last completed checkpoint decides between commit and abort, and a fence of "
+    "what it is to commit loses data (FLIP-572). Name it by --flink-checkpoint PATH, and check the job first."
+)
+AT_LAST_EPOCH = (
+    "Its epoch is 32767, the last one: a coordinator before 4.3.0 refuses the fence with UNKNOWN_SERVER_ERROR "
+    "(KAFKA-20090). While all replicas of __transaction_state are in sync, restart that broker, or move the leader of "
+    "the id's partition: the timeout then takes effect."
+)
+NOT_CHECKPOINTED = (
+    "is not to commit it. If that is the last completed checkpoint of its Flink job, a job that is restored from it "
+    "aborts it, too."
+)
+
+
+class Fence(CoordinatorAction):
+    """InitProducerId for an id."""
+
+    name = "fence"
+    done = "The id was fenced"
+    done_if = "it was fenced if its epoch is not {producer_epoch} of producer {producer_id} any more."
+    not_done = NOT_DONE | {"INVALID_REQUEST"}
+    kafka_tool = ("forceTerminateTransaction", "--transactionalId")  # newer than 4.0
+
+    def plan_now(self, cluster: Cluster, name: str, *, long_after_ms: int, earlier: Plan | None = None) -> Plan:
+        """The plan as of now. `earlier`: that of before, whose observation is the first of two."""
+        seen_for = dt.timedelta(seconds=0 if earlier is None else time.monotonic() - earlier.planned_at)
+        clock = cluster.brokers_time()
+        owner = describe_owner(cluster, name)
+        if earlier is not None:
+            check_same_owner(earlier, owner)
+        findings: Sequence[Finding] = ()
+        observation, is_hidden = None, False
+        if owner.state == "Ongoing" and owner.producer_id is not None and owner.topic_partitions:
+            try:
+                findings, observation = cluster.producer_findings(
+                    owner.producer_id,
+                    [TopicPartition(*each) for each in owner.topic_partitions],
+                    earlier=None if earlier is None else earlier.observation,
+                    max_transaction_timeout_ms=long_after_ms,
+                )
+            except NotFound:
+                is_hidden = True
+        checkpoint = next((each for each in cluster.flink_checkpoints if _is_to_commit(each, owner)), None)
+        decision = rules.decide_id(
+            rules.IdEvidence(
+                owner=owner,
+                findings=findings,
+                age=TransactionAge.of(owner.start_time, clock, observed_for=seen_for),
+                long_after=dt.timedelta(milliseconds=long_after_ms),
+                is_checkpointed=checkpoint is not None,
+                is_hidden=is_hidden,
+            )
+        )
+        meaning = rules.MEANINGS[decision.verdict]
+        if checkpoint is not None:
+            meaning = f"{checkpoint.name}: {meaning}"
+        return Plan(
+            cluster=cluster,
+            action=self,
+            ruling=Ruling(
+                verdict=decision.verdict,
+                reason=meaning,
+                claims=[decision.is_past_its_time, *decision.no_commit],
+                refusal=None if decision.verdict == rules.OVERDUE else meaning,
+                refused=f"is {decision.verdict} now",
+                needed_override=decision.needed_override,
+            ),
+            transactional_id=name,
+            owner=owner,
+            checkpoint=checkpoint,
+            warnings=_warnings(cluster, owner, decision.verdict),
+            observation=observation,
+            max_transaction_timeout_ms=long_after_ms,
+        )
+
+    def fresh(self, plan: Plan, recheck_after: float) -> Plan:
+        return self.plan_now(plan.cluster, plan.target, long_after_ms=plan.max_transaction_timeout_ms, earlier=plan)
+
+    def guard(self, fresh: Plan) -> None:
+        check_same_owner(fresh, describe_owner(fresh.cluster, fresh.target))
+
+    def request(self, fresh: Plan) -> str:
+        return f"InitProducerId transactional_id={fresh.target}, producer_id=-1, producer_epoch=-1"
+
+    def message(self, fresh: Plan) -> Any:
+        return messages.InitProducerId(
+            transactional_id=fresh.target,
+            transaction_timeout_ms=max(1, int(fresh.cluster.timeout * 1000)),
+            producer_id=-1,
+            producer_epoch=-1,
+            max_version=5,
+        )
+
+    def answer_of(self, message: Any) -> str:
+        if message.error_code:
+            return error_text(message.error_code)
+        return f"NONE: producer_id={message.producer_id}, producer_epoch={message.producer_epoch}"
+
+    def verify(self, fresh: Plan, check: Callable[[], None]) -> Result:
+        """Another epoch owns the id, and nothing of the old one is open."""
+        was = fresh.owner
+        assert was is not None
+
+        def is_same(now: Transaction) -> bool:
+            return (now.producer_id, now.producer_epoch) == (was.producer_id, was.producer_epoch)
+
+        now = ended_owner(fresh, check, is_over=is_same)
+        if is_same(now):
+            raise BrokerError(
+                f"{fresh.name} is still owned by producer {now.producer_id} epoch {now.producer_epoch}, and "
+                f"{now.state}.",
+                code="NONE",
+                do="Check with kafka-txn describe.",
+            )
+        still_open = [] if now.state in ENDED else [TopicPartition(*each) for each in now.topic_partitions or ()]
+        return Result(owner=now, still_open=still_open)
+
+
+FENCE = Fence()
+
+
+def plan_fence(
+    cluster: Cluster, transactional_id: str, *, max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
+) -> Plan:
+    """Plan the fence of a transactional id; nothing is sent.
+
+    Parameters
+    ----------
+    cluster
+        Where the id is known.
+    transactional_id
+        The id.
+    max_transaction_timeout_ms
+        A live transaction that is open for longer is ``long``: the word to override; by default the brokers' default.
+
+    Raises
+    ------
+    ActionRefused
+        If a fence would discard what is committed or is to be, or could change nothing.
+    NotFound
+        If the cluster has no such id.
+    BrokerError
+        If its coordinator does not describe it, or its partitions cannot be observed.
+    """
+    return FENCE.plan_now(cluster, transactional_id, long_after_ms=max_transaction_timeout_ms).offered()
+
+
+def _is_to_commit(checkpoint: FlinkCheckpoint, owner: Transaction) -> bool:
+    found = checkpoint.committable(owner.transactional_id or "")
+    return found is not None and (found.producer_id, found.producer_epoch) == (owner.producer_id, owner.producer_epoch)
+
+
+def _warnings(cluster: Cluster, owner: Transaction, verdict: str) -> tuple[str, ...]:
+    name = owner.transactional_id or ""
+    fenced = (FENCED, OF_CONNECT_LEADER) if CONNECT_LEADER.fullmatch(name) else (FENCED,)
+    if verdict == rules.IDLE:
+        return fenced
+    is_last = owner.state == "Ongoing" and owner.producer_epoch == LAST_EPOCH + 1
+    lost = (*([AT_LAST_EPOCH] if is_last else []),)
+    own = [each.name for each in cluster.flink_checkpoints if not each.others and each.has_prefix_of(name)]
+    if own:
+        return (*lost, f"Its {own[-1]} {NOT_CHECKPOINTED}", LOST, *fenced)
+    return (*lost, FLINK, LOST, *fenced) if may_be_flinks(name) else (*lost, LOST, *fenced)

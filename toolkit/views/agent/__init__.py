@@ -1,1 +1,0 @@
-"""Read-only tools for agents over one source, as a Model Context Protocol server."""
