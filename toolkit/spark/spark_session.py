@@ -7,7 +7,6 @@ import hashlib
 import importlib.metadata
 import io
 import os
-import pickle
 import secrets
 import shutil
 import sys
@@ -18,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 from platformdirs import user_cache_path
 
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
-    from pyspark.sql.types import StructType
 
 
 INCUBATOR = "--add-modules=jdk.incubator.vector"
@@ -484,7 +481,7 @@ def _gateway(spark: SparkSession) -> Access:
 LIVE_ONLY = {"confluent_kafka"}
 EPOCH = (2020, 1, 1, 0, 0, 0)  # the same files yield the same zip, so that it is sent once
 
-_SENT: WeakKeyDictionary[SparkSession, bytes] = WeakKeyDictionary()
+_SENT: WeakSet[SparkSession] = WeakSet()
 
 
 def ship_package(spark: SparkSession) -> None:
@@ -493,7 +490,8 @@ def ship_package(spark: SparkSession) -> None:
     A wheel installed on the cluster (``%pip install`` on Databricks) is better: use this on a cluster where you cannot
     install packages. Compiled packages cannot be sent (numpy, pandas, pyarrow, cramjam, google-crc32c;
     confluent-kafka for live clusters): executors must have them, or read the folder that this process has them from,
-    for example of a volume (``pip install --target``).
+    for example of a volume (``pip install --target``). A stream of ``kafka_txn_samples`` under Spark Connect needs the
+    package where the server runs: Spark sends nothing to the process that plans a stream.
 
     Raises
     ------
@@ -519,18 +517,13 @@ def ship_package(spark: SparkSession) -> None:
     )
     path.write_bytes(data)
     spark.addArtifact(str(path), pyfile=True)
-    _SENT[spark] = data
+    _SENT.add(spark)
 
 
 def ship_if_missing(spark: SparkSession) -> None:
     """`ship_package`, if an executor does not have this package."""
     if unavailable_to_executors(spark, packages=PURE):
         ship_package(spark)
-
-
-def sent(spark: SparkSession) -> bytes | None:
-    """The zip that was sent to a session; null if none was."""
-    return _SENT.get(spark)
 
 
 def _zipped(folders: Sequence[str] = ()) -> bytes:
@@ -554,63 +547,3 @@ def _folder(package: str) -> Path:
     if spec is None or spec.origin is None:
         raise UsageError(f"{package} is not installed.", do=f"pip install {package}")
     return Path(spec.origin).parent
-
-
-def self_contained_source(source: type[DataSource], package: bytes) -> type[DataSource]:
-    """A data source that carries the package in its pickle.
-
-    `ship_package` reaches Spark's workers, but not the process of a streaming source (4.0 to 4.3). So this class only
-    uses functions that need nothing but Python and pyspark.
-
-    Parameters
-    ----------
-    source
-        The data source.
-    package
-        A zip of pure Python packages, including this one.
-    """
-    load = _loader(source, package)
-    format_name = source.name()
-    from pyspark.sql.datasource import DataSource
-
-    class SelfContained(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return format_name
-
-        def schema(self) -> StructType:
-            found: StructType = load()(self.options).schema()
-            return found
-
-        def reader(self, schema: StructType) -> DataSourceReader:
-            found: DataSourceReader = load()(self.options).reader(schema)
-            return found
-
-        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-            found: DataSourceStreamReader = load()(self.options).streamReader(schema)
-            return found
-
-    return SelfContained
-
-
-def _loader(thing: object, package: bytes) -> Callable[[], Any]:
-    """A function that makes the package importable and unpickles `thing`; nested, so that it is pickled by value."""
-    from pyspark import cloudpickle
-
-    pickled = cloudpickle.dumps(thing)  # type: ignore[no-untyped-call]
-    name = __name__.partition(".")[0]
-    loads = pickle.loads  # noqa: S301  # of what is pickled above
-
-    def load() -> Any:
-        import importlib.util
-        import os
-        import sys
-
-        if importlib.util.find_spec(name) is None:
-            memory = os.memfd_create(name)  # Linux only; leaves no file behind, even after a crash
-            with open(memory, "wb", closefd=False) as file:
-                file.write(package)
-            sys.path.append(f"/proc/self/fd/{memory}")
-        return loads(pickled)
-
-    return load

@@ -45,14 +45,11 @@ def register(spark: SparkSession, *, config: str | Mapping[str, object] | Client
     UsageError
         As `ClientConfig` does.
     """
-    from toolkit.spark.spark_session import self_contained_source, sent
-
     client = None if config is None else ClientConfig(config)
     hidden = hide_secrets(spark)
     spark.dataSource.register(KafkaLog)
     spark.dataSource.register(connecting(KafkaBatches, config=client, hides_secrets=hidden))
-    stream, package = connecting(KafkaTransactions, config=client, hides_secrets=hidden), sent(spark)
-    spark.dataSource.register(stream if package is None else self_contained_source(stream, package))
+    spark.dataSource.register(connecting(KafkaTransactions, config=client, hides_secrets=hidden))
 
 
 class KafkaLog(DataSource):
@@ -71,7 +68,7 @@ class KafkaLog(DataSource):
         Topics and partition numbers, separated by commas or as a JSON list; or only ``partitions``: ``orders-0``.
     ``startingOffsets``, ``endingOffsets``
         First offset, and end offset (exclusive): a number, a time with a zone (2026-11-21T12:00:00Z), or
-        ``earliest``, ``lso``, ``high_watermark``, ``log_end``.
+        ``earliest``, ``latest``, ``log_start``, ``lso``, ``high_watermark``, ``log_end``.
     ``producerId``, ``transactionalIds``, ``groups``
         Only rows of this producer, these ids, these groups.
     ``crc``
@@ -125,21 +122,14 @@ class KafkaBatches(ConnectingSource, DataSource):
     The rows are those of `Cluster.batches` for each partition. Tasks read the log with Fetch requests, one range of
     offsets per task; no connector is needed. The start and end offsets are resolved when Spark plans the query.
 
-    Options have the names of Spark's own Kafka source, where it has them.
+    Options are those of `KafkaLog` for partitions, offsets, ``producerId``, ``crc`` and ``mode``; one of ``subscribe``
+    and ``partitions`` is required, and the range begins at ``earliest`` and ends at ``latest`` unless it is set. If the
+    start lies inside a batch, the complete batch is read. A time after the last record resolves to the high watermark.
+    The others:
 
     - Connection: see `reader_options.client_config`. ``timeout`` limits connecting and each round of requests
       (default 30 s).
-    - Partitions: one of ``subscribe`` (topics, separated by commas), ``subscribePattern`` (a regular expression that
-      matches the full name; it never matches Kafka's internal topics), ``assign`` (JSON).
-    - Range: ``startingOffsets`` (default ``earliest``) and ``endingOffsets`` (exclusive, default ``latest``):
-      ``earliest``, ``latest``, ``log_start``, ``lso``, ``high_watermark``, ``log_end``, or JSON with an offset or one
-      of these words for every partition; ``startingTimestamp`` and ``endingTimestamp`` (milliseconds, or ISO 8601
-      with a zone), ``startingOffsetsByTimestamp`` and ``endingOffsetsByTimestamp`` (JSON). If the start lies inside a
-      batch, the complete batch is read. A time after the last record resolves to the high watermark.
-    - ``maxRecordsPerPartition``: maximum number of offsets per task (default 1,000,000); ``minPartitions``: divide
-      further, into about so many tasks.
-    - ``producerId``: only batches of this producer. ``crc``: verify every batch's checksum (default false).
-    - ``mode``: PERMISSIVE (default) keeps rows with `error`, DROPMALFORMED drops them, FAILFAST fails.
+    - ``maxRecordsPerPartition``: maximum number of offsets per task (default 1,000,000).
     """
 
     @classmethod

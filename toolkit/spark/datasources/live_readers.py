@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +17,6 @@ from pyspark.sql.types import StructType
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, ConnectionFailed, ToolkitError, UsageError
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import BATCHES, RECORDED, Row
 from toolkit.schema.live import Partition
 from toolkit.schema.table import EPOCH, TopicPartition
@@ -30,6 +27,7 @@ from toolkit.sources.live.logs.partition_log import LogRange, read_range, resolv
 from toolkit.sources.live.logs.partition_tables import batch_tables_of
 from toolkit.sources.live.state.leaders import ClusterMetadata, read_metadata, read_partitions, resolve_partitions
 from toolkit.sources.recording.sampler import Sample, Sampler
+from toolkit.sources.source_table import TableArguments, requested_partitions
 from toolkit.spark.arrow_types import (
     arrow_fields,
     record_batches,
@@ -39,10 +37,8 @@ from toolkit.spark.arrow_types import (
     struct_type,
     without_damage,
 )
-from toolkit.spark.datasources.reader_options import EVERYTHING, BatchesOptions, PartitionSelection, TransactionsOptions
+from toolkit.spark.datasources.reader_options import EVERYTHING, BatchesOptions, TransactionsOptions
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
-
-INTERNAL = {STATE_TOPIC, OFFSETS_TOPIC, "__share_group_state"}  # subscribePattern does not match them, as in Spark
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +60,16 @@ class BatchesReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         options = self._options
         with BrokerClient(self._config, timeout=options.timeout) as client:
-            metadata, topic_partitions = _selected(client, options.selection)
-            options.start.check(topic_partitions)
-            options.stop.check(topic_partitions)
+            metadata, topic_partitions = _selected(client, options.arguments)
             partitions = sorted(
                 read_partitions(client, metadata.at(topic_partitions)), key=attrgetter("topic", "partition")
             )
             found = [_resolve(client, each, options) for each in partitions]
         resolved = [each for each in found if not isinstance(each, _UnreadPartition)]
-        total = sum(max(0, stop - start) for _, start, stop, _ in resolved)
-        max_offsets = max(1, min(options.max_offsets, total // options.tasks))
         ranges = [
             log_range
             for tp, start, stop, log_start in resolved
-            for log_range in split(tp, start, stop, log_start=log_start, max_offsets=max_offsets)
+            for log_range in split(tp, start, stop, log_start=log_start, max_offsets=options.max_offsets)
         ]
         return [
             InputPartition(item) for item in (*ranges, *(each for each in found if isinstance(each, _UnreadPartition)))
@@ -96,29 +88,23 @@ class BatchesReader(DataSourceReader):
             return
         try:
             with BrokerClient(self._config, timeout=self._options.timeout) as client:
-                fetched = read_range(client, item, crc=self._options.crc)
-                yield from batch_tables_of(fetched, producer_id=self._options.producer_id)
+                fetched = read_range(client, item, crc=self._options.arguments.crc)
+                yield from batch_tables_of(fetched, producer_id=self._options.arguments.producer_id)
         except ToolkitError as error:
             text = f"{row_text(error).rstrip('.')}; offsets {item.start} to {item.stop - 1} were not read"
             yield BATCHES.arrow([{"topic": item.tp.topic, "partition": item.tp.partition, "error": text}])
 
 
-def _selected(client: BrokerClient, selection: PartitionSelection) -> tuple[ClusterMetadata, list[TopicPartition]]:
+def _selected(client: BrokerClient, arguments: TableArguments) -> tuple[ClusterMetadata, list[TopicPartition]]:
     """The selected partitions, and the metadata of their topics.
 
-    Raises NotFound, BrokerError, ConnectionFailed if the cluster does not respond, or a named partition does not exist
-    or is not visible.
+    Raises NotFound, BrokerError, ConnectionFailed if the cluster does not respond, or a partition does not exist or is
+    not visible.
     """
-    if selection.pattern is not None:
-        metadata = read_metadata(client)
-        topics = {topic for topic, _ in metadata.partitions if topic not in INTERNAL}
-        matched = {topic for topic in topics if re.fullmatch(selection.pattern, topic)}
-        return metadata, sorted(tp for tp in metadata.partitions if tp[0] in matched)
-    if selection.topic_partitions is not None:
-        metadata = read_metadata(client, {topic for topic, _ in selection.topic_partitions})
-        return metadata, resolve_partitions(metadata, None, selection.topic_partitions)
-    metadata = read_metadata(client, selection.topics)
-    return metadata, resolve_partitions(metadata, selection.topics, None)
+    topics, partitions = arguments.topics, arguments.partitions
+    named = requested_partitions(topics, partitions) if topics is None and partitions is not None else ()
+    metadata = read_metadata(client, topics or {tp.topic for tp in named})
+    return metadata, resolve_partitions(metadata, topics, partitions)
 
 
 def _resolve(
@@ -127,7 +113,10 @@ def _resolve(
     """Partition, start, stop and log start offset of the range to read."""
     tp = partition.tp
     try:
-        start, stop = resolve_range(client, partition, options.start.of(tp), options.stop.of(tp))
+        arguments = options.arguments
+        bounds = ["log_start" if arguments.start is None else arguments.start]
+        bounds.append("high_watermark" if arguments.stop is None else arguments.stop)
+        start, stop = resolve_range(client, partition, *bounds)
     except (BrokerError, ConnectionFailed) as error:
         columns = {"topic": tp.topic, "partition": tp.partition, "broker_id": partition.leader}
         return _UnreadPartition({**columns, "error": partition.error or row_text(error)})

@@ -7,7 +7,6 @@ replicas; without a topic id, the topic is assumed to be the same as long as its
 
 from __future__ import annotations
 
-import ast
 import builtins  # `bytes` is a column
 import datetime as dt
 import gc
@@ -37,9 +36,10 @@ from toolkit.formats.copy_manifest import MANIFEST
 from toolkit.formats.log.batches import HEADER_SIZE
 from toolkit.formats.log.headers import LogChunk
 from toolkit.formats.log.scan import bytes_at
-from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, parse_folder_name
+from toolkit.formats.log_dir_files import CHECKPOINT_NAMES
 from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.schema import TABLES
+from toolkit.schema.coerce import in_utc
 from toolkit.schema.table import Int32, Int64, TableRow, TopicPartition, Unit, declares
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId
@@ -56,19 +56,20 @@ from toolkit.sources.logdir.contents import (
 from toolkit.sources.logdir.log_dir import LogDir
 from toolkit.sources.logdir.replica.log_dir_layout import CLEAN_SHUTDOWN, LogDirLayout, LogDirRoot
 from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog, SegmentSplit, read_split, splits
-from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec
 from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import FILES, RowsOf, TableArguments, requested_partitions
 from toolkit.spark.arrow_types import record_batches, selected, struct_type, without_damage
 from toolkit.spark.datasources.reader_options import (
     MODES,
-    WORDS,
     Options,
     choice,
     flag,
     local_path,
     milliseconds,
+    name_list,
+    names,
     refuse_unknown,
+    selection,
     whole_number,
 )
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
@@ -347,10 +348,10 @@ def read_options(options: Options) -> LogOptions:
         if name.lower() not in known:
             takes = ", ".join(sorted(TAKES[table]))
             raise UsageError(f"The table {table} has no option {name}.", do=f"It has {takes}.")
-    topics, partitions = _list(options, "subscribe"), _partitions(options)
-    if partitions is not None:
+    selected_range = selection(options)
+    if (partitions := selected_range["partitions"]) is not None:
         function = LogDir.functions.get(table)
-        requested_partitions(function.topics if function and function.topics else topics, partitions)
+        requested_partitions((function and function.topics) or selected_range["topics"], partitions)
     producer_id = whole_number(options, "producerId")
     return LogOptions(
         paths=_paths(options),
@@ -360,20 +361,16 @@ def read_options(options: Options) -> LogOptions:
             options, "maxPartitionBytes", default=INTERNAL_BYTES if table in INTERNAL else USUAL_BYTES
         ),
         arguments=TableArguments.of(
-            topics=topics,
-            partitions=partitions,
-            start=_bound(options, "startingOffsets"),
-            stop=_bound(options, "endingOffsets"),
-            transactional_ids=_list(options, "transactionalIds"),
-            groups=_list(options, "groups"),
-            crc=flag(options, "crc"),
+            **selected_range,
+            transactional_ids=name_list(options, "transactionalIds"),
+            groups=name_list(options, "groups"),
             max_transaction_timeout_ms=milliseconds(options, "maxTransactionTimeout", None),
             min_held_ms=milliseconds(options, "minHeld", None),
             **_of_producer(table, producer_id),
         ),
         assertions=FileAssertions(
             consistent_copy=flag(options, "consistentCopy"),
-            as_of=_time(options, "asOf"),
+            as_of=None if (time := options.get("asOf")) is None else in_utc(time.strip()),
             txn_state_partitions=whole_number(options, "txnStatePartitions", lowest=1),
         ),
     )
@@ -401,80 +398,13 @@ def _paths(options: Options) -> list[str]:
     """The paths; Spark passes several paths of ``load`` as JSON."""
     found = [options["path"]] if options.get("path") else []
     if text := options.get("paths", "").strip():
-        found += _names("paths", text)
+        found += names("paths", text)
     if not found:
         raise UsageError(
             f"No path is set for {SOURCE}.",
             do='Use load("/kafka/logs"), or set path, or paths (separated by commas, or a JSON list).',
         )
     return [local_path(path) for path in found]
-
-
-def _list(options: Options, name: str) -> list[str] | None:
-    text = options.get(name)
-    return None if text is None else _names(name, text)
-
-
-def _names(name: str, text: str) -> list[str]:
-    """Names separated by commas, or in a list as JSON or Python writes it."""
-    text = text.strip()
-    found: Any = text.split(",")
-    if text.startswith("["):
-        found = next((read for parse in (json.loads, ast.literal_eval) if (read := _parsed(parse, text))), None)
-    names = [str(each).strip() for each in found or ()]
-    if not all(names) or not names:
-        raise UsageError(f"The option {name} is not a list: {text!r}.", do="Separate names by commas, or use JSON.")
-    return names
-
-
-def _parsed(parse: Callable[[str], Any], text: str) -> Any:
-    try:
-        return parse(text)
-    except (ValueError, SyntaxError):
-        return None
-
-
-def _partitions(options: Options) -> Sequence[int] | Sequence[TopicPartition] | None:
-    """Partition numbers, or topics and numbers as in folder names: ``orders-0``."""
-    values = _list(options, "partitions")
-    if values is None:
-        return None
-    if all(each.isdecimal() for each in values):
-        return [int(each) for each in values]
-    found = [TopicPartition(name.topic, name.partition) for each in values if (name := parse_folder_name(each))]
-    if len(found) < len(values):
-        raise UsageError(
-            f"The option partitions is invalid: {', '.join(values)}.", do="Use 0, 1 or orders-0, orders-1."
-        )
-    return found
-
-
-def _bound(options: Options, name: str) -> OffsetSpec | None:
-    text = options.get(name)
-    if text is None:
-        return None
-    text = text.strip()
-    bound: OffsetSpec
-    try:
-        bound = int(text) if re.fullmatch(r"-?\d+", text) else dt.datetime.fromisoformat(text)
-    except ValueError:
-        bound = WORDS.get(text.lower(), text.lower())
-    check_offset_spec(bound)
-    return bound
-
-
-def _time(options: Options, name: str) -> dt.datetime | None:
-    """A time with its zone."""
-    text = options.get(name)
-    if text is None:
-        return None
-    try:
-        time = dt.datetime.fromisoformat(text.strip())
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
-        raise UsageError(f"The option {name} is not a time with its zone: {text!r}.", do="Write 2026-11-21T12:00:00Z.")
-    return time
 
 
 def _bytes(options: Options, name: str, *, default: str) -> int:
