@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
-from toolkit.actions.abort import plan_abort
 
 from tests.sources.recorded import files, rows_of, sample
 from tests.tools.large.recorder import PATIENCE_S, RecorderProcess
 from tests.tools.large.sitting import Sitting
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.errors import ActionRefused, AuditFailed, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.clients import until
