@@ -27,8 +27,8 @@ from tests.exploration.world import (
 )
 from tests.formats.logs import control_batch
 from tests.messages import by_topic, message, named
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, STATES, coordinator_partition
-from toolkit.formats.log.batches import LOG_APPEND_TIME, TRANSACTIONAL, write_batch
+from toolkit.formats.batches import LOG_APPEND_TIME, TRANSACTIONAL, write_batch
+from toolkit.formats.coordinator_records import STATE_TOPIC, STATES, coordinator_partition
 
 TIMESTAMPS = struct.Struct(">qq")
 

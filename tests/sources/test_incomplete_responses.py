@@ -24,15 +24,21 @@ from toolkit import Cluster
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.errors import BrokerError
 from toolkit.schema.table import Selection, TopicPartition
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs.fetch import FetchPosition, fetch, offset_of
+from toolkit.sources.live.broker_client import BrokerClient
+from toolkit.sources.live.coordinators import (
+    GROUPS,
+    TOPICS,
+    TRANSACTION,
+    TRANSACTIONAL_IDS,
+    AclResource,
+    broker_configs,
+    read_coordinators,
+    visibility_of,
+)
+from toolkit.sources.live.group_offsets import undescribed_group
+from toolkit.sources.live.leaders import FetchPosition, fetch, offset_of, read_metadata, read_partitions
 from toolkit.sources.live.observe import observe
-from toolkit.sources.live.state.authorization import GROUPS, TOPICS, TRANSACTIONAL_IDS, AclResource, visibility_of
-from toolkit.sources.live.state.broker_configs import broker_configs
-from toolkit.sources.live.state.coordinators import TRANSACTION, read_coordinators
-from toolkit.sources.live.state.group_offsets import undescribed_group
-from toolkit.sources.live.state.leaders import read_metadata, read_partitions
-from toolkit.sources.live.transaction_listing import named_transactions
+from toolkit.sources.live.transactions import named_transactions
 
 HELD, CLEAR = 0, 1
 TOPIC = "orders-00000"

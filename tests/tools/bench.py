@@ -36,16 +36,16 @@ from kafka.record import MemoryRecords
 from toolkit import Cluster, LogDir
 from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.log.log_transactions import finish, merge, partial_transactions
-from toolkit.formats.coordinator.coordinator_log_rows import transaction_log
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, STATES
-from toolkit.formats.log.batches import write_batch
-from toolkit.formats.log.scan import scan, scan_file
+from toolkit.formats.batches import write_batch
+from toolkit.formats.coordinator_log_rows import transaction_log
+from toolkit.formats.coordinator_records import STATE_TOPIC, STATES
+from toolkit.formats.scan import scan, scan_file
 from toolkit.java import find_java
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, config_of
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.schema.log import TransactionLogRecord
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 
 Cases = Mapping[str, Callable[[], object]]
 KAFKA_TXN = str(Path(sys.executable).with_name("kafka-txn"))

@@ -21,7 +21,7 @@ from typing import Any
 from kafka.protocol import admin, consumer, metadata
 
 from tests.messages import by_topic, message, named
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
+from toolkit.formats.coordinator_records import STATE_TOPIC, coordinator_partition
 
 PER_TOPIC = 100
 COORDINATORS = 50

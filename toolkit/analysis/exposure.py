@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from toolkit.analysis.coordinator.transaction_owners import prefix_of
 from toolkit.errors import UsageError
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.live import Exposure
 from toolkit.schema.log import TransactionLogRecord
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.source_table import CLUSTER, RECORDING
+from toolkit.sources.source import CLUSTER, RECORDING
 from toolkit.views.finding_document import by_urgency, clusters
 from toolkit.views.plots.plot_theme import plain
 from toolkit.views.row_formats import count, printable

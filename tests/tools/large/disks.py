@@ -31,9 +31,8 @@ from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.schema import RECORDED
 from toolkit.schema.recorded import ActionStep
 from toolkit.schema.table import EPOCH
-from toolkit.sources.recording.recording_folder import read
-from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import Sample
+from toolkit.sources.recording.recorder import Sample, SampleWriter
+from toolkit.sources.recording.recording import read
 
 if TYPE_CHECKING:
     pass

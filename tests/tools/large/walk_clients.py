@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from toolkit.formats.log.batches import write_batch
+from toolkit.formats.batches import write_batch
 from toolkit.lab.clients import ALWAYS_UP, PASSING, TxnProducer
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import error_name
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import BrokerClient, error_name
 
 PATIENCE_S = 2.0
 NOT_ADDED = {"INVALID_TXN_STATE", "TRANSACTION_ABORTABLE"}  # a leader that verifies refuses such a batch
@@ -61,7 +60,7 @@ class RawClient(TxnProducer):
         """Whether the coordinator has a partition: a leader that thinks a transaction is open adds none."""
         ids = [self.transactional_id]
         described = self._ask(
-            lambda: messages.DescribeTransactions(transactional_ids=ids),
+            lambda: broker_client.DescribeTransactions(transactional_ids=ids),
             codes=lambda message: [message.transaction_states[0].error_code],
         )
         topics = described.transaction_states[0].topics
@@ -78,9 +77,9 @@ class RawClient(TxnProducer):
             base_sequence=sequence,
             is_transactional=True,
         )
-        data = messages.Produce.TopicProduceData
+        data = broker_client.Produce.TopicProduceData
         produced = self._ask(
-            lambda: messages.Produce(
+            lambda: broker_client.Produce(
                 transactional_id=self.transactional_id,
                 acks=-1,
                 timeout_ms=10_000,

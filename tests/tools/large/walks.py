@@ -53,13 +53,13 @@ from toolkit.actions.audit import Audit
 from toolkit.actions.coordinator_actions import plan_fence
 from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.errors import ActionRefused, ToolkitError
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, TransactionState, coordinator_partition
+from toolkit.formats.coordinator_records import STATE_TOPIC, TransactionState, coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.clients import ALWAYS_UP, TxnProducer, await_coordinators, config_of, partitions, until
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 
 VERSIONS = ("4.3.1", "3.5.2", "4.4.0", "3.9.2", "4.1.2")
 ROUNDS = 8  # on one cluster

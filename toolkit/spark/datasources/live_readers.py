@@ -20,14 +20,12 @@ from toolkit.errors import BrokerError, ConnectionFailed, ToolkitError, UsageErr
 from toolkit.schema import BATCHES, RECORDED, Row
 from toolkit.schema.live import Partition
 from toolkit.schema.table import EPOCH, TopicPartition
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import row_text
+from toolkit.sources.live.broker_client import BrokerClient, row_text
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.live.logs.partition_log import LogRange, read_range, resolve_range, split
-from toolkit.sources.live.logs.partition_tables import batch_tables_of
-from toolkit.sources.live.state.leaders import ClusterMetadata, read_metadata, read_partitions, resolve_partitions
-from toolkit.sources.recording.sampler import Sample, Sampler
-from toolkit.sources.source_table import TableArguments, requested_partitions
+from toolkit.sources.live.leaders import ClusterMetadata, read_metadata, read_partitions, resolve_partitions
+from toolkit.sources.live.partition_log import LogRange, batch_tables_of, read_range, resolve_range, split
+from toolkit.sources.recording.recorder import Sample, Sampler
+from toolkit.sources.source import TableArguments, requested_partitions
 from toolkit.spark.arrow_types import (
     arrow_fields,
     record_batches,

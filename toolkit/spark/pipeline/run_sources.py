@@ -24,12 +24,12 @@ from pyspark.sql import functions as sf
 from pyspark.sql.session import SparkSession as ClassicSession
 
 from toolkit.errors import NotFound
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log_paths import log_path
+from toolkit.formats.coordinator_records import STATE_TOPIC
+from toolkit.formats.log_dir_files import log_path
 from toolkit.schema import FINDINGS, RECORDED
 from toolkit.schema.live import Partition
 from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions, found_in
-from toolkit.sources.recording.recording_folder import EMPTY, current_files
+from toolkit.sources.recording.recording import EMPTY, current_files
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_reader import (
@@ -227,7 +227,7 @@ def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[s
 
     Raises NotFound if the cluster does not have one of the topics.
     """
-    from toolkit.sources.live.state.leaders import read_metadata  # imports kafka-python
+    from toolkit.sources.live.leaders import read_metadata  # imports kafka-python
 
     partitions = map(Partition.of, cluster.partition_rows(topics=topics))
     topic_ids = read_metadata(cluster.client, topics).topic_ids

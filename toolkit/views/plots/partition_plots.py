@@ -411,7 +411,7 @@ def plot_lag(rows: Data, *, group: str | None = None, most: int = 25, theme: The
     Parameters
     ----------
     rows
-        ``schema.GROUP_LAG``, from `toolkit.sources.offset_queries.group_lag`.
+        ``schema.GROUP_LAG``, from `toolkit.sources.offset_queries`.
     group
         The group; the first one in the rows if null.
     most
