@@ -19,7 +19,7 @@ from tests.actions.rows import RowCluster, abort_plan
 from tests.process import PATIENCE_S, run
 from tests.sources.fake import NOW, FakeCluster
 from tests.sources.test_responses_of_brokers import serving
-from tests.tools.bench.fake_cluster import FakeCluster as SocketCluster
+from tests.tools.fake_cluster import FakeCluster as SocketCluster
 from toolkit import Cluster
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.errors import BrokerError

@@ -15,7 +15,7 @@ from kafka.protocol.api_key import ApiKey
 from kafka.protocol.parser import KafkaProtocol
 
 from tests.process import PATIENCE_S
-from tests.tools.bench.fake_cluster import FakeCluster
+from tests.tools.fake_cluster import FakeCluster
 from toolkit import Cluster
 from toolkit.config import ClientConfig
 from toolkit.lab.clients import until

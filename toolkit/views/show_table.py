@@ -27,6 +27,7 @@ from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Command, Field, Fields, Paragraph, Part, Section, Value, with_commands
 from toolkit.views.finding_document import (
     age,
+    by_source,
     by_urgency,
     clusters,
     finding_groups,
@@ -236,8 +237,8 @@ def answer_cells(
     ]
     until = now or newest(findings)
     cells = [[make(finding, until) for make in MADE.values()] for finding in findings]
-    if len(clusters(findings)) > 1:
-        for finding, row in zip(findings, cells, strict=True):
+    if len(clusters(named := by_source(findings))) > 1:
+        for finding, row in zip(named, cells, strict=True):
             lines = [*row[1].lines, ("cluster", printable(finding.cluster_id or "not known"))]
             row[1] = replace(row[1], lines=lines, key=f"{row[1].key} {finding.cluster_id}")
     return headings, cells
