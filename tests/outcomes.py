@@ -33,9 +33,8 @@ from toolkit import Cluster
 from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.actions.plan import Plan
 from toolkit.errors import NotFound
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
-from toolkit.formats.log.batches import CONTROL
+from toolkit.formats.batches import CONTROL
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.clients import (
     ALWAYS_UP,
@@ -52,10 +51,10 @@ from toolkit.lab.clients import (
 )
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.schema import Row, table
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.state.coordinators import GROUP, find_coordinators
-from toolkit.sources.live.state.group_offsets import UNSTABLE_OFFSET_COMMIT, fetch_offsets
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import BrokerClient
+from toolkit.sources.live.coordinators import GROUP, find_coordinators
+from toolkit.sources.live.group_offsets import UNSTABLE_OFFSET_COMMIT, fetch_offsets
 from toolkit.sources.source import Source
 
 LEFT, ALONE, COMPACT, RIGHT = "left", "alone", "compact", "right"
@@ -397,10 +396,10 @@ class OutcomeCluster:
             staged.open()
             (known,) = open_transactions(self.client, staged.topic, staged.partition)
             staged.producer.end(commit=True)
-        of_topic = messages.WriteTxnMarkers.WritableTxnMarker.WritableTxnMarkerTopic
+        of_topic = broker_client.WriteTxnMarkers.WritableTxnMarker.WritableTxnMarkerTopic
         producer = staged.producer
         assert isinstance(producer, TxnProducer)
-        marker = messages.WriteTxnMarkers.WritableTxnMarker(
+        marker = broker_client.WriteTxnMarkers.WritableTxnMarker(
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
             transaction_result=True,
@@ -410,7 +409,7 @@ class OutcomeCluster:
         )
         send_until_accepted(
             self.client,
-            lambda: messages.WriteTxnMarkers(markers=[marker]),
+            lambda: broker_client.WriteTxnMarkers(markers=[marker]),
             of=producer.transactional_id,
             codes=lambda message: [message.markers[0].topics[0].partitions[0].error_code],
             to=lambda: leader(self.client, staged.topic, staged.partition),

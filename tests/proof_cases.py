@@ -34,12 +34,12 @@ from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.actions.plan import Plan
 from toolkit.analysis.diagnosis import rules
 from toolkit.errors import ActionRefused
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
-from toolkit.formats.log.batches import CRC_END, HEADER, HEADER_SIZE, read_header
+from toolkit.formats.batches import CRC_END, HEADER, HEADER_SIZE, read_header
+from toolkit.formats.coordinator_records import STATE_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.clients import SteadyClient, TxnProducer, await_coordinators, config_of, offsets, partitions, until
 from toolkit.schema import Row
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 
 CLOCKS_DIFFER_S = 5.0
 LATER = dt.timedelta(seconds=8)

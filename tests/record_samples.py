@@ -35,7 +35,7 @@ from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.lab_source import BEFORE, BEHIND, create_topic, stage_between
 from toolkit.lab.samples import AUDIT, DUMP, INDEX, LOG_DIR, READ_ONLY, RECORDING, IncidentSample
 from toolkit.schema import Row
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording.recorder import record_samples

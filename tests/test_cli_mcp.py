@@ -16,7 +16,7 @@ from toolkit import Cluster
 from toolkit.lab import Kafka, samples
 from toolkit.lab.clients import TxnProducer, config_of
 from toolkit.lab.incidents import INCIDENTS
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.views.agent_answers import MAX_CHARACTERS
 from toolkit.views.agent_tools import AgentTools
 from toolkit.views.document import Connection

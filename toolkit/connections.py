@@ -11,12 +11,12 @@ from pathlib import Path
 from toolkit.actions.audit import Audit
 from toolkit.config import ClientConfig
 from toolkit.errors import NotFound
-from toolkit.formats.log_paths import log_path
+from toolkit.formats.log_dir_files import log_path
 from toolkit.lab.connected_source import ConnectedSource
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
-from toolkit.sources.recording.recording_folder import is_recording
+from toolkit.sources.recording.recording import is_recording
 
 LAB, SAMPLE = "lab", "sample:"
 SOURCES = 'Use a broker\'s host:port, the path of a log directory or recording, "lab" or "sample:NAME".'

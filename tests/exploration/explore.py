@@ -39,9 +39,9 @@ from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, ToolkitError
 from toolkit.schema import Row
 from toolkit.schema.recorded import ActionStep
-from toolkit.sources.live.client.broker_response import BrokerResponse, error_name
+from toolkit.sources.live import partition_log
+from toolkit.sources.live.broker_client import BrokerResponse, error_name
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.live.logs import partition_log
 
 NOT_COORDINATOR = 16
 

@@ -18,9 +18,9 @@ from toolkit.analysis.diagnosis import log_excerpts, markers, outcome_proof, rul
 from toolkit.analysis.diagnosis.case import Case, IndexedObservation
 from toolkit.analysis.diagnosis.observation import BrokersTime
 from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
-from toolkit.formats.log.batches import TRANSACTIONAL
+from toolkit.formats.batches import TRANSACTIONAL
 from toolkit.sources.live import observe
-from toolkit.sources.live.state.authorization import Visibility
+from toolkit.sources.live.coordinators import Visibility
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 

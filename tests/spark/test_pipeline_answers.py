@@ -16,8 +16,7 @@ from tests.corpus.calls import json_line
 from tests.corpus.file_calls import archives, clock_of, unpacked
 from tests.stored import compare
 from toolkit.spark.pipeline.pipeline_run import RunSummary, run
-from toolkit.spark.pipeline.stored_tables import KEPT
-from toolkit.spark.pipeline.table_store import open_store
+from toolkit.spark.pipeline.stored_tables import KEPT, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

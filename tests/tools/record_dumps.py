@@ -18,11 +18,11 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.formats.dumped import FAKE, HOME, LOGS, RECORDED, TEXTS
 from toolkit.config import ClientConfig
-from toolkit.formats.log.scan import scan_file
+from toolkit.formats.scan import scan_file
 from toolkit.java import find_java, java_command
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, until
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 
 PROPERTIES = {
     "transaction.state.log.num.partitions": 1,

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from toolkit.errors import LabError
-from toolkit.formats.coordinator.transaction_log_records import (
+from toolkit.formats.batches import CONTROL, HEADER_SIZE, TRANSACTIONAL
+from toolkit.formats.coordinator_records import (
     STATE_TOPIC,
     TransactionState,
     read_transaction_key,
     read_transaction_value,
 )
-from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, TRANSACTIONAL
 from toolkit.lab import Kafka
 from toolkit.lab.clients import ALWAYS_UP
 

@@ -23,7 +23,6 @@ class Truth(StrEnum):
     ABORTED = "aborted"
     LIVE = "live"
     NEVER = "never included"
-    UNCERTAIN = "uncertain"  # its client was not told
 
 
 class Fate(StrEnum):
@@ -41,7 +40,7 @@ class WalkTransaction:
     Parameters
     ----------
     transactional_id, producer_id, producer_epoch
-        Its producer; a producer id of -1 for a client that does not tell.
+        Its producer.
     version
         Transaction version of its client.
     timeout_ms
@@ -84,7 +83,7 @@ class WalkTransaction:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class WalkRecord:
-    """A record, and the transaction that its client meant it to be in; null if none."""
+    """A record."""
 
     value: str
     transactional_id: str
@@ -92,7 +91,6 @@ class WalkRecord:
     producer_id: int
     producer_epoch: int
     written: float
-    transaction: WalkTransaction | None
 
     @property
     def producer(self) -> tuple[str, int, int]:
@@ -114,8 +112,6 @@ class Ledger:
 
     def decision(self, record: WalkRecord) -> WalkTransaction | None:
         """The transaction that includes a record; null if none does."""
-        if record.producer_id < 0:
-            return record.transaction
         for each in self.transactions:
             same = each.producer == record.producer
             # A decision that came first does not include it, nor does one that was given up.

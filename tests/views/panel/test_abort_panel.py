@@ -20,7 +20,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.schema import Row
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.views.panel import AbortPanel
 
 pytestmark = pytest.mark.lab
