@@ -20,7 +20,7 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 
-from tests.sources.test_outage import create, is_led
+from tests.sources.test_authorization import create, is_led
 from tests.tiers import amount
 from toolkit import Cluster
 from toolkit.config import ClientConfig
