@@ -1,4 +1,4 @@
-"""Batch headers, records, codecs and the writer: against kafka-python, Kafka's own tool and segments of real brokers."""
+"""Batch headers, records, codecs and the writer: against kafka-python, Kafka's own tool and real segments."""
 
 import datetime as dt
 import re

@@ -1,4 +1,4 @@
-"""Rows of the coordinators' topics: those of Kafka's own tool; keys and producer ids are located where decoding finds them."""
+"""Rows of the coordinators' topics: those of Kafka's own tool; what is located is where decoding finds it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of the coordinators' topics: as real coordinators and Kafka's classes wrote them, as written here, and invalid."""
+"""Records of the coordinators' topics: as coordinators and Kafka's classes wrote them, as written here, invalid."""
 
 import itertools
 import struct

@@ -1,4 +1,4 @@
-"""Names, checkpoints, indexes and snapshots of a log directory: as real brokers wrote them, as written here, and invalid."""
+"""Names, checkpoints, indexes and snapshots of a log directory: by real brokers, as written here, and invalid."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Scanned headers: real brokers against `read_header`, old messages, damage by kind; any damage is in test_damaged_files."""
+"""Scanned headers: real brokers against `read_header`, old messages; damage by kind, any in test_damaged_files."""
 
 import gzip
 import os

@@ -1,4 +1,4 @@
-"""What a principal may not see, and what a broker that is dead or silent alone knows, is a gap and never nothing."""
+"""What a principal may not see, and what a dead or silent broker alone knows, is a gap and never nothing."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Requests and responses: nothing of a response is lost, a damaged one is an error, and a broker that fails is named."""
+"""Requests and responses: nothing is lost, a damaged one is an error, and a broker that fails is named."""
 
 import copy
 import logging

@@ -1,4 +1,4 @@
-"""The log of a live partition over the network, against the very files of the broker; the coordinators' logs likewise."""
+"""The log of a live partition over the network, against the very files of its broker; coordinators' likewise."""
 
 import datetime as dt
 import uuid

@@ -1,4 +1,4 @@
-"""Writing and reading the samples of a simulated cluster; a kill at any instant loses nothing and leaves nothing twice."""
+"""Writing and reading the samples of a simulated cluster; a kill loses nothing and leaves nothing twice."""
 
 import datetime as dt
 import errno

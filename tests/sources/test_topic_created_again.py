@@ -1,4 +1,4 @@
-"""A topic that was created again, and a torn transaction as Jepsen found it on Kafka in 2024 (Bufstream 0.1.0)."""
+"""A topic that was created again, and a torn transaction as Jepsen found it in 2024 (Bufstream 0.1.0)."""
 
 from __future__ import annotations
 
