@@ -223,7 +223,7 @@ def test_a_topic_without_partitions_is_rejected() -> None:
         coordinator_partition("id", 0)
 
 
-INT32, INT64 = (st.integers(min_value=0, max_value=2 ** (bits - 1) - 1) for bits in (32, 64))
+POSITIVE_INT32, POSITIVE_INT64 = (st.integers(min_value=0, max_value=2 ** (bits - 1) - 1) for bits in (32, 64))
 FLEXIBLE = 4
 
 # Captured from __consumer_offsets of the lab's Kafka 4.3.1 on 2026-11-21: a classic group with one librdkafka member,
@@ -291,10 +291,10 @@ def commits(draw: st.DrawFn) -> OffsetCommit:
     version = draw(st.integers(0, 4))
     return OffsetCommit(
         version=version,
-        offset=draw(INT64),
-        leader_epoch=draw(st.none() | INT32) if version >= 3 else None,
-        commit_timestamp_ms=draw(st.none() | INT64),
-        expire_timestamp_ms=draw(st.none() | INT64) if version == 1 else None,
+        offset=draw(POSITIVE_INT64),
+        leader_epoch=draw(st.none() | POSITIVE_INT32) if version >= 3 else None,
+        commit_timestamp_ms=draw(st.none() | POSITIVE_INT64),
+        expire_timestamp_ms=draw(st.none() | POSITIVE_INT64) if version == 1 else None,
     )
 
 
@@ -304,10 +304,10 @@ def groups(draw: st.DrawFn) -> GroupMetadata:
     return GroupMetadata(
         version=version,
         protocol_type=draw(TEXT),
-        generation=draw(INT32),
+        generation=draw(POSITIVE_INT32),
         protocol=draw(st.none() | TEXT),
         leader_member_id=draw(st.none() | TEXT),
-        current_state_timestamp_ms=draw(st.none() | INT64) if version >= 2 else None,
+        current_state_timestamp_ms=draw(st.none() | POSITIVE_INT64) if version >= 2 else None,
         member_ids=tuple(draw(st.lists(TEXT, max_size=4))),
     )
 
@@ -419,7 +419,7 @@ def test_group_metadata_round_trips(group: GroupMetadata, user_data: bytes, tags
     assert read_group_metadata(write_group(group, user_data, tags)) == group
 
 
-@given(TEXT, TEXT, INT32)
+@given(TEXT, TEXT, POSITIVE_INT32)
 def test_every_kind_of_key_round_trips(group_id: str, other: str, partition: int) -> None:
     """Key versions 0 to 23 are what Kafka 3.5 to 4.3 have between them."""
     assert list(KINDS) == list(range(24))

@@ -382,8 +382,7 @@ def test_a_list_of_aborts_stops_at_the_one_that_a_broker_refuses() -> None:
 
 
 HELD, CLEAR = 0, 1
-TOPIC = "orders-00000"
-LIST_OFFSETS, DESCRIBE_PRODUCERS = 2, 61
+ORDERS = "orders-00000"
 INCOMPLETE = "INCOMPLETE_RESPONSE: the response to "
 
 
@@ -399,7 +398,7 @@ class Omitting(SocketCluster):
             return whole
         response = ResponseClassRegistry._response_class_registry[key].decode(whole[4:], version=version, header=True)
         for topic in response.topics:
-            if topic.name == TOPIC:
+            if topic.name == ORDERS:
                 topic.partitions = [each for each in topic.partitions if each.partition_index not in {HELD, CLEAR}]
         response._header = None
         response.API_VERSION = version
@@ -421,18 +420,18 @@ def test_a_partition_that_a_response_leaves_out_is_unknown(omitting: Omitting, a
     name = {LIST_OFFSETS: "ListOffsets", DESCRIBE_PRODUCERS: "DescribeProducers"}[api]
     omitting.omitted = None
     with Cluster(servers, timeout=PATIENCE_S) as cluster:
-        verdicts = {row["partition"]: row["verdict"] for row in cluster.finding_rows(topics=[TOPIC], recheck_after=0)}
+        verdicts = {row["partition"]: row["verdict"] for row in cluster.finding_rows(topics=[ORDERS], recheck_after=0)}
         assert (verdicts[HELD], verdicts[CLEAR]) != ("unknown", "unknown")
         omitting.omitted = api
-        rows = {row["partition"]: row for row in cluster.finding_rows(topics=[TOPIC], recheck_after=0)}
+        rows = {row["partition"]: row for row in cluster.finding_rows(topics=[ORDERS], recheck_after=0)}
         everywhere = {(row["topic"], row["partition"]): row for row in cluster.finding_rows(recheck_after=0)}
-    for row in (rows[HELD], rows[CLEAR], everywhere[TOPIC, HELD], everywhere[TOPIC, CLEAR]):
+    for row in (rows[HELD], rows[CLEAR], everywhere[ORDERS, HELD], everywhere[ORDERS, CLEAR]):
         assert row["verdict"] == "unknown"
         assert any(each.startswith(f"{INCOMPLETE}{name} does not have ") for each in row["missing"])
     assert {row["verdict"] for number, row in rows.items() if number not in {HELD, CLEAR}} == {"clear"}
     done = run("find-hanging", "--bootstrap-server", servers, "--recheck-after", "0", "--format", "json")
     found = {(row["topic"], row["partition"]): row["verdict"] for row in json.loads(done.stdout)["rows"]}
-    assert found[TOPIC, HELD] == found[TOPIC, CLEAR] == "unknown"
+    assert found[ORDERS, HELD] == found[ORDERS, CLEAR] == "unknown"
     assert done.returncode
 
 
