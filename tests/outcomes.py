@@ -79,30 +79,16 @@ PROPERTIES = {
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class StagedCase:
-    """A case on a cluster.
+    """A case on a cluster."""
 
-    Parameters
-    ----------
-    case
-        The case.
-    number
-        Its partition of `RIGHT`.
-    topic, partition
-        Where its transaction is open.
-    group
-        Of the offsets in it; empty for none.
-    producer
-        The newest instance of its id.
-    producer_id, start_offset
-        The open transaction.
-    """
-
-    case: Case
-    number: int
+    case: Case  # the case
+    number: int  # its partition of `RIGHT`
+    # topic, partition: where its transaction is open
     topic: str
     partition: int
-    group: str
-    producer: Steps
+    group: str  # of the offsets in it; empty for none
+    producer: Steps  # the newest instance of its id
+    # producer_id, start_offset: the open transaction
     producer_id: int = -1
     start_offset: int = -1
 

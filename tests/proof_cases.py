@@ -62,29 +62,14 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerLoss:
-    """What the logs of a story lose while the broker is down, and what is written into them.
+    """What the logs of a story lose while the broker is down, and what is written into them."""
 
-    Parameters
-    ----------
-    tails
-        First offset that is lost, by topic.
-    heads
-        First offset that retention leaves, by topic.
-    state_tail
-        The same of the coordinators' log; null if it loses nothing.
-    is_compacted
-        Whether the coordinators' log keeps only the last record of the id.
-    state_record
-        A batch at the end of the coordinators' log; null for none.
-    later_markers
-        Markers whose time becomes `LATER` than it was: offset by topic.
-    """
-
-    tails: Mapping[str, int] = field(default_factory=dict)
-    heads: Mapping[str, int] = field(default_factory=dict)
-    state_tail: int | None = None
-    is_compacted: bool = False
-    state_record: bytes | None = None
+    tails: Mapping[str, int] = field(default_factory=dict)  # first offset that is lost, by topic
+    heads: Mapping[str, int] = field(default_factory=dict)  # first offset that retention leaves, by topic
+    state_tail: int | None = None  # the same of the coordinators' log; null if it loses nothing
+    is_compacted: bool = False  # whether the coordinators' log keeps only the last record of the id
+    state_record: bytes | None = None  # A batch at the end of the coordinators' log; null for none
+    # markers whose time becomes `LATER` than it was: offset by topic
     later_markers: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -139,18 +139,10 @@ class Worker(threading.Thread):
 
 @dataclass(slots=True)
 class Workload:
-    """The result of a random workload.
+    """The result of a random workload."""
 
-    Parameters
-    ----------
-    topics
-        Its topics.
-    endings
-        Number of transactions by ending.
-    """
-
-    topics: list[str]
-    endings: Counter[str] = field(default_factory=Counter)
+    topics: list[str]  # its topics
+    endings: Counter[str] = field(default_factory=Counter)  # number of transactions by ending
     _left: list[subprocess.Popen[str]] = field(default_factory=list, repr=False)
 
     def __enter__(self) -> Workload:

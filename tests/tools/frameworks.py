@@ -371,20 +371,13 @@ class Watcher:
 
 @dataclass(slots=True)
 class Campaign:
-    """One application, what was done to it, and what was seen meanwhile.
+    """One application, what was done to it, and what was seen meanwhile."""
 
-    Parameters
-    ----------
-    kafka, application, watcher
-        The cluster; what runs on it; the findings meanwhile.
-    chance
-        What is done, and when.
-    """
-
+    # kafka, application, watcher: the cluster; what runs on it; the findings meanwhile
     kafka: Kafka
     application: Application
     watcher: Watcher
-    chance: random.Random
+    chance: random.Random  # what is done, and when
     done: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     last_open: float = field(default_factory=time.monotonic)
