@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tests.tools.large.broker_files import LogBatch
+from tests.broker_files import LogBatch
 from toolkit.schema.table import TopicPartition
 
 
