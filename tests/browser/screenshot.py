@@ -63,7 +63,7 @@ def take_pictures(folder: Path, kafka: Kafka, counts: Sequence[int]) -> None:
                 panel.get_by_role("textbox", name="To do it, type").fill(target_name)
                 target = folder / f"panel-{number}-{'dark' if dark else 'light'}.png"
                 panel.screenshot(path=target, animations="disabled")
-                print(f"{target.name}: {target.stat().st_size:,} bytes, violations {violations(panel)}", flush=True)
+                print(f"{target.name}: {target.stat().st_size:,} bytes, {violations(panel.page)}", flush=True)
 
 
 if __name__ == "__main__":

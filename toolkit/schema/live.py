@@ -279,8 +279,8 @@ class Coordinator(TableRow):
 class Exposure(TableRow):
     """One setting that decides whether transactions can hang, or one client that can leave a transaction hanging."""
 
-    subject: Annotated[str, "cluster, broker, known bug, transactional_id or prefix."]
-    name: Annotated[str, "Kafka's name of the feature or setting; Jira issue of a known bug; prefix of new ids."]
+    subject: Annotated[str, "cluster, broker, known bug or transactional_id."]
+    name: Annotated[str, "Kafka's name of the feature or setting; Jira issue of a known bug."]
     transactional_id: Annotated[str | None, "Transactional id of the client; null for the cluster and brokers."] = None
     value: Annotated[str | None, "Its value; null if it does not exist there or could not be read."] = None
     exposed: Annotated[bool | None, "Whether it lets transactions hang or hold an LSO for long; null if unknown."] = (

@@ -27,6 +27,7 @@ from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Command, Field, Fields, Paragraph, Part, Section, Value, with_commands
 from toolkit.views.finding_document import (
     age,
+    by_source,
     by_urgency,
     clusters,
     finding_groups,
@@ -130,9 +131,8 @@ def exposure_parts(exposure: Data) -> list[Section]:
     """Settings, bugs and clients: one block for all brokers and ids of which the same is said, the exposed first."""
     alike: dict[tuple[object, ...], list[Exposure]] = {}
     for each in records_of(exposure, Exposure):
-        name = () if each.subject == "prefix" else (each.name, each.value)
         means = _STATE_PARTITION.sub(STATE_TOPIC, each.means)
-        alike.setdefault((each.subject, *name, each.exposed, means, each.error), []).append(each)
+        alike.setdefault((each.subject, each.name, each.value, each.exposed, means, each.error), []).append(each)
     ranks = {True: 0, None: 1, False: 2}
     groups = sorted(alike.values(), key=lambda group: ranks[group[0].exposed] + 2 * (_lead(group[0]) == ""))
     return [_exposure_section(group) for group in groups]
@@ -153,11 +153,8 @@ def _exposure_section(group: list[Exposure]) -> Section:
     of_ids = [f"{count(len(names), 'id')} of {prefix}: {first_names(names, 3)}" for prefix, names in by_prefix]
     more = len(of_ids) - MAX_PREFIXES
     partitions = sorted({int(each) for row in group for each in _STATE_PARTITION.findall(row.means)})
-    named = [f'"{each.name}": {each.value}' for each in group] if first.subject == "prefix" else []
-    values = () if named or first.value is None else (first.value,)
     said = (
-        ("value", values),
-        ("prefix", named),
+        ("value", () if first.value is None else (first.value,)),
         ("ids", [*of_ids[:MAX_PREFIXES], *([count(more, "more prefix", "more prefixes")] if more > 0 else [])]),
         ("where", [f"{STATE_TOPIC}: {first_names(list(map(str, partitions)))}"] if partitions else ()),
         ("broker", [", ".join(map(str, brokers))] if brokers else ()),
@@ -165,7 +162,7 @@ def _exposure_section(group: list[Exposure]) -> Section:
         ("error", (first.error,) if first.error else ()),
     )
     fields = tuple(Field(label, tuple(values)) for label, values in said if values)
-    title = first.subject.replace("_", " ") + ("" if named else f": {first.name}")
+    title = f"{first.subject.replace('_', ' ')}: {first.name}"
     return Section(title=title, lead=_lead(first), parts=(Fields(fields),))
 
 
@@ -240,8 +237,8 @@ def answer_cells(
     ]
     until = now or newest(findings)
     cells = [[make(finding, until) for make in MADE.values()] for finding in findings]
-    if len(clusters(findings)) > 1:
-        for finding, row in zip(findings, cells, strict=True):
+    if len(clusters(named := by_source(findings))) > 1:
+        for finding, row in zip(named, cells, strict=True):
             lines = [*row[1].lines, ("cluster", printable(finding.cluster_id or "not known"))]
             row[1] = replace(row[1], lines=lines, key=f"{row[1].key} {finding.cluster_id}")
     return headings, cells
