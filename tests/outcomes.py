@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import struct
 import sys
 import tempfile
 import time
@@ -21,9 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from tests.broker_files import batches_of, forget_derived, read_batches
+from tests.builders import create_topics, received
 from tests.coordinator_state import described_transaction
 from tests.java_gateway import JavaClients, java_clients
 from tests.outcome_cases import SKIPPING, Case, Client, Expected, Origin, Sequel, cases, few_cases, retried_cases
@@ -33,7 +34,6 @@ from toolkit import Cluster
 from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.actions.plan import Plan
 from toolkit.errors import NotFound
-from toolkit.formats.batches import CONTROL
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.clients import (
@@ -79,30 +79,16 @@ PROPERTIES = {
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class StagedCase:
-    """A case on a cluster.
+    """A case on a cluster."""
 
-    Parameters
-    ----------
-    case
-        The case.
-    number
-        Its partition of `RIGHT`.
-    topic, partition
-        Where its transaction is open.
-    group
-        Of the offsets in it; empty for none.
-    producer
-        The newest instance of its id.
-    producer_id, start_offset
-        The open transaction.
-    """
-
-    case: Case
-    number: int
+    case: Case  # the case
+    number: int  # its partition of `RIGHT`
+    # topic, partition: where its transaction is open
     topic: str
     partition: int
-    group: str
-    producer: Steps
+    group: str  # of the offsets in it; empty for none
+    producer: Steps  # the newest instance of its id
+    # producer_id, start_offset: the open transaction
     producer_id: int = -1
     start_offset: int = -1
 
@@ -204,29 +190,12 @@ class OutcomeCluster:
 
     def received(self) -> list[StagedCase]:
         """Those whose first record a read_committed consumer receives, or whose offset its group has."""
-        of_records = [each for each in self.staged if not each.group]
-        settings = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True}
-        consumer = Consumer({**self.kafka.client_config(), **settings, "isolation.level": "read_committed"})
-        consumer.assign([TopicPartition(each.topic, each.partition, 0) for each in of_records])
-        received: set[tuple[str | None, int | None, int | None]] = set()
-        ends: set[tuple[str | None, int | None]] = set()
-
-        def all_read() -> bool | None:
-            for message in consumer.consume(500, timeout=0.2):
-                if message.error() is None:
-                    received.add((message.topic(), message.partition(), message.offset()))
-                else:
-                    ends.add((message.topic(), message.partition()))
-            return True if len(ends) == len(of_records) else None
-
-        try:
-            until(all_read, awaited="the end of every partition")
-        finally:
-            consumer.close()
+        partitions = [(each.topic, each.partition) for each in self.staged if not each.group]
+        found = {(each.topic(), each.partition(), each.offset()) for each in received(self.kafka, partitions)}
         return [
             each
             for each in self.staged
-            if (each.topic, each.partition, each.start_offset) in received
+            if (each.topic, each.partition, each.start_offset) in found
             or (each.group and self.offset_of(each) == OFFSET)
         ]
 
@@ -366,9 +335,7 @@ class OutcomeCluster:
         ):
             count = max(numbers[topic], 1)
             topics.append(NewTopic(topic, count, replica_assignment=[replicas] * count, config=config))
-        admin = AdminClient({**self.kafka.client_config()})
-        for done in admin.create_topics(topics).values():
-            done.result()
+        create_topics(self.kafka, *topics)
         until(
             lambda: True if all(self._has_leaders(each) for each in topics) else None,
             awaited="the leaders of the topics",
@@ -511,18 +478,8 @@ def _group(partition: int) -> str:
     return next(name for name in names if coordinator_partition(name, GROUP_PARTITIONS) == partition)
 
 
-def _batches(log: bytes) -> Iterator[tuple[bytes, bool]]:
-    """Each batch, and whether it is a marker."""
-    position = 0
-    while position < len(log):
-        (length,) = struct.unpack_from(">i", log, position + 8)
-        (attributes,) = struct.unpack_from(">h", log, position + 21)
-        yield log[position : position + 12 + length], bool(attributes & CONTROL)
-        position += 12 + length
-
-
 def _has_markers(folder: Path) -> bool:
-    return any(is_marker for log in folder.glob("*.log") for _, is_marker in _batches(log.read_bytes()))
+    return any(each.is_commit is not None for each in read_batches(folder))
 
 
 def _remove_markers(folder: Path) -> None:
@@ -531,10 +488,8 @@ def _remove_markers(folder: Path) -> None:
     A replica that is copied from the log reads them, too.
     """
     for log in folder.glob("*.log"):
-        log.write_bytes(b"".join(batch for batch, is_marker in _batches(log.read_bytes()) if not is_marker))
-    for suffix in ("snapshot", "index", "timeindex", "txnindex"):
-        for path in folder.glob(f"*.{suffix}"):
-            path.unlink()
+        log.write_bytes(b"".join(each.content for each in batches_of(log.read_bytes()) if each.is_commit is None))
+    forget_derived(folder)
 
 
 def rows_of(source: Source, staged: Sequence[StagedCase], **arguments: Any) -> list[Row]:

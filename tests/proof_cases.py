@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from unittest import mock
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from google_crc32c import value as crc32c
 
+from tests.broker_files import batches_of, forget_derived
+from tests.builders import received
 from tests.outcomes import columns_of
 from tests.sources.log_files import HIGH_WATERMARK, state_record
 from toolkit import Cluster
@@ -34,7 +35,7 @@ from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.actions.plan import Plan
 from toolkit.analysis.diagnosis import rules
 from toolkit.errors import ActionRefused
-from toolkit.formats.batches import CRC_END, HEADER, HEADER_SIZE, read_header
+from toolkit.formats.batches import CRC_END, HEADER, HEADER_SIZE
 from toolkit.formats.coordinator_records import STATE_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.clients import SteadyClient, TxnProducer, await_coordinators, config_of, offsets, partitions, until
@@ -62,29 +63,14 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerLoss:
-    """What the logs of a story lose while the broker is down, and what is written into them.
+    """What the logs of a story lose while the broker is down, and what is written into them."""
 
-    Parameters
-    ----------
-    tails
-        First offset that is lost, by topic.
-    heads
-        First offset that retention leaves, by topic.
-    state_tail
-        The same of the coordinators' log; null if it loses nothing.
-    is_compacted
-        Whether the coordinators' log keeps only the last record of the id.
-    state_record
-        A batch at the end of the coordinators' log; null for none.
-    later_markers
-        Markers whose time becomes `LATER` than it was: offset by topic.
-    """
-
-    tails: Mapping[str, int] = field(default_factory=dict)
-    heads: Mapping[str, int] = field(default_factory=dict)
-    state_tail: int | None = None
-    is_compacted: bool = False
-    state_record: bytes | None = None
+    tails: Mapping[str, int] = field(default_factory=dict)  # first offset that is lost, by topic
+    heads: Mapping[str, int] = field(default_factory=dict)  # first offset that retention leaves, by topic
+    state_tail: int | None = None  # the same of the coordinators' log; null if it loses nothing
+    is_compacted: bool = False  # whether the coordinators' log keeps only the last record of the id
+    state_record: bytes | None = None  # A batch at the end of the coordinators' log; null for none
+    # markers whose time becomes `LATER` than it was: offset by topic
     later_markers: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -193,25 +179,8 @@ class Case:
 
     def received(self) -> set[tuple[str, int]]:
         """Records that a read_committed consumer receives, up to the LSO."""
-        settings = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True}
-        consumer = Consumer({**self.broker.kafka.client_config(), **settings, "isolation.level": "read_committed"})
-        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in (self.topic, self.other)])
-        found: set[tuple[str, int]] = set()
-        ends: set[str | None] = set()
-
-        def all_read() -> bool | None:
-            for message in consumer.consume(100, timeout=0.1):
-                if message.error() is not None:
-                    ends.add(message.topic())
-                else:
-                    found.add((str(message.topic()), int(message.offset() or 0)))
-            return True if len(ends) == 2 else None
-
-        try:
-            until(all_read, awaited="the end of both topics")
-        finally:
-            consumer.close()
-        return found
+        found = received(self.broker.kafka, [(self.topic, 0), (self.other, 0)])
+        return {(str(each.topic()), int(each.offset() or 0)) for each in found}
 
     def losses(self) -> dict[tuple[str, int], str]:
         """Records that were decided for good against their fate, by what happened to them."""
@@ -704,15 +673,6 @@ def _id_in(state_partition: int, name: str) -> str:
     return next(each for each in ids if coordinator_partition(each, STATE_PARTITIONS) == state_partition)
 
 
-def _batches(log: bytes) -> Iterator[tuple[int, bytes]]:
-    """Each batch with its base offset, up to the first one that is preallocated or torn."""
-    position = 0
-    while position < len(log):
-        header = read_header(log, position)
-        yield header.base_offset, log[position : position + header.size]
-        position += header.size
-
-
 def _rewrite(
     folder: Path,
     *,
@@ -725,13 +685,12 @@ def _rewrite(
     """Rewrite the log of a broker that is down, which reads its producers from it when it starts again."""
     (segment,) = folder.glob("*.log")
     batches = [
-        _later(batch) if offset == later else batch
-        for offset, batch in _batches(segment.read_bytes())
-        if start <= offset and (stop is None or offset < stop)
+        _later(each.content) if each.base_offset == later else each.content
+        for each in batches_of(segment.read_bytes())
+        if start <= each.base_offset and (stop is None or each.base_offset < stop)
     ]
-    for suffix in ("log", "snapshot", "index", "timeindex", "txnindex"):
-        for file in folder.glob(f"*.{suffix}"):
-            file.unlink()
+    segment.unlink()
+    forget_derived(folder)
     segment = segment.with_name(f"{start:020}.log") if start else segment
     segment.write_bytes(b"".join([*(batches[-1:] if only_last else batches), added]))
 

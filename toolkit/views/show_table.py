@@ -131,9 +131,8 @@ def exposure_parts(exposure: Data) -> list[Section]:
     """Settings, bugs and clients: one block for all brokers and ids of which the same is said, the exposed first."""
     alike: dict[tuple[object, ...], list[Exposure]] = {}
     for each in records_of(exposure, Exposure):
-        name = () if each.subject == "prefix" else (each.name, each.value)
         means = _STATE_PARTITION.sub(STATE_TOPIC, each.means)
-        alike.setdefault((each.subject, *name, each.exposed, means, each.error), []).append(each)
+        alike.setdefault((each.subject, each.name, each.value, each.exposed, means, each.error), []).append(each)
     ranks = {True: 0, None: 1, False: 2}
     groups = sorted(alike.values(), key=lambda group: ranks[group[0].exposed] + 2 * (_lead(group[0]) == ""))
     return [_exposure_section(group) for group in groups]
@@ -154,11 +153,8 @@ def _exposure_section(group: list[Exposure]) -> Section:
     of_ids = [f"{count(len(names), 'id')} of {prefix}: {first_names(names, 3)}" for prefix, names in by_prefix]
     more = len(of_ids) - MAX_PREFIXES
     partitions = sorted({int(each) for row in group for each in _STATE_PARTITION.findall(row.means)})
-    named = [f'"{each.name}": {each.value}' for each in group] if first.subject == "prefix" else []
-    values = () if named or first.value is None else (first.value,)
     said = (
-        ("value", values),
-        ("prefix", named),
+        ("value", () if first.value is None else (first.value,)),
         ("ids", [*of_ids[:MAX_PREFIXES], *([count(more, "more prefix", "more prefixes")] if more > 0 else [])]),
         ("where", [f"{STATE_TOPIC}: {first_names(list(map(str, partitions)))}"] if partitions else ()),
         ("broker", [", ".join(map(str, brokers))] if brokers else ()),
@@ -166,7 +162,7 @@ def _exposure_section(group: list[Exposure]) -> Section:
         ("error", (first.error,) if first.error else ()),
     )
     fields = tuple(Field(label, tuple(values)) for label, values in said if values)
-    title = first.subject.replace("_", " ") + ("" if named else f": {first.name}")
+    title = f"{first.subject.replace('_', ' ')}: {first.name}"
     return Section(title=title, lead=_lead(first), parts=(Fields(fields),))
 
 

@@ -42,13 +42,7 @@ from toolkit.schema.table import Error
 from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import BrokerClient, row_text
 from toolkit.sources.live.coordinators import CoordinatorTopic, broker_configs, broker_identities
-from toolkit.sources.live.leaders import (
-    COORDINATORS_TOPICS,
-    offset_of,
-    read_brokers_time,
-    read_metadata,
-    read_partitions,
-)
+from toolkit.sources.live.leaders import offset_of, read_partitions
 from toolkit.sources.live.partition_log import FetchedChunk, fetch_range, read_offsets
 from toolkit.version import __version__
 
@@ -416,10 +410,6 @@ def read_exposure(client: BrokerClient, *, release: Release | None = None) -> It
             settings_error=config.error,
         )
         brokers.append(broker)
-    try:
-        records_until = _brokers_time(client)
-    except ToolkitError:  # the records cannot be read either, and say why
-        records_until = None
     features = [] if of_any.failure else of_any.message.finalized_features or []
     cluster = ObservedCluster(
         observed_at=of_any.observed_at,
@@ -428,7 +418,6 @@ def read_exposure(client: BrokerClient, *, release: Release | None = None) -> It
         features_error=of_any.failure,
         brokers=brokers,
         records=_records_or_error(client),
-        records_until=records_until,
     )
     return exposure_rows(cluster, release=release)
 
@@ -456,7 +445,3 @@ def newest_records(client: BrokerClient) -> Iterator[TransactionLogRecord]:
     Raises BrokerError if this principal may not describe the topic.
     """
     return transaction_log_records(client, read_coordinator_topic(client, STATE_TOPIC), newest=NEWEST)
-
-
-def _brokers_time(client: BrokerClient) -> dt.datetime | None:
-    return read_brokers_time(client, read_metadata(client, COORDINATORS_TOPICS)).time

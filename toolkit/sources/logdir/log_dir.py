@@ -628,7 +628,6 @@ class LogDir(Source, OffsetTables):
             features_error=metadata.error,
             brokers=brokers,
             records=records,
-            records_until=as_of,
         )
         return exposure_rows(cluster, release=release_of(version) if version else None)
 

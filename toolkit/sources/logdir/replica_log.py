@@ -100,7 +100,7 @@ class RecordIndex:
             for odd in [*np.flatnonzero(found[:, 0] == 0).tolist(), len(some)]:
                 self._add_located(some[first:odd], found[first:odd], buf)
                 for position in some["position"][odd : odd + 1].tolist():
-                    for record in self._decoded_at(buf, position - begin, file, position):
+                    for record in self._decoded_at(buf, position - at, file, position):
                         self.add_record(record)
                 first = odd + 1
 
