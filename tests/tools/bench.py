@@ -29,10 +29,9 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from kafka.record import MemoryRecords
 
+from tests.builders import create_topics
 from toolkit import Cluster, LogDir
 from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.log.log_transactions import finish, merge, partial_transactions
@@ -105,12 +104,6 @@ def java(kafka: Kafka, *options: str) -> list[str]:
     return [str(find_java()), *(options or ["-Xmx512M"]), "-cp", kafka.classpath]
 
 
-def create(kafka: Kafka, *topics: str, partitions: int = 1) -> None:
-    admin = AdminClient({**kafka.client_config()})
-    for created in admin.create_topics([NewTopic(each, partitions, 1) for each in topics]).values():
-        created.result()
-
-
 def perf_test(kafka: Kafka, topic: str, records: int, size: int, *options: str, props: Sequence[str] = ()) -> None:
     """Records that ProducerPerformance writes."""
     done = kafka.run_tool(
@@ -129,7 +122,7 @@ def live(sizes: Sequence[str], runs: int) -> None:
     with Kafka("4.3.1", properties={"log.index.size.max.bytes": 65_536, **small}, heap="2g") as kafka:
         for count in map(int, sizes or ["1000", "3000", "15000"]):
             for number in range(done, count // PER_TOPIC):
-                create(kafka, topic := f"bench-{number}", partitions=PER_TOPIC)
+                create_topics(kafka, topic := f"bench-{number}", partitions=PER_TOPIC)
                 own = {"transactional.id": topic, "transaction.timeout.ms": 900_000, "log_level": 0}
                 producers.append(Producer(kafka.client_config() | own))
                 producers[-1].init_transactions()
@@ -184,7 +177,7 @@ def live_log(sizes: Sequence[str], runs: int) -> None:
     """Transactions of a few milliseconds in small batches, and large plain batches."""
     records = int((sizes or ["1000"])[0]) * 1000
     with Kafka("4.3.1", properties=BIG_SEGMENTS, heap="1g") as kafka, Cluster(kafka.bootstrap_servers) as cluster:
-        create(kafka, "transactions", "plain")
+        create_topics(kafka, "transactions", "plain")
         ids = ["--transactional-id", "bench", "--transaction-duration-ms", "5"]
         perf_test(kafka, "transactions", records, 1000, *ids, props=["batch.size=4096"])
         large = ["batch.size=1000000", "linger.ms=20", "max.request.size=2000000"]
@@ -203,7 +196,7 @@ def live_log(sizes: Sequence[str], runs: int) -> None:
 
 def fill(kafka: Kafka, topic: str, gigabytes: float) -> None:
     """Transactions of a few milliseconds; `HELD` begins with one that was never added, `OPEN` ends with three open."""
-    create(kafka, topic)
+    create_topics(kafka, topic)
     with BrokerClient(config_of(kafka)) as client:
         if topic == HELD:
             TxnProducer(client, "hung").init().send(topic, 0)

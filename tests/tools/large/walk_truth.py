@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tests.tools.large.broker_files import LogBatch
+from tests.broker_files import LogBatch
 from toolkit.schema.table import TopicPartition
 
 
@@ -35,35 +35,19 @@ class Fate(StrEnum):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class WalkTransaction:
-    """A transaction.
+    """A transaction."""
 
-    Parameters
-    ----------
-    transactional_id, producer_id, producer_epoch
-        Its producer.
-    version
-        Transaction version of its client.
-    timeout_ms
-        Of its client.
-    begun
-        When it began.
-    partitions
-        Those that its coordinator has accepted.
-    ended
-        When its end was requested, and when it was complete; null while it is open.
-    truth
-        What was decided about it.
-    """
-
+    # transactional_id, producer_id, producer_epoch: its producer
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    version: int
-    timeout_ms: int
-    begun: float
-    partitions: set[TopicPartition] = field(default_factory=set)
+    version: int  # transaction version of its client
+    timeout_ms: int  # of its client
+    begun: float  # when it began
+    partitions: set[TopicPartition] = field(default_factory=set)  # those that its coordinator has accepted
+    # when its end was requested, and when it was complete; null while it is open
     ended: tuple[float, float] | None = None
-    truth: Truth = Truth.LIVE
+    truth: Truth = Truth.LIVE  # what was decided about it
 
     @property
     def producer(self) -> tuple[str, int, int]:

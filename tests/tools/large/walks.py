@@ -23,11 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer
-from confluent_kafka import TopicPartition as Assigned
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
-from tests.tools.large.broker_files import (
+from tests.broker_files import (
     copy_partition,
     cut_tail,
     lose_power,
@@ -37,6 +35,7 @@ from tests.tools.large.broker_files import (
     restore,
     state_folders,
 )
+from tests.builders import received
 from tests.tools.large.sitting import Sitting
 from tests.tools.large.walk_clients import NotDone, RawClient
 from tests.tools.large.walk_truth import (
@@ -686,25 +685,7 @@ class Round:
             self.violations.append("\n  ".join([text, *dump, *self.trace]))
 
     def _consume(self) -> Counter[str]:
-        settings = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}
-        consumer = Consumer({**self.kafka.client_config(), **settings, "isolation.level": "read_committed"})
-        consumer.assign([Assigned(*tp, 0) for tp in self.tps])
-        received: Counter[str] = Counter()
-        ends: set[tuple[str | None, int | None]] = set()
-
-        def all_read() -> bool | None:
-            for message in consumer.consume(500, timeout=0.2):
-                if message.error() is None:
-                    received[(message.value() or b"").decode()] += 1
-                else:
-                    ends.add((message.topic(), message.partition()))
-            return True if len(ends) == len(self.tps) else None
-
-        try:
-            until(all_read, awaited="the end of every partition", timeout=60)
-        finally:
-            consumer.close()
-        return received
+        return Counter((each.value() or b"").decode() for each in received(self.kafka, self.tps))
 
     def _dump(
         self,

@@ -269,10 +269,13 @@ TAKES: Mapping[str, Sequence[str]] = {table: _options_of(table) for table in TAB
 """The options of each table, besides `FOR_ALL`."""
 
 
-@declares("listing", row="a log in files, with digests that change when it changes", key=("log",))
+@declares("listing", key=("log",), sort=())
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogListing(TableRow):
-    """A log, as listed; of a live cluster, a partition."""
+    """A log in files, with digests that change when it changes.
+
+    A log, as listed; of a live cluster, a partition.
+    """
 
     log: Annotated[str, "Name of the log."]
     folder: Annotated[str | None, "Folder or text."] = None

@@ -56,7 +56,7 @@ class LogBatch:
 def read_batches(folder: Path) -> list[LogBatch]:
     """All batches of a partition, in the order of their offsets."""
     return _while_files_stay(
-        folder, lambda: [each for log in sorted(folder.glob("*.log")) for each in _batches(log.read_bytes())]
+        folder, lambda: [each for log in sorted(folder.glob("*.log")) for each in batches_of(log.read_bytes())]
     )
 
 
@@ -82,7 +82,7 @@ def _while_files_stay(folder: Path, read: Callable[[], T]) -> T:
     raise LabError(f"The files of {folder} do not stay.")
 
 
-def _batches(content: bytes) -> Iterator[LogBatch]:
+def batches_of(content: bytes) -> Iterator[LogBatch]:
     position = 0
     while position + HEADER_SIZE <= len(content):
         (base_offset, length) = struct.unpack_from(">qi", content, position)
@@ -161,7 +161,7 @@ def cut_tail(folder: Path, count: int) -> list[LogBatch]:
     """Remove the last batches of a log, of a broker that is down; those that were there."""
     cut: list[LogBatch] = []
     for log in sorted(folder.glob("*.log"), reverse=True):
-        batches = list(_batches(log.read_bytes()))
+        batches = list(batches_of(log.read_bytes()))
         kept = max(len(batches) - (count - len(cut)), 0)
         cut = batches[kept:] + cut
         log.write_bytes(b"".join(each.content for each in batches[:kept]))
@@ -169,7 +169,7 @@ def cut_tail(folder: Path, count: int) -> list[LogBatch]:
             break
         if log.name != min(each.name for each in folder.glob("*.log")):
             log.unlink()
-    _forget_derived(folder)
+    forget_derived(folder)
     return cut
 
 
@@ -177,7 +177,7 @@ def restore(folder: Path, copy: Path) -> None:
     """Put an older copy of a partition in its place, of a broker that is down."""
     shutil.rmtree(folder)
     shutil.copytree(copy, folder)
-    _forget_derived(folder)
+    forget_derived(folder)
 
 
 def lose_power(kafka: Kafka) -> None:
@@ -186,7 +186,8 @@ def lose_power(kafka: Kafka) -> None:
     (kafka.log_dirs[ALWAYS_UP] / CLEAN_SHUTDOWN).unlink(missing_ok=True)
 
 
-def _forget_derived(folder: Path) -> None:
+def forget_derived(folder: Path) -> None:
+    """Let a broker that is down make indexes and snapshots anew from its log."""
     for suffix in DERIVED:
         for path in folder.glob(f"*.{suffix}"):
             path.unlink()
