@@ -55,7 +55,7 @@ def files(directory: Path) -> list[str]:
 
 RECORDED_APIS: dict[str, dict[int, tuple[int, int]]] = {
     name: {int(key): (low, high) for key, (low, high) in apis.items()}
-    for name, apis in json.loads(Path(__file__).with_suffix(".json").read_text()).items()
+    for name, apis in json.loads(Path(__file__).with_name("recorded_apis.json").read_text()).items()
 }
 """By release, with what is unusual: ``3.9.2 on ZooKeeper``."""
 
