@@ -38,7 +38,7 @@ from toolkit.sources.offset_queries.group_lag import NO_LEVEL, SharePartition, l
 from toolkit.sources.resource_checks import check_resources
 from toolkit.sources.source_table import SOURCE_TABLES, STREAMED, TableArguments
 from toolkit.spark.arrow_types import struct_type
-from toolkit.spark.datasources.live_readers import BatchesReader
+from toolkit.spark.datasources.batches_reader import BatchesReader
 from toolkit.spark.datasources.reader_options import batches_options
 
 FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, API_VERSIONS, WRITE_TXN_MARKERS = 1, 2, 3, 10, 18, 27

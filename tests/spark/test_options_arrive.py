@@ -13,18 +13,10 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from tests.stored import compare
 from toolkit.errors import UsageError
-from toolkit.spark.datasources import live_readers, log_reader
-from toolkit.spark.datasources.data_sources import KafkaBatches, KafkaLog, KafkaTransactions
+from toolkit.spark.datasources import batches_reader, log_reader
+from toolkit.spark.datasources.data_sources import KafkaBatches, KafkaLog
 from toolkit.spark.datasources.log_reader import FOR_ALL, TAKES, LogOptions, read_options
-from toolkit.spark.datasources.reader_options import (
-    CONNECTION,
-    OF_BATCHES,
-    OF_SAMPLES,
-    BatchesOptions,
-    TransactionsOptions,
-    batches_options,
-    transactions_options,
-)
+from toolkit.spark.datasources.reader_options import CONNECTION, OF_BATCHES, BatchesOptions, batches_options
 
 VALUES = (
     *("other", "7", "7m", "orders-7", "true", "false", '{"orders": [7]}', '{"orders": {"7": 8}}'),
@@ -36,24 +28,15 @@ SOURCES: Mapping[str, tuple[Callable[[Mapping[str, str]], Any], Mapping[str, str
         for takes, table in {takes: table for table, takes in TAKES.items()}.items()
     },
     "kafka_log_live": (batches_options, {"subscribe": "some"}, (*OF_BATCHES, *CONNECTION)),
-    "kafka_txn_samples": (transactions_options, {}, (*OF_SAMPLES, *CONNECTION)),
 }
 READERS: Mapping[type, Sequence[Any]] = {
     LogOptions: (log_reader,),
-    BatchesOptions: (live_readers.BatchesReader, live_readers._resolve),
-    TransactionsOptions: (live_readers._sampler, live_readers.BatchSampleReader, live_readers.StreamSampleReader),
+    BatchesOptions: (batches_reader.BatchesReader, batches_reader._resolve),
 }
 """What reads the options of each kind: a module, or some of its classes and functions."""
 
 
 WRONG: Sequence[tuple[type[Any], Mapping[str, str]]] = [
-    (KafkaTransactions, {"subscribe": "a"}),
-    (KafkaTransactions, {"table": "everyone"}),
-    (KafkaTransactions, {"interval": "often"}),
-    (KafkaTransactions, {"interval": "1 month"}),
-    (KafkaTransactions, {"interval": "0"}),
-    (KafkaTransactions, {"latePadding": "-1"}),
-    (KafkaTransactions, {"logEvidence": "perhaps"}),
     (KafkaBatches, {"subscribe": "a", "starting_offsets": "latest"}),
     (KafkaBatches, {}),
     (KafkaBatches, {"subscribe": "a", "partitions": "a-0"}),

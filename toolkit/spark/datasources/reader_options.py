@@ -26,24 +26,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from pyspark.sql.types import StringType, StructField, StructType, TimestampType
-
-from toolkit.analysis.diagnosis.case import DiagnoseOptions
-from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
-from toolkit.analysis.history.findings_over_time import LATE_PADDING_MS
 from toolkit.config import ClientConfig
 from toolkit.config.properties import SECRET_KEY
 from toolkit.errors import UsageError
 from toolkit.formats.log_dir_files import parse_folder_name
 from toolkit.formats.log_paths import log_path
 from toolkit.formats.object_store import ObjectPath
-from toolkit.schema import RECORDED
 from toolkit.schema.durations import duration_s
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec
-from toolkit.sources.recording.sampler import SampleOptions
 from toolkit.sources.source_table import TableArguments, requested_partitions
-from toolkit.spark.arrow_types import struct_fields, struct_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -329,56 +321,4 @@ def batches_options(options: Options) -> BatchesOptions:
         max_offsets=whole_number(options, "maxRecordsPerPartition", lowest=1) or MAX_OFFSETS,
         mode=choice(options, "mode", MODES, default="PERMISSIVE"),
         timeout=seconds(options, "timeout", default=30.0, lowest=0.1),
-    )
-
-
-EVERYTHING = "everything"
-RECORDED_TABLES = (EVERYTHING, *RECORDED)
-"""Values of the option ``table``: all recorded tables together, or one by its name in ``schema.RECORDED``."""
-OF_SAMPLES = ("interval", "latePadding", "logEvidence", "recheckAfter", "maxTransactionTimeout", "table")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionsOptions:
-    """Options of `KafkaTransactions`."""
-
-    table: str  # ``everything``, or a name in ``schema.RECORDED``
-    timeout: float  # seconds, for connecting and for each round of requests
-    sample: SampleOptions  # how samples are taken; a batch waits `recheck_after` for a second one, a stream never does
-
-
-def transactions_options(options: Options) -> TransactionsOptions:
-    """Parse and check the options. Raises UsageError for an unknown option, or an invalid value."""
-    refuse_unknown(options, {*OF_SAMPLES, *CONNECTION}, source="kafka_txn_samples", prefix=PREFIX)
-    interval = seconds(options, "interval", default=10.0, lowest=0.1)
-    diagnosis = DiagnoseOptions(
-        recheck_after=seconds(options, "recheckAfter", default=5.0),
-        max_transaction_timeout_ms=milliseconds(options, "maxTransactionTimeout", MAX_TRANSACTION_TIMEOUT_MS),
-        log_evidence=flag(options, "logEvidence", default=True),
-    )
-    return TransactionsOptions(
-        table=choice(options, "table", RECORDED_TABLES, default=EVERYTHING),
-        timeout=seconds(options, "timeout", default=min(30.0, max(1.0, interval / 3)), lowest=0.1),
-        sample=SampleOptions(
-            interval_ms=round(interval * 1000),
-            diagnosis=diagnosis,
-            late_padding_ms=milliseconds(options, "latePadding", LATE_PADDING_MS),
-        ),
-    )
-
-
-def recorded_schema(table: str) -> StructType:
-    """Spark's schema of a recorded table.
-
-    That of ``everything`` has the time of the sample, the name of the row's table, and a struct for each table, which
-    is null in the rows of all other tables.
-    """
-    if table != EVERYTHING:
-        return struct_type(RECORDED[table])
-    return StructType(
-        [
-            StructField("sampled_at", TimestampType(), nullable=False),
-            StructField("table", StringType(), nullable=False),
-            *struct_fields(RECORDED.items()),
-        ]
     )

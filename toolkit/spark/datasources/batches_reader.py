@@ -1,0 +1,108 @@
+"""The reader of ``kafka_log_live``: it resolves the ranges of offsets, and reads each in a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from toolkit.config import ClientConfig
+from toolkit.errors import BrokerError, ConnectionFailed, ToolkitError
+from toolkit.schema import BATCHES, Row
+from toolkit.schema.live import Partition
+from toolkit.schema.table import TopicPartition
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.client.broker_response import row_text
+from toolkit.sources.live.logs.partition_log import LogRange, read_range, resolve_range, split
+from toolkit.sources.live.logs.partition_tables import batch_tables_of
+from toolkit.sources.live.state.leaders import ClusterMetadata, read_metadata, read_partitions, resolve_partitions
+from toolkit.sources.source_table import TableArguments, requested_partitions
+from toolkit.spark.arrow_types import record_batches, selected, struct_type, without_damage
+from toolkit.spark.datasources.reader_options import BatchesOptions
+from toolkit.spark.spark_errors import each_without_traceback, without_traceback
+
+
+@dataclass(frozen=True, slots=True)
+class _UnreadPartition:
+    """The error row of a partition whose range cannot be resolved."""
+
+    row: Row
+
+
+class BatchesReader(DataSourceReader):
+    """Resolves the ranges when Spark plans; each task opens its own connection and reads one range."""
+
+    def __init__(self, options: BatchesOptions, config: ClientConfig, schema: StructType) -> None:
+        self._options = options
+        self._config = config
+        self.columns = selected(schema, "batches", struct_type(BATCHES))
+
+    @without_traceback
+    def partitions(self) -> list[InputPartition]:
+        options = self._options
+        with BrokerClient(self._config, timeout=options.timeout) as client:
+            metadata, topic_partitions = _selected(client, options.arguments)
+            partitions = sorted(
+                read_partitions(client, metadata.at(topic_partitions)), key=attrgetter("topic", "partition")
+            )
+            found = [_resolve(client, each, options) for each in partitions]
+        resolved = [each for each in found if not isinstance(each, _UnreadPartition)]
+        ranges = [
+            log_range
+            for tp, start, stop, log_start in resolved
+            for log_range in split(tp, start, stop, log_start=log_start, max_offsets=options.max_offsets)
+        ]
+        return [
+            InputPartition(item) for item in (*ranges, *(each for each in found if isinstance(each, _UnreadPartition)))
+        ]
+
+    @each_without_traceback
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition is None or partition.value is None:  # Spark adds one if the plan is empty
+            return
+        tables = without_damage(self._tables(partition.value), self._options.mode)
+        yield from record_batches(tables, self.columns)
+
+    def _tables(self, item: LogRange | _UnreadPartition) -> Iterator[pa.Table]:
+        if isinstance(item, _UnreadPartition):
+            yield BATCHES.arrow([item.row])
+            return
+        try:
+            with BrokerClient(self._config, timeout=self._options.timeout) as client:
+                fetched = read_range(client, item, crc=self._options.arguments.crc)
+                yield from batch_tables_of(fetched, producer_id=self._options.arguments.producer_id)
+        except ToolkitError as error:
+            text = f"{row_text(error).rstrip('.')}; offsets {item.start} to {item.stop - 1} were not read"
+            yield BATCHES.arrow([{"topic": item.tp.topic, "partition": item.tp.partition, "error": text}])
+
+
+def _selected(client: BrokerClient, arguments: TableArguments) -> tuple[ClusterMetadata, list[TopicPartition]]:
+    """The selected partitions, and the metadata of their topics.
+
+    Raises NotFound, BrokerError, ConnectionFailed if the cluster does not respond, or a partition does not exist or is
+    not visible.
+    """
+    topics, partitions = arguments.topics, arguments.partitions
+    named = requested_partitions(topics, partitions) if topics is None and partitions is not None else ()
+    metadata = read_metadata(client, topics or {tp.topic for tp in named})
+    return metadata, resolve_partitions(metadata, topics, partitions)
+
+
+def _resolve(
+    client: BrokerClient, partition: Partition, options: BatchesOptions
+) -> tuple[TopicPartition, int, int, int] | _UnreadPartition:
+    """Partition, start, stop and log start offset of the range to read."""
+    tp = partition.tp
+    try:
+        arguments = options.arguments
+        bounds = ["log_start" if arguments.start is None else arguments.start]
+        bounds.append("high_watermark" if arguments.stop is None else arguments.stop)
+        start, stop = resolve_range(client, partition, *bounds)
+    except (BrokerError, ConnectionFailed) as error:
+        columns = {"topic": tp.topic, "partition": tp.partition, "broker_id": partition.leader}
+        return _UnreadPartition({**columns, "error": partition.error or row_text(error)})
+    return tp, start, stop, partition.log_start_offset or 0
