@@ -31,7 +31,7 @@ SOURCES: Mapping[str, tuple[Callable[[Mapping[str, str]], Any], Mapping[str, str
 }
 READERS: Mapping[type, Sequence[Any]] = {
     LogOptions: (log_reader,),
-    BatchesOptions: (batches_reader.BatchesReader, batches_reader._resolve),
+    BatchesOptions: (batches_reader.BatchesReader, batches_reader._ranges),
 }
 """What reads the options of each kind: a module, or some of its classes and functions."""
 

@@ -1,7 +1,4 @@
-"""Spark's schemas of declared tables, Arrow data of the types and sizes that Spark requires.
-
-Rows of several tables are in one DataFrame as a struct for each table, null in the rows of the other tables.
-"""
+"""Spark's schemas of declared tables, Arrow data of the types and sizes that Spark requires."""
 
 from __future__ import annotations
 
@@ -88,42 +85,6 @@ def _in_microseconds(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(type_):
         return pa.struct([pa.field(field.name, _in_microseconds(field.type)) for field in type_])
     return type_
-
-
-def struct_fields(tables: Iterable[tuple[str, Table]]) -> list[StructField]:
-    """Spark's field for each table; nested fields are nullable, as pyarrow could not cast null structs otherwise."""
-    found = []
-    for name, table in tables:
-        nullable = [StructField(each.name, each.dataType, metadata=each.metadata) for each in struct_type(table)]
-        found.append(StructField(name, StructType(nullable)))
-    return found
-
-
-def arrow_fields(tables: Iterable[tuple[str, Table]]) -> list[pa.Field]:
-    """`struct_fields` for Arrow."""
-    return [pa.field(name, _struct(table)) for name, table in tables]
-
-
-def struct_arrays(tables: Iterable[tuple[str, Table]], name: str, rows: pa.Table) -> list[pa.Array]:
-    """An array for each table: that of the named table has the rows, all others are null.
-
-    `tables`: names and tables, in the order of the fields.
-    `name`: name of the rows' table.
-    `rows`: rows of that table, from `Table.arrow`.
-    """
-    return [_array(table, rows if each == name else None, len(rows)) for each, table in tables]
-
-
-def _array(table: Table, rows: pa.Table | None, count: int) -> pa.Array:
-    if rows is None:
-        return pa.nulls(count, _struct(table))
-    columns = spark_table(rows).combine_chunks().columns
-    arrays = [column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in columns]
-    return pa.StructArray.from_arrays(arrays, fields=list(_struct(table)))
-
-
-def _struct(table: Table) -> pa.StructType:
-    return pa.struct([field.with_nullable(True) for field in spark_schema(table.arrow_schema)])
 
 
 ROWS = 1 << 16

@@ -46,13 +46,12 @@ def timed(what: str, do: Callable[[], Result]) -> Result:
 def parts(root: Path) -> None:
     """What the driver does for each log, and what a task does."""
     from toolkit.sources.logdir.contents import found_in
-    from toolkit.spark.datasources.log_reader import LogListing, listing_rows
+    from toolkit.spark.datasources.log_reader import listings
     from toolkit.spark.pipeline.log_fold import LogWork, WorkOptions, fold_work
     from toolkit.spark.pipeline.log_states import plan_logs
 
     contents = timed("list folders", lambda: found_in([root]))
-    tables = timed("listing", lambda: list(listing_rows(contents, contents.replica_logs())))
-    listed = timed("rows of the listing", lambda: {row.log: row for row in LogListing.of_table(tables[0])})
+    listed = timed("listing", lambda: {row.log: row for row in listings(contents, contents.replica_logs())})
     plans = timed("plans", lambda: plan_logs(listed, {}))
     works = [LogWork(log=log, listing=listed[log], plan=plan, state=None) for log, plan in plans.items()]
     options = WorkOptions(min_held_ms=60_000)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 import pyarrow as pa
@@ -12,8 +11,9 @@ from pyspark.sql.types import StructType
 
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, ConnectionFailed, ToolkitError
-from toolkit.schema import BATCHES, Row
+from toolkit.schema import BATCHES
 from toolkit.schema.live import Partition
+from toolkit.schema.log import Batch
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
@@ -26,13 +26,6 @@ from toolkit.spark.datasources.reader_options import BatchesOptions
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
 
 
-@dataclass(frozen=True, slots=True)
-class _UnreadPartition:
-    """The error row of a partition whose range cannot be resolved."""
-
-    row: Row
-
-
 class BatchesReader(DataSourceReader):
     """Resolves the ranges when Spark plans; each task opens its own connection and reads one range."""
 
@@ -43,22 +36,11 @@ class BatchesReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> list[InputPartition]:
-        options = self._options
-        with BrokerClient(self._config, timeout=options.timeout) as client:
-            metadata, topic_partitions = _selected(client, options.arguments)
-            partitions = sorted(
-                read_partitions(client, metadata.at(topic_partitions)), key=attrgetter("topic", "partition")
-            )
-            found = [_resolve(client, each, options) for each in partitions]
-        resolved = [each for each in found if not isinstance(each, _UnreadPartition)]
-        ranges = [
-            log_range
-            for tp, start, stop, log_start in resolved
-            for log_range in split(tp, start, stop, log_start=log_start, max_offsets=options.max_offsets)
-        ]
-        return [
-            InputPartition(item) for item in (*ranges, *(each for each in found if isinstance(each, _UnreadPartition)))
-        ]
+        with BrokerClient(self._config, timeout=self._options.timeout) as client:
+            metadata, topic_partitions = _selected(client, self._options.arguments)
+            partitions = read_partitions(client, metadata.at(topic_partitions))
+            in_order = sorted(partitions, key=attrgetter("topic", "partition"))
+            return [InputPartition(item) for each in in_order for item in _ranges(client, each, self._options)]
 
     @each_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -67,9 +49,9 @@ class BatchesReader(DataSourceReader):
         tables = without_damage(self._tables(partition.value), self._options.mode)
         yield from record_batches(tables, self.columns)
 
-    def _tables(self, item: LogRange | _UnreadPartition) -> Iterator[pa.Table]:
-        if isinstance(item, _UnreadPartition):
-            yield BATCHES.arrow([item.row])
+    def _tables(self, item: LogRange | Batch) -> Iterator[pa.Table]:
+        if isinstance(item, Batch):
+            yield BATCHES.arrow([item])
             return
         try:
             with BrokerClient(self._config, timeout=self._options.timeout) as client:
@@ -92,17 +74,17 @@ def _selected(client: BrokerClient, arguments: TableArguments) -> tuple[ClusterM
     return metadata, resolve_partitions(metadata, topics, partitions)
 
 
-def _resolve(
-    client: BrokerClient, partition: Partition, options: BatchesOptions
-) -> tuple[TopicPartition, int, int, int] | _UnreadPartition:
-    """Partition, start, stop and log start offset of the range to read."""
-    tp = partition.tp
+def _ranges(client: BrokerClient, partition: Partition, options: BatchesOptions) -> Sequence[LogRange | Batch]:
+    """The ranges to read of a partition; or the error row of one whose offsets cannot be resolved."""
+    tp, arguments = partition.tp, options.arguments
     try:
-        arguments = options.arguments
-        bounds = ["log_start" if arguments.start is None else arguments.start]
-        bounds.append("high_watermark" if arguments.stop is None else arguments.stop)
-        start, stop = resolve_range(client, partition, *bounds)
+        start, stop = resolve_range(
+            client,
+            partition,
+            "log_start" if arguments.start is None else arguments.start,
+            "high_watermark" if arguments.stop is None else arguments.stop,
+        )
     except (BrokerError, ConnectionFailed) as error:
-        columns = {"topic": tp.topic, "partition": tp.partition, "broker_id": partition.leader}
-        return _UnreadPartition({**columns, "error": partition.error or row_text(error)})
-    return tp, start, stop, partition.log_start_offset or 0
+        text = partition.error or row_text(error)
+        return [Batch(topic=tp.topic, partition=tp.partition, broker_id=partition.leader, error=text)]
+    return split(tp, start, stop, log_start=partition.log_start_offset or 0, max_offsets=options.max_offsets)

@@ -6,7 +6,7 @@ A class plans nothing itself: Spark reads its schema in a separate process, whic
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
@@ -14,13 +14,7 @@ from pyspark.sql.types import StructType
 from toolkit.config import ClientConfig
 from toolkit.schema import BATCHES
 from toolkit.spark.arrow_types import struct_type
-from toolkit.spark.datasources.reader_options import (
-    ConnectingSource,
-    batches_options,
-    client_config,
-    connecting,
-    hide_secrets,
-)
+from toolkit.spark.datasources.reader_options import batches_options, client_config, hide_secrets
 from toolkit.spark.spark_errors import without_traceback
 
 if TYPE_CHECKING:
@@ -46,7 +40,9 @@ def register(spark: SparkSession, *, config: str | Mapping[str, object] | Client
     client = None if config is None else ClientConfig(config)
     hidden = hide_secrets(spark)
     spark.dataSource.register(KafkaLog)
-    spark.dataSource.register(connecting(KafkaBatches, config=client, hides_secrets=hidden))
+    # A class that is in no module is pickled by value, with its attributes.
+    live = type(KafkaBatches.__name__, (KafkaBatches,), {"registered": client, "hides_secrets": hidden})
+    spark.dataSource.register(live)
 
 
 class KafkaLog(DataSource):
@@ -113,7 +109,7 @@ class KafkaLog(DataSource):
         return LogReader(read_options(self.options), schema)
 
 
-class KafkaBatches(ConnectingSource, DataSource):
+class KafkaBatches(DataSource):
     """Headers of all batches of live partitions (``schema.BATCHES``), and a row for each range that could not be read.
 
     The rows are those of `Cluster.batches` for each partition. Tasks read the log with Fetch requests, one range of
@@ -129,6 +125,14 @@ class KafkaBatches(ConnectingSource, DataSource):
     - ``maxRecordsPerPartition``: maximum number of offsets per task (default 1,000,000).
     """
 
+    # registered, hides_secrets: as for `reader_options.client_config`, from `register`
+    registered: ClassVar[ClientConfig | None] = None
+    hides_secrets: ClassVar[bool] = False
+
+    def client_config(self) -> ClientConfig:
+        """The configuration of its client. Raises UsageError as `reader_options.client_config`."""
+        return client_config(self.options, registered=self.registered, hides_secrets=self.hides_secrets)
+
     @classmethod
     def name(cls) -> str:
         """The name for ``format``."""
@@ -137,7 +141,7 @@ class KafkaBatches(ConnectingSource, DataSource):
     @without_traceback
     def schema(self) -> StructType:
         """The declared schema of the table. Raises UsageError for an unknown option, or an invalid value."""
-        client_config(self.options, self)
+        self.client_config()
         batches_options(self.options)
         return struct_type(BATCHES)
 
@@ -146,4 +150,4 @@ class KafkaBatches(ConnectingSource, DataSource):
         """The reader, which plans and reads. Raises UsageError as `schema` does."""
         from toolkit.spark.datasources.batches_reader import BatchesReader
 
-        return BatchesReader(batches_options(self.options), client_config(self.options, self), schema)
+        return BatchesReader(batches_options(self.options), self.client_config(), schema)

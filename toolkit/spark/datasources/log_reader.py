@@ -643,7 +643,7 @@ def read_task(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[
     )
     contents = Contents(work.layout, logs_in_texts(work.layout), assertions=options.assertions, share=share)
     if options.table == LISTING:
-        return listing_rows(contents, contents.replica_logs())
+        return iter([LogListing.table.arrow(listings(contents, contents.replica_logs())).cast(LISTING_SCHEMA)])
     return _in_tables(LogDir.of(contents, *options.paths).read(options.table, options.arguments), options.table)
 
 
@@ -665,8 +665,8 @@ def _batches_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
     return log_tables.batch_tables(chunks, run.where, producer_id=arguments.producer_id)
 
 
-def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.Table]:
-    """Rows of the table ``listing``. `logs`: all replicas of a partition, or none."""
+def listings(contents: Contents, logs: Sequence[ReplicaLog]) -> list[LogListing]:
+    """The rows of the table ``listing``. `logs`: all replicas of a partition, or none."""
     names = LogNames(contents)
     by_name = names.by_name(logs)
     numbers = [log.where.partition for log in logs if log.where.topic == STATE_TOPIC]
@@ -682,7 +682,7 @@ def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.
         is_best = log.where.topic == STATE_TOPIC and (best is None or name in best)
         checkpoints, cleaned = "" if log.root is None else roots[log.root], contents.cleaned(log)
         rows.append(_row(names, name, log, is_best=is_best, checkpoints=checkpoints, cleaned=cleaned))
-    yield LogListing.table.arrow(rows).cast(LISTING_SCHEMA)
+    return rows
 
 
 def _row(

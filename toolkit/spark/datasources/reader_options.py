@@ -24,7 +24,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkit.config import ClientConfig
 from toolkit.config.properties import SECRET_KEY
@@ -209,21 +209,6 @@ IN_TEXT = rf"""{KEY}[\\'"`]*\s*(?:->|=|\\*['"]).*"""  # in a statement or its pl
 SECRETS = f"(?is){IN_REQUEST}|{IN_TEXT}"
 
 
-class ConnectingSource:
-    """Base of data sources that connect, with the configuration of their registration.
-
-    Attributes
-    ----------
-    registered
-        Default client configuration.
-    hides_secrets
-        Whether Spark is configured to redact secrets in options.
-    """
-
-    registered: ClassVar[ClientConfig | None] = None
-    hides_secrets: ClassVar[bool] = False
-
-
 def hide_secrets(spark: SparkSession) -> bool:
     """Make Spark redact the secrets of reader options in the texts of requests and statements.
 
@@ -240,17 +225,7 @@ def hide_secrets(spark: SparkSession) -> bool:
     return True
 
 
-def connecting(source: type[Any], *, config: ClientConfig | None, hides_secrets: bool) -> type[Any]:
-    """A data source class with the configuration of its registration.
-
-    `source`: a subclass of `ConnectingSource`.
-    `config`, `hides_secrets`: see `ConnectingSource`.
-    """
-    # A class that is in no module is pickled by value, with its attributes.
-    return type(source.__name__, (source,), {"registered": config, "hides_secrets": hides_secrets})
-
-
-def client_config(options: Options, source: ConnectingSource) -> ClientConfig:
+def client_config(options: Options, *, registered: ClientConfig | None, hides_secrets: bool) -> ClientConfig:
     """The client configuration from the options.
 
     Set ``kafka.bootstrap.servers`` and any other client key with the prefix ``kafka.``, as for Spark's own Kafka
@@ -263,10 +238,10 @@ def client_config(options: Options, source: ConnectingSource) -> ClientConfig:
 
     Raises UsageError if the options name no cluster or contain a secret that Spark would show, or as `ClientConfig`
     does. The text contains keys and files, never a secret.
-    `options`: the options of the reader.
-    `source`: the data source, with the configuration of its registration.
+    `registered`: the default client configuration.
+    `hides_secrets`: whether Spark is configured to redact secrets in options.
     """
-    if not source.hides_secrets:
+    if not hides_secrets:
         for name in options:
             if name.lower().startswith(PREFIX) and SECRET_KEY.search(name.lower()):
                 raise UsageError(
@@ -284,8 +259,8 @@ def client_config(options: Options, source: ConnectingSource) -> ClientConfig:
                 f"commandConfig and {PREFIX}{min(keys)} both configure the client.", do="Set everything in the file."
             )
         return ClientConfig.from_properties(path, bootstrap_servers=servers)
-    if not keys and source.registered is not None:
-        return source.registered
+    if not keys and registered is not None:
+        return registered
     if "bootstrap.servers" not in keys:
         raise UsageError(
             "The options name no cluster.",
