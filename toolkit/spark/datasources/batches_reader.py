@@ -22,7 +22,7 @@ from toolkit.sources.live.logs.partition_tables import batch_tables_of
 from toolkit.sources.live.state.leaders import ClusterMetadata, read_metadata, read_partitions, resolve_partitions
 from toolkit.sources.source_table import TableArguments, requested_partitions
 from toolkit.spark.arrow_types import record_batches, selected, struct_type, without_damage
-from toolkit.spark.datasources.reader_options import BatchesOptions
+from toolkit.spark.datasources.data_sources import BatchesOptions
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
 
 

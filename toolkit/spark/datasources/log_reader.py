@@ -59,7 +59,7 @@ from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog, Se
 from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import FILES, RowsOf, TableArguments, requested_partitions
 from toolkit.spark.arrow_types import record_batches, selected, struct_type, without_damage
-from toolkit.spark.datasources.reader_options import (
+from toolkit.spark.datasources.data_sources import (
     MODES,
     Options,
     choice,
@@ -327,7 +327,7 @@ class LogOptions:
 
     paths: Sequence[str]  # to read
     table: str
-    mode: str  # what to do with rows with `error`, one of `reader_options.MODES`
+    mode: str  # what to do with rows with `error`, one of `data_sources.MODES`
     max_partition_bytes: int  # approximate maximum of log bytes per task
     arguments: TableArguments  # of the table
     assertions: FileAssertions = NO_ASSERTIONS
