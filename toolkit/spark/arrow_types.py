@@ -96,9 +96,6 @@ def selected(schema: StructType, table: str, whole: StructType) -> pa.Schema:
     """The Arrow schema of the requested columns of a table.
 
     Raises UsageError if a column is not in the table, or has another type there.
-    `schema`: the requested columns.
-    `table`: name of the table, declared or internal.
-    `whole`: all its columns.
     """
     declared = {field.name: field.dataType for field in whole}
     for field in schema:
@@ -145,9 +142,7 @@ def _location(row: dict[str, Any]) -> str:
 def record_batches(tables: Iterable[pa.Table], columns: pa.Schema, *, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
     """Record batches of about `rows` rows: many small ones would cost Spark more time.
 
-    `tables`: tables with the same columns.
     `columns`: the requested columns, with the types to cast to.
-    `rows`: maximum number of rows per batch.
     """
     waiting: list[pa.Table] = []
     count = 0

@@ -62,9 +62,6 @@ def refuse_unknown(options: Options, known: Collection[str], *, source: str, pre
     """Refuse unknown options.
 
     Raises UsageError for the first unknown option; it lists the known ones.
-    `options`: all options of the reader.
-    `known`: names of the known options, as documented.
-    `source`: name of the data source.
     `prefix`: prefix of client options, which are not checked here.
     """
     names = {name.lower() for name in known}
@@ -384,10 +381,7 @@ class KafkaLog(DataSource):
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader, which plans and reads.
-
-        `schema`: the schema of the table, or some of its columns.
-        """
+        """The reader, which plans and reads."""
         # Imported here, as Spark reads the schema in a separate process, which does not need it.
         from toolkit.spark.datasources.log_reader import LogReader, read_options
 

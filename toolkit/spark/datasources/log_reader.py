@@ -142,10 +142,7 @@ class LogMetadata(NamedTuple):
 
 
 class LogNames:
-    """Names of the logs at some paths; their metadata is read once.
-
-    `contents`: the logs.
-    """
+    """Names of the logs at some paths; their metadata is read once."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents

@@ -84,8 +84,6 @@ def fold_records(
 ) -> Iterator[FoldedRows]:
     """Fold new records onto the state of a partition of ``__transaction_state``: final rows, and last its new state.
 
-    `name`: name of the log of the records.
-    `where`: the replica that was read.
     `records`: its records from the start of the plan on.
     `plan`, `before`: why it is read, and the stored state.
     """
@@ -323,10 +321,8 @@ def fold_log(
 ) -> Iterator[FoldedRows]:
     """Fold new batches onto the state of a log: rows of the tables, and last its new state.
 
-    `name`: name of the log.
     `read`, `plan`: what is read of it, and why.
     `state`: its state; it is changed.
-    `with_batches`: whether to return the headers of the batches, too.
     """
     log = _Log(name=name, where=read.where, state=state)
     expected = state.log_end_offset if plan.remembered == REMEMBERED else None
@@ -527,8 +523,6 @@ def folded(
 ) -> tuple[Mapping[str, DataFrame], list[StoredState]]:
     """The new rows of each table, with `LOG` and `IS_FINAL`, and the new states.
 
-    `store`: the stored tables.
-    `works`, `options`: the logs to read, and how.
     `here`: whether this process reads them, and not tasks: each task some logs, and each log in one task.
     """
     if here:

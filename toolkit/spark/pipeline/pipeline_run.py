@@ -464,7 +464,6 @@ class Job(NamedTuple):
 def run_jobs(jobs: Mapping[str, Job], *, progress: Progress) -> dict[str, Any]:
     """Run jobs and return their results by name. After a failure, no further job starts.
 
-    `jobs`: the jobs by name.
     `progress`: called with the name of a job and false when it starts, and true when it is done.
     """
     results: dict[str, Any] = {}
