@@ -19,7 +19,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row, Table
-from toolkit.sources.live.client import messages
+from toolkit.sources.live import broker_client
 from toolkit.spark import register
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.data_sources import KafkaBatches
@@ -64,7 +64,7 @@ def cluster(two_brokers: Kafka) -> Iterator[Cluster]:
 
 
 def delete_records(cluster: Cluster, topic: str, *, before: int) -> None:
-    request_type = messages.DeleteRecords
+    request_type = broker_client.DeleteRecords
     partition = request_type.DeleteRecordsTopic.DeleteRecordsPartition(partition_index=0, offset=before)
     request = request_type(
         topics=[request_type.DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=10_000

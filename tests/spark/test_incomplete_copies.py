@@ -31,7 +31,7 @@ from tests.spark.read_log import rows
 from tests.tiers import fuzzed
 from toolkit import LogDir
 from toolkit.analysis.log.log_transactions import END_NOT_READ
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
 from toolkit.sources.logdir.contents import FileAssertions
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing

@@ -461,7 +461,7 @@ def _on_executors(spark: SparkSession, check: AccessCheck) -> list[Access]:
 
 
 def _addresses(config: ClientConfig, timeout: float) -> tuple[Collection[str], Access]:
-    from toolkit.sources.live.client.broker_client import BrokerClient
+    from toolkit.sources.live.broker_client import BrokerClient
 
     servers = ",".join(config.bootstrap_servers)
     try:

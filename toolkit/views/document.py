@@ -139,7 +139,7 @@ class Connection:
     @classmethod
     def of(cls, source: object) -> Connection:
         """That of a cluster, whose file of properties, if it has any, is not known; of another source none."""
-        from toolkit.sources.source_table import CLUSTER
+        from toolkit.sources.source import CLUSTER
 
         if getattr(source, "kind", None) != CLUSTER:
             return NOWHERE

@@ -15,12 +15,10 @@ from toolkit.schema import BATCHES
 from toolkit.schema.live import Partition
 from toolkit.schema.log import Batch
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import row_text
-from toolkit.sources.live.logs.partition_log import LogRange, read_range, resolve_range, split
-from toolkit.sources.live.logs.partition_tables import batch_tables_of
-from toolkit.sources.live.state.leaders import ClusterMetadata, read_metadata, read_partitions, resolve_partitions
-from toolkit.sources.source_table import TableArguments, requested_partitions
+from toolkit.sources.live.broker_client import BrokerClient, row_text
+from toolkit.sources.live.leaders import ClusterMetadata, read_metadata, read_partitions, resolve_partitions
+from toolkit.sources.live.partition_log import LogRange, batch_tables_of, read_range, resolve_range, split
+from toolkit.sources.source import TableArguments, requested_partitions
 from toolkit.spark.arrow_types import record_batches, selected, struct_type, without_damage
 from toolkit.spark.datasources.data_sources import BatchesOptions
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback

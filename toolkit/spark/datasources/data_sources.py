@@ -33,14 +33,13 @@ from pyspark.sql.types import StructType
 from toolkit.config import ClientConfig
 from toolkit.config.properties import SECRET_KEY
 from toolkit.errors import UsageError
-from toolkit.formats.log_dir_files import parse_folder_name
-from toolkit.formats.log_paths import log_path
+from toolkit.formats.log_dir_files import log_path, parse_folder_name
 from toolkit.formats.object_store import ObjectPath
 from toolkit.schema import BATCHES
 from toolkit.schema.durations import duration_s
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec
-from toolkit.sources.source_table import TableArguments, requested_partitions
+from toolkit.sources.offset_queries import NAMED, OffsetSpec
+from toolkit.sources.source import TableArguments, requested_partitions
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.spark_errors import without_traceback
 

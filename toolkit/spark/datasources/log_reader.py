@@ -30,14 +30,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from toolkit.analysis.log.offset_status import clip
 from toolkit.errors import UsageError
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.copy_manifest import MANIFEST
-from toolkit.formats.log.batches import HEADER_SIZE
-from toolkit.formats.log.headers import LogChunk
-from toolkit.formats.log.scan import bytes_at
-from toolkit.formats.log_dir_files import CHECKPOINT_NAMES
-from toolkit.formats.log_paths import LogPath, log_path
+from toolkit.formats.batches import HEADER_SIZE
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
+from toolkit.formats.headers import LogChunk
+from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, MANIFEST, LogPath, log_path
+from toolkit.formats.scan import bytes_at
 from toolkit.schema import TABLES
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.table import Int32, Int64, TableRow, TopicPartition, Unit, declares
@@ -54,10 +51,9 @@ from toolkit.sources.logdir.contents import (
     logs_in_texts,
 )
 from toolkit.sources.logdir.log_dir import LogDir
-from toolkit.sources.logdir.replica.log_dir_layout import CLEAN_SHUTDOWN, LogDirLayout, LogDirRoot
-from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog, SegmentSplit, read_split, splits
-from toolkit.sources.source import tables_of
-from toolkit.sources.source_table import FILES, RowsOf, TableArguments, requested_partitions
+from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LogDirLayout, LogDirRoot
+from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, SegmentSplit, read_split, splits
+from toolkit.sources.source import FILES, RowsOf, TableArguments, requested_partitions, tables_of
 from toolkit.spark.arrow_types import record_batches, selected, struct_type, without_damage
 from toolkit.spark.datasources.data_sources import (
     MODES,
@@ -270,10 +266,13 @@ TAKES: Mapping[str, Sequence[str]] = {table: _options_of(table) for table in TAB
 """The options of each table, besides `FOR_ALL`."""
 
 
-@declares("listing", row="a log in files, with digests that change when it changes", key=("log",))
+@declares("listing", key=("log",), sort=())
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogListing(TableRow):
-    """A log, as listed; of a live cluster, a partition."""
+    """A log in files, with digests that change when it changes.
+
+    A log, as listed; of a live cluster, a partition.
+    """
 
     log: Annotated[str, "Name of the log."]
     folder: Annotated[str | None, "Folder or text."] = None

@@ -28,18 +28,15 @@ from toolkit.analysis.history.resume_state import COUNTED, LogState, RangeSummar
 from toolkit.analysis.log.log_transactions import EMPTY, PartialTransactions, RunningTotals, begin, lso_table
 from toolkit.analysis.log.offset_status import at_missing_offsets
 from toolkit.errors import ToolkitError
-from toolkit.formats.columns import from_ipc, to_ipc
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.headers import LogChunk, LostOffsets
-from toolkit.formats.log_dir_files import segment_base_offset
-from toolkit.formats.log_paths import log_path
+from toolkit.formats.coordinator_records import STATE_TOPIC
+from toolkit.formats.headers import LogChunk, LostOffsets, from_ipc, to_ipc
+from toolkit.formats.log_dir_files import log_path, segment_base_offset
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, TRANSACTION_LOG, Row, utc
 from toolkit.schema.log import Batch, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import Table, TopicPartition
 from toolkit.sources.log_tables import LogFold, LogId, ReadError, batch_tables, error_table
-from toolkit.sources.logdir.replica.dump_logs import read_texts
-from toolkit.sources.logdir.replica.record_index import between
-from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog, known_before
+from toolkit.sources.logdir.dump_logs import read_texts
+from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, between, known_before
 from toolkit.spark.arrow_types import from_arrow, spark_schema, spark_table, struct_type
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing, Origin, freeze_modules
 from toolkit.spark.pipeline.log_states import LOST, REMEMBERED, TRUNCATED, LogPlan
@@ -50,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from toolkit.config import ClientConfig
-    from toolkit.sources.live.client.broker_client import BrokerClient
+    from toolkit.sources.live.broker_client import BrokerClient
     from toolkit.spark.pipeline.stored_tables import TableStore
 
 
@@ -645,7 +642,7 @@ def _records(work: LogWork) -> Iterator[TransactionLogRecord]:
 
 
 def _connect(options: WorkOptions) -> BrokerClient:
-    from toolkit.sources.live.client.broker_client import BrokerClient
+    from toolkit.sources.live.broker_client import BrokerClient
 
     assert options.config is not None
     return BrokerClient(options.config, timeout=options.timeout)
@@ -662,9 +659,8 @@ def _live_read(work: LogWork, options: WorkOptions) -> LogRead:
 
 
 def _live_chunks(tp: TopicPartition, start: int, stop: int, options: WorkOptions) -> Iterator[LogChunk]:
-    from toolkit.sources.live.client.broker_response import row_text
-    from toolkit.sources.live.logs.partition_log import LogRange, read_range
-    from toolkit.sources.live.logs.partition_tables import scan_chunks
+    from toolkit.sources.live.broker_client import row_text
+    from toolkit.sources.live.partition_log import LogRange, read_range, scan_chunks
 
     failures: list[Row] = []
     try:
@@ -681,7 +677,7 @@ def _live_chunks(tp: TopicPartition, start: int, stop: int, options: WorkOptions
 
 
 def _live_records(work: LogWork, options: WorkOptions) -> Iterator[TransactionLogRecord]:
-    from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, records_of_ids
+    from toolkit.sources.live.coordinator_logs import read_coordinator_topic, records_of_ids
 
     start = work.plan.start or 0
     with _connect(options) as client:

@@ -22,15 +22,15 @@ from pyspark.sql import functions as sf
 from pyspark.sql.session import SparkSession as ClassicSession
 
 from toolkit.errors import NotFound
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log_paths import log_path
+from toolkit.formats.coordinator_records import STATE_TOPIC
+from toolkit.formats.log_dir_files import log_path
 from toolkit.schema import FINDINGS, RECORDED
 from toolkit.schema.live import Partition
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.consistency import files_proof
 from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions, found_in
-from toolkit.sources.recording.recording_folder import EMPTY, current_files
-from toolkit.sources.source_table import TableArguments
+from toolkit.sources.recording.recording import EMPTY, current_files
+from toolkit.sources.source import TableArguments
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.data_sources import local_path, register
 from toolkit.spark.datasources.log_reader import LEADER, PROOF, LogIdentity, LogListing, listings
@@ -213,7 +213,7 @@ def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[s
 
     Raises NotFound if the cluster does not have one of the topics.
     """
-    from toolkit.sources.live.state.leaders import read_metadata  # imports kafka-python
+    from toolkit.sources.live.leaders import read_metadata  # imports kafka-python
 
     partitions = map(Partition.of, cluster.partition_rows(topics=topics))
     topic_ids = read_metadata(cluster.client, topics).topic_ids

@@ -49,10 +49,13 @@ class FoldedRows(NamedTuple):
     is_final: bool  # whether later runs keep them
 
 
-@declares("state", row="the state of a log for the next run of the pipeline", key=("log",), sort=("log",))
+@declares("state", key=("log",))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredState(TableRow):
-    """The state of a log, or of the records of a partition of ``__transaction_state``."""
+    """The state of a log for the next run of the pipeline.
+
+    Or the state of the records of a partition of ``__transaction_state``.
+    """
 
     log: Annotated[str, "Name of the log."]
     topic: Annotated[str | None, "Topic."] = None
@@ -92,7 +95,7 @@ class StoredState(TableRow):
 STATE = StoredState.table
 
 
-@declares("newest_sample", row="the newest stored sample of a recording", key=("log",), sort=("log",))
+@declares("newest_sample", key=("log",))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewestSample(TableRow):
     """The newest stored sample of a recording."""
@@ -101,10 +104,10 @@ class NewestSample(TableRow):
     sampled_at: Annotated[dt.datetime, "Due time of the sample."]
 
 
-@declares("counts", row="the rows of a stored table after a run", key=("name",), sort=("name",))
+@declares("counts", key=("name",))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCounts(TableRow):
-    """Rows of a table after a run."""
+    """The rows of a stored table after a run."""
 
     name: Annotated[str, "Name of the table."]
     rows: Annotated[Int64, "Number of rows."] = 0
@@ -113,10 +116,13 @@ class TableCounts(TableRow):
     newest_run: Annotated[Int64, "Number of the last run that wrote some of them."] = 0
 
 
-@declares("runs", row="a complete run of the pipeline", key=("run_id",), sort=("run_id",))
+@declares("runs", key=("run_id",))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun(TableRow):
-    """A complete run: the row is written last. What a run did not change, it has from the run before."""
+    """A complete run of the pipeline.
+
+    Its row is written last. What a run did not change, it has from the run before.
+    """
 
     run_id: Annotated[Int64, "Number of the run; 0 for none."] = 0
     state_run: Annotated[Int64, "Number of the run that wrote the states of the logs."] = 0
@@ -138,15 +144,10 @@ def records_name(row: LogListing) -> str:
     return f"{LogIdentity(identity.cluster_id, LEADER, identity.topic_id, f'{row.topic}-{row.partition}')}{IDS}"
 
 
-@declares(
-    "logs",
-    row="a log that was read: a replica of a partition",
-    key=("log",),
-    sort=("topic", "partition", "broker_id", "log"),
-)
+@declares("logs", key=("log",), sort=("topic", "partition", "broker_id", "log"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredLog(TableRow):
-    """A log that was read."""
+    """A log that was read: a replica of a partition."""
 
     topic: Annotated[str | None, "Topic name; null for a loose file whose path does not name it."] = None
     partition: Annotated[Int32 | None, "Partition number; null as topic."] = None
