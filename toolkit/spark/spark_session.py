@@ -490,8 +490,7 @@ def ship_package(spark: SparkSession) -> None:
     A wheel installed on the cluster (``%pip install`` on Databricks) is better: use this on a cluster where you cannot
     install packages. Compiled packages cannot be sent (numpy, pandas, pyarrow, cramjam, google-crc32c;
     confluent-kafka for live clusters): executors must have them, or read the folder that this process has them from,
-    for example of a volume (``pip install --target``). A stream of ``kafka_txn_samples`` under Spark Connect needs the
-    package where the server runs: Spark sends nothing to the process that plans a stream.
+    for example of a volume (``pip install --target``).
 
     Raises
     ------
