@@ -7,11 +7,9 @@ from collections.abc import Iterator
 
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from tests.builders import create_topics
+from tests.builders import create_topics, upgrade
 from tests.incident_matrix import short_graces
-from tests.outcome_cases import Case, Origin, Sequel
-from tests.outcomes import OutcomeCluster, rows_of
-from tests.rolling import upgrade
+from tests.outcomes import Case, Origin, OutcomeCluster, Sequel, rows_of
 from toolkit.formats.broker_logs import broker_log_events
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, await_coordinators, config_of, coordinator, until

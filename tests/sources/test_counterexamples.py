@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from tests.builders import create_topics
-from tests.coordinator_state import described_transaction
 from tests.outcomes import PROPERTIES
+from tests.staged_state import described_transaction
 from toolkit import Cluster
 from toolkit.actions.coordinator_actions import plan_fence
 from toolkit.actions.marker_actions import plan_abort, plan_complete
