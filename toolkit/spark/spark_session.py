@@ -266,7 +266,7 @@ def delta_settings(version: str | None = None) -> dict[str, str]:
     """Settings for a classic session to read and write Delta tables; the first call downloads two jars (8 MB).
 
     Databricks and most clusters have Delta Lake: this is for Spark on your own machine. The repository and the proxy
-    are those of `toolkit.lab.jars.fetch_jars`. After the first call it works offline.
+    are those of `toolkit.lab.broker.fetch_jars`. After the first call it works offline.
 
     Parameters
     ----------
