@@ -190,5 +190,5 @@ def commands_of_answers() -> Iterator[list[str]]:
         lines = re.findall(r"^ *(kafka-txn [a-z-]+ --.*?)(?: [>|] .*)?$", text, re.MULTILINE)
         lines += map(html.unescape, re.findall(r"<code>(kafka-txn .*?)</code>", text))
         yield from map(shlex.split, lines)
-        for found in re.findall(r'"command": (\[\s*"kafka-txn".*?\])', text, re.DOTALL):
-            yield json.loads(found)
+        for argv in re.findall(r'"command": (\[\s*"kafka-txn".*?\])', text, re.DOTALL):
+            yield json.loads(argv)

@@ -535,9 +535,10 @@ class Progress:
                 command=error.command if self.effect == "nothing" else self.command,
             ) from error
         except BaseException as error:
-            error.add_note(self._means)
-            if self.effect != "nothing":
-                error.add_note(self.find_out)
+            if self.effect == "nothing":
+                error.add_note(self.nothing)
+            else:
+                error.add_note(f"{self._means} {self.find_out}")
                 error.add_note(command_line(self.command))
             raise
 

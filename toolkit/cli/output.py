@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from toolkit.command_line import command_line
+from toolkit.command_line import command_in, command_line
 from toolkit.errors import (
     ActionFailed,
     ActionRefused,
@@ -177,7 +177,8 @@ def exit_on_failure() -> Iterator[None]:
         raise typer.Exit(BROKEN_PIPE) from error
     except KeyboardInterrupt as error:
         for note in getattr(error, "__notes__", ()):  # what an action had written when it was interrupted
-            remark(f"kafka-txn: {note}")
+            argv = command_in(note)
+            remark(f"kafka-txn: {note}" if argv is None else command_line(connected(argv)))
         raise _interrupted(in_import=_is_in_import(error)) from error
     except ImportError as error:
         raise _not_imported(error) from error
