@@ -6,7 +6,7 @@ from kafka.protocol import admin
 
 from toolkit import Cluster
 from toolkit.lab.clients import until
-from toolkit.sources.live.client import messages
+from toolkit.sources.live import broker_client
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 ALL, READ, WRITE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS = 2, 3, 4, 7, 8, 9, 10
@@ -55,7 +55,7 @@ class Acls:
         until(lambda: True if all(self.count(each) == count for each in brokers) else None, awaited="the ACLs")
 
     def count(self, broker_id: int = 1) -> int:
-        request = messages.DescribeAcls(
+        request = broker_client.DescribeAcls(
             resource_type_filter=1,
             resource_name_filter=None,
             pattern_type_filter=ANY,

@@ -3,8 +3,8 @@
 from typing import Any
 
 from toolkit.lab.clients import RequestRefused, coordinator, send_until_accepted
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import BrokerClient
 
 
 def described_transaction(cluster: BrokerClient, transactional_id: str) -> Any:
@@ -12,7 +12,7 @@ def described_transaction(cluster: BrokerClient, transactional_id: str) -> Any:
     try:
         described = send_until_accepted(
             cluster,
-            lambda: messages.DescribeTransactions(transactional_ids=[transactional_id]),
+            lambda: broker_client.DescribeTransactions(transactional_ids=[transactional_id]),
             of=transactional_id,
             to=lambda: coordinator(cluster, transactional_id),
             codes=lambda message: [message.transaction_states[0].error_code],

@@ -9,9 +9,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from toolkit.analysis.log.log_transactions import CLOCKS, LOG_TRANSACTION, MARKER_NAMES, OUTCOMES, SUMS, LogTransactions
-from toolkit.formats.columns import AS_WRITTEN, COMPRESSION, MARKERS, TIMESTAMP_TYPES, integers, milliseconds
-from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.log.headers import HEADER, NO_MARKER, UNREAD_MARKER, Array, Headers
+from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.headers import (
+    AS_WRITTEN,
+    COMPRESSION,
+    HEADER,
+    MARKERS,
+    NO_MARKER,
+    TIMESTAMP_TYPES,
+    UNREAD_MARKER,
+    Array,
+    Headers,
+    integers,
+    milliseconds,
+)
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS
 
 

@@ -67,33 +67,15 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """An open transaction.
+    """An open transaction."""
 
-    Parameters
-    ----------
-    origin
-        How it came to be open.
-    sequel
-        What its producer did afterwards.
-    commit
-        How the transaction, or the one before a late batch, was ended; null if none was.
-    transaction_version
-        Of its producer.
-    earlier
-        Transactions on the same partitions that its producer committed before, with their markers.
-    client
-        Its producer.
-    has_offsets
-        Whether it is open on ``__consumer_offsets``, with a group's offset.
-    """
-
-    origin: Origin
-    sequel: Sequel = Sequel.NOTHING
-    commit: bool | None = None
-    transaction_version: int = 1
-    earlier: int = 0
-    client: Client = Client.LAB
-    has_offsets: bool = False
+    origin: Origin  # how it came to be open
+    sequel: Sequel = Sequel.NOTHING  # what its producer did afterwards
+    commit: bool | None = None  # how the transaction, or the one before a late batch, was ended; null if none was
+    transaction_version: int = 1  # of its producer
+    earlier: int = 0  # transactions on the same partitions that its producer committed before, with their markers
+    client: Client = Client.LAB  # its producer
+    has_offsets: bool = False  # whether it is open on ``__consumer_offsets``, with a group's offset
 
     def __str__(self) -> str:
         return f"{self.incident}, {self.sequel}, version {self.transaction_version}, {self.earlier} earlier"

@@ -3,16 +3,12 @@
 A marker is missing because the coordinator skipped it (KAFKA-20734), because an unclean election lost it, or because
 the log cleaner removed it; or the transaction hangs and nothing was decided. All of them stand side by side on one
 cluster of three brokers, whose second one is killed once. The producer of case n goes on in partition n of `RIGHT`.
-
-``python -m tests.outcomes`` prints a table of what the findings said, what was done, and what consumers received.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shutil
-import struct
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -21,21 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from tests.broker_files import batches_of, forget_derived, read_batches
+from tests.builders import create_topics, received
 from tests.coordinator_state import described_transaction
 from tests.java_gateway import JavaClients, java_clients
-from tests.outcome_cases import SKIPPING, Case, Client, Expected, Origin, Sequel, cases, few_cases, retried_cases
+from tests.outcome_cases import Case, Client, Expected, Origin, Sequel, few_cases
 from tests.real_producers import JavaProducer, LibrdkafkaProducer, Steps
 from tests.sources.log_files import HIGH_WATERMARK
 from toolkit import Cluster
 from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.actions.plan import Plan
 from toolkit.errors import NotFound
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
-from toolkit.formats.log.batches import CONTROL
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.clients import (
     ALWAYS_UP,
@@ -52,10 +48,10 @@ from toolkit.lab.clients import (
 )
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.schema import Row, table
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.state.coordinators import GROUP, find_coordinators
-from toolkit.sources.live.state.group_offsets import UNSTABLE_OFFSET_COMMIT, fetch_offsets
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import BrokerClient
+from toolkit.sources.live.coordinators import GROUP, find_coordinators
+from toolkit.sources.live.group_offsets import UNSTABLE_OFFSET_COMMIT, fetch_offsets
 from toolkit.sources.source import Source
 
 LEFT, ALONE, COMPACT, RIGHT = "left", "alone", "compact", "right"
@@ -65,7 +61,6 @@ GROUP_PARTITIONS, STATE_PARTITIONS = 10, 5  # every diagnosis reads all of the l
 OFFSET = 7  # that a transaction commits for its group
 MARKER_KEY = b"\0\0\0\1"  # of a COMMIT marker
 CLEANING = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.0"}
-VERSIONS = ("2.8.2", "3.3.2", "3.5.2", "3.9.2", "4.0.1", "4.1.2", "4.2.1", "4.3.1", "4.4.0")
 
 PROPERTIES = {
     **EVERYDAY.properties,
@@ -80,30 +75,16 @@ PROPERTIES = {
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class StagedCase:
-    """A case on a cluster.
+    """A case on a cluster."""
 
-    Parameters
-    ----------
-    case
-        The case.
-    number
-        Its partition of `RIGHT`.
-    topic, partition
-        Where its transaction is open.
-    group
-        Of the offsets in it; empty for none.
-    producer
-        The newest instance of its id.
-    producer_id, start_offset
-        The open transaction.
-    """
-
-    case: Case
-    number: int
+    case: Case  # the case
+    number: int  # its partition of `RIGHT`
+    # topic, partition: where its transaction is open
     topic: str
     partition: int
-    group: str
-    producer: Steps
+    group: str  # of the offsets in it; empty for none
+    producer: Steps  # the newest instance of its id
+    # producer_id, start_offset: the open transaction
     producer_id: int = -1
     start_offset: int = -1
 
@@ -205,29 +186,12 @@ class OutcomeCluster:
 
     def received(self) -> list[StagedCase]:
         """Those whose first record a read_committed consumer receives, or whose offset its group has."""
-        of_records = [each for each in self.staged if not each.group]
-        settings = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True}
-        consumer = Consumer({**self.kafka.client_config(), **settings, "isolation.level": "read_committed"})
-        consumer.assign([TopicPartition(each.topic, each.partition, 0) for each in of_records])
-        received: set[tuple[str | None, int | None, int | None]] = set()
-        ends: set[tuple[str | None, int | None]] = set()
-
-        def all_read() -> bool | None:
-            for message in consumer.consume(500, timeout=0.2):
-                if message.error() is None:
-                    received.add((message.topic(), message.partition(), message.offset()))
-                else:
-                    ends.add((message.topic(), message.partition()))
-            return True if len(ends) == len(of_records) else None
-
-        try:
-            until(all_read, awaited="the end of every partition")
-        finally:
-            consumer.close()
+        partitions = [(each.topic, each.partition) for each in self.staged if not each.group]
+        found = {(each.topic(), each.partition(), each.offset()) for each in received(self.kafka, partitions)}
         return [
             each
             for each in self.staged
-            if (each.topic, each.partition, each.start_offset) in received
+            if (each.topic, each.partition, each.start_offset) in found
             or (each.group and self.offset_of(each) == OFFSET)
         ]
 
@@ -367,9 +331,7 @@ class OutcomeCluster:
         ):
             count = max(numbers[topic], 1)
             topics.append(NewTopic(topic, count, replica_assignment=[replicas] * count, config=config))
-        admin = AdminClient({**self.kafka.client_config()})
-        for done in admin.create_topics(topics).values():
-            done.result()
+        create_topics(self.kafka, *topics)
         until(
             lambda: True if all(self._has_leaders(each) for each in topics) else None,
             awaited="the leaders of the topics",
@@ -397,10 +359,10 @@ class OutcomeCluster:
             staged.open()
             (known,) = open_transactions(self.client, staged.topic, staged.partition)
             staged.producer.end(commit=True)
-        of_topic = messages.WriteTxnMarkers.WritableTxnMarker.WritableTxnMarkerTopic
+        of_topic = broker_client.WriteTxnMarkers.WritableTxnMarker.WritableTxnMarkerTopic
         producer = staged.producer
         assert isinstance(producer, TxnProducer)
-        marker = messages.WriteTxnMarkers.WritableTxnMarker(
+        marker = broker_client.WriteTxnMarkers.WritableTxnMarker(
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
             transaction_result=True,
@@ -410,7 +372,7 @@ class OutcomeCluster:
         )
         send_until_accepted(
             self.client,
-            lambda: messages.WriteTxnMarkers(markers=[marker]),
+            lambda: broker_client.WriteTxnMarkers(markers=[marker]),
             of=producer.transactional_id,
             codes=lambda message: [message.markers[0].topics[0].partitions[0].error_code],
             to=lambda: leader(self.client, staged.topic, staged.partition),
@@ -512,18 +474,8 @@ def _group(partition: int) -> str:
     return next(name for name in names if coordinator_partition(name, GROUP_PARTITIONS) == partition)
 
 
-def _batches(log: bytes) -> Iterator[tuple[bytes, bool]]:
-    """Each batch, and whether it is a marker."""
-    position = 0
-    while position < len(log):
-        (length,) = struct.unpack_from(">i", log, position + 8)
-        (attributes,) = struct.unpack_from(">h", log, position + 21)
-        yield log[position : position + 12 + length], bool(attributes & CONTROL)
-        position += 12 + length
-
-
 def _has_markers(folder: Path) -> bool:
-    return any(is_marker for log in folder.glob("*.log") for _, is_marker in _batches(log.read_bytes()))
+    return any(each.is_commit is not None for each in read_batches(folder))
 
 
 def _remove_markers(folder: Path) -> None:
@@ -532,10 +484,8 @@ def _remove_markers(folder: Path) -> None:
     A replica that is copied from the log reads them, too.
     """
     for log in folder.glob("*.log"):
-        log.write_bytes(b"".join(batch for batch, is_marker in _batches(log.read_bytes()) if not is_marker))
-    for suffix in ("snapshot", "index", "timeindex", "txnindex"):
-        for path in folder.glob(f"*.{suffix}"):
-            path.unlink()
+        log.write_bytes(b"".join(each.content for each in batches_of(log.read_bytes()) if each.is_commit is None))
+    forget_derived(folder)
 
 
 def rows_of(source: Source, staged: Sequence[StagedCase], **arguments: Any) -> list[Row]:
@@ -564,41 +514,3 @@ def follow_remedies(cluster: Cluster, staged: Sequence[StagedCase]) -> list[Stag
     for plan in plans.values():
         plan.execute(confirm=plan.target, recheck_after=0.1)
     return list(plans)
-
-
-def _cells(version: str) -> dict[str, str]:
-    """The table's cells of a version, by incident."""
-    retried = [] if version in {"2.8.2", *SKIPPING} else retried_cases()
-    with OutcomeCluster.start(version, [*cases(version), *retried]) as staged:
-        is_open = staged.still_open()
-        before = staged.received()
-        with Cluster(staged.kafka.bootstrap_servers) as cluster:
-            rows = rows_of(cluster, is_open)
-            said = {each: str(columns_of(row)) for each, row in zip(is_open, rows, strict=True)}
-            followed = follow_remedies(cluster, [each for each in staged.few() if each in is_open])
-        staged.restart_coordinator()
-        received = staged.received()
-    cells: dict[str, str] = {}
-    for incident in sorted({each.case.incident for each in staged.staged}):
-        ours = [each for each in staged.staged if each.case.incident == incident]
-        texts = Counter(said.get(each, "its marker followed") for each in ours)
-        acted = [each for each in ours if each in followed] or ours
-        cells[incident] = (
-            f"{', '.join(f'{count} {text}' for text, count in texts.items())} | "
-            f"{sum(each in followed for each in ours)} | "
-            f"{sum(each in before for each in acted)} then {sum(each in received for each in acted)} of {len(acted)}"
-        )
-    return cells
-
-
-def main() -> None:
-    """Stage all cases on the versions in the arguments, or on all, and print the table."""
-    print("| version | incident | findings | followed | received before and after, of those followed |")
-    print("| --- | --- | --- | --- | --- |")
-    for version in sys.argv[1:] or VERSIONS:
-        for incident, cell in _cells(version).items():
-            print(f"| {version} | {incident} | {cell} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()

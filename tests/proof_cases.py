@@ -3,8 +3,6 @@
 A story is a generator. It writes with clients that send every request explicitly, and yields where the broker loses
 power: it is killed, logs lose their tails, and it starts again. All stories of a version share one broker and its power
 losses, each of which lasts longer than brokers' clocks may differ.
-
-``python -m tests.proof_cases`` prints what each finding says, and which records are lost or published by following it.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ import contextlib
 import datetime as dt
 import itertools
 import shutil
-import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,23 +20,22 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from unittest import mock
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from google_crc32c import value as crc32c
 
-from tests.outcomes import columns_of
+from tests.broker_files import batches_of, forget_derived
+from tests.builders import received
 from tests.sources.log_files import HIGH_WATERMARK, state_record
 from toolkit import Cluster
 from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.actions.plan import Plan
 from toolkit.analysis.diagnosis import rules
-from toolkit.errors import ActionRefused
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
-from toolkit.formats.log.batches import CRC_END, HEADER, HEADER_SIZE, read_header
+from toolkit.formats.batches import CRC_END, HEADER, HEADER_SIZE
+from toolkit.formats.coordinator_records import STATE_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.clients import SteadyClient, TxnProducer, await_coordinators, config_of, offsets, partitions, until
 from toolkit.schema import Row
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 
 CLOCKS_DIFFER_S = 5.0
 LATER = dt.timedelta(seconds=8)
@@ -62,29 +58,14 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerLoss:
-    """What the logs of a story lose while the broker is down, and what is written into them.
+    """What the logs of a story lose while the broker is down, and what is written into them."""
 
-    Parameters
-    ----------
-    tails
-        First offset that is lost, by topic.
-    heads
-        First offset that retention leaves, by topic.
-    state_tail
-        The same of the coordinators' log; null if it loses nothing.
-    is_compacted
-        Whether the coordinators' log keeps only the last record of the id.
-    state_record
-        A batch at the end of the coordinators' log; null for none.
-    later_markers
-        Markers whose time becomes `LATER` than it was: offset by topic.
-    """
-
-    tails: Mapping[str, int] = field(default_factory=dict)
-    heads: Mapping[str, int] = field(default_factory=dict)
-    state_tail: int | None = None
-    is_compacted: bool = False
-    state_record: bytes | None = None
+    tails: Mapping[str, int] = field(default_factory=dict)  # first offset that is lost, by topic
+    heads: Mapping[str, int] = field(default_factory=dict)  # first offset that retention leaves, by topic
+    state_tail: int | None = None  # the same of the coordinators' log; null if it loses nothing
+    is_compacted: bool = False  # whether the coordinators' log keeps only the last record of the id
+    state_record: bytes | None = None  # A batch at the end of the coordinators' log; null for none
+    # markers whose time becomes `LATER` than it was: offset by topic
     later_markers: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -193,25 +174,8 @@ class Case:
 
     def received(self) -> set[tuple[str, int]]:
         """Records that a read_committed consumer receives, up to the LSO."""
-        settings = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True}
-        consumer = Consumer({**self.broker.kafka.client_config(), **settings, "isolation.level": "read_committed"})
-        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in (self.topic, self.other)])
-        found: set[tuple[str, int]] = set()
-        ends: set[str | None] = set()
-
-        def all_read() -> bool | None:
-            for message in consumer.consume(100, timeout=0.1):
-                if message.error() is not None:
-                    ends.add(message.topic())
-                else:
-                    found.add((str(message.topic()), int(message.offset() or 0)))
-            return True if len(ends) == 2 else None
-
-        try:
-            until(all_read, awaited="the end of both topics")
-        finally:
-            consumer.close()
-        return found
+        found = received(self.broker.kafka, [(self.topic, 0), (self.other, 0)])
+        return {(str(each.topic()), int(each.offset() or 0)) for each in found}
 
     def losses(self) -> dict[tuple[str, int], str]:
         """Records that were decided for good against their fate, by what happened to them."""
@@ -704,15 +668,6 @@ def _id_in(state_partition: int, name: str) -> str:
     return next(each for each in ids if coordinator_partition(each, STATE_PARTITIONS) == state_partition)
 
 
-def _batches(log: bytes) -> Iterator[tuple[int, bytes]]:
-    """Each batch with its base offset, up to the first one that is preallocated or torn."""
-    position = 0
-    while position < len(log):
-        header = read_header(log, position)
-        yield header.base_offset, log[position : position + header.size]
-        position += header.size
-
-
 def _rewrite(
     folder: Path,
     *,
@@ -725,13 +680,12 @@ def _rewrite(
     """Rewrite the log of a broker that is down, which reads its producers from it when it starts again."""
     (segment,) = folder.glob("*.log")
     batches = [
-        _later(batch) if offset == later else batch
-        for offset, batch in _batches(segment.read_bytes())
-        if start <= offset and (stop is None or offset < stop)
+        _later(each.content) if each.base_offset == later else each.content
+        for each in batches_of(segment.read_bytes())
+        if start <= each.base_offset and (stop is None or each.base_offset < stop)
     ]
-    for suffix in ("log", "snapshot", "index", "timeindex", "txnindex"):
-        for file in folder.glob(f"*.{suffix}"):
-            file.unlink()
+    segment.unlink()
+    forget_derived(folder)
     segment = segment.with_name(f"{start:020}.log") if start else segment
     segment.write_bytes(b"".join([*(batches[-1:] if only_last else batches), added]))
 
@@ -744,29 +698,3 @@ def _later(batch: bytes) -> bytes:
     covered = HEADER.pack(*fields)[CRC_END:] + batch[HEADER_SIZE:]
     crc: int = crc32c(covered)
     return HEADER.pack(*fields)[: CRC_END - 4] + crc.to_bytes(4, "big") + covered
-
-
-def _cells(version: str) -> Iterator[tuple[str, str]]:
-    """The table's cells of a version, by story."""
-    with Broker.start(version) as broker, Cluster(broker.kafka.bootstrap_servers) as cluster:
-        for name, case in broker.cases.items():
-            row = case.finding(cluster)
-            try:
-                followed = case.follow(cluster, row) or "nothing"
-            except ActionRefused as refused:
-                followed = f"refused: {refused.what}"
-            losses = [f"{topic}@{offset} is {text}" for (topic, offset), text in case.losses().items()]
-            yield name, f"{columns_of(row)} | {followed} | {', '.join(losses) or 'nothing'}"
-
-
-def main() -> None:
-    """Stage all stories on the versions in the arguments, or on all, and print the table."""
-    print("| version | story | finding | followed | lost or published |")
-    print("| --- | --- | --- | --- | --- |")
-    for version in sys.argv[1:] or VERSIONS:
-        for name, cell in _cells(version):
-            print(f"| {version} | {name} | {cell} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()

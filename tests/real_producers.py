@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from tests.coordinator_state import described_transaction
 from tests.java_gateway import JavaClients
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 
 TIMEOUT_MS, WAIT_S = 600_000, 60
 

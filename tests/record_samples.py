@@ -35,7 +35,7 @@ from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.lab_source import BEFORE, BEHIND, create_topic, stage_between
 from toolkit.lab.samples import AUDIT, DUMP, INDEX, LOG_DIR, READ_ONLY, RECORDING, IncidentSample
 from toolkit.schema import Row
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording.recorder import record_samples
@@ -56,29 +56,16 @@ class ScriptResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleScript:
-    """How to produce a sample.
+    """How to produce a sample."""
 
-    Parameters
-    ----------
-    name, title, description
-        As in `IncidentSample`.
-    expected
-        Expected verdict.
-    properties
-        Settings of the broker.
-    play
-        Steps on the running broker, with the sample's folder.
-    dump
-        Whether to keep the output of kafka-dump-log.sh, too.
-    """
-
+    # name, title, description: as in `IncidentSample`
     name: str
     title: str
     description: str
-    expected: str
-    play: Callable[[Kafka, Path], ScriptResult]
-    properties: Mapping[str, str]
-    dump: bool = False
+    expected: str  # expected verdict
+    play: Callable[[Kafka, Path], ScriptResult]  # steps on the running broker, with the sample's folder
+    properties: Mapping[str, str]  # settings of the broker
+    dump: bool = False  # whether to keep the output of kafka-dump-log.sh, too
 
     @property
     def origin(self) -> str:

@@ -23,7 +23,7 @@ from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema import TABLES, Row
 from toolkit.schema.table import ListOf, StructOf, Table, TableRow, Type
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.live.state.coordinators import CoordinatorTopic
+from toolkit.sources.live.coordinators import CoordinatorTopic
 from toolkit.views.explained_error import EXPLANATIONS
 from toolkit.views.finding_document import LINKED_FINDINGS
 from toolkit.views.row_formats import ENVELOPE_VERSION, Envelope

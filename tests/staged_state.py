@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.coordinator_state import described_transaction
 from toolkit.lab.clients import LeaderTransaction, leader, offsets, open_transactions, send_until_accepted
 from toolkit.lab.incidents import StagedIncident
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import BrokerClient
 
 COORDINATOR = {  # the state of the transaction, and whether the coordinator still lists its partition
     "never_added": ("Empty", False),
@@ -85,7 +85,7 @@ def write_marker(client: BrokerClient, staged: StagedIncident) -> None:
     (open_transaction,) = [
         each for each in open_transactions(client, *topic_partition) if each.producer_id == staged.producer_id
     ]
-    marker_type = messages.WriteTxnMarkers.WritableTxnMarker
+    marker_type = broker_client.WriteTxnMarkers.WritableTxnMarker
     marker = marker_type(
         producer_id=open_transaction.producer_id,
         producer_epoch=open_transaction.producer_epoch,
@@ -95,7 +95,7 @@ def write_marker(client: BrokerClient, staged: StagedIncident) -> None:
     )
     send_until_accepted(
         client,
-        lambda: messages.WriteTxnMarkers(markers=[marker], max_version=1),
+        lambda: broker_client.WriteTxnMarkers(markers=[marker], max_version=1),
         of=staged.name,
         to=lambda: leader(client, *topic_partition),
         codes=lambda message: [message.markers[0].topics[0].partitions[0].error_code],

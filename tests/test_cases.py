@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
+from tests.builders import create_topics
 from toolkit import Cluster, LogDir
 from toolkit.analysis.symptoms.recognition import recognize
 from toolkit.lab import Kafka
@@ -85,8 +84,7 @@ def test_a_cluster_without_transactions_says_so() -> None:
         Cluster(kafka.bootstrap_servers) as cluster,
     ):
         client: dict[str, str | int | float | bool] = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
-        admin = AdminClient(client)
-        admin.create_topics([NewTopic("plain", 1)])["plain"].result()
+        create_topics(kafka, "plain")
         producer = Producer(client)
         for _ in range(40):
             producer.produce("plain", b"x", partition=0)

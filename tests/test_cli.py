@@ -24,7 +24,7 @@ from toolkit.schema import Row
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.source_table import TableArguments
+from toolkit.sources.source import TableArguments
 from toolkit.views.explained_error import EXPLANATIONS
 
 FENCED = "org.apache.kafka.common.errors.ProducerFencedException: fenced [Producer clientId=p, transactionalId=pay-7]"

@@ -1,5 +1,7 @@
 """Named clusters: one of them, all of them in one answer, and looks that are repeated."""
 
+import csv
+import io
 import json
 import shlex
 from collections.abc import Sequence
@@ -108,7 +110,6 @@ def test_the_answer_of_all_clusters_is_the_most_severe(file: Path, names: Sequen
         ("list --cluster other", "has no cluster 'other'. It has healthy."),
         ("list --cluster healthy --bootstrap-server b:9092", "names a cluster, and --cluster does"),
         ("list --all-clusters --cluster healthy", "--cluster names a cluster, and --all-clusters does"),
-        ("list --all-clusters --format csv", "--all-clusters has no answer as csv"),
         ("lag --all-clusters --log-dir x", "--all-clusters reads clusters, no files"),
         ("find-hanging --all-clusters --partition 1", "--partition is a number within a topic"),
         ("diagnose --watch --log-dir x", "--watch needs a cluster or a recording"),
@@ -120,6 +121,45 @@ def test_what_names_no_cluster_or_two_is_refused(file: Path, command: str, said:
     refused = run(*command.split())
     assert refused.returncode == 2
     assert said in refused.stderr
+
+
+@pytest.mark.usefixtures("clusters")
+def test_all_clusters_as_csv_are_the_rows_of_each(file: Path, tmp_path: Path) -> None:
+    """A cluster that cannot be read is a row with its error; and a list of two clusters ends no transaction."""
+    write(file, "healthy", "down", "hangs", "hidden")
+    said = run("find-hanging", "--all-clusters", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(said.stdout)))
+    assert {row["cluster"]: (row["verdict"], row["error"]) for row in rows} == {
+        "down": ("", str(DOWN).replace("\r", "")),
+        "hangs": ("hanging", ""),
+        "hidden": ("unknown", rows[-1]["error"]),
+    }
+    assert (said.returncode, "Cluster down: " in said.stderr) == (1, True)
+    one = run("find-hanging", "--cluster", "hangs", "--format", "csv").stdout.splitlines()
+    assert f"hangs,{one[1]}" in said.stdout.splitlines()
+    (tmp_path / "all.csv").write_text(said.stdout)
+    refused = run("abort", "--cluster", "hangs", "--list", str(tmp_path / "all.csv"))
+    assert (refused.returncode, "names transactions of down, hangs, hidden" in refused.stderr) == (2, True)
+
+
+def test_looks_as_csv_have_their_time_and_one_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Sequence[Row] | Exception] = [[finding()], [finding()], [], DOWN, [finding()]]
+
+    def open_next(options: SourceOptions) -> FixedCluster:
+        if not looks:
+            raise KeyboardInterrupt
+        look = looks.pop(0)
+        if isinstance(look, Exception):
+            raise look
+        return FixedCluster(look)
+
+    monkeypatch.setattr(SourceOptions, "open", open_next)
+    monkeypatch.setattr(cluster_answers, "sleep", lambda seconds: None)
+    watched = run("find-hanging", "--bootstrap-server", "b:1", "--watch", "--format", "csv")
+    header, *rows = csv.reader(io.StringIO(watched.stdout))
+    assert header[0] == "looked_at"
+    assert [len(row) for row in rows] == [len(header), 1, 1, len(header)]
+    assert "connection refused" in watched.stderr
 
 
 def test_a_pipe_gets_a_block_per_change_and_the_last_code(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from toolkit.cli.options import CONFIG_VARIABLE, SERVER_VARIABLE
 from toolkit.schema import TABLES
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.resource_checks import ResourceChecks
-from toolkit.sources.source_table import STREAMED, TableArguments
+from toolkit.sources.source import STREAMED, TableArguments
 from toolkit.views.explained_error import explain
 
 CLUSTER, FILES, RECORDING = "--bootstrap-server broker:9092", "--log-dir input", "--recording input"
@@ -67,7 +67,7 @@ NEEDED = {"partition": ("--topic", "orders"), "broker_log_time_zone": ("--broker
 NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 NAMES_CLUSTER = {"cluster_name", "all_clusters"}  # in place of a server
 NO_EFFECT = "no effect"
-REAL = ("toolkit.errors", "toolkit.schema", "toolkit.version", "toolkit.sources.source_table", "toolkit.sources.source")
+REAL = ("toolkit.errors", "toolkit.schema", "toolkit.version", "toolkit.sources.source", "toolkit.sources.source")
 
 
 def interrupt(**arguments: Any) -> None:

@@ -7,16 +7,15 @@ from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from mcp import ClientSession, StdioServerParameters, stdio_client
 
+from tests.builders import create_topics
 from tests.process import COMMAND, ROOT
 from toolkit import Cluster
 from toolkit.lab import Kafka, samples
 from toolkit.lab.clients import TxnProducer, config_of
 from toolkit.lab.incidents import INCIDENTS
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.views.agent_answers import MAX_CHARACTERS
 from toolkit.views.agent_tools import AgentTools
 from toolkit.views.document import Connection
@@ -156,8 +155,7 @@ def test_many_findings_come_in_parts(kafka: Kafka) -> None:
     """Each part is bounded, and the cursor leads through all of them, as they were when the first was asked for."""
     topic, count = "crowd-of-mcp", 60
     ask = tools_of(partial(Cluster, kafka.bootstrap_servers), recheck_after=0)
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, count)])[topic].result(60)
+    create_topics(kafka, topic, partitions=count)
     with BrokerClient(config_of(kafka)) as client:
         producer = TxnProducer(client, topic).init()
         for partition in range(count):

@@ -20,7 +20,7 @@ from toolkit.cli.record_commands import RecorderScreen
 from toolkit.lab import Kafka
 from toolkit.lab.clients import until
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
-from toolkit.sources.recording.sample_writer import SampleWriter
+from toolkit.sources.recording.recorder import SampleWriter
 
 pytestmark = pytest.mark.lab
 

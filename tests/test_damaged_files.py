@@ -43,38 +43,41 @@ from toolkit import LogDir
 from toolkit.actions.audit import Audit
 from toolkit.cli.file_commands import TABLE_NAMES
 from toolkit.errors import DecodeError, ToolkitError
+from toolkit.formats.batch_records import Record, decompress, read_records
+from toolkit.formats.batches import read_header
 from toolkit.formats.broker_logs import broker_log_events
-from toolkit.formats.coordinator.offsets_log_records import (
+from toolkit.formats.coordinator_records import (
     read_group_epoch,
     read_group_key,
     read_group_metadata,
     read_offset_commit,
+    read_transaction_key,
+    read_transaction_value,
 )
-from toolkit.formats.coordinator.transaction_log_records import read_transaction_key, read_transaction_value
-from toolkit.formats.copy_manifest import CopiedFile, CopyManifest, parse_manifest
 from toolkit.formats.dumps import read_dump
 from toolkit.formats.flink_checkpoint import read_checkpoint
-from toolkit.formats.log.batch_records import Record, decompress, read_records
-from toolkit.formats.log.batches import read_header
-from toolkit.formats.log.headers import ABORT, COMMIT
-from toolkit.formats.log.metadata_records import READERS as METADATA
-from toolkit.formats.log.metadata_records import MetadataState, read_metadata_record
-from toolkit.formats.log.scan import scan
-from toolkit.formats.log_dir_files import checkpoint_rows
-from toolkit.formats.segment_files import (
+from toolkit.formats.headers import ABORT, COMMIT
+from toolkit.formats.log_dir_files import (
+    CopiedFile,
+    CopyManifest,
     SnapshotEntry,
+    checkpoint_rows,
+    parse_manifest,
     read_offset_index,
     read_snapshot,
     read_time_index,
     read_txn_index,
 )
+from toolkit.formats.metadata_records import READERS as METADATA
+from toolkit.formats.metadata_records import MetadataState, read_metadata_record
+from toolkit.formats.scan import scan
 from toolkit.lab.samples import load
 from toolkit.schema import BATCHES, OFFSETS_LOG, TABLES, TRANSACTION_LOG, Row
 from toolkit.schema.log import MetadataLogRecord
 from toolkit.schema.recorded import ActionStep
-from toolkit.sources.recording.recording_folder import read as read_recording
-from toolkit.sources.recording.recording_folder import sample_name
-from toolkit.sources.recording.sample_writer import SampleWriter
+from toolkit.sources.recording.recorder import SampleWriter
+from toolkit.sources.recording.recording import read as read_recording
+from toolkit.sources.recording.recording import sample_name
 from toolkit.views.row_formats import json_pieces
 
 DATA = Path(__file__).parent / "formats" / "data" / "dumps" / "3.9.2"

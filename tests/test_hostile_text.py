@@ -24,9 +24,9 @@ from toolkit.cli.output import remark, show
 from toolkit.errors import ToolkitError
 from toolkit.schema import FINDINGS, GROUP_LAG, MISSING_OFFSETS, OFFSET_VISIBILITY, TABLES, Row
 from toolkit.schema.verdict import Verdict
+from toolkit.sources.live import group_offsets
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.live.state import group_offsets
-from toolkit.sources.source_table import SOURCE_TABLES, TableArguments
+from toolkit.sources.source import SOURCE_TABLES, TableArguments
 from toolkit.views import show as show_table
 from toolkit.views.finding_document import finding_lines
 from toolkit.views.report import report

@@ -44,9 +44,9 @@ from toolkit.analysis.log.log_transactions import (
     statistics,
 )
 from toolkit.analysis.log.producer_state import join, replay, resume
-from toolkit.formats.log.headers import Headers
-from toolkit.formats.log.scan import scan, scan_file
-from toolkit.formats.segment_files import SnapshotEntry
+from toolkit.formats.headers import Headers
+from toolkit.formats.log_dir_files import SnapshotEntry
+from toolkit.formats.scan import scan, scan_file
 from toolkit.schema import LOG_TRANSACTIONS
 
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from tests.workload import BUSY, Workload, random_workload
 from toolkit import Cluster, LogDir
 from toolkit.analysis.log.log_transactions import begin, finish, partial_transactions
 from toolkit.analysis.log.producer_state import join, producer_records, replay, resume
-from toolkit.formats.log.scan import scan_file
-from toolkit.formats.segment_files import read_snapshot
+from toolkit.formats.log_dir_files import read_snapshot
+from toolkit.formats.scan import scan_file
 from toolkit.lab import Kafka
 from toolkit.schema import ABORTED, BATCHES, Row, Table
 

@@ -52,9 +52,8 @@ from toolkit.lab.clients import ALWAYS_UP
 from toolkit.schema import Row
 from toolkit.schema.log import FROM_BROKER_LOG, FROM_METADATA
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.live.logs import coordinator_logs
-from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import SampleOptions, take_sample
+from toolkit.sources.live import coordinator_logs
+from toolkit.sources.recording.recorder import SampleOptions, SampleWriter, take_sample
 from toolkit.sources.source import Source
 
 MARKER_EVENTS = ("marker_skipped", "marker_refused")  # lines of brokers' own logs

@@ -23,9 +23,9 @@ from toolkit.config import ClientConfig
 from toolkit.errors import AuthenticationFailed, BrokerError
 from toolkit.lab.clients import until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.logs.transaction_log import read_committed, read_state_log
-from toolkit.sources.live.state.coordinators import CoordinatorTopic
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.coordinators import CoordinatorTopic
+from toolkit.sources.live.transactions import read_committed, read_state_log
 
 if TYPE_CHECKING:
     from tests.secured import Secured
@@ -115,7 +115,7 @@ def test_refused_credentials_are_an_error_without_them(secured: Secured, mode: s
 
 
 def refused(cluster: Cluster) -> AuthenticationFailed | None:
-    error = cluster.client.send([(1, messages.Metadata(topics=[]))])[0].error
+    error = cluster.client.send([(1, broker_client.Metadata(topics=[]))])[0].error
     return error if isinstance(error, AuthenticationFailed) else None
 
 
@@ -128,7 +128,7 @@ def test_a_valid_token_survives_an_outage_of_its_endpoint(secured: Secured, hang
         finally:
             secured.tokens.is_down = False
         assert "answered HTTP 503" in str(error)
-        assert cluster.client.send_one(messages.Metadata(topics=[]), broker_id=1).brokers, "and it recovers"
+        assert cluster.client.send_one(broker_client.Metadata(topics=[]), broker_id=1).brokers, "and it recovers"
     assert leaks(f"{error!r} {error}".encode(), secured.secrets()) == set()
 
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from tests.builders import create_topics
 from tests.java_clients import jars_of
 from toolkit import Cluster
 from toolkit.lab import Kafka
@@ -49,8 +49,7 @@ def create_tiered_topic(kafka: Kafka, topic: str) -> None:
         "local.retention.bytes": "1",
         "file.delete.delay.ms": "100",
     }
-    admin = AdminClient({**kafka.client_config()})
-    admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1, config=config)])[topic].result()
+    create_topics(kafka, NewTopic(topic, 1, 1, config=config))
 
 
 def write(

@@ -12,6 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from tests.builders import create_topics
 from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
 from toolkit.errors import LabError
 from toolkit.lab.broker import Kafka
@@ -84,8 +88,6 @@ class Worker(threading.Thread):
 
     def run(self) -> None:
         """Work until stopped; an instance that fails is replaced by the next one, as in an application."""
-        from confluent_kafka import KafkaException, Producer
-
         transactional = self._plain | {
             "transactional.id": self.name,
             "transaction.timeout.ms": str(self._timeout_ms),
@@ -129,8 +131,6 @@ class Worker(threading.Thread):
                 producer.flush(5)
 
     def _write_without(self) -> None:
-        from confluent_kafka import Producer
-
         topic, partition = self._random.choice(self._topic_partitions)
         producer = Producer(self._plain | {"enable.idempotence": "true"})
         producer.produce(topic, b"no transaction", key=b"key", partition=partition)
@@ -139,18 +139,10 @@ class Worker(threading.Thread):
 
 @dataclass(slots=True)
 class Workload:
-    """The result of a random workload.
+    """The result of a random workload."""
 
-    Parameters
-    ----------
-    topics
-        Its topics.
-    endings
-        Number of transactions by ending.
-    """
-
-    topics: list[str]
-    endings: Counter[str] = field(default_factory=Counter)
+    topics: list[str]  # its topics
+    endings: Counter[str] = field(default_factory=Counter)  # number of transactions by ending
     _left: list[subprocess.Popen[str]] = field(default_factory=list, repr=False)
 
     def __enter__(self) -> Workload:
@@ -202,7 +194,10 @@ def random_workload(
         f"copied-{seed}": (1, {}),
         f"copies-{seed}": (1, {}),
     }
-    _create(kafka, {topic: (count, {"segment.ms": "500", **config}) for topic, (count, config) in kinds.items()})
+    create_topics(
+        kafka,
+        *(NewTopic(topic, count, 1, config={"segment.ms": "500", **own}) for topic, (count, own) in kinds.items()),
+    )
     load = Workload(list(kinds))
     partitions = [
         (topic, number) for topic, (count, _) in kinds.items() for number in range(count) if "cop" not in topic
@@ -252,16 +247,6 @@ def _only_open(kafka: Kafka, seed: str) -> bool | None:
     return True if is_over and not any(row["error"] for row in rows) else None
 
 
-def _create(kafka: Kafka, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import NewTopic
-
-    admin = AdminClient({**kafka.client_config(), "log_level": 0})
-    news = [NewTopic(topic, count, 1, config=dict(config)) for topic, (count, config) in topics.items()]
-    for created in admin.create_topics(news).values():
-        created.result()
-
-
 def _leave_open(kafka: Kafka, name: str, tp: tuple[str, int], *, timeout_ms: int) -> subprocess.Popen[str]:
     """A process with an open transaction."""
     process = subprocess.Popen(
@@ -278,8 +263,6 @@ def _leave_open(kafka: Kafka, name: str, tp: tuple[str, int], *, timeout_ms: int
 
 def _copy(kafka: Kafka, seed: str, load: Workload) -> None:
     """Transactions of the Java client, with offsets of a consumer group."""
-    from confluent_kafka import Producer
-
     producer = Producer(kafka.client_config() | {"log_level": "0"})
     for number in range(COPIED):
         producer.produce(f"copied-{seed}", b"message %d" % number)
@@ -304,9 +287,6 @@ def _copy(kafka: Kafka, seed: str, load: Workload) -> None:
 
 def _delete_half(kafka: Kafka, topic: str) -> None:
     """DeleteRecords up to the middle of the log."""
-    from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import AdminClient
-
     with Cluster(kafka.client_config()) as cluster:
         [row] = cluster.partition_rows(topics=[topic])
     admin = AdminClient({**kafka.client_config(), "log_level": 0})

@@ -11,7 +11,7 @@ from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.decision import Decision
 from toolkit.analysis.diagnosis.verdicts import Claim
 from toolkit.analysis.log.log_transactions import LOG_TRANSACTION, LogTransactions, finish, partial_transactions
-from toolkit.formats.log.headers import HEADER, Array, Headers, take_rows
+from toolkit.formats.headers import HEADER, Array, Headers, take_rows
 from toolkit.schema.live import Finding, GroupLag, Partition, Producer, Transaction
 from toolkit.schema.log import LogTransaction, PastTransaction
 from toolkit.schema.recorded import ActionStep, RecordedSample

@@ -9,17 +9,20 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from toolkit.actions.audit import Audit
-from toolkit.config import ClientConfig
+from toolkit.config.clusters import NamedCluster, named_cluster
 from toolkit.errors import NotFound
-from toolkit.formats.log_paths import log_path
+from toolkit.formats.log_dir_files import log_path
 from toolkit.lab.connected_source import ConnectedSource
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
-from toolkit.sources.recording.recording_folder import is_recording
+from toolkit.sources.recording.recording import is_recording
 
-LAB, SAMPLE = "lab", "sample:"
-SOURCES = 'Use a broker\'s host:port, the path of a log directory or recording, "lab" or "sample:NAME".'
+LAB, SAMPLE, NAMED = "lab", "sample:", "cluster:"
+SOURCES = (
+    'Use a broker\'s host:port, "cluster:NAME" of clusters.toml, the path of a log directory or recording, "lab" or '
+    '"sample:NAME".'
+)
 ADDRESSES = re.compile(r"[^/\s,]+:\d+(,\s*[^/\s,]+:\d+)*")
 
 
@@ -38,10 +41,10 @@ def connect(
     Parameters
     ----------
     source
-        ``host:9092,...``: a cluster. A path: a log directory (also ``s3://``, ``gs://``, ``abfss://``), output
-        of kafka-dump-log.sh, or a recording. ``lab``: a real Kafka on this machine, with incidents staged; it is
-        started once for the same incidents until it is closed.
-        ``sample:late-message``: a recorded sample (`toolkit.lab.samples.names`).
+        ``host:9092,...``: a cluster. ``cluster:prod-eu``: one of the file of clusters, as by ``--cluster``.
+        A path: a log directory (also ``s3://``, ``gs://``, ``abfss://``), output of kafka-dump-log.sh, or a
+        recording. ``lab``: a real Kafka on this machine, with incidents staged; it is started once for the same
+        incidents until it is closed. ``sample:late-message``: a recorded sample (`toolkit.lab.samples.names`).
     staged
         For the lab: maps a topic to the name of an incident (`toolkit.lab.incidents.INCIDENTS`).
     version
@@ -61,7 +64,7 @@ def connect(
     NotFound
         If the sample or path does not exist.
     UsageError
-        If the incidents need different clusters.
+        If the incidents need different clusters, or the file of clusters has none of that name.
     LabError
         If the lab does not start.
     """
@@ -77,7 +80,9 @@ def connect(
 
         return open_sample(load(source.removeprefix(SAMPLE)))
     if ADDRESSES.fullmatch(source):
-        return _cluster(source, command_config)
+        return _cluster(NamedCluster(name="", bootstrap_server=source, command_config=command_config))
+    if source.startswith(NAMED):
+        return _cluster(named_cluster(source.removeprefix(NAMED)))
     path = log_path(source)
     if isinstance(path, Path):
         path = path.expanduser()
@@ -89,13 +94,9 @@ def connect(
     return ConnectedSource(files, audit=Audit())
 
 
-def _cluster(bootstrap_servers: str, command_config: str) -> ConnectedSource:
-    config = (
-        ClientConfig.from_properties(command_config, bootstrap_servers=bootstrap_servers)
-        if command_config
-        else ClientConfig(bootstrap_servers)
-    )
+def _cluster(named: NamedCluster) -> ConnectedSource:
     with ExitStack() as resources:
-        source = ConnectedSource(resources.enter_context(Cluster(config)), audit=Audit())
+        cluster = Cluster(named.config, timeout=named.timeout or 30.0, flink_checkpoints=named.flink_checkpoints)
+        source = ConnectedSource(resources.enter_context(cluster), audit=Audit())
         source.own(resources)
         return source

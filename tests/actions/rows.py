@@ -17,14 +17,14 @@ from toolkit.actions.transaction import MarkerImpact, PlannedTransaction
 from toolkit.analysis.diagnosis.observation import BrokersTime, Observation
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, OUTCOME_ENTRY, PROVEN, REFUTED
 from toolkit.errors import BrokerError, ToolkitError
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.table import TableRow
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.live.client import messages
+from toolkit.sources.live import broker_client
 
 T = TypeVar("T")
 R = TypeVar("R", bound=TableRow)
@@ -115,7 +115,7 @@ class RowCluster:
         return records_of(getattr(self, name), record)
 
     def send_one(self, request: Any, *, broker_id: int) -> Any:
-        if isinstance(request, messages.Metadata):
+        if isinstance(request, broker_client.Metadata):
             self._called("metadata", {})
             return self.metadata
         self._called("send_one", {"broker_id": broker_id})

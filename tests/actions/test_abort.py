@@ -131,7 +131,7 @@ def test_a_transaction_that_resumed_after_the_plan_is_refused(kafka: Kafka, clus
     """Its owner adds the partition after the plan was made: a marker would then lose half of the transaction."""
     from toolkit.config import ClientConfig
     from toolkit.lab.clients import TxnProducer
-    from toolkit.sources.live.client.broker_client import BrokerClient
+    from toolkit.sources.live.broker_client import BrokerClient
 
     staged = INCIDENTS["never_added"](kafka)
     plan = plan_abort(cluster, finding(cluster, staged))
@@ -198,7 +198,7 @@ def test_the_impact_counts_dropped_and_released_records(kafka: Kafka, cluster: C
     """Behind the hanging transaction are committed and aborted ones, records without transaction, and an open one."""
     from toolkit.config import ClientConfig
     from toolkit.lab.clients import TxnProducer, write_committed
-    from toolkit.sources.live.client.broker_client import BrokerClient
+    from toolkit.sources.live.broker_client import BrokerClient
 
     staged = INCIDENTS["never_added"](kafka)
     visible_before = read_committed(kafka, staged.topic, staged.partition)
@@ -237,13 +237,13 @@ def test_the_impact_does_not_count_unread_records(
 ) -> None:
     from toolkit.config import ClientConfig
     from toolkit.lab.clients import write_committed
-    from toolkit.sources.live.client.broker_client import BrokerClient
+    from toolkit.sources.live.broker_client import BrokerClient
 
     staged = INCIDENTS["never_added"](kafka)
     with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
         write_committed(client, staged.topic, staged.partition)
     monkeypatch.setattr("toolkit.actions.transaction.MAX_IMPACT_BYTES", 1)
-    monkeypatch.setattr("toolkit.sources.live.logs.partition_log.FETCH_BYTES", 1)  # a broker returns one batch
+    monkeypatch.setattr("toolkit.sources.live.partition_log.FETCH_BYTES", 1)  # a broker returns one batch
     impact = plan_abort(cluster, finding(cluster, staged)).impact
     assert (impact.records, impact.records_released) == (None, None)
     first, end = staged.start_offset, impact.next_stable_offset
@@ -265,7 +265,7 @@ def test_a_transaction_with_new_records_is_refused(kafka: Kafka, cluster: Cluste
     """New records of a zombie may be the start of a live transaction."""
     from toolkit.config import ClientConfig
     from toolkit.lab.clients import TxnProducer
-    from toolkit.sources.live.client.broker_client import BrokerClient
+    from toolkit.sources.live.broker_client import BrokerClient
 
     staged = INCIDENTS["never_added"](kafka)
     plan = plan_abort(cluster, finding(cluster, staged))

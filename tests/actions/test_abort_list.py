@@ -21,7 +21,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, await_coordinators
 from toolkit.lab.incidents import INCIDENTS, REPLICATED, StagedIncident
 from toolkit.schema import Row
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 
 pytestmark = pytest.mark.lab
 

@@ -21,7 +21,7 @@ from toolkit.errors import ActionFailed, ActionRefused, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema import Row
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.live.logs.transaction_records import LastBatch
+from toolkit.sources.live.coordinator_logs import LastBatch
 
 NAME = "tx-0-5"
 NONE, LOADING, CONCURRENT, FENCED, INVALID_STATE, DENIED, UNKNOWN = 0, 14, 51, 90, 48, 53, -1

@@ -24,7 +24,7 @@ from toolkit.actions.audit import Audit
 from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.analysis.diagnosis.rules import claims_of, needed_override
 from toolkit.errors import ActionRefused, BrokerError, DecodeError
-from toolkit.formats.coordinator.offsets_log_records import OffsetCommit
+from toolkit.formats.coordinator_records import OffsetCommit
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, coordinator, leader, until
 from toolkit.lab.incidents import EVERYDAY

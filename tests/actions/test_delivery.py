@@ -10,8 +10,8 @@ from tests.actions.rows import RowCluster, abort_plan
 from toolkit.actions import transaction as delivery
 from toolkit.actions.transaction import OffsetCommitted, PartitionResult, delivered, group_offsets
 from toolkit.errors import ActionRefused, BrokerError
-from toolkit.sources.live.logs.transaction_log import CommittedRead
-from toolkit.sources.live.logs.transaction_records import LastBatch
+from toolkit.sources.live.coordinator_logs import LastBatch
+from toolkit.sources.live.transactions import CommittedRead
 
 LAST = LastBatch(0, 3)
 BATCHES = ((100, 101), (110,), (120, 125))  # the offsets of their records

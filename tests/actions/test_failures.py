@@ -19,7 +19,7 @@ from toolkit.errors import ActionFailed, ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.clients import until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.sources.live.client import messages
+from toolkit.sources.live import broker_client
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("test_failures")]
 
@@ -122,7 +122,7 @@ def test_a_fence_without_a_response_is_uncertain(broker: Kafka, audit: Audit, mo
         send = cluster.client.send_one
 
         def send_paused(request: Any, *, broker_id: int) -> Any:
-            if not isinstance(request, messages.InitProducerId):
+            if not isinstance(request, broker_client.InitProducerId):
                 return send(request, broker_id=broker_id)
             pause(broker, cluster)
             try:

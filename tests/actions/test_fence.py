@@ -15,13 +15,13 @@ from toolkit.analysis.diagnosis.decision import MEANINGS, IdEvidence, decide_id
 from toolkit.analysis.diagnosis.observation import BrokersTime, TransactionAge
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.lab import Kafka
 from toolkit.lab.clients import RequestRefused, TxnProducer
 from toolkit.lab.incidents import INCIDENTS, TWO_PHASE, StagedIncident
 from toolkit.schema import Row
 from toolkit.schema.live import Transaction
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 
 pytestmark = pytest.mark.lab
 

@@ -43,10 +43,10 @@ from toolkit.actions.transaction import PartitionResult, PlannedTransaction, sav
 from toolkit.analysis.diagnosis.rules import OFFSETS_DROPPED
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError
-from toolkit.formats.log.batch_records import Record
+from toolkit.formats.batch_records import Record
 from toolkit.schema.live import Partition
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.live.logs.transaction_records import LastBatch
+from toolkit.sources.live.coordinator_logs import LastBatch
 
 Change = Callable[[RowCluster], None]
 Planner = Callable[..., Plan]

@@ -12,11 +12,11 @@ from tests.analysis.build import partition, producer
 from tests.analysis.logged import data, headers, marker
 from toolkit.actions import transaction as impact_module
 from toolkit.actions.transaction import MarkerImpact, OffsetCommitted, PlannedTransaction, marker_impact
-from toolkit.formats.log.headers import COMMIT, DamagedRange
+from toolkit.formats.headers import COMMIT, DamagedRange
 from toolkit.schema.live import Finding, Partition, Producer
-from toolkit.sources.live.logs import partition_log
-from toolkit.sources.live.logs.partition_log import FetchedChunk
-from toolkit.sources.live.logs.transaction_records import LastBatch
+from toolkit.sources.live import partition_log
+from toolkit.sources.live.coordinator_logs import LastBatch
+from toolkit.sources.live.partition_log import FetchedChunk
 
 OWN = producer(last_sequence=3)
 BEHIND = producer(8, start=108)

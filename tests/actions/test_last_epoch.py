@@ -19,9 +19,9 @@ from toolkit import Cluster
 from toolkit.actions.audit import Audit
 from toolkit.actions.coordinator_actions import AT_LAST_EPOCH, plan_fence
 from toolkit.errors import ActionFailed
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, read_transaction_key
-from toolkit.formats.log.batch_records import read_records
-from toolkit.formats.log.scan import scan
+from toolkit.formats.batch_records import read_records
+from toolkit.formats.coordinator_records import STATE_TOPIC, read_transaction_key
+from toolkit.formats.scan import scan
 from toolkit.lab import Kafka
 from toolkit.lab.clients import RequestRefused, TxnProducer, until
 from toolkit.lab.incidents import EVERYDAY

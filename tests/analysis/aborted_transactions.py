@@ -3,7 +3,7 @@
 import numpy as np
 
 from toolkit.analysis.log.log_transactions import LogTransactions, lso_steps
-from toolkit.formats.log.headers import ABORT
+from toolkit.formats.headers import ABORT
 
 
 def aborted_transactions(log_transactions: LogTransactions) -> list[tuple[int, int, int, int]]:

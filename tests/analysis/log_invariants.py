@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from toolkit.analysis.coordinator.transaction_owners import IdReplica, replica_of, state_of
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
+from toolkit.formats.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.coordinator_records import STATE_TOPIC
+from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources.logdir.contents import COMPACTED
 from toolkit.sources.logdir.log_dir import LogDir

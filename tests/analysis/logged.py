@@ -17,8 +17,8 @@ from toolkit.analysis.diagnosis.markers import MarkerSearch
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.analysis.history.findings_over_time import with_earlier
-from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.headers import HEADER, NO_MARKER, Headers
+from toolkit.formats.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.headers import HEADER, NO_MARKER, Headers
 from toolkit.schema import TRANSACTION_LOG, Row
 from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.log import TransactionLogRecord

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.log.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER, Headers
+from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER, Headers
 
 LEADER_CHANGE = 2  # a control record that ends no transaction
 

@@ -2,7 +2,7 @@
 
 from tests.analysis.logged import data, headers, marker
 from toolkit.analysis.diagnosis.causes import abort_effects
-from toolkit.formats.log.headers import ABORT, COMMIT
+from toolkit.formats.headers import ABORT, COMMIT
 
 
 def test_own_records_are_dropped_and_ended_ones_up_to_the_next_lso_released() -> None:

@@ -31,7 +31,7 @@ from toolkit.analysis.diagnosis.evidence_text import record_entry
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.markers import MarkerSearch, other_markers
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
-from toolkit.formats.log.headers import ABORT, COMMIT
+from toolkit.formats.headers import ABORT, COMMIT
 from toolkit.schema import Row
 from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.log import FROM_BROKER_LOG, FROM_METADATA, ClusterEvent, TransactionLogRecord

@@ -10,7 +10,7 @@ from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.rules import claim_entries, claims_of, needed_override
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED, Claim, Outcome
-from toolkit.formats.log.headers import COMMIT
+from toolkit.formats.headers import COMMIT
 from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.verdict import Verdict
 

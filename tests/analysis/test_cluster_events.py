@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit.analysis.cluster_events import events_around, metadata_events
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.metadata_records import NO_CHANGE, MetadataState
+from toolkit.formats.coordinator_records import STATE_TOPIC
+from toolkit.formats.metadata_records import NO_CHANGE, MetadataState
 from toolkit.schema.log import EVENTS, FROM_BROKER_LOG, FROM_METADATA, ClusterEvent, MetadataLogRecord
 
 NOON = dt.datetime(2026, 11, 25, 12, tzinfo=dt.UTC)

@@ -27,7 +27,7 @@ from toolkit.analysis.diagnosis.observation import NOT_OBSERVED, AsOf, BrokersTi
 from toolkit.analysis.diagnosis.rules import DISOWNED_RULES, OWNED_RULES
 from toolkit.analysis.diagnosis.verdicts import OUTCOMES, Outcome, TwoSourceEvidence
 from toolkit.analysis.history.findings_over_time import unread
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.table import EVERYTHING, Selection, TopicPartition

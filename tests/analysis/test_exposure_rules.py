@@ -290,7 +290,7 @@ def test_each_setting_is_complete() -> None:
         assert any(sentences), name
         limits = [setting.lowest_safe, setting.highest_safe, setting.safe_value]
         assert sum(limit is not None for limit in limits) <= 1, "only one of them counts"
-        assert setting.subject in {"cluster", "broker", "transactional_id", "prefix"}
+        assert setting.subject in {"cluster", "broker", "transactional_id"}
 
 
 def test_a_key_that_nothing_reads_is_an_error() -> None:

@@ -10,8 +10,8 @@ from tests.analysis.build import NOW
 from tests.analysis.logged import at, data, excerpt, marker
 from toolkit.analysis.diagnosis.causes import held_back, held_since, opening_time
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ProducerBatches, producer_batches
-from toolkit.formats.log.batches import LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.log.headers import ABORT, COMMIT
+from toolkit.formats.batches import LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.headers import ABORT, COMMIT
 from toolkit.schema.live import Finding
 
 

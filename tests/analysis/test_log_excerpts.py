@@ -5,8 +5,8 @@ import pytest
 
 from tests.analysis.logged import at, data, excerpt, headers, marker, milliseconds
 from toolkit.analysis.diagnosis.log_excerpts import ProducerBatches, have_ended, producer_batches
-from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.log.headers import ABORT, COMMIT, Headers
+from toolkit.formats.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.headers import ABORT, COMMIT, Headers
 
 
 def batches(*rows: dict[str, object], start: int = 100, **more: int) -> ProducerBatches:

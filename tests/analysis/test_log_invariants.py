@@ -9,8 +9,8 @@ import pytest
 
 from tests.analysis.log_invariants import INVARIANTS, batch_violations, record_violations
 from tests.analysis.test_transaction_history import record, transaction, version_2
-from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.headers import ABORT, COMMIT, HEADER, NO_MARKER, Headers
+from toolkit.formats.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.headers import ABORT, COMMIT, HEADER, NO_MARKER, Headers
 from toolkit.schema.log import TransactionLogRecord
 
 LAST_SEQUENCE = 2**31 - 1

@@ -24,8 +24,8 @@ from toolkit.analysis.log.log_transactions import (
     partial_transactions,
 )
 from toolkit.errors import UsageError
-from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.log.headers import ABORT, COMMIT, HEADER, UNREAD_MARKER, Headers
+from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.headers import ABORT, COMMIT, HEADER, UNREAD_MARKER, Headers
 from toolkit.schema import LOG_TRANSACTIONS, utc
 
 Opened = dict[int, tuple[int, int]]

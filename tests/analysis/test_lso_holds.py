@@ -18,8 +18,8 @@ from toolkit.analysis.log.log_transactions import (
     lso_steps,
     partial_transactions,
 )
-from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
+from toolkit.formats.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import LOG_TRANSACTIONS, Row, utc
 from toolkit.schema.recorded import LSO_HOLDS
 

@@ -16,8 +16,8 @@ from toolkit.analysis.log.log_transactions import (
     lso_table,
     partial_transactions,
 )
-from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
+from toolkit.formats.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import LSO_TIMELINE, utc
 
 BASE = 50  # transactions open before the log begin below it

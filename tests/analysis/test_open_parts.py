@@ -8,8 +8,8 @@ import pytest
 from tests.analysis.build import first_batch, partition
 from tests.analysis.logged import data, excerpt, marker, milliseconds, open_transaction, with_logs
 from toolkit.analysis.diagnosis.log_excerpts import LogTime, OpenPart, offsets_text
-from toolkit.formats.log.batches import LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.log.headers import ABORT, COMMIT
+from toolkit.formats.batches import LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.headers import ABORT, COMMIT
 
 APPENDED = {"attributes": TRANSACTIONAL | LOG_APPEND_TIME}
 

@@ -33,7 +33,7 @@ from toolkit.analysis.diagnosis.log_excerpts import (
 )
 from toolkit.analysis.diagnosis.markers import MarkerSearch, OtherMarker, other_markers, unexplained_marker
 from toolkit.analysis.diagnosis.verdicts import Outcome
-from toolkit.formats.log.headers import ABORT, COMMIT
+from toolkit.formats.headers import ABORT, COMMIT
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 

@@ -40,7 +40,7 @@ from tests.tiers import fuzzed
 from toolkit.analysis.diagnosis.case import Case, IndexedObservation
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.verdicts import Outcome
-from toolkit.formats.log.headers import ABORT, COMMIT
+from toolkit.formats.headers import ABORT, COMMIT
 from toolkit.schema import Row
 
 # A marker that is missing, and what the producer did then

@@ -14,6 +14,10 @@ write symptoms by looking at those held out: then they go on measuring.
 was tried: 29 were known, 11 unknown and 2 mistaken, both code with names of errors, which nobody pastes as an error.
 34, 6 and 2 with the general wordings that were added then.
 
+``public_errors_2026.tsv`` has 60 more of 55 sources, of 2024 to 2026, paraphrased and labelled before any was
+tried. Of the 32 in the open half, 24 were known and 8 unknown, then 30 and 2; of the 28 held out, 25 were known and 3
+mistaken, then 26 and 2.
+
     python -m tests.analysis.test_public_errors [held-out]
 """
 
@@ -56,38 +60,47 @@ def public_errors(name: str = "public_errors.tsv") -> list[PublicError]:
 
 ERRORS = public_errors()
 """All of them; `PublicError.held_out` tells the halves apart."""
+ERRORS_2026 = public_errors("public_errors_2026.tsv")
 
 
 KNOWN_WITHOUT_LOOKING = 47
 """Of the texts held out, those that were known when the symptoms had been written from the other half; 40 before."""
 
 MISTAKEN_WITHOUT_LOOKING = 2
-KNOWN_LATER, MISTAKEN_LATER = 34, 2
 
 
-@pytest.mark.parametrize("error", [each for each in ERRORS if not each.held_out], ids=lambda error: error.source[-50:])
+EXCEPTIONS = {
+    "Kafka Broker fail to start": "mistaken",  # nothing but a name: mistaken for the client's
+    "has not caught up within min freshness": "unknown",  # Pinot prints it whatever is at the end of the partition
+    "failed with -172 (wrong state)": "unknown",
+}
+
+
+@pytest.mark.parametrize(
+    "error", [each for each in ERRORS + ERRORS_2026 if not each.held_out], ids=lambda error: error.source[-50:]
+)
 def test_a_public_error_is_known(error: PublicError) -> None:
-    broker_that_does_not_start = (
-        "Kafka Broker fail to start" in error.text
-    )  # nothing but a name: mistaken for the client's
-    assert error.result == ("mistaken" if broker_that_does_not_start else "known")
+    assert error.result == next((result for part, result in EXCEPTIONS.items() if part in error.text), "known")
 
 
-def test_what_was_held_out_is_not_worse_than_it_was() -> None:
-    results = Counter(each.result for each in ERRORS if each.held_out)
-    assert results["known"] >= KNOWN_WITHOUT_LOOKING
-    assert results["mistaken"] <= MISTAKEN_WITHOUT_LOOKING
-
-
-def test_those_collected_later_are_not_worse_than_they_were() -> None:
-    results = Counter(each.result for each in public_errors("public_errors_later.tsv"))
-    assert results["known"] >= KNOWN_LATER
-    assert results["mistaken"] <= MISTAKEN_LATER
+@pytest.mark.parametrize(
+    ("errors", "known", "mistaken"),
+    [
+        ([each for each in ERRORS if each.held_out], KNOWN_WITHOUT_LOOKING, MISTAKEN_WITHOUT_LOOKING),
+        (public_errors("public_errors_later.tsv"), 34, 2),
+        ([each for each in ERRORS_2026 if each.held_out], 26, 2),
+    ],
+    ids=["held out", "collected later", "held out of 2026"],
+)
+def test_those_not_looked_at_are_not_worse_than_they_were(errors: list[PublicError], known: int, mistaken: int) -> None:
+    results = Counter(each.result for each in errors)
+    assert results["known"] >= known
+    assert results["mistaken"] <= mistaken
 
 
 def test_the_texts_are_from_a_hundred_public_sources() -> None:
     assert len({each.source for each in ERRORS}) >= 100
-    assert {name for each in ERRORS for name in each.expected} <= SYMPTOMS.keys()
+    assert {name for each in ERRORS + ERRORS_2026 for name in each.expected} <= SYMPTOMS.keys()
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.analysis.random_logs import Step, batches, step_lists
 from toolkit.analysis.log.producer_state import NO_PRODUCERS, join, producer_records, replay, resume
-from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array, Headers
-from toolkit.formats.segment_files import SnapshotEntry
+from toolkit.formats.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Array, Headers
+from toolkit.formats.log_dir_files import SnapshotEntry
 from toolkit.schema import utc
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)

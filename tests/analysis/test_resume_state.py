@@ -22,7 +22,7 @@ from toolkit.analysis.log.log_transactions import (
     merge,
     partial_transactions,
 )
-from toolkit.formats.log.headers import Headers
+from toolkit.formats.headers import Headers
 from toolkit.schema import Row
 from toolkit.schema.recorded import LSO_HOLDS
 

@@ -26,7 +26,7 @@ from toolkit.analysis.diagnosis.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.rules import needed_override
 from toolkit.analysis.diagnosis.verdicts import EndEvidence, GapEvidence, Outcome
-from toolkit.formats.log.headers import COMMIT
+from toolkit.formats.headers import COMMIT
 from toolkit.schema import Row
 from toolkit.schema.live import Transaction
 from toolkit.schema.table import TopicPartition

@@ -19,8 +19,8 @@ from toolkit.analysis.log.log_transactions import (
     statistics,
     statistics_row,
 )
-from toolkit.formats.log.batches import LOG_APPEND_TIME
-from toolkit.formats.log.headers import Headers
+from toolkit.formats.batches import LOG_APPEND_TIME
+from toolkit.formats.headers import Headers
 from toolkit.schema import STATISTICS, Row, utc
 from toolkit.schema.log import LogTransaction
 

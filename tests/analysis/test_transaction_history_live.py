@@ -16,15 +16,15 @@ from tests.process import PATIENCE_S
 from tests.workload import BUSY, ENDINGS, Worker
 from toolkit.analysis.coordinator.transaction_history import newest, producer_ids, transaction_history
 from toolkit.formats.broker_logs import broker_log_events
-from toolkit.formats.coordinator.coordinator_log_rows import transaction_log
-from toolkit.formats.log.headers import Headers
-from toolkit.formats.log.scan import scan_file
+from toolkit.formats.coordinator_log_rows import transaction_log
+from toolkit.formats.headers import Headers
+from toolkit.formats.scan import scan_file
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, config_of, until
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS, Row
 from toolkit.schema.log import ClusterEvent, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
 
 pytestmark = pytest.mark.lab

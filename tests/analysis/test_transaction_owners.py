@@ -13,6 +13,7 @@ from toolkit.analysis.coordinator.transaction_owners import (
     owner_clause,
     owner_clauses,
     possible_groups,
+    prefix_of,
     transaction_owners,
 )
 from toolkit.schema import TRANSACTION_OWNERS
@@ -304,3 +305,33 @@ def test_what_may_be_flinks() -> None:
     flinks = ["tx-0-1", "tx-3-17", f"Sink: out-{'0a' * 16}-7"]
     others = ["tx-0", "orders-0_3", f"app-{PROCESS[:-12]}123456789012-1", "tx-01-2", "payments"]
     assert [each for each in [*flinks, *others] if may_be_flinks(each)] == flinks
+
+
+UUID = "1f0c6b52-90ab-4c1e-8d31-2f6f0c0a9e11"
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "prefix"),
+    [
+        ("flink-tx-0-12", "flink-tx"),
+        (f"orders-{UUID}-1", "orders"),
+        (f"coordinator-txn-{UUID}-0", "coordinator-txn"),
+        (f"Sink: out-{'0a' * 16}-7", "Sink: out"),
+        ("orders-0_3", "orders"),
+        ("team-1-tx", "team-1-tx"),
+        ("tx7", "tx"),
+        ("billing.orders.3", "billing.orders"),
+        ("connect-cluster-blue", "connect-cluster-blue"),
+        (UUID, ""),
+        (UUID.upper(), ""),
+        ("42", ""),
+        ("facade", "facade"),
+        ("healthy-03d071", "healthy"),
+        ("orders-7d4b9c6f5-x2x9z-0", "orders"),
+        ("tx-20261125-3", "tx"),
+        ("tx-20261125-eu", "tx-20261125-eu"),
+        ("", ""),
+    ],
+)
+def test_where_a_prefix_ends(transactional_id: str, prefix: str) -> None:
+    assert prefix_of(transactional_id) == prefix

@@ -1,39 +1,41 @@
 """Pictures of all notebooks with their stored outputs, light and dark.
 
-``python -m tests.browser.notebook_pictures FOLDER [--run] [NUMBER ...]`` writes ``04-page-dark.png``, what nbconvert
-makes of the notebook, and ``04-lab-dark.png``, the notebook in JupyterLab; with ``--run`` only ``04-run-dark.png``,
-JupyterLab after all cells have run.
+``python -m tests.browser.notebook_pictures FOLDER [--run] [--width PIXELS] [NUMBER ...]`` writes ``04-page-dark.png``,
+what nbconvert makes of the notebook, and ``04-lab-dark.png``, the notebook in JupyterLab, which does not trust it; with
+``--run`` only ``04-run-dark.png``, JupyterLab after all cells have run. It prints what axe finds in the outputs.
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from tests.browser.opened import START_TIMEOUT_MS, browser
 from tests.browser.opened import _run_all_cells as run_all_cells
 from tests.browser.servers import jupyter_lab
+from tests.browser.test_panel_access import violations
 from tests.notebooks.books import FOLDER
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-WIDTH = 1280
 MAX_HEIGHT = 16_000  # of a picture of chromium
 RUN_TIMEOUT_MS = 900_000
-THEMES = {"light": False, "dark": True}
+OUTPUTS = ".jp-Cell-outputWrapper"  # what is ours; the rest is JupyterLab or nbconvert
+Theme = Literal["light", "dark"]
+THEMES: dict[Theme, bool] = {"light": False, "dark": True}
 
 
-def take_pictures(folder: Path, books: Sequence[Path], *, is_run: bool) -> Iterator[Path]:
+def take_pictures(folder: Path, books: Sequence[Path], *, is_run: bool, width: int) -> Iterator[Path]:
     """Take them one after another; the name of each says what it shows."""
     with browser() as chromium, TemporaryDirectory() as temporary:
         for theme, dark in THEMES.items():
             if not is_run:
-                yield from _of_pages(chromium, folder, books, theme=theme)
+                yield from _of_pages(chromium, folder, books, theme=theme, width=width)
             copies = Path(temporary) / theme
             copies.mkdir()
             for book in books:
@@ -41,26 +43,26 @@ def take_pictures(folder: Path, books: Sequence[Path], *, is_run: bool) -> Itera
             with jupyter_lab(copies / books[0].name, Path(temporary) / f"server-{theme}", dark=dark) as address:
                 for book in books:
                     target = folder / f"{book.name[:2]}-{'run' if is_run else 'lab'}-{theme}.png"
-                    _of_lab(chromium, address.replace(books[0].name, book.name), target, is_run=is_run)
+                    _of_lab(chromium, address.replace(books[0].name, book.name), target, is_run=is_run, width=width)
                     yield target
 
 
-def _of_pages(chromium: Browser, folder: Path, books: Sequence[Path], *, theme: str) -> Iterator[Path]:
+def _of_pages(chromium: Browser, folder: Path, books: Sequence[Path], *, theme: Theme, width: int) -> Iterator[Path]:
     from nbconvert import HTMLExporter
 
     for book in books:
         html, _ = HTMLExporter(theme=theme).from_filename(str(book))  # type: ignore[no-untyped-call]
         written = folder / f"{book.stem}-{theme}.html"
         written.write_text(html)
-        page = chromium.new_page(viewport={"width": WIDTH, "height": 900})
+        page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
         page.goto(written.as_uri())
         target = folder / f"{book.name[:2]}-page-{theme}.png"
         _screenshot(page, target, height=page.evaluate("document.documentElement.scrollHeight"))
         yield target
 
 
-def _of_lab(chromium: Browser, address: str, target: Path, *, is_run: bool) -> None:
-    page = chromium.new_page(viewport={"width": WIDTH, "height": MAX_HEIGHT})  # so that every cell is drawn
+def _of_lab(chromium: Browser, address: str, target: Path, *, is_run: bool, width: int) -> None:
+    page = chromium.new_page(viewport={"width": width, "height": MAX_HEIGHT})  # so that every cell is drawn
     page.goto(address, timeout=START_TIMEOUT_MS)
     page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=START_TIMEOUT_MS)
     page.get_by_text("| Idle").wait_for(timeout=START_TIMEOUT_MS)
@@ -73,16 +75,23 @@ def _of_lab(chromium: Browser, address: str, target: Path, *, is_run: bool) -> N
 
 
 def _screenshot(page: Page, target: Path, *, height: int) -> None:
-    page.set_viewport_size({"width": WIDTH, "height": min(height, MAX_HEIGHT)})
+    width = (page.viewport_size or {"width": 0})["width"]
+    page.set_viewport_size({"width": width, "height": min(height, MAX_HEIGHT)})
     page.wait_for_timeout(1_000)  # what is drawn by scripts
     page.screenshot(path=target, animations="disabled")
+    for violation in violations(page, OUTPUTS, without=".jp-OutputPrompt"):
+        print(f"{target.name}: {' '.join(violation.split())}", flush=True)
     page.close()
 
 
 if __name__ == "__main__":
-    target_folder = Path(sys.argv[1]).resolve()
-    target_folder.mkdir(parents=True, exist_ok=True)
-    numbers = [each for each in sys.argv[2:] if each != "--run"]
-    chosen = [each for each in sorted(FOLDER.glob("*.ipynb")) if not numbers or each.name[:2] in numbers]
-    for picture in take_pictures(target_folder, chosen, is_run="--run" in sys.argv):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("numbers", nargs="*")
+    parser.add_argument("--run", action="store_true")
+    parser.add_argument("--width", type=int, default=1280)
+    given = parser.parse_intermixed_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    chosen = [each for each in sorted(FOLDER.glob("*.ipynb")) if not given.numbers or each.name[:2] in given.numbers]
+    for picture in take_pictures(given.folder.resolve(), chosen, is_run=given.run, width=given.width):
         print(f"{picture.name}: {picture.stat().st_size:,} bytes", flush=True)

@@ -19,8 +19,8 @@ from toolkit.config import ClientConfig
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import BrokerClient
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "docs/panel.png"
@@ -33,9 +33,9 @@ def stage_findings(kafka: Kafka, number: int) -> str:
     """Open transactions on that many partitions of a topic: all hang but one, which is live."""
     topic = f"orders-{number}" if number > COUNTS[0] else "orders"
     with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
-        new = messages.CreateTopics.CreatableTopic
+        new = broker_client.CreateTopics.CreatableTopic
         created = new(name=topic, num_partitions=number, replication_factor=1, assignments=[], configs=[])
-        client.send_one(messages.CreateTopics(topics=[created], timeout_ms=60_000, validate_only=False))
+        client.send_one(broker_client.CreateTopics(topics=[created], timeout_ms=60_000, validate_only=False))
         lost = TxnProducer(client, "orders-writer-3").init()
         for partition in range(number - 1):
             lost.send(topic, partition, records=1 + partition % 40)
@@ -63,7 +63,7 @@ def take_pictures(folder: Path, kafka: Kafka, counts: Sequence[int]) -> None:
                 panel.get_by_role("textbox", name="To do it, type").fill(target_name)
                 target = folder / f"panel-{number}-{'dark' if dark else 'light'}.png"
                 panel.screenshot(path=target, animations="disabled")
-                print(f"{target.name}: {target.stat().st_size:,} bytes, violations {violations(panel)}", flush=True)
+                print(f"{target.name}: {target.stat().st_size:,} bytes, {violations(panel.page)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from tests.browser.opened import CHROMIUM, browser, open_panel
 from toolkit.config import ClientConfig
 from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator

@@ -12,10 +12,13 @@ import urllib.parse
 from collections.abc import Iterator
 from functools import partial
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from kafka.net.sasl.oauth import AbstractTokenProvider, SaslMechanismOAuth
 
 from tests.config.forms import OAUTH, TOKEN
@@ -189,7 +192,7 @@ def test_msk_iam_that_cannot_sign(signer: list[tuple[str, ...]], monkeypatch: py
     with pytest.raises(UsageError, match=r"has no awsRoleExternalId.*awsProfileName"):
         ClientConfig(msk | {"sasl.jaas.config": jaas})
     monkeypatch.setattr(sys.modules["aws_msk_iam_sasl_signer"].MSKAuthTokenProvider, "generate_auth_token", None)
-    with pytest.raises(AuthenticationFailed, match=r"could be signed \(TypeError\).*aws sts get-caller-identity"):
+    with pytest.raises(AuthenticationFailed, match=r"could be made \(TypeError\).*aws sts get-caller-identity"):
         ClientConfig(msk).kafka_python()["sasl_oauth_token_provider"].token()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install aws-msk-iam-sasl-signer-python"):
@@ -217,21 +220,34 @@ def test_amazons_signer_makes_a_token_without_a_network(monkeypatch: pytest.Monk
 
 
 class Issuer(http.server.BaseHTTPRequestHandler):
-    """A token endpoint that knows one client."""
+    """The token endpoints of a provider that knows one client, of Google and of a machine in Azure."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         form = dict(urllib.parse.parse_qsl(body))
+        if self.path == "/google":  # RFC 7523; Google's package has signed it with the account's key
+            claims = json.loads(base64.urlsafe_b64decode(form["assertion"].split(".")[1] + "=="))
+            self.respond("cloud-platform" in claims["scope"], {"access_token": "goog", "expires_in": 600})
+            return
         right = "Basic " + base64.b64encode(b"me:s3cr3t").decode()
         known = self.headers["Authorization"] == right and form == {
             "grant_type": "client_credentials",
             "scope": "kafka",
         }
-        answer: dict[str, object] = {"access_token": "good", "expires_in": 600} if known else {"error": "s3cr3t"}
-        if self.path == "/empty":
-            answer = {}
-        data = json.dumps(answer).encode()
+        self.respond(known, {} if self.path == "/empty" else {"access_token": "good", "expires_in": 600})
+
+    def do_GET(self) -> None:
+        query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
+        known = (
+            self.headers["X-IDENTITY-HEADER"] == "s3cr3t" and query["resource"] == "https://ns.servicebus.windows.net"
+        )
+        expires = str(int(time.time()) + 600)
+        self.respond(known, {"access_token": "azure", "expires_on": expires, "token_type": "Bearer", "resource": "r"})
+
+    def respond(self, known: bool, answer: dict[str, object]) -> None:
+        data = json.dumps(answer if known else {"error": "s3cr3t"}).encode()
         self.send_response(200 if known else 401)
+        self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -275,3 +291,70 @@ def test_failing_client_credentials(issuer: str, path: str, secret: str, message
 def test_a_missing_token_endpoint() -> None:
     with pytest.raises(ToolkitError, match=r"127.0.0.1:1/token returned no token \(URLError\)"):
         provider_of(**credentials("http://127.0.0.1:1/token")).token()
+
+
+GOOGLE = "bootstrap.events.eu-west1.managedkafka.shop.cloud.goog:9092"
+
+
+@pytest.mark.parametrize("handler", [{}, {"sasl.login.callback.handler.class": "com.google.GcpLoginCallbackHandler"}])
+def test_google_by_the_key_of_a_service_account(
+    handler: dict[str, object], issuer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("google.auth", reason="the extra google is not installed")
+    account = {"type": "service_account", "client_email": "ops@shop.example", "token_uri": f"{issuer}/google"}
+    (tmp_path / "key.json").write_text(json.dumps(account | {"private_key": private_key()}))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    config = ClientConfig(TOKEN | handler | {"bootstrap.servers": "b:9092" if handler else GOOGLE})
+    *parts, token = config.kafka_python()["sasl_oauth_token_provider"].token().split(".")
+    header, claims, token = (base64.urlsafe_b64decode(part + "==") for part in (*parts, token))
+    assert (json.loads(header)["alg"], token) == ("GOOG_OAUTH2_TOKEN", b"goog")
+    assert json.loads(claims) | {"iat": 0, "exp": 0} == {
+        "exp": 0,
+        "iat": 0,
+        "iss": "Google",
+        "scope": "kafka",
+        "sub": "ops@shop.example",
+    }
+    assert json.loads(claims)["exp"] == pytest.approx(time.time() + 600, abs=60)
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+def private_key() -> str:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+def test_azure_by_the_identity_of_a_machine(issuer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("azure.identity", reason="the extra azure is not installed")
+    monkeypatch.setenv("IDENTITY_ENDPOINT", f"{issuer}/azure")
+    monkeypatch.setenv("IDENTITY_HEADER", "s3cr3t")
+    config = ClientConfig(TOKEN | {"bootstrap.servers": "ns.servicebus.windows.net:9093"})
+    assert config.kafka_python()["sasl_oauth_token_provider"].token() == "azure"
+    monkeypatch.setenv("IDENTITY_HEADER", "other")
+    with pytest.raises(
+        AuthenticationFailed, match=r"Azure Event Hubs could be made .*az account get-access-token"
+    ) as no:
+        config.kafka_python()["sasl_oauth_token_provider"].token()
+    assert "s3cr3t" not in str(no.value)
+    credentials = ClientConfig(
+        TOKEN
+        | {"bootstrap.servers": "ns.servicebus.windows.net:9093", "sasl.oauthbearer.client.id": "me"}
+        | {"sasl.oauthbearer.client.secret": "x", "sasl.oauthbearer.token.endpoint.url": "https://login.example/token"}
+    )
+    assert "oauth_cb" not in credentials.librdkafka(), "client credentials of the file win over this machine's"
+
+
+def test_confluent_cloud_by_client_credentials(issuer: str) -> None:
+    """An identity pool of Confluent Cloud is an extension of the token, in the file of Java's applications."""
+    options = 'clientId="me" clientSecret="s3cr3t" scope="kafka" extension_logicalCluster="lkc-1" '
+    properties = {
+        "bootstrap.servers": "pkc-1.eu-west-1.aws.confluent.cloud:9092",
+        "sasl.oauthbearer.token.endpoint.url": f"{issuer}/token",
+        "sasl.login.callback.handler.class": f"{OAUTH.rpartition('.')[0]}.secured.OAuthBearerLoginCallbackHandler",
+        "sasl.jaas.config": f'{OAUTH} required {options} extension_identityPoolId="pool-1";',
+    }
+    provider = ClientConfig(TOKEN | properties).kafka_python()["sasl_oauth_token_provider"]
+    assert (provider.token(), provider.extensions()) == (
+        "good",
+        {"logicalCluster": "lkc-1", "identityPoolId": "pool-1"},
+    )

@@ -25,7 +25,7 @@ from toolkit.cli import action_commands
 from toolkit.cli.commands import app
 from toolkit.errors import ToolkitError
 from toolkit.sources import progress_bar
-from toolkit.sources.source_table import SOURCE_TABLES, TableArguments
+from toolkit.sources.source import SOURCE_TABLES, TableArguments
 from toolkit.views.agent_tools import AgentTools
 from toolkit.views.document import Connection
 from toolkit.views.panel.panel_html import problem_section

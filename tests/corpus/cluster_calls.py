@@ -17,8 +17,7 @@ from toolkit.actions.coordinator_actions import plan_fence
 from toolkit.errors import ActionRefused
 from toolkit.schema.live import Finding
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.source import tables_of
-from toolkit.sources.source_table import CLUSTER
+from toolkit.sources.source import CLUSTER, tables_of
 from toolkit.views.action_document import done_section, fence_section, passed
 from toolkit.views.document import Connection, Part
 from toolkit.views.panel.panel_html import (

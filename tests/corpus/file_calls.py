@@ -17,13 +17,12 @@ import plotly.graph_objects as go
 
 from tests.corpus.calls import Call, CommandLine, figure, table, tool
 from tests.corpus.conversation import FILES_SUFFIX, INPUTS
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.lab import samples
 from toolkit.schema.live import Finding
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
-from toolkit.sources.source import tables_of
-from toolkit.sources.source_table import FILES, RECORDING
+from toolkit.sources.source import FILES, RECORDING, tables_of
 from toolkit.views.plots import plot_history, plot_lag, plot_overview, plot_timeline
 
 SAMPLES = Path(samples.__file__).parent / "data"

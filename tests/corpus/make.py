@@ -44,8 +44,8 @@ from toolkit.lab import Kafka, clients, incidents
 from toolkit.lab.broker import version_numbers
 from toolkit.lab.clients import SteadyClient, blocked_consumer, config_of, leader, until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, TWO_PHASE, UNCLEAN, ClusterSetup, StagedIncident
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.logdir.log_dir_copy import copy_log_dir
 
 VERSIONS = ("2.8.2", "3.5.2", "3.9.2", "4.3.1")
@@ -139,7 +139,7 @@ def _lose(how: Callable[[Kafka, int], None], kafka: Kafka, staged: Sequence[Stag
 
 
 def _live(client: BrokerClient) -> set[int]:
-    return {each.node_id for each in client.send_one(messages.Metadata(topics=[]), broker_id=1).brokers}
+    return {each.node_id for each in client.send_one(broker_client.Metadata(topics=[]), broker_id=1).brokers}
 
 
 def _load_slowly(kafka: Kafka, staged: Sequence[StagedIncident]) -> None:
@@ -148,7 +148,7 @@ def _load_slowly(kafka: Kafka, staged: Sequence[StagedIncident]) -> None:
         for first in range(0, IDS, 1000):
             client.send(  # some have to wait for a block of producer ids, and are left out
                 [
-                    (1, messages.InitProducerId(transactional_id=f"many-{number}", transaction_timeout_ms=60_000,
+                    (1, broker_client.InitProducerId(transactional_id=f"many-{number}", transaction_timeout_ms=60_000,
                                                 producer_id=-1, producer_epoch=-1, max_version=4))
                     for number in range(first, first + 1000)
                 ]

@@ -12,7 +12,7 @@ from typing import Any
 import kafka.protocol
 from kafka.protocol.api_message import ApiMessage
 
-from toolkit.sources.live.client import messages
+from toolkit.sources.live import broker_client
 
 CLIENT_ID = "kafka-txn-toolkit"
 IGNORED = {"max_bytes", "max_wait_ms", "min_bytes", "partition_max_bytes", "timeout_ms"}
@@ -26,8 +26,8 @@ def message_classes() -> Mapping[tuple[int, str], Any]:
         if ".old" not in module.name and "generate" not in module.name:
             importlib.import_module(module.name)
     found: dict[tuple[int, str], Any] = {}
-    for each in (*ApiMessage.__subclasses__(), messages.DescribeShareGroupOffsetsRequest):
-        if each.API_KEY is not None and each.__module__.startswith(("kafka.", messages.__name__)):
+    for each in (*ApiMessage.__subclasses__(), broker_client.DescribeShareGroupOffsetsRequest):
+        if each.API_KEY is not None and each.__module__.startswith(("kafka.", broker_client.__name__)):
             found.setdefault((each.API_KEY, each.type), each)
     return found
 

@@ -12,8 +12,7 @@ import pytest
 from tests.corpus.answers import ANSWERS, answers_on, calls_on, inputs, stored
 from toolkit.cli.commands import PANELS
 from toolkit.cli.output import Format
-from toolkit.sources.source import tables_of
-from toolkit.sources.source_table import CLUSTER, FILES, RECORDING
+from toolkit.sources.source import CLUSTER, FILES, RECORDING, tables_of
 from toolkit.views.agent_tools import AgentTools
 
 NOT_COVERED = {"demo table", "lab table", "mcp table", "pipeline table", "completion table", "docs table"}

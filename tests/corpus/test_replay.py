@@ -8,8 +8,8 @@ from tests.corpus.conversation import INPUTS, SUFFIX, Conversation, RequestKey, 
 from tests.corpus.requests import ITEMS, answered_items, combined, decode_answer, decode_request, requested_items
 from tests.corpus.wire import NotRecorded, replaying
 from toolkit.config import ClientConfig
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import BrokerClient
 
 EVERYDAY = ["2.8.2-everyday", "4.3.1-everyday"]
 
@@ -41,7 +41,7 @@ def test_a_request_about_some_items_of_a_recorded_one_is_answered() -> None:
     conversation = load("4.3.1-everyday")
     ids = [each["transactional_id"] for each in conversation.facts["staged"]][3:0:-1]
     with replaying(conversation), BrokerClient(ClientConfig(conversation.facts["config"])) as client:
-        answer = client.send_one(messages.DescribeTransactions(transactional_ids=ids), broker_id=1)
+        answer = client.send_one(broker_client.DescribeTransactions(transactional_ids=ids), broker_id=1)
     assert [each.transactional_id for each in answer.transaction_states] == ids
     assert {each.error_code for each in answer.transaction_states} == {0}
 
@@ -53,7 +53,7 @@ def test_a_request_that_was_not_recorded_fails() -> None:
         replaying(conversation),
         BrokerClient(ClientConfig(conversation.facts["config"])) as client,
     ):
-        client.send([(1, messages.DescribeGroups(groups=["nobody", "else"]))])
+        client.send([(1, broker_client.DescribeGroups(groups=["nobody", "else"]))])
 
 
 def test_a_write_moves_the_conversation_on() -> None:

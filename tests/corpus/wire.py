@@ -21,8 +21,8 @@ from tests.corpus.clocks import controlled, numbered_uuids
 from tests.corpus.conversation import WRITES, Conversation, RequestKey, Window
 from tests.corpus.requests import decode_request
 from toolkit.actions import transaction
-from toolkit.sources.live.logs.transaction_log import CommittedRead, read_committed
-from toolkit.sources.live.state import authorization
+from toolkit.sources.live import coordinators
+from toolkit.sources.live.transactions import CommittedRead, read_committed
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 SILENCE = 1.0  # seconds, of a broker that does not answer
@@ -125,7 +125,7 @@ def recording(conversation: Conversation) -> Iterator[Recorder]:
 @contextlib.contextmanager
 def counted_probes() -> Iterator[None]:
     """Names of probes count from 1, so that requests are the same in each run."""
-    with mock.patch.object(authorization, "uuid", mock.Mock(uuid4=numbered_uuids())):
+    with mock.patch.object(coordinators, "uuid", mock.Mock(uuid4=numbered_uuids())):
         yield
 
 

@@ -35,29 +35,18 @@ from toolkit.schema import Row
 
 @dataclass(kw_only=True)
 class Report:
-    """What was explored.
-
-    Parameters
-    ----------
-    states, runs
-        Number of states of the model, and of runs of our code.
-    seconds
-        Of processor.
-    verdicts
-        Findings by verdict, outcome and action.
-    witnesses
-        The first trace to each verdict and each rule.
-    violations, known
-        The shortest trace to each property that does not hold, and to each that is known not to.
-    """
+    """What was explored."""
 
     name: str
+    # states, runs: number of states of the model, and of runs of our code
     states: int = 0
     runs: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # of processor
     is_complete: bool = True
+    # findings by verdict, outcome and action
     verdicts: Counter[tuple[str | None, ...]] = field(default_factory=Counter)
-    witnesses: dict[str, list[str]] = field(default_factory=dict)
+    witnesses: dict[str, list[str]] = field(default_factory=dict)  # the first trace to each verdict and each rule
+    # violations, known: the shortest trace to each property that does not hold, and to each that is known not to
     violations: dict[Violation, list[str]] = field(default_factory=dict)
     known: dict[Violation, list[str]] = field(default_factory=dict)
 

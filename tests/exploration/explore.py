@@ -39,9 +39,9 @@ from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, ToolkitError
 from toolkit.schema import Row
 from toolkit.schema.recorded import ActionStep
-from toolkit.sources.live.client.broker_response import BrokerResponse, error_name
+from toolkit.sources.live import partition_log
+from toolkit.sources.live.broker_client import BrokerResponse, error_name
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.live.logs import partition_log
 
 NOT_COORDINATOR = 16
 
@@ -334,24 +334,12 @@ class Point(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """One run of a procedure under a schedule.
+    """One run of a procedure under a schedule."""
 
-    Parameters
-    ----------
-    plan
-        The schedule.
-    points
-        Request and state, before each request, and a hash of all answers before it.
-    result
-        What the procedure returned, or its error.
-    client
-        Has what was written, and the last state.
-    """
-
-    plan: Plan
-    points: list[Point]
-    result: Any
-    client: ModelClient
+    plan: Plan  # the schedule
+    points: list[Point]  # request and state, before each request, and a hash of all answers before it
+    result: Any  # what the procedure returned, or its error
+    client: ModelClient  # has what was written, and the last state
 
     @property
     def states(self) -> list[State]:

@@ -18,35 +18,22 @@ from toolkit.analysis.diagnosis import log_excerpts, markers, outcome_proof, rul
 from toolkit.analysis.diagnosis.case import Case, IndexedObservation
 from toolkit.analysis.diagnosis.observation import BrokersTime
 from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
-from toolkit.formats.log.batches import TRANSACTIONAL
+from toolkit.formats.batches import TRANSACTIONAL
 from toolkit.sources.live import observe
-from toolkit.sources.live.state.authorization import Visibility
+from toolkit.sources.live.coordinators import Visibility
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """A guard that is switched off.
+    """A guard that is switched off."""
 
-    Parameters
-    ----------
-    guard
-        What it guards against.
-    patch
-        Switches it off.
-    world
-        Where its absence shows.
-    how
-        ``states``, ``races`` or ``actions``: how that world is explored.
-    steps, limit, of_each
-        Bounds.
-    """
-
-    guard: str
-    patch: Patch
-    world: str
-    how: str = "states"
+    guard: str  # what it guards against
+    patch: Patch  # switches it off
+    world: str  # where its absence shows
+    how: str = "states"  # ``states``, ``races`` or ``actions``: how that world is explored
+    # steps, limit, of_each: bounds
     steps: int = 1
     limit: int = 3000
     of_each: int | None = None

@@ -26,8 +26,9 @@ from tests.exploration.world import (
     visible,
 )
 from tests.formats.logs import control_batch
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, STATES, coordinator_partition
-from toolkit.formats.log.batches import LOG_APPEND_TIME, TRANSACTIONAL, write_batch
+from tests.messages import by_topic, message, named
+from toolkit.formats.batches import LOG_APPEND_TIME, TRANSACTIONAL, write_batch
+from toolkit.formats.coordinator_records import STATE_TOPIC, STATES, coordinator_partition
 
 TIMESTAMPS = struct.Struct(">qq")
 
@@ -322,31 +323,6 @@ def _topic(world: World, state: State, name: str) -> tuple[int, str, tuple[tuple
     return NONE, name, tuple(state.known[:count] if name == TOPIC else state.known[count:])
 
 
-def _topics(content: Any) -> Any:
-    response = metadata.MetadataResponse
-    broker, topic = response.MetadataResponseBroker, response.MetadataResponseTopic
-    return response(
-        brokers=[broker(node_id=each, host="127.0.0.1", port=9092 + each, rack=None) for each in BROKERS],
-        cluster_id="model",
-        controller_id=1,
-        topics=[
-            topic(
-                error_code=error,
-                name=name,
-                is_internal=name == STATE_TOPIC,
-                partitions=[
-                    topic.MetadataResponsePartition(
-                        error_code=NONE if leader > 0 else LEADER_NOT_AVAILABLE, partition_index=number,
-                        leader_id=leader, leader_epoch=epoch, replica_nodes=BROKERS, isr_nodes=BROKERS,
-                    )
-                    for number, (leader, epoch) in enumerate(partitions)
-                ],
-            )
-            for error, name, partitions in content
-        ],
-    )  # fmt: skip
-
-
 def _as_leader(state: State, number: int, broker: int) -> Partition | None:
     """The partition as a broker has it that leads it, or thinks so."""
     partition = state.partitions[number]
@@ -373,20 +349,6 @@ def _list_offsets(world: World, state: State, broker: int, key: Key) -> Any:
         (topic, tuple(_offset(world, state, broker, topic, each, timestamp, replica_id, isolation) for each in numbers))
         for topic, numbers in listed
     )
-
-
-def _listed_offsets(content: Any) -> Any:
-    response = consumer.ListOffsetsResponse
-    topic = response.ListOffsetsTopicResponse
-    fields = "partition_index", "error_code", "timestamp", "offset", "leader_epoch"
-    return response(topics=_by_topic(topic, topic.ListOffsetsPartitionResponse, fields, content))
-
-
-def _by_topic(topic: Any, partition: Any, fields: Sequence[str], content: Any) -> list[Any]:
-    return [
-        topic(name=name, partitions=[partition(**dict(zip(fields, each, strict=True))) for each in partitions])
-        for name, partitions in content
-    ]
 
 
 def _offset(
@@ -437,22 +399,6 @@ def _describe_producers(world: World, state: State, broker: int, key: Key) -> An
     return tuple((topic, tuple((each, producers(topic, each)) for each in numbers)) for topic, numbers in listed)
 
 
-def _described_producers(content: Any) -> Any:
-    topic = admin.DescribeProducersResponse.TopicResponse
-    kind = topic.PartitionResponse
-    names = (
-        "producer_id", "producer_epoch", "last_sequence", "last_timestamp", "coordinator_epoch",
-        "current_txn_start_offset",
-    )  # fmt: skip
-
-    def partition(partition_index: int, producers: Any) -> Any:
-        active = [kind.ProducerState(**dict(zip(names, each, strict=True))) for each in producers]
-        return kind(partition_index=partition_index, error_code=NONE, error_message=None, active_producers=active)
-
-    topics = _by_topic(topic, partition, ("partition_index", "producers"), content)
-    return admin.DescribeProducersResponse(throttle_time_ms=0, topics=topics)
-
-
 def _led(
     world: World, state: State, broker: int
 ) -> Iterator[tuple[int, Coordinator, tuple[tuple[int, Meta], ...] | None]]:
@@ -480,13 +426,6 @@ def _list_transactions(world: World, state: State, broker: int, key: Key) -> Any
         if (not states or meta.state in states) and (not producer_ids or meta.pid in producer_ids)
     )
     return NONE, found
-
-
-def _listed_transactions(content: Any) -> Any:
-    error, found = content
-    kind = admin.ListTransactionsResponse.TransactionState
-    states = [kind(transactional_id=name, producer_id=pid, transaction_state=state) for name, pid, state in found]
-    return admin.ListTransactionsResponse(version=2, error_code=error, transaction_states=states)
 
 
 def _is_denied(world: World, id_: int) -> bool:
@@ -523,24 +462,6 @@ def _description(name: str, error: int, meta: Meta | None = None, start: int = -
     return error, name, meta.state, meta.timeout_ms, start, meta.pid, meta.epoch, meta.partitions
 
 
-def _descriptions(content: Any) -> Any:
-    kind = admin.DescribeTransactionsResponse.TransactionState
-    states = [
-        kind(
-            error_code=error,
-            transactional_id=name,
-            transaction_state=state,
-            transaction_timeout_ms=timeout,
-            transaction_start_time_ms=start,
-            producer_id=pid,
-            producer_epoch=epoch,
-            topics=[kind.TopicData(topic=TOPIC, partitions=list(partitions))] if partitions else [],
-        )
-        for error, name, state, timeout, start, pid, epoch, partitions in content
-    ]
-    return admin.DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=states)
-
-
 def _find_coordinator(world: World, state: State, broker: int, key: Key) -> Any:
     wanted: Any = key[1]
     found = []
@@ -551,33 +472,10 @@ def _find_coordinator(world: World, state: State, broker: int, key: Key) -> Any:
     return tuple(found)
 
 
-def _coordinators(content: Any) -> Any:
-    kind = metadata.FindCoordinatorResponse.Coordinator
-    found = [
-        kind(key=name, node_id=leader, host="127.0.0.1", port=9092, error_code=error, error_message=None)
-        for name, leader, error in content
-    ]
-    return metadata.FindCoordinatorResponse(throttle_time_ms=0, coordinators=found)
-
-
 def _describe_quorum(world: World, state: State, broker: int, key: Key) -> Any:
     """By the clock of broker 1, which is the controller."""
     may_describe = world.rights in {"open", "full", "partly_hidden"}
     return (NONE, EPOCH_MS + world.now(state)) if may_describe else (CLUSTER_DENIED, -1)
-
-
-def _quorum(content: Any) -> Any:
-    error, now = content
-    kind = admin.DescribeQuorumResponse
-    leader = kind.TopicData.PartitionData.ReplicaState(
-        replica_id=1, log_end_offset=1, last_fetch_timestamp=now, last_caught_up_timestamp=now
-    )
-    partition = kind.TopicData.PartitionData(
-        partition_index=0, error_code=error, leader_id=1, leader_epoch=1, high_watermark=1, current_voters=[leader],
-        observers=[],
-    )  # fmt: skip
-    topics = [] if error else [kind.TopicData(topic_name="__cluster_metadata", partitions=[partition])]
-    return kind(error_code=error, topics=topics)
 
 
 def _describe_acls(world: World, state: State, broker: int, key: Key) -> Any:
@@ -590,59 +488,10 @@ def _describe_acls(world: World, state: State, broker: int, key: Key) -> Any:
     return error, acls
 
 
-def _acls(content: Any) -> Any:
-    error, acls = content
-    kind = admin.DescribeAclsResponse.DescribeAclsResource
-    resources = [
-        kind(
-            resource_type=type_,
-            resource_name=name,
-            pattern_type=3,
-            acls=[kind.AclDescription(principal="User:tool", host="*", operation=8, permission_type=permission)],
-        )
-        for type_, name, permission in acls
-    ]
-    return admin.DescribeAclsResponse(throttle_time_ms=0, error_code=error, error_message=None, resources=resources)
-
-
 def _describe_configs(world: World, state: State, broker: int, key: Key) -> Any:
     wanted: Any = key[0]
     hidden = world.rights in {"hidden", "reads_log"}
     return tuple((type_, name, CLUSTER_DENIED if type_ == BROKER and hidden else NONE) for type_, name in wanted)
-
-
-def _configs(content: Any) -> Any:
-    kind = admin.DescribeConfigsResponse.DescribeConfigsResult
-    results = []
-    for type_, name, error in content:
-        config, value = CONFIGS[type_]
-        entry = kind.DescribeConfigsResourceResult(
-            name=config, value=value, read_only=True, config_source=4, is_default=False, is_sensitive=False, synonyms=[]
-        )
-        results.append(
-            kind(
-                error_code=error,
-                error_message=None,
-                resource_type=type_,
-                resource_name=name,
-                configs=[] if error else [entry],
-            )
-        )
-    return admin.DescribeConfigsResponse(throttle_time_ms=0, results=results)
-
-
-def _described_groups(content: Any) -> Any:
-    """Groups are no part of the model, and nothing hides them."""
-    kind = admin.DescribeGroupsResponse.DescribedGroup
-    groups = [
-        kind(error_code=NONE, group_id=name, group_state="Dead", protocol_type="", protocol_data="", members=[])
-        for name in content
-    ]
-    return admin.DescribeGroupsResponse(throttle_time_ms=0, groups=groups)
-
-
-def _groups(content: Any) -> Any:
-    return admin.ListGroupsResponse(throttle_time_ms=0, error_code=NONE, groups=[])
 
 
 def _fetch(world: World, state: State, broker: int, key: Key) -> Any:
@@ -676,23 +525,6 @@ def _fetch(world: World, state: State, broker: int, key: Key) -> Any:
     return topic, number, NONE, records, end, stable
 
 
-def _batches(content: Any) -> Any:
-    topic, number, error, records, high_watermark, last_stable_offset = content
-    kind = consumer.FetchResponse.FetchableTopicResponse
-    part = kind.PartitionData(
-        partition_index=number,
-        error_code=error,
-        high_watermark=high_watermark,
-        last_stable_offset=last_stable_offset,
-        log_start_offset=0,
-        aborted_transactions=[],
-        records=records,
-    )
-    return consumer.FetchResponse(
-        throttle_time_ms=0, error_code=NONE, session_id=0, responses=[kind(topic=topic, partitions=[part])]
-    )
-
-
 CONTENTS: dict[str, Callable[[World, State, int, Key], Any]] = {
     "DescribeQuorum": _describe_quorum,
     "Metadata": _metadata,
@@ -707,32 +539,115 @@ CONTENTS: dict[str, Callable[[World, State, int, Key], Any]] = {
     "DescribeGroups": lambda world, state, broker, key: key[0],
     "Fetch": _fetch,
 }
+
+
+def _partition(number: int, leader: int, epoch: int) -> dict[str, Any]:
+    error = NONE if leader > 0 else LEADER_NOT_AVAILABLE
+    nodes = {"replica_nodes": BROKERS, "isr_nodes": BROKERS}
+    return {"error_code": error, "partition_index": number, "leader_id": leader, "leader_epoch": epoch, **nodes}
+
+
+def _producers(content: Any) -> Iterator[tuple[str, list[tuple[int, list[dict[str, Any]]]]]]:
+    names = "producer_id producer_epoch last_sequence last_timestamp coordinator_epoch current_txn_start_offset"
+    for topic, partitions in content:
+        yield topic, [(number, [named(names, each) for each in found]) for number, found in partitions]
+
+
+def _described_transaction(content: Any) -> dict[str, Any]:
+    *fields, partitions = content
+    names = (
+        "error_code transactional_id transaction_state transaction_timeout_ms transaction_start_time_ms producer_id "
+        "producer_epoch"
+    )
+    topics = [{"topic": TOPIC, "partitions": list(partitions)}] if partitions else []
+    return {**named(names, fields), "topics": topics}
+
+
+def _quorum(error: int, now: int) -> Any:
+    leader = {"replica_id": 1, "log_end_offset": 1, "last_fetch_timestamp": now, "last_caught_up_timestamp": now}
+    partition = {"leader_id": 1, "leader_epoch": 1, "high_watermark": 1, "current_voters": [leader], "observers": []}
+    topics = [] if error else [{"topic_name": "__cluster_metadata", "partitions": [partition]}]
+    return message(admin.DescribeQuorumResponse, error_code=error, topics=topics)
+
+
+def _acl(type_: int, name: str, permission: int) -> dict[str, Any]:
+    acl = {"principal": "User:tool", "host": "*", "operation": 8, "permission_type": permission}
+    return {"resource_type": type_, "resource_name": name, "pattern_type": 3, "acls": [acl]}
+
+
+def _config(type_: int, name: str, error: int) -> dict[str, Any]:
+    config, value = CONFIGS[type_]
+    entry = {"name": config, "value": value, "read_only": True, "config_source": 4, "synonyms": []}
+    found = {"error_code": error, "resource_type": type_, "resource_name": name}
+    return {**found, "configs": [] if error else [entry]}
+
+
+def _batches(topic: str, number: int, *fields: Any) -> Any:
+    of = named("error_code records high_watermark last_stable_offset", fields)
+    partition = {"partition_index": number, "log_start_offset": 0, "aborted_transactions": [], **of}
+    return message(consumer.FetchResponse, responses=[{"topic": topic, "partitions": [partition]}])
+
+
 MESSAGES: dict[str, Callable[[Any], Any]] = {
-    "Metadata": _topics,
-    "ListOffsets": _listed_offsets,
-    "DescribeProducers": _described_producers,
-    "ListTransactions": _listed_transactions,
-    "DescribeQuorum": _quorum,
-    "DescribeTransactions": _descriptions,
-    "FindCoordinator": _coordinators,
-    "DescribeAcls": _acls,
-    "DescribeConfigs": _configs,
-    "ListGroups": _groups,
-    "DescribeGroups": _described_groups,
-    "Fetch": _batches,
+    "Metadata": lambda content: message(
+        metadata.MetadataResponse,
+        brokers=[{"node_id": each, "host": "127.0.0.1", "port": 9092 + each} for each in BROKERS],
+        cluster_id="model",
+        controller_id=1,
+        topics=[
+            {
+                "error_code": error,
+                "name": name,
+                "is_internal": name == STATE_TOPIC,
+                "partitions": [_partition(number, *each) for number, each in enumerate(partitions)],
+            }
+            for error, name, partitions in content
+        ],
+    ),
+    "ListOffsets": lambda content: message(
+        consumer.ListOffsetsResponse,
+        topics=by_topic("partition_index error_code timestamp offset leader_epoch", content),
+    ),
+    "DescribeProducers": lambda content: message(
+        admin.DescribeProducersResponse, topics=by_topic("partition_index active_producers", _producers(content))
+    ),
+    "ListTransactions": lambda content: message(
+        admin.ListTransactionsResponse,
+        version=2,
+        error_code=content[0],
+        transaction_states=[named("transactional_id producer_id transaction_state", each) for each in content[1]],
+    ),
+    "DescribeQuorum": lambda content: _quorum(*content),
+    "DescribeTransactions": lambda content: message(
+        admin.DescribeTransactionsResponse, transaction_states=[_described_transaction(each) for each in content]
+    ),
+    "FindCoordinator": lambda content: message(
+        metadata.FindCoordinatorResponse,
+        coordinators=[{**named("key node_id error_code", each), "host": "127.0.0.1", "port": 9092} for each in content],
+    ),
+    "DescribeAcls": lambda content: message(
+        admin.DescribeAclsResponse, error_code=content[0], resources=[_acl(*each) for each in content[1]]
+    ),
+    "DescribeConfigs": lambda content: message(
+        admin.DescribeConfigsResponse, results=[_config(*each) for each in content]
+    ),
+    "ListGroups": lambda content: message(admin.ListGroupsResponse, groups=[]),
+    # Groups are no part of the model, and nothing hides them.
+    "DescribeGroups": lambda content: message(
+        admin.DescribeGroupsResponse,
+        groups=[{"group_id": name, "group_state": "Dead", "members": []} for name in content],
+    ),
+    "Fetch": lambda content: _batches(*content),
 }
 
 
 def write_txn_markers_response(pid: int, topic: str, number: int, error: int) -> Any:
     """WriteTxnMarkers of one producer and partition."""
-    kind = producer.WriteTxnMarkersResponse.WritableTxnMarkerResult
-    in_topic = kind.WritableTxnMarkerTopicResult
-    part = in_topic.WritableTxnMarkerPartitionResult(partition_index=number, error_code=error)
-    return producer.WriteTxnMarkersResponse(
-        markers=[kind(producer_id=pid, topics=[in_topic(name=topic, partitions=[part])])]
-    )
+    topics = by_topic("partition_index error_code", [(topic, [(number, error)])])
+    return message(producer.WriteTxnMarkersResponse, markers=[{"producer_id": pid, "topics": topics}])
 
 
 def init_producer_id_response(error: int, pid: int, epoch: int) -> Any:
     """InitProducerId."""
-    return producer.InitProducerIdResponse(throttle_time_ms=0, error_code=error, producer_id=pid, producer_epoch=epoch)
+    fields = named("error_code producer_id producer_epoch", (error, pid, epoch))
+    return message(producer.InitProducerIdResponse, **fields)

@@ -222,69 +222,42 @@ START_MS = 86_400_000  # when a model begins: no clock shows a time before its e
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class World:
-    """A configuration of Kafka and its clients, and how much of what is rare may happen.
+    """A configuration of Kafka and its clients, and how much of what is rare may happen."""
 
-    Parameters
-    ----------
-    name
-        For reports.
-    version
-        Transaction version of the first clients, 1 or 2. Where instances of the other version are among the rare
-        steps, brokers know both.
-    verification
-        ``transaction.partition.verification.enable`` (KIP-890, part 1), for clients of version 1.
-    ids, partitions, state_partitions
-        How many transactional ids, data partitions and partitions of ``__transaction_state``.
-    timeout_ms
-        Of every transaction.
-    pace_ms, skew_ms, operator_ms
-        Time between two records of coordinators, and by how much broker 2's clock and our machine's are ahead.
-    event_ms
-        By how much CreateTime is ahead of the time at which a record is produced: of those with an even and an odd
-        sequence number.
-    append_time
-        Whether the topic has LogAppendTime.
-    tail
-        How many of its newest records a log loses at most.
-    max_epoch
-        From this epoch on a producer id is exhausted and the id gets another (32766 in Kafka).
-    skips_markers
-        Whether the marker of a partition without a leader is skipped (KAFKA-20734).
-    bumps
-        Whether a client raises its epoch after a send that timed out (KIP-360).
-    rights
-        ``open``: no authorizer. ``full``: one that allows everything. ``hidden``: one that hides transactional ids.
-        ``reads_log``: the same, with READ on ``__transaction_state``.
-    rare
-        How often each rare step may happen; what is not named never does. See `steps`.
-    first_coordinator
-        Broker of the first coordinator.
-    after
-        Steps that have happened already: what is explored begins behind them.
-    instances, transactions, records
-        Bounds of the number of clients, of coordinators' transactions and of records on a partition.
-    """
-
-    name: str
+    name: str  # for reports
+    # transaction version of the first clients, 1 or 2. Where instances of the other version are among the rare steps,
+    # brokers know both
     version: int = 1
+    # ``transaction.partition.verification.enable`` (KIP-890, part 1), for clients of version 1
     verification: bool = False
+    # ids, partitions, state_partitions: how many transactional ids, data partitions and partitions of
+    # ``__transaction_state``
     ids: int = 1
     partitions: int = 2
     state_partitions: int = 1
-    timeout_ms: int = 600_000
+    timeout_ms: int = 600_000  # of every transaction
+    # pace_ms, skew_ms, operator_ms: time between two records of coordinators, and by how much broker 2's clock and our
+    # machine's are ahead
     pace_ms: int = 10_000
     skew_ms: int = 0
     operator_ms: int = 0
+    # by how much CreateTime is ahead of the time at which a record is produced: of those with an even and an odd
+    # sequence number
     event_ms: tuple[int, int] = (0, 0)
-    append_time: bool = False
-    tail: int = 1
-    max_epoch: int = 32_766
-    skips_markers: bool = True
-    bumps: bool = True
+    append_time: bool = False  # whether the topic has LogAppendTime
+    tail: int = 1  # how many of its newest records a log loses at most
+    max_epoch: int = 32_766  # from this epoch on a producer id is exhausted and the id gets another (32766 in Kafka)
+    skips_markers: bool = True  # whether the marker of a partition without a leader is skipped (KAFKA-20734)
+    bumps: bool = True  # whether a client raises its epoch after a send that timed out (KIP-360)
+    # ``open``: no authorizer. ``full``: one that allows everything. ``hidden``: one that hides transactional ids.
+    # ``reads_log``: the same, with READ on ``__transaction_state``
     rights: str = "open"
-    after: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()  # steps that have happened already: what is explored begins behind them
+    # how often each rare step may happen; what is not named never does. See `steps`
     rare: Mapping[str, int] = field(default_factory=dict)
-    first_coordinator: int = 1
+    first_coordinator: int = 1  # broker of the first coordinator
+    # instances, transactions, records: bounds of the number of clients, of coordinators' transactions and of records on
+    # a partition
     instances: int = 1
     transactions: int = 2
     records: int = 5

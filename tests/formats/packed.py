@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import cramjam
 from google_crc32c import value as crc32c
 
-from toolkit.formats.log.batch_records import Record
+from toolkit.formats.batch_records import Record
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20

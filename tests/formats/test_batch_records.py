@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.formats.packed import CODECS, HEADER_SIZE, LOG_APPEND_TIME, Headers, pack_batch, varint
 from toolkit.errors import DecodeError
-from toolkit.formats.log.batch_records import Record, read_records
+from toolkit.formats.batch_records import Record, read_records
 
 BYTES = st.none() | st.binary(max_size=40)
 TIMES = st.none() | st.integers(0, 2**62)

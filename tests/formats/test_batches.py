@@ -11,7 +11,7 @@ from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchB
 from kafka.record.memory_records import MemoryRecords
 
 from toolkit.errors import DecodeError, UsageError
-from toolkit.formats.log.batches import HEADER_SIZE, BatchHeader, read_header, write_batch
+from toolkit.formats.batches import HEADER_SIZE, BatchHeader, read_header, write_batch
 
 NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 NOON_MS = 1795262400000

@@ -12,8 +12,14 @@ import pytest
 
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats import broker_logs
-from toolkit.formats.broker_log_lines import LINES, OF_ITSELF
-from toolkit.formats.broker_logs import broker_log_events, broker_log_files, time_zone_of, without_repeats
+from toolkit.formats.broker_logs import (
+    LINES,
+    OF_ITSELF,
+    broker_log_events,
+    broker_log_files,
+    time_zone_of,
+    without_repeats,
+)
 from toolkit.schema.log import EVENTS, ClusterEvent
 
 TIMED_OUT = "Completed rollback of ongoing transaction for transactionalId payments-7 due to timeout"

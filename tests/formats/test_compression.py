@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.formats.packed import CODECS, compress
 from toolkit.errors import DecodeError
-from toolkit.formats.log.batch_records import decompress
+from toolkit.formats.batch_records import decompress
 
 LIMIT = 1 << 20
 SMALL = 100_000
@@ -70,7 +70,7 @@ IN_A_SMALL_SPACE = """
 import resource, sys
 from pathlib import Path
 from toolkit.errors import DecodeError
-from toolkit.formats.log.batch_records import decompress
+from toolkit.formats.batch_records import decompress
 decompress("gzip", bytes.fromhex(sys.argv[1]), limit=1 << 20)
 import cramjam
 pages = int(Path("/proc/self/statm").read_text().split()[0])

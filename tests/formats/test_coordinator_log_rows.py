@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.formats.packed import CODECS, CONTROL, TRANSACTIONAL, pack_batch, seal
-from toolkit.formats.coordinator.coordinator_log_rows import keys_and_values, offsets_log, transaction_log
-from toolkit.formats.log.batch_records import Record
-from toolkit.formats.log.scan import scan
+from toolkit.formats.batch_records import Record
+from toolkit.formats.coordinator_log_rows import keys_and_values, offsets_log, transaction_log
+from toolkit.formats.scan import scan
 from toolkit.schema import Row
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 

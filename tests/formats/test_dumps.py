@@ -15,19 +15,19 @@ from hypothesis import strategies as st
 from tests.formats.dumped import FAKE, HOME, LOGS, RECORDED, TEXTS
 from tests.stored import compare
 from tests.tiers import fuzzed
-from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
+from toolkit.formats.batch_records import read_records
+from toolkit.formats.batches import CONTROL, read_header
+from toolkit.formats.coordinator_log_rows import offsets_log, transaction_log
 from toolkit.formats.dumps import DumpChunk, read_dump
-from toolkit.formats.log.batch_records import read_records
-from toolkit.formats.log.batches import CONTROL, read_header
-from toolkit.formats.log.headers import COMMIT, HEADER, UNREAD_MARKER, DamagedRange, HeaderField, Headers
-from toolkit.formats.log.scan import scan_file
-from toolkit.formats.segment_files import (
+from toolkit.formats.headers import COMMIT, HEADER, UNREAD_MARKER, DamagedRange, HeaderField, Headers
+from toolkit.formats.log_dir_files import (
     SnapshotEntry,
     read_offset_index,
     read_snapshot,
     read_time_index,
     read_txn_index,
 )
+from toolkit.formats.scan import scan_file
 from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG, Row
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 

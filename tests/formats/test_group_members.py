@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from toolkit.errors import DecodeError
-from toolkit.formats.coordinator.group_members import read_connect_assignment, read_connect_url, read_streams_process_id
+from toolkit.formats.coordinator_records import read_connect_assignment, read_connect_url, read_streams_process_id
 
 PROCESS = uuid.UUID("1f0c6b52-90ab-4c1e-8d31-2f6f0c0a9e11")
 

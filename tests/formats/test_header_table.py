@@ -12,9 +12,8 @@ from tests.analysis.random_logs import random_headers
 from tests.formats.dumped import RECORDED
 from tests.formats.logs import NOON, batch, control_batch, logs, marker, placed
 from tests.inverse import headers_of
-from toolkit.formats.columns import header_table
-from toolkit.formats.log.batches import CONTROL
-from toolkit.formats.log.headers import (
+from toolkit.formats.batches import CONTROL
+from toolkit.formats.headers import (
     ABORT,
     COMMIT,
     HEADER,
@@ -23,9 +22,10 @@ from toolkit.formats.log.headers import (
     DamagedRange,
     Headers,
     LogChunk,
+    header_table,
     take_rows,
 )
-from toolkit.formats.log.scan import scan
+from toolkit.formats.scan import scan
 from toolkit.schema import BATCHES
 from toolkit.sources.log_tables import LogId, batch_tables
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit.formats.log.headers import DamagedRange
-from toolkit.formats.segment_files import AbortedTxn, read_offset_index, read_time_index, read_txn_index
+from toolkit.formats.headers import DamagedRange
+from toolkit.formats.log_dir_files import AbortedTxn, read_offset_index, read_time_index, read_txn_index
 
 SIZE = 34  # bytes of an entry of a .txnindex
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from toolkit.formats.log.batch_records import Record
-from toolkit.formats.log.metadata_records import NO_CHANGE, MetadataState, metadata_log, read_metadata_record
-from toolkit.formats.log.scan import scan
+from toolkit.formats.batch_records import Record
+from toolkit.formats.metadata_records import NO_CHANGE, MetadataState, metadata_log, read_metadata_record
+from toolkit.formats.scan import scan
 from toolkit.schema.log import MetadataLogRecord
 
 LOGS = sorted((Path(__file__).parent / "data" / "metadata-logs").glob("*.json.xz"))

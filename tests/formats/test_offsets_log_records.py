@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit.errors import DecodeError
-from toolkit.formats.coordinator.offsets_log_records import (
+from toolkit.formats.coordinator_records import (
     GROUP_EPOCH_KINDS,
     KINDS,
     GroupKey,

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from tests.formats.logs import assert_accounted, joined, message, placed
-from toolkit.formats.columns import header_table
-from toolkit.formats.log.headers import NO_MARKER
-from toolkit.formats.log.scan import scan, scan_file
+from toolkit.formats.headers import NO_MARKER, header_table
+from toolkit.formats.scan import scan, scan_file
 
 FOLDER = Path(__file__).parent / "segments"
 SEGMENTS = ["magic-0", "magic-1-log-append-time", "magic-1-then-2"]

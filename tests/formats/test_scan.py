@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.formats.logs import assert_accounted, batch, control_batch, joined, logs, marker, placed, positions
-from toolkit.formats.log import scan as scanning
-from toolkit.formats.log.batches import HEADER_SIZE, MAGIC_AT, read_header
-from toolkit.formats.log.headers import ABORT, COMMIT, NO_MARKER, RAW_BYTES, UNREAD_MARKER, HeaderField
-from toolkit.formats.log.scan import (
+from toolkit.formats import scan as scanning
+from toolkit.formats.batches import HEADER_SIZE, MAGIC_AT, read_header
+from toolkit.formats.headers import ABORT, COMMIT, NO_MARKER, RAW_BYTES, UNREAD_MARKER, HeaderField
+from toolkit.formats.scan import (
     MESSAGE_SIZE,
     REACH,
     FoundBatches,
@@ -289,7 +289,7 @@ def test_an_unreadable_file_gives_the_reason(tmp_path: Path) -> None:
 def test_a_read_error_keeps_the_batches_before_it(
     log_file: tuple[Path, list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from toolkit.formats.log.scan import LogBytes
+    from toolkit.formats.scan import LogBytes
 
     path, log = log_file
     bad_sector = len(log[0]) + len(log[1]) + len(log[2])
@@ -361,7 +361,7 @@ def test_memory_does_not_grow_with_a_batch(tmp_path: Path) -> None:
         file.truncate(len(batch()) + 12 + 2**31 - 1)
     code = f"""
 import resource
-from toolkit.formats.log.scan import scan_file
+from toolkit.formats.scan import scan_file
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 parts = list(scan_file({str(path)!r}))
 assert [len(part.headers) for part in parts] == [2], parts

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.formats.logs import assert_accounted, batch, control_batch, joined, marker, placed, positions
-from toolkit.formats.log.headers import COMMIT, LogChunk
-from toolkit.formats.log.scan import scan, scan_file
+from toolkit.formats.headers import COMMIT, LogChunk
+from toolkit.formats.scan import scan, scan_file
 
 
 def names(found: LogChunk) -> list[str]:

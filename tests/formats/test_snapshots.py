@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit.errors import DecodeError
-from toolkit.formats.segment_files import SnapshotEntry, read_snapshot
+from toolkit.formats.log_dir_files import SnapshotEntry, read_snapshot
 
 INT16, INT32, INT64 = (st.integers(0, 2 ** (bits - 1) - 1) for bits in (16, 32, 64))
 STATES = st.builds(

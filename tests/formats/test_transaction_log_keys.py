@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from toolkit.formats.coordinator import coordinator_log_rows
-from toolkit.formats.coordinator.coordinator_log_rows import FIELDS, locate
-from toolkit.formats.coordinator.transaction_log_records import read_transaction_key, read_transaction_value
-from toolkit.formats.log.batch_records import read_records
-from toolkit.formats.log.batches import write_batch
+from toolkit.formats import coordinator_log_rows
+from toolkit.formats.batch_records import read_records
+from toolkit.formats.batches import write_batch
+from toolkit.formats.coordinator_log_rows import FIELDS, locate
+from toolkit.formats.coordinator_records import read_transaction_key, read_transaction_value
 
 NOW = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
 
@@ -107,7 +107,7 @@ def test_the_compiled_loop_matches_and_never_reads_beyond_a_record() -> None:
 RUN = """
 import resource, sys
 from tests.formats.test_transaction_log_keys import batches, columns
-from toolkit.formats.coordinator import coordinator_log_rows
+from toolkit.formats import coordinator_log_rows
 coordinator_log_rows.PLAIN_BYTES = 0
 {}
 buf, positions, ends = columns(batches(7))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.stored import compare
 from toolkit.errors import DecodeError, UsageError
-from toolkit.formats.coordinator.transaction_log_records import (
+from toolkit.formats.coordinator_records import (
     STATES,
     TransactionState,
     coordinator_partition,

@@ -15,7 +15,7 @@ from toolkit.formats.broker_logs import broker_log_events
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, await_coordinators, config_of, coordinator, until
 from toolkit.schema import Row
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 

@@ -13,6 +13,7 @@ import pytest
 
 from toolkit import Cluster, LogDir, Recording, connect
 from toolkit.actions.audit import Audit
+from toolkit.config.clusters import CLUSTERS_VARIABLE
 from toolkit.errors import NotFound, UsageError
 from toolkit.lab import ConnectedSource, Kafka, connected_source
 from toolkit.lab.samples import load, names
@@ -147,13 +148,23 @@ def test_what_a_source_owns_is_closed_with_it_or_at_exit(monkeypatch: pytest.Mon
 
 
 @pytest.mark.lab
-def test_a_cluster_is_opened_by_its_address(kafka: Kafka, tmp_path: Path) -> None:
+def test_a_cluster_is_opened_by_its_address_or_name(
+    kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     properties = tmp_path / "client.properties"
     properties.write_text("client.id=nightshift\n")
-    with connect(kafka.bootstrap_servers, command_config=str(properties)) as connection:
-        assert connection.cluster.coordinators().error.isna().all()
-        with pytest.raises(UsageError, match="has no files"):
-            connection.log_dir()
+    named = f'[mine]\nbootstrap-server = "{kafka.bootstrap_servers}"\ncommand-config = "{properties}"\ntimeout = "9s"\n'
+    (tmp_path / "clusters.toml").write_text(named)
+    monkeypatch.setenv(CLUSTERS_VARIABLE, str(tmp_path / "clusters.toml"))
+    for source in (kafka.bootstrap_servers, "cluster:mine"):
+        with connect(source, command_config="" if ":m" in source else str(properties)) as connection:
+            assert connection.cluster.coordinators().error.isna().all()
+            assert connection.cluster.config.librdkafka()["client.id"] == "nightshift"
+            with pytest.raises(UsageError, match="has no files"):
+                connection.log_dir()
+    assert connection.cluster.timeout == 9
+    with pytest.raises(UsageError, match=r"has no cluster 'other'. It has mine"):
+        connect("cluster:other")
 
 
 def test_incidents_that_need_their_own_cluster_are_refused() -> None:

@@ -27,8 +27,8 @@ from toolkit.lab.clients import (
 )
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, ClusterSetup
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import BrokerClient
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_record_timestamps_do_not_indicate_the_age_of_a_transaction(lab: Kafka, 
         "future_clock": dt.timedelta(minutes=50),
     }.items():
         with INCIDENTS[name](lab) as staged:
-            request = messages.DescribeProducers(topics=[(staged.topic, [staged.partition])])
+            request = broker_client.DescribeProducers(topics=[(staged.topic, [staged.partition])])
             broker_id = leader(cluster, staged.topic, staged.partition)
             response = cluster.send_one(request, broker_id=broker_id)
             producers = {each.producer_id: each for each in response.topics[0].partitions[0].active_producers}

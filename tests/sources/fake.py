@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.sources.recorded_apis import RECORDED_APIS
 from toolkit.errors import ToolkitError
-from toolkit.sources.live.client.broker_response import BrokerResponse
+from toolkit.sources.live.broker_client import BrokerResponse
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 STATE_TOPIC = "__transaction_state"

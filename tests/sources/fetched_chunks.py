@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from toolkit import Cluster
 from toolkit.schema.live import Partition
-from toolkit.sources.live.logs.partition_log import FetchedChunk, fetch_range
+from toolkit.sources.live.partition_log import FetchedChunk, fetch_range
 
 
 def fetched_chunks(cluster: Cluster, topic: str, *, crc: bool = False) -> Iterator[FetchedChunk]:

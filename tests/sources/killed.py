@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from tests.sources.recorded import NINE, files, rows_of, sample
 from tests.tiers import is_full
 from toolkit.schema import RECORDED, Row
-from toolkit.sources.recording import sample_writer as writer_module
-from toolkit.sources.recording.recording_folder import files_of, read, sample_name
-from toolkit.sources.recording.sample_writer import SampleWriter
+from toolkit.sources.recording import recorder as writer_module
+from toolkit.sources.recording.recorder import SampleWriter
+from toolkit.sources.recording.recording import files_of, read, sample_name
 
 OPERATIONS = {"open", "os.mkdir", "os.remove", "os.rename", "os.truncate"}
 LATER = NINE + dt.timedelta(hours=2)

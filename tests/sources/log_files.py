@@ -10,9 +10,9 @@ from pathlib import Path
 from google_crc32c import value as crc32c
 
 from toolkit import Cluster, LogDir
-from toolkit.formats.coordinator.transaction_log_records import STATES, coordinator_partition
-from toolkit.formats.log.batches import write_batch
-from toolkit.formats.log.scan import scan_file
+from toolkit.formats.batches import write_batch
+from toolkit.formats.coordinator_records import STATES, coordinator_partition
+from toolkit.formats.scan import scan_file
 from toolkit.lab.clients import until
 
 META = "meta.properties"

@@ -11,8 +11,8 @@ from tests.analysis.build import clock, observation, partition, producer, transa
 from tests.analysis.logged import by_logs, sample_diagnosis
 from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
 from toolkit.schema import RECORDED
-from toolkit.sources.recording.recorded_samples import recorded_sample
-from toolkit.sources.recording.sampler import Sample
+from toolkit.sources.recording.recorder import Sample
+from toolkit.sources.recording.recording import recorded_sample
 
 NINE = dt.datetime(2026, 11, 21, 9, tzinfo=dt.UTC)
 

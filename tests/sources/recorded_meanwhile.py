@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.sources.recorded import NINE, sample
-from toolkit.sources.recording.sample_writer import SampleWriter
+from toolkit.sources.recording.recorder import SampleWriter
 
 EVERY = dt.timedelta(minutes=15)
 

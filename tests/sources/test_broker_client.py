@@ -11,8 +11,8 @@ from toolkit import Cluster
 from toolkit.config import ClientConfig
 from toolkit.errors import AuthenticationFailed, BrokerError, ConnectionFailed, NotFound, UsageError
 from toolkit.lab import Kafka
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import BrokerClient
 
 TLS_ALERT = b"\x15\x03\x03\x00\x02\x02\x46"  # what a TLS listener sends to a client that speaks Kafka in the clear
 
@@ -131,9 +131,9 @@ def test_one_responding_bootstrap_server_is_enough(kafka: Kafka, listener: socke
 @pytest.mark.lab
 def test_responses_are_in_the_order_of_the_requests(connected: BrokerClient) -> None:
     requests = [
-        (1, messages.ListTransactions()),
-        (7, messages.ListTransactions()),
-        (None, messages.Metadata(topics=[])),
+        (1, broker_client.ListTransactions()),
+        (7, broker_client.ListTransactions()),
+        (None, broker_client.Metadata(topics=[])),
     ] * 20
     answered = connected.send(requests)
     assert [answer.broker_id for answer in answered] == [1, 7, 1] * 20
@@ -145,9 +145,9 @@ def test_responses_are_in_the_order_of_the_requests(connected: BrokerClient) -> 
 
 @pytest.mark.lab
 def test_a_request_can_be_limited_to_a_version(connected: BrokerClient) -> None:
-    assert connected.send_one(messages.ListTransactions(max_version=1), broker_id=1).API_VERSION == 1
+    assert connected.send_one(broker_client.ListTransactions(max_version=1), broker_id=1).API_VERSION == 1
     with pytest.raises(BrokerError, match=r"^Broker 1 at .* does not support ListOffsets: ") as refused:
-        connected.send_one(messages.ListOffsets(max_version=0), broker_id=1)
+        connected.send_one(broker_client.ListOffsets(max_version=0), broker_id=1)
     assert refused.value.code == "UNSUPPORTED_VERSION"
 
 
@@ -155,7 +155,9 @@ def test_a_request_can_be_limited_to_a_version(connected: BrokerClient) -> None:
 def test_many_threads_share_a_client(connected: BrokerClient) -> None:
     got: list[int] = []
     threads = [
-        threading.Thread(target=lambda: got.append(len(connected.send([(1, messages.Metadata(topics=None))] * 25))))
+        threading.Thread(
+            target=lambda: got.append(len(connected.send([(1, broker_client.Metadata(topics=None))] * 25)))
+        )
         for _ in range(8)
     ]
     for thread in threads:
@@ -171,4 +173,4 @@ def test_a_closed_client_raises(kafka: Kafka) -> None:
         pass
     opened.close()
     with pytest.raises(UsageError, match=r"^This connection to the cluster is closed\.$"):
-        opened.send_one(messages.Metadata(topics=[]))
+        opened.send_one(broker_client.Metadata(topics=[]))

@@ -24,10 +24,10 @@ from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL
 from toolkit.schema.live import Finding
 from toolkit.schema.table import utc_now
+from toolkit.sources.live import broker_client
 from toolkit.sources.live import cluster as live_cluster
+from toolkit.sources.live import leaders as reading
 from toolkit.sources.live import observe as live_observation
-from toolkit.sources.live.client import broker_client
-from toolkit.sources.live.state import brokers_time as reading
 
 pytestmark = pytest.mark.lab
 

@@ -13,9 +13,9 @@ from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, blocked_consumer, until, write_committed
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.schema import table
-from toolkit.sources.live.client import messages
+from toolkit.sources.live import broker_client
 from toolkit.sources.live.cluster import ClusterEvidence
-from toolkit.sources.source_table import TableArguments
+from toolkit.sources.source import TableArguments
 
 pytestmark = pytest.mark.lab
 
@@ -110,7 +110,7 @@ def groups(cluster: Cluster) -> None:
 
     def ready() -> bool | None:
         (found,) = cluster.coordinator_rows(transactional_ids=(), groups=["any"])
-        request = messages.OffsetFetch(group_id="any", topics=[], max_version=7)
+        request = broker_client.OffsetFetch(group_id="any", topics=[], max_version=7)
         return True if found["agrees"] and cluster.client.send_one(request, broker_id=1).error_code == 0 else None
 
     until(ready, awaited="a group coordinator")

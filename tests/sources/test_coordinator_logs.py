@@ -7,12 +7,12 @@ import pytest
 
 from toolkit import Cluster
 from toolkit.errors import NotFound
-from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
+from toolkit.formats.coordinator_records import coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
-from toolkit.sources.live.logs import coordinator_logs
-from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
-from toolkit.sources.live.state.leaders import read_partitions
+from toolkit.sources.live import coordinator_logs
+from toolkit.sources.live.coordinator_logs import read_coordinator_topic, transaction_log_records
+from toolkit.sources.live.leaders import read_partitions
 
 pytestmark = pytest.mark.lab
 

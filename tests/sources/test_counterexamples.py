@@ -24,9 +24,9 @@ from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.clients import SteadyClient, TxnProducer, await_coordinators, config_of, coordinator, partitions, until
 from toolkit.schema import Row
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs import coordinator_logs
-from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic
+from toolkit.sources.live import coordinator_logs
+from toolkit.sources.live.broker_client import BrokerClient
+from toolkit.sources.live.coordinator_logs import read_coordinator_topic
 
 pytestmark = pytest.mark.lab
 

@@ -28,17 +28,15 @@ from toolkit.errors import BrokerError
 from toolkit.schema import BATCHES, Row
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.live import exposure
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import error_text
-from toolkit.sources.live.logs.partition_log import NOT_RETURNED, UNREPLICATED, read_offsets
-from toolkit.sources.live.logs.partition_tables import batch_tables_of
-from toolkit.sources.live.state.leaders import read_metadata
-from toolkit.sources.offset_queries.group_lag import NO_LEVEL, SharePartition, lag_of_share_group
+from toolkit.sources.live import coordinator_logs
+from toolkit.sources.live.broker_client import BrokerClient, error_text
+from toolkit.sources.live.leaders import read_metadata
+from toolkit.sources.live.partition_log import NOT_RETURNED, UNREPLICATED, batch_tables_of, read_offsets
+from toolkit.sources.offset_queries import NO_LEVEL, SharePartition, lag_of_share_group
 from toolkit.sources.resource_checks import check_resources
-from toolkit.sources.source_table import SOURCE_TABLES, STREAMED, TableArguments
+from toolkit.sources.source import SOURCE_TABLES, STREAMED, TableArguments
 from toolkit.spark.arrow_types import struct_type
-from toolkit.spark.datasources.batches_reader import BatchesReader
+from toolkit.spark.datasources.live_readers import BatchesReader
 from toolkit.spark.datasources.reader_options import batches_options
 
 FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, API_VERSIONS, WRITE_TXN_MARKERS = 1, 2, 3, 10, 18, 27
@@ -230,7 +228,7 @@ def test_exposure_keeps_what_was_read_before_a_broker_failed(monkeypatch: pytest
         yield TransactionLogRecord(transactional_id="payments-7", client_transaction_version=1)
         raise BrokerError("The leader is gone.", code="NOT_LEADER_OR_FOLLOWER")
 
-    monkeypatch.setattr(exposure, "newest_records", records)
+    monkeypatch.setattr(coordinator_logs, "newest_records", records)
     rows = [row for row in rows_of(load(), "exposure") if row["subject"] == "transactional_id"]
     assert [(row["transactional_id"], (row["error"] or "").partition(":")[0]) for row in rows] == [
         ("payments-7", ""),

@@ -1,13 +1,17 @@
 """What keeps transactions from hanging, on real brokers from 2.8 on, and where a right is missing."""
 
+from typing import Any
+
 import pytest
 
 from tests.rolling import stage, upgrade
+from tests.sources.fake import FakeCluster, Node
+from tests.sources.recorded_apis import RECORDED_APIS
 from toolkit import Cluster
+from toolkit.errors import BrokerError
 from toolkit.lab import Kafka
 from toolkit.schema import Row
-
-pytestmark = pytest.mark.lab
+from toolkit.sources.live.coordinator_logs import read_exposure
 
 
 def values(rows: list[Row]) -> dict[str, str | None]:
@@ -15,6 +19,7 @@ def values(rows: list[Row]) -> dict[str, str | None]:
 
 
 @pytest.mark.full
+@pytest.mark.lab
 def test_a_half_upgraded_cluster_is_exposed_until_every_coordinator_verifies() -> None:
     with Kafka("3.5.2", brokers=2, properties={"transaction.state.log.replication.factor": 1}) as kafka:
         upgrade(kafka, 2, "3.9.2")
@@ -34,3 +39,20 @@ def test_a_half_upgraded_cluster_is_exposed_until_every_coordinator_verifies() -
             assert stage(kafka, "upgraded", [2], 1) is None
             (row,) = cluster.finding_rows(topics=[staged.topic], partitions=[0], recheck_after=0.1)
             assert row["verdict"] == "hanging", "an upgrade frees nothing"
+
+
+@pytest.mark.parametrize(("level", "release"), [(7, "3.3"), (8, "3.4"), (None, None)])
+def test_releases_that_list_the_same_apis_are_told_apart_by_the_level_of_metadata(
+    level: int | None, release: str | None
+) -> None:
+    """No cluster of the corpus is of such a release, so nothing noticed when the levels were not read."""
+
+    def denied(*_: object) -> Any:
+        raise BrokerError("denied", code="CLUSTER_AUTHORIZATION_FAILED")
+
+    features = [] if level is None else [Node(name="metadata.version", max_version=level)]
+    answer = Node(error_code=0, supported_features=features, finalized_features=[])
+    cluster: Any = FakeCluster(ApiVersions=lambda broker, request: answer, DescribeConfigs=denied)
+    cluster.apis = lambda broker: RECORDED_APIS["3.3.2"]
+    rows = [row for row in read_exposure(cluster) if row.name == "kafka version"]
+    assert [(row.broker_id, row.value) for row in rows] == [(1, release), (2, release)]

@@ -19,20 +19,26 @@ from tests.actions.rows import RowCluster, abort_plan
 from tests.process import PATIENCE_S, run
 from tests.sources.fake import NOW, FakeCluster
 from tests.sources.test_responses_of_brokers import serving
-from tests.tools.bench.fake_cluster import FakeCluster as SocketCluster
+from tests.tools.fake_cluster import FakeCluster as SocketCluster
 from toolkit import Cluster
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.errors import BrokerError
 from toolkit.schema.table import Selection, TopicPartition
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs.fetch import FetchPosition, fetch, offset_of
+from toolkit.sources.live.broker_client import BrokerClient
+from toolkit.sources.live.coordinators import (
+    GROUPS,
+    TOPICS,
+    TRANSACTION,
+    TRANSACTIONAL_IDS,
+    AclResource,
+    broker_configs,
+    read_coordinators,
+    visibility_of,
+)
+from toolkit.sources.live.group_offsets import undescribed_group
+from toolkit.sources.live.leaders import FetchPosition, fetch, offset_of, read_metadata, read_partitions
 from toolkit.sources.live.observe import observe
-from toolkit.sources.live.state.authorization import GROUPS, TOPICS, TRANSACTIONAL_IDS, AclResource, visibility_of
-from toolkit.sources.live.state.broker_configs import broker_configs
-from toolkit.sources.live.state.coordinators import TRANSACTION, read_coordinators
-from toolkit.sources.live.state.group_offsets import undescribed_group
-from toolkit.sources.live.state.leaders import read_metadata, read_partitions
-from toolkit.sources.live.transaction_listing import named_transactions
+from toolkit.sources.live.transactions import named_transactions
 
 HELD, CLEAR = 0, 1
 TOPIC = "orders-00000"

@@ -33,8 +33,7 @@ from tests.workload import Worker
 from toolkit import Cluster, LogDir
 from toolkit.cli.commands import app
 from toolkit.errors import NotFound, UsageError
-from toolkit.formats.copy_manifest import MANIFEST, CopyManifest, parse_manifest, read_manifest
-from toolkit.formats.log_paths import LogPath
+from toolkit.formats.log_dir_files import MANIFEST, CopyManifest, LogPath, parse_manifest, read_manifest
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.schema import Row
@@ -42,7 +41,7 @@ from toolkit.sources.logdir import contents as contents_module
 from toolkit.sources.logdir import log_dir_copy
 from toolkit.sources.logdir.contents import Copies
 from toolkit.sources.logdir.log_dir_copy import copy_log_dir
-from toolkit.sources.logdir.replica.log_dir_layout import discover
+from toolkit.sources.logdir.log_dir_layout import discover
 
 OWNER = ids_of(33, 1)[0]
 IN_THREE_DAYS = (dt.datetime.now(dt.UTC) + dt.timedelta(days=3)).timestamp()

@@ -15,18 +15,15 @@ from tests.analysis.logged import explained
 from tests.causes import cause_names
 from toolkit import Cluster
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, blocked_consumer, partitions, until
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.schema import Row
-from toolkit.sources.gather import gather
-from toolkit.sources.live import live_evidence
-from toolkit.sources.live.client import messages
+from toolkit.sources.diagnose import gather
+from toolkit.sources.live import broker_client, observe, partition_log
 from toolkit.sources.live.cluster import ClusterEvidence
-from toolkit.sources.live.logs import excerpt_reader
-from toolkit.sources.source_table import TableArguments
+from toolkit.sources.source import TableArguments
 
 pytestmark = pytest.mark.lab
 
@@ -67,7 +64,7 @@ def consumed(kafka: Kafka, topic: str, start: int, stop: int) -> list[bytes]:
 def test_logs_of_healthy_partitions_are_not_read(
     cluster: Cluster, kafka: Kafka, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(excerpt_reader, "read_excerpts", None)
+    monkeypatch.setattr(partition_log, "read_excerpts", None)
     with INCIDENTS[name](kafka) as staged:
         rows = cluster.finding_rows(topics=[staged.topic], recheck_after=0.1)
     assert {row["verdict"] for row in rows} <= {"ongoing", "clear"}
@@ -117,11 +114,11 @@ def test_held_records_match_what_a_consumer_counts(cluster: Cluster, kafka: Kafk
 
 def test_compaction_stops_at_the_lso(cluster: Cluster, kafka: Kafka) -> None:
     topic = f"compacted-{uuid.uuid4().hex[:6]}"
-    new = messages.CreateTopics.CreatableTopic
+    new = broker_client.CreateTopics.CreatableTopic
     policy = new.CreatableTopicConfig(name="cleanup.policy", value="compact,delete")
     new_topic = new(name=topic, num_partitions=2, replication_factor=1, assignments=[], configs=[policy])
     cluster.client.send_one(
-        messages.CreateTopics(topics=[new_topic], timeout_ms=10_000, validate_only=False, max_version=4)
+        broker_client.CreateTopics(topics=[new_topic], timeout_ms=10_000, validate_only=False, max_version=4)
     )
     until(lambda: partitions(cluster.client, topic) or None, awaited=f"the leaders of {topic}")
     with INCIDENTS["never_added"](kafka, topic=topic) as staged:
@@ -176,9 +173,9 @@ def test_a_marker_is_searched_further_back_in_growing_steps(cluster: Cluster, ka
 def test_without_a_cause_the_range_that_was_read_is_named(
     cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(excerpt_reader, "OFFSETS_BEFORE", ())
-    monkeypatch.setattr(excerpt_reader, "MAX_BYTES_AFTER", 1)
-    monkeypatch.setattr(excerpt_reader, "FETCH_BYTES", 1)
+    monkeypatch.setattr(partition_log, "OFFSETS_BEFORE", ())
+    monkeypatch.setattr(partition_log, "MAX_BYTES_AFTER", 1)
+    monkeypatch.setattr(partition_log, "EXCERPT_FETCH_BYTES", 1)
     with INCIDENTS["late_message"](kafka) as staged:
         TxnProducer(cluster.client, f"more-{staged.topic}").init().send(staged.topic, 0)
         row = judge(cluster, staged)
@@ -191,8 +188,8 @@ def test_without_a_cause_the_range_that_was_read_is_named(
 def test_the_number_of_partitions_read_is_limited(
     cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(live_evidence, "MAX_PARTITIONS", most)
-    monkeypatch.setattr(live_evidence, "SMALL_TIMEOUT_S", -1.0)
+    monkeypatch.setattr(observe, "MAX_PARTITIONS", most)
+    monkeypatch.setattr(observe, "SMALL_TIMEOUT_S", -1.0)
     with INCIDENTS["never_added"](kafka) as staged:
         TxnProducer(cluster.client, f"more-{staged.topic}").init().send(staged.topic, 1)
         rows = cluster.finding_rows(topics=[staged.topic], recheck_after=0.1)
@@ -217,7 +214,7 @@ def test_a_marker_written_before_the_log_is_read_ends_it(cluster: Cluster, kafka
 
 
 def abort_marker(cluster: Cluster, staged: StagedIncident) -> None:
-    request = messages.WriteTxnMarkers
+    request = broker_client.WriteTxnMarkers
     marker = request.WritableTxnMarker
     topic = marker.WritableTxnMarkerTopic(name=staged.topic, partition_indexes=[staged.partition])
     fields = {"producer_id": staged.producer_id, "producer_epoch": staged.producer_epoch, "transaction_result": False}

@@ -28,8 +28,8 @@ from tests.sources.log_files import (
 )
 from toolkit import LogDir
 from toolkit.errors import NotFound, UsageError
-from toolkit.sources.logdir.replica.log_dir_layout import discover
-from toolkit.sources.logdir.replica.replica_log import FolderLog
+from toolkit.sources.logdir.log_dir_layout import discover
+from toolkit.sources.logdir.replica_log import FolderLog
 
 TABLES = (
     *(

@@ -21,7 +21,7 @@ from tests.tiers import amount
 from tests.workload import BUSY, Worker
 from toolkit import Cluster, LogDir
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
-from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
+from toolkit.formats.coordinator_records import coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, until, write_committed
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS

@@ -11,8 +11,8 @@ from tests.sources.log_files import META, partition_folder, write_root
 from tests.unprivileged import unprivileged
 from toolkit import LogDir
 from toolkit.errors import NotFound, UsageError
-from toolkit.sources.logdir.replica.log_dir_layout import LogDirLayout, discover
-from toolkit.sources.logdir.replica.replica_log import FolderLog
+from toolkit.sources.logdir.log_dir_layout import LogDirLayout, discover
+from toolkit.sources.logdir.replica_log import FolderLog
 
 SEGMENT = "00000000000000000000.log"
 DUMP = "Dumping /data/orders-0/00000000000000000000.log\nLog starting offset: 0\n"

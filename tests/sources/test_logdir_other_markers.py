@@ -30,8 +30,8 @@ from toolkit import LogDir
 from toolkit.schema import FINDINGS, Row
 from toolkit.sources.logdir import observe_files
 from toolkit.sources.logdir.contents import found_in
-from toolkit.sources.logdir.replica.replica_log import FolderLog
-from toolkit.sources.offset_queries.offset_spec import milliseconds
+from toolkit.sources.logdir.replica_log import FolderLog
+from toolkit.sources.offset_queries import milliseconds
 
 K = 33
 (OWNER,) = ids_of(K, 1)

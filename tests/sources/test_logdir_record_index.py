@@ -18,12 +18,11 @@ from tests.sources.log_files import (
     write_log,
     write_state_topic,
 )
-from toolkit.formats.log.batches import write_batch
+from toolkit.formats.batches import write_batch
 from toolkit.lab import Kafka
 from toolkit.schema import Row
-from toolkit.sources.logdir.replica.log_dir_layout import discover
-from toolkit.sources.logdir.replica.record_index import RecordIndex
-from toolkit.sources.logdir.replica.replica_log import FolderLog
+from toolkit.sources.logdir.log_dir_layout import discover
+from toolkit.sources.logdir.replica_log import FolderLog, RecordIndex
 
 LONG = "x" * 300  # a key whose length takes two bytes to write
 

@@ -16,10 +16,10 @@ import pytest
 from tests.sources.log_files import after, data, marker, write_log, write_root
 from tests.tiers import amount, is_full
 from toolkit.analysis.log.offset_status import clip
-from toolkit.formats.log.batches import write_batch
-from toolkit.formats.log.headers import HEADER, LogChunk
-from toolkit.sources.logdir.replica.log_dir_layout import discover
-from toolkit.sources.logdir.replica.replica_log import FolderLog, SegmentSplit, read_split, splits
+from toolkit.formats.batches import write_batch
+from toolkit.formats.headers import HEADER, LogChunk
+from toolkit.sources.logdir.log_dir_layout import discover
+from toolkit.sources.logdir.replica_log import FolderLog, SegmentSplit, read_split, splits
 
 BATCHES = 240
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.sources.log_files import after, data, write_log, write_root
-from toolkit.sources.logdir.replica.log_dir_layout import discover
-from toolkit.sources.logdir.replica.replica_log import FolderLog
-from toolkit.sources.logdir.replica.replica_state import LogWindow, ReadLimit, read_window
+from toolkit.sources.logdir.log_dir_layout import discover
+from toolkit.sources.logdir.replica_log import FolderLog
+from toolkit.sources.logdir.replica_state import LogWindow, ReadLimit, read_window
 
 BATCHES = [data(10 * number, 7, after(), records=10) for number in range(6)]
 SIZE = len(BATCHES[0])

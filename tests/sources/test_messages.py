@@ -10,12 +10,12 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.parser import KafkaProtocol
 
-from toolkit.sources.live.client import connection_manager, messages
-from toolkit.sources.live.client.broker_response import error_name
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import error_name
 
 MESSAGES = {
     name: value
-    for name, value in vars(messages).items()
+    for name, value in vars(broker_client).items()
     if isinstance(value, type) and issubclass(value, ApiMessage) and value is not ApiMessage
 }
 
@@ -27,11 +27,11 @@ def test_the_installed_kafka_python_is_a_supported_version() -> None:
 def test_a_response_is_decoded_from_the_bytes_we_pass() -> None:
     assert issubclass(KafkaBytes, bytearray)
     parser = KafkaProtocol(client_id="contract")
-    request = messages.ListGroups()
+    request = broker_client.ListGroups()
     request.API_VERSION = 0
     number = parser.send_request(request)
     answer = b"".join(each.to_bytes(size, "big") for each, size in ((number, 4), (15, 2), (0, 4)))
-    received, message = connection_manager.decode_response(parser, bytearray(answer))
+    received, message = broker_client.decode_response(parser, bytearray(answer))
     assert (received, message.error_code, message.groups) == (number, 15, [])
 
 
@@ -66,11 +66,11 @@ def test_messages_encode_at_every_supported_version(message: Any) -> None:
 
 
 def test_a_field_that_a_version_lacks_is_left_out() -> None:
-    filtered = messages.ListTransactions(duration_filter=7, transactional_id_pattern="a.*").encode(version=0)
-    assert filtered == messages.ListTransactions().encode(version=0)
-    assert messages.ListTransactions(duration_filter=7).encode(version=1) != messages.ListTransactions().encode(
+    filtered = broker_client.ListTransactions(duration_filter=7, transactional_id_pattern="a.*").encode(version=0)
+    assert filtered == broker_client.ListTransactions().encode(version=0)
+    assert broker_client.ListTransactions(duration_filter=7).encode(
         version=1
-    )
+    ) != broker_client.ListTransactions().encode(version=1)
 
 
 PARTITIONS = {"orders": [0, 7], "a" * 200: list(range(300)), "ñ": [2**31 - 1]}
@@ -78,8 +78,8 @@ PARTITIONS = {"orders": [0, 7], "a" * 200: list(range(300)), "ñ": [2**31 - 1]}
 
 def test_requests_of_many_partitions_are_encoded_as_kafka_python_does() -> None:
     fields = {"timestamp": -2, "replica_id": -2, "isolation_level": 1, "timeout_ms": 30_000}
-    for number in range(1, messages.ListOffsets.max_version + 1):
-        request = messages.ListOffsets(partitions=PARTITIONS, **fields)
+    for number in range(1, broker_client.ListOffsets.max_version + 1):
+        request = broker_client.ListOffsets(partitions=PARTITIONS, **fields)
         request.API_VERSION = number
         request.with_header(correlation_id=9, client_id="contract")
         ours = copy.copy(request).encode(header=True, framed=True)

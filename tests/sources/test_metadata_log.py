@@ -14,12 +14,12 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.brokers import by_tier
 from toolkit import LogDir
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.lab import Kafka
 from toolkit.lab.clients import until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.schema import Row
-from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
+from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
 
 pytestmark = pytest.mark.lab
 COUNT = 8

@@ -22,9 +22,9 @@ from tests.sources.log_files import (
 from toolkit import LogDir
 from toolkit.cli.commands import app
 from toolkit.errors import UsageError
-from toolkit.formats.log.batches import write_batch
+from toolkit.formats.batches import write_batch
 from toolkit.lab.samples import load
-from toolkit.sources.offset_queries import offset_scan
+from toolkit.sources import offset_reader
 
 Ranges = list[tuple[int, int, str | None]]
 
@@ -110,8 +110,8 @@ def test_a_distant_marker_decides_and_other_searches_are_limited(
 ) -> None:
     batches = [data(at, 7, NOON) for at in range(20)] + [marker(20, 7, after(seconds=1), commit=False)]
     root = log_dir(tmp_path / "one", batches, end=21)
-    monkeypatch.setattr(offset_scan, "BACK", (2, 4))
-    monkeypatch.setattr(offset_scan, "FORWARD", 3)
+    monkeypatch.setattr(offset_reader, "BACK", (2, 4))
+    monkeypatch.setattr(offset_reader, "FORWARD", 3)
     (row,) = LogDir(root).offset_visibility_rows("orders", 0, 10)
     assert (row["status"], row["first_offset"], row["marker_offset"]) == ("aborted", None, 20)
     (row,) = LogDir(root).offset_visibility_rows("orders", 0, 3)

@@ -30,11 +30,10 @@ from toolkit import LogDir
 from toolkit.connections import connect
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats import object_store
-from toolkit.formats.log_paths import log_path
+from toolkit.formats.log_dir_files import log_path
 from toolkit.formats.object_store import LARGEST_READ, ObjectFile, ObjectPath
 from toolkit.sources.logdir.log_dir_copy import copy_log_dir
-from toolkit.sources.source import tables_of
-from toolkit.sources.source_table import FILES
+from toolkit.sources.source import FILES, tables_of
 
 BATCHES = 30_000
 BUSY = 8

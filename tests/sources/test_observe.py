@@ -13,15 +13,11 @@ from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.errors import BrokerError, ConnectionFailed
 from toolkit.schema.live import Transaction
 from toolkit.schema.table import EVERYTHING, Selection, TopicPartition
-from toolkit.sources.live.blocked_groups import groups_at
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs.fetch import FetchPosition
-from toolkit.sources.live.logs.transaction_log import TransactionLog
+from toolkit.sources.live.broker_client import BrokerClient
+from toolkit.sources.live.group_offsets import group_ids, groups_at
+from toolkit.sources.live.leaders import FetchPosition, read_metadata, read_partitions, read_producers
 from toolkit.sources.live.observe import observe
-from toolkit.sources.live.state.group_offsets import group_ids
-from toolkit.sources.live.state.leaders import read_metadata, read_partitions
-from toolkit.sources.live.state.producer_states import read_producers
-from toolkit.sources.live.transaction_listing import all_ids, named_transactions
+from toolkit.sources.live.transactions import TransactionLog, all_ids, named_transactions
 
 
 def wire_to(cluster: FakeCluster) -> BrokerClient:

@@ -14,8 +14,8 @@ from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
 from toolkit.lab.clients import until
 from toolkit.schema import Row
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.exposure import API_VERSIONS
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.coordinator_logs import API_VERSIONS
 
 TXN_OFFSET_COMMIT = 28
 
@@ -33,7 +33,7 @@ def test_offsets_of_a_client_of_4_4(tmp_path: Path) -> None:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result()
         with Cluster(kafka.bootstrap_servers) as cluster, java_clients(kafka, tmp_path) as java:
-            apis = cluster.client.send_one(messages.ApiVersions(**API_VERSIONS)).api_keys
+            apis = cluster.client.send_one(broker_client.ApiVersions(**API_VERSIONS)).api_keys
             assert [each.max_version for each in apis if each.api_key == TXN_OFFSET_COMMIT] == [6]
             producer = java.open_producer("payments", "orders")
             group = java.clients.consumer.ConsumerGroupMetadata("billing")

@@ -11,16 +11,15 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.sources.fetched_chunks import fetched_chunks
 from toolkit import Cluster
 from toolkit.config import ClientConfig
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, coordinator, until
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.schema.live import Finding
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs import partition_log
-from toolkit.sources.live.state.coordinators import CoordinatorTopic
-from toolkit.sources.live.state.group_offsets import groups_with_offsets
+from toolkit.sources.live import broker_client, partition_log
+from toolkit.sources.live.broker_client import BrokerClient
+from toolkit.sources.live.coordinators import CoordinatorTopic
+from toolkit.sources.live.group_offsets import groups_with_offsets
 
 pytestmark = pytest.mark.lab
 
@@ -41,8 +40,8 @@ def three() -> Iterator[Kafka]:
 
 def partitions(cluster: BrokerClient, topic: str, broker_id: int) -> list[int]:
     """Those with a leader, as one broker knows by now."""
-    request = messages.Metadata(
-        topics=[messages.Metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    request = broker_client.Metadata(
+        topics=[broker_client.Metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
     (found,) = cluster.send_one(request, broker_id=broker_id).topics
     return [each.partition_index for each in found.partitions if each.leader_id >= 0]
@@ -53,13 +52,13 @@ def is_led(cluster: BrokerClient, topic: str) -> bool | None:
 
 
 def create(cluster: BrokerClient, topic: str, replicas: list[list[int]]) -> None:
-    new = messages.CreateTopics.CreatableTopic
+    new = broker_client.CreateTopics.CreatableTopic
     assignments = [
         new.CreatableReplicaAssignment(partition_index=index, broker_ids=ids) for index, ids in enumerate(replicas)
     ]
     request = new(name=topic, num_partitions=-1, replication_factor=-1, assignments=assignments, configs=[])
-    controller = cluster.send_one(messages.Metadata(topics=[])).controller_id
-    created = cluster.send_one(messages.CreateTopics(topics=[request], timeout_ms=10_000), broker_id=controller)
+    controller = cluster.send_one(broker_client.Metadata(topics=[])).controller_id
+    created = cluster.send_one(broker_client.CreateTopics(topics=[request], timeout_ms=10_000), broker_id=controller)
     assert [each.error_code for each in created.topics] == [0]
 
 
@@ -95,13 +94,13 @@ def test_an_unresponsive_broker_delays_only_its_own_requests(spread: Kafka) -> N
         process = spread._process(LOST).pid
         os.kill(process, signal.SIGSTOP)
         try:
-            answers = cluster.client.send([(broker, messages.ListTransactions()) for broker in (1, 2, LOST)])
+            answers = cluster.client.send([(broker, broker_client.ListTransactions()) for broker in (1, 2, LOST)])
             assert [answer.error is None for answer in answers] == [True, True, False]
             assert max(answers[0].observed_at, answers[1].observed_at) < answers[2].observed_at
             text = str(answers[2].error_text)
             assert text.startswith("REQUEST_TIMED_OUT: Broker 3 at 127.0.0.1:")
             assert text.endswith(" did not answer ListTransactions in time")
-            (again,) = cluster.client.send([(LOST, messages.ListTransactions())])
+            (again,) = cluster.client.send([(LOST, broker_client.ListTransactions())])
             assert again.error is answers[2].error, "a broker that timed out is not waited for at every step"
             assert not complete(cluster)
             rows = cluster.finding_rows(topics=["spread"], partitions=[0, 1], recheck_after=0.1)

@@ -16,10 +16,8 @@ from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.schema import BATCHES, Row
 from toolkit.schema.live import Partition
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.logs import partition_log
-from toolkit.sources.live.logs.partition_log import fetch_range
-from toolkit.sources.live.logs.partition_tables import batch_tables_of
+from toolkit.sources.live import broker_client, partition_log
+from toolkit.sources.live.partition_log import batch_tables_of, fetch_range
 
 pytestmark = pytest.mark.lab
 
@@ -45,9 +43,11 @@ def staged(kafka: Kafka) -> Iterator[StagedIncident]:
 
 
 def delete_records(cluster: Cluster, topic: str, *, before: int) -> None:
-    request = messages.DeleteRecords.DeleteRecordsTopic
+    request = broker_client.DeleteRecords.DeleteRecordsTopic
     one = request.DeleteRecordsPartition(partition_index=0, offset=before)
-    requests = messages.DeleteRecords(topics=[request(name=topic, partitions=[one])], timeout_ms=10_000, max_version=1)
+    requests = broker_client.DeleteRecords(
+        topics=[request(name=topic, partitions=[one])], timeout_ms=10_000, max_version=1
+    )
     answer = cluster.client.send_one(requests, broker_id=1)
     assert answer.topics[0].partitions[0].error_code == 0
 

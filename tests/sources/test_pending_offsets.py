@@ -15,13 +15,13 @@ from confluent_kafka.cimpl import NewTopic
 
 from toolkit import Cluster, LogDir
 from toolkit.errors import BrokerError, NotFound
-from toolkit.formats.log.batches import read_header
+from toolkit.formats.batches import read_header
 from toolkit.lab import Kafka
 from toolkit.lab.clients import ALWAYS_UP, TxnProducer, offsets, open_transactions, until
 from toolkit.lab.incidents import STANDSTILL
 from toolkit.schema.table import TopicPartition as Tp
-from toolkit.sources.live.pending_offsets import offsets_of_group
-from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, find_coordinators
+from toolkit.sources.live.coordinators import GROUP, TRANSACTION, find_coordinators
+from toolkit.sources.live.group_offsets import offsets_of_group
 
 pytestmark = pytest.mark.lab
 

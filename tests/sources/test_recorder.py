@@ -12,9 +12,7 @@ from tests.sources.recorded import sample
 from toolkit import Cluster, Recording
 from toolkit.errors import ConnectionFailed
 from toolkit.schema.table import EPOCH
-from toolkit.sources.recording.recorder import Recorder
-from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import Sample, SampleOptions, Sampler
+from toolkit.sources.recording.recorder import Recorder, Sample, SampleOptions, Sampler, SampleWriter
 
 SECOND = dt.timedelta(seconds=1)
 

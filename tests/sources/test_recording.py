@@ -24,10 +24,8 @@ from toolkit.analysis.exposure import software_gaps
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.lab.samples import load
 from toolkit.schema import PARTITIONS, PRODUCERS, RECORDED
-from toolkit.sources.recording.recorder import resume
-from toolkit.sources.recording.recording_folder import files_of, read, table_file
-from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import Sample
+from toolkit.sources.recording.recorder import Sample, SampleWriter, resume
+from toolkit.sources.recording.recording import files_of, read, table_file
 
 MINUTE = dt.timedelta(minutes=1)
 
@@ -138,7 +136,7 @@ def stamps(samples: Sequence[Sample]) -> list[str]:
 
 def test_a_large_day_is_not_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, every(20, 9))
-    monkeypatch.setattr("toolkit.sources.recording.sample_writer.MAX_DAY_BYTES", 1)
+    monkeypatch.setattr("toolkit.sources.recording.recorder.MAX_DAY_BYTES", 1)
     with SampleWriter(tmp_path) as writer:
         writer.merge(now=NINE + dt.timedelta(days=1))
     assert names(tmp_path) == ["20261121T09.1.parquet", "20261121T10.1.parquet", "20261121T11.1.parquet"]

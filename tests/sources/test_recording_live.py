@@ -19,12 +19,11 @@ from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.live_evidence import LiveEvidence
-from toolkit.sources.live.logs.excerpt_reader import read_excerpts
-from toolkit.sources.live.state.broker_configs import longest_timeout_ms
-from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import Sample, SampleOptions, take_sample
+from toolkit.sources.live.broker_client import BrokerClient
+from toolkit.sources.live.coordinators import longest_timeout_ms
+from toolkit.sources.live.observe import LiveEvidence
+from toolkit.sources.live.partition_log import read_excerpts
+from toolkit.sources.recording.recorder import Sample, SampleOptions, SampleWriter, take_sample
 
 pytestmark = pytest.mark.lab
 
@@ -83,7 +82,7 @@ def test_a_known_cause_is_not_read_again_for_a_minute(
         topics.extend(each.tp.topic for each in starts)
         return read_excerpts(client, starts, **options)
 
-    monkeypatch.setattr("toolkit.sources.live.logs.excerpt_reader.read_excerpts", read_others)
+    monkeypatch.setattr("toolkit.sources.live.partition_log.read_excerpts", read_others)
     evidence = of(sampled().tables["findings"], staged)
     assert staged.topic not in topics
     for name in ("cause", "opened_at", "opened_at_clock", "records_held", "bytes_held", "held_from", "groups_held"):

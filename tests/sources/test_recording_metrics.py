@@ -25,7 +25,7 @@ from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import TransactionKey
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.recording.metrics import LATE, MAX_GROUP_LAGS, Metrics, MetricSeries, measure
-from toolkit.sources.recording.sampler import Sample, SampleOptions, take_sample
+from toolkit.sources.recording.recorder import Sample, SampleOptions, take_sample
 
 pytest.importorskip("prometheus_client", reason="metrics are an extra")
 

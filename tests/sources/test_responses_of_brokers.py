@@ -15,17 +15,17 @@ from kafka.protocol.api_key import ApiKey
 from kafka.protocol.parser import KafkaProtocol
 
 from tests.process import PATIENCE_S
-from tests.tools.bench.fake_cluster import FakeCluster
+from tests.tools.fake_cluster import FakeCluster
 from toolkit import Cluster
 from toolkit.config import ClientConfig
 from toolkit.lab.clients import until
-from toolkit.sources.live.client import broker_client, connection_manager, messages
+from toolkit.sources.live import broker_client
 
 LARGE = (
-    messages.Metadata(topics=None),
-    messages.ListOffsets(partitions={"orders-00000": range(9)}, replica_id=-1, isolation_level=0),
-    messages.DescribeProducers(topics=[("orders-00000", range(9))]),
-    messages.ListTransactions(state_filters=[], producer_id_filters=[]),
+    broker_client.Metadata(topics=None),
+    broker_client.ListOffsets(partitions={"orders-00000": range(9)}, replica_id=-1, isolation_level=0),
+    broker_client.DescribeProducers(topics=[("orders-00000", range(9))]),
+    broker_client.ListTransactions(state_filters=[], producer_id_filters=[]),
 )
 
 
@@ -43,7 +43,7 @@ def decoded(request: Any, response: bytes | bytearray) -> Any:
     request.API_VERSION = request.max_version
     parser = KafkaProtocol(client_id="damage")
     parser.send_request(request, correlation_id=1)
-    return connection_manager.decode_response(parser, bytearray(response))[1]
+    return broker_client.decode_response(parser, bytearray(response))[1]
 
 
 @pytest.mark.parametrize("request_", LARGE, ids=lambda each: each.name)

@@ -15,8 +15,7 @@ import toolkit
 from toolkit import Cluster, LogDir, Recording
 from toolkit.errors import UsageError
 from toolkit.schema import SEGMENTS, Row
-from toolkit.sources.source import Source, tables_of
-from toolkit.sources.source_table import CLUSTER, SOURCE_TABLES, DeclaredTable, TableArguments, implements
+from toolkit.sources.source import CLUSTER, SOURCE_TABLES, DeclaredTable, Source, TableArguments, implements, tables_of
 
 SOURCES: list[type[Source]] = [Cluster, LogDir, Recording]
 

@@ -10,12 +10,11 @@ import pytest
 
 from tests.formats.packed import pack_batch
 from toolkit.errors import ConnectionFailed
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.batch_records import Record
+from toolkit.formats.batch_records import Record
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.table import TopicPartition, utc_now
-from toolkit.sources.live.logs import transaction_log
-from toolkit.sources.live.logs.fetch import FetchedBatches
-from toolkit.sources.live.state.leaders import PartitionLeader
+from toolkit.sources.live import transactions
+from toolkit.sources.live.leaders import FetchedBatches, PartitionLeader
 
 
 def batch(offset: int, key: bytes, value: bytes | None) -> bytes:
@@ -30,8 +29,8 @@ def leader(broker_id: int) -> PartitionLeader:
 def responses(monkeypatch: pytest.MonkeyPatch) -> list[FetchedBatches]:
     """What leaders answer, in this order."""
     answers: list[FetchedBatches] = []
-    monkeypatch.setattr(transaction_log, "fetch", lambda client, positions, **options: [answers.pop(0)])
-    monkeypatch.setattr(transaction_log, "PAUSE_S", 0)
+    monkeypatch.setattr(transactions, "fetch", lambda client, positions, **options: [answers.pop(0)])
+    monkeypatch.setattr(transactions, "PAUSE_S", 0)
     return answers
 
 
@@ -39,7 +38,7 @@ def read(stop: int, *, seconds: float = 60) -> tuple[dict[bytes, tuple[int, byte
     errors: dict[int, str] = {}
     client: Any = SimpleNamespace()
     leaders = {TopicPartition(STATE_TOPIC, 0): leader(1)}
-    newest = transaction_log._newest_records(client, leaders, {0: (0, stop)}, errors, time.monotonic() + seconds)
+    newest = transactions._newest_records(client, leaders, {0: (0, stop)}, errors, time.monotonic() + seconds)
     return newest, errors
 
 
@@ -71,7 +70,7 @@ def test_a_leader_that_moved_is_looked_up(responses: list[FetchedBatches], monke
             raise found
         return found
 
-    monkeypatch.setattr(transaction_log, "read_metadata", metadata)
+    monkeypatch.setattr(transactions, "read_metadata", metadata)
     moved = FetchedBatches(error="NOT_LEADER_OR_FOLLOWER: moved")
     responses += [moved, moved, FetchedBatches(batch(0, b"one", b"a"), high_watermark=1)]
     assert read(1) == ({b"one": (0, b"a")}, {})

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from toolkit import Cluster
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.schema.table import Error
-from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state_log
-from toolkit.sources.live.state.coordinators import CoordinatorTopic
+from toolkit.sources.live.coordinators import CoordinatorTopic
+from toolkit.sources.live.transactions import TransactionLog, read_state_log
 
 pytestmark = pytest.mark.lab
 

@@ -15,16 +15,14 @@ from confluent_kafka.cimpl import NewTopic
 from tests.process import run
 from tests.spark.read_log import read
 from toolkit import Cluster, LogDir, Recording
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, config_of, until
 from toolkit.schema.live import Finding
 from toolkit.schema.table import utc_now
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import SampleOptions, take_sample
-from toolkit.spark.datasources.log_options import read_options, schema_of
-from toolkit.spark.datasources.log_reader import LogReader
+from toolkit.sources.live.broker_client import BrokerClient
+from toolkit.sources.recording.recorder import SampleOptions, SampleWriter, take_sample
+from toolkit.spark.datasources.log_reader import LogReader, read_options, schema_of
 
 AWAY = 2  # the broker that will not answer
 

@@ -17,7 +17,7 @@ from toolkit.errors import ToolkitError
 from toolkit.formats.log_dir_files import parse_folder_name
 from toolkit.lab import samples
 from toolkit.schema import TABLES, Row
-from toolkit.sources.source_table import STREAMED, TableArguments
+from toolkit.sources.source import STREAMED, TableArguments
 
 OPEN = "__transaction_state-25"  # of the sample: the coordinator's partition of an open id
 FOLDERS = ("orders-0", OPEN, "__consumer_offsets-9", "__cluster_metadata-0")

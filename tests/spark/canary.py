@@ -29,7 +29,7 @@ from toolkit.spark import register
 from toolkit.spark.datasources.data_sources import KafkaBatches
 from toolkit.spark.pipeline.pipeline_run import run
 from toolkit.spark.pipeline.stored_tables import KEPT
-from toolkit.spark.pipeline.table_store import read as read_table
+from toolkit.spark.pipeline.stored_tables import read as read_table
 from toolkit.spark.spark_session import local_session
 
 if TYPE_CHECKING:

@@ -25,9 +25,8 @@ from toolkit.analysis.log.log_transactions import (
     log_transaction_table,
     partial_transactions,
 )
-from toolkit.formats.columns import header_table
-from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.headers import COMMIT, HEADER, NO_MARKER, Headers, LogChunk
+from toolkit.formats.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.headers import COMMIT, HEADER, NO_MARKER, Headers, LogChunk, header_table
 from toolkit.schema import LOG_TRANSACTIONS
 from toolkit.sources.log_tables import LogId
 from toolkit.spark.arrow_types import spark_table, struct_type

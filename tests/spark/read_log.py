@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from toolkit.schema import TABLES, Row
 from toolkit.spark.datasources.data_sources import KafkaLog
-from toolkit.spark.datasources.log_options import LogListing
+from toolkit.spark.datasources.log_reader import LogListing
 from toolkit.spark.pipeline.log_fold import LogWork, WorkOptions, fold_work
 from toolkit.spark.pipeline.log_states import LogPlan
 

@@ -65,12 +65,13 @@ def read(spark: SparkSession, folder: str, table: str) -> DataFrame:
 
 
 def run_pipeline(spark: SparkSession, folder: str, out: str, *, format: str) -> Mapping[str, DataFrame]:
-    from toolkit.spark.pipeline import run_sources, table_store
+    from toolkit.spark.pipeline import read as read_stored
+    from toolkit.spark.pipeline import run_sources
     from toolkit.spark.pipeline.pipeline_run import run
 
     run_sources.SMALL = -1  # read by Spark jobs, not by the driver
     run(spark, folder, out, format=format, consistent_copy=True, min_held_ms=MIN_HELD_MS)
-    return {table: table_store.read(spark, out, table, format=format) for table in PIPELINE_TABLES}
+    return {table: read_stored(spark, out, table, format=format) for table in PIPELINE_TABLES}
 
 
 def arrow(frame: DataFrame, table: str) -> pa.Table:

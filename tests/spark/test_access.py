@@ -22,10 +22,10 @@ from toolkit.errors import UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.clients import until
 from toolkit.lab.incidents import INCIDENTS
-from toolkit.spark import executors, probe, register, require_data_sources
+from toolkit.spark import probe, register, require_data_sources, spark_session
 from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.log_fold import LogWork, folded
-from toolkit.spark.pipeline.table_store import open_store
+from toolkit.spark.pipeline.stored_tables import open_store
 from toolkit.spark.spark_session import _java_home
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ import json
 import sys
 
 from toolkit.cli import main
-from toolkit.spark import executors, probe
+from toolkit.spark import probe, spark_session
 
-ship = executors.ship_if_missing
+ship = spark_session.ship_if_missing
 servers = sys.argv[sys.argv.index("--bootstrap-server") + 1]
 
 
@@ -66,10 +66,10 @@ def probe_and_ship(spark):
     print(json.dumps(probe(spark, servers, paths=["/", "/no/such/folder"]).to_dict("records")))
     ship(spark)
     print(json.dumps(probe(spark).to_dict("records")))
-    executors.ship_package(spark)
+    spark_session.ship_package(spark)
 
 
-executors.ship_if_missing = probe_and_ship
+spark_session.ship_if_missing = probe_and_ship
 main()
 """
 
@@ -186,10 +186,10 @@ def test_a_compiled_package_that_executors_lack_is_an_error_sentence(
 ) -> None:
     missing = {"confluent_kafka", "cramjam"}
     monkeypatch.setattr(
-        executors, "unavailable_to_executors", lambda spark, packages=missing, paths=(): {*paths} or missing
+        spark_session, "unavailable_to_executors", lambda spark, packages=missing, paths=(): {*paths} or missing
     )
     with pytest.raises(UsageError, match=r"^The executors lack compiled packages: cramjam\. .* %pip install cramjam$"):
-        executors.ship_package(spark)
+        spark_session.ship_package(spark)
 
 
 def test_a_spark_without_data_sources_is_an_error_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import random
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row, Table
-from toolkit.sources.live.client import messages
+from toolkit.sources.live import broker_client
 from toolkit.spark import register
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.data_sources import KafkaBatches
@@ -65,7 +64,7 @@ def cluster(two_brokers: Kafka) -> Iterator[Cluster]:
 
 
 def delete_records(cluster: Cluster, topic: str, *, before: int) -> None:
-    request_type = messages.DeleteRecords
+    request_type = broker_client.DeleteRecords
     partition = request_type.DeleteRecordsTopic.DeleteRecordsPartition(partition_index=0, offset=before)
     request = request_type(
         topics=[request_type.DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=10_000
@@ -121,28 +120,17 @@ def test_every_offset_spec_selects_the_rows_of_cluster(
     middle = all_rows[len(all_rows) // 2]
     batch_of_several_records = next(row for row in all_rows if row["last_offset"] > row["base_offset"])
     start, stop = batch_of_several_records["last_offset"], middle["last_offset"]
-    by_offset = {"startingOffsets": {tp[0]: {tp[1]: start}}, "endingOffsets": {tp[0]: {tp[1]: stop}}}
-    options = {name: json.dumps(value) for name, value in by_offset.items()}
+    options = {"partitions": f"{tp[0]}-{tp[1]}", "startingOffsets": start, "endingOffsets": stop}
     for max_records in (1_000_000, 3):
-        frame = read(
-            spark,
-            two_brokers,
-            assign=json.dumps({tp[0]: [tp[1]]}),
-            maxRecordsPerPartition=max_records,
-            crc=True,
-            **options,
-        )
+        frame = read(spark, two_brokers, maxRecordsPerPartition=max_records, crc=True, **options)
         assert rows_of(frame, BATCHES) == rows_of_cluster(cluster, [tp], start=start, stop=stop, crc=True)
 
     time: dt.datetime = middle["max_timestamp"]
-    milliseconds = int(time.timestamp() * 1000)
-    by_time = read(
-        spark, two_brokers, subscribePattern=f"{tp[0]}|nothing", startingTimestamp=milliseconds, minPartitions=9
-    )
+    by_time = read(spark, two_brokers, subscribe=tp[0], startingOffsets=time.isoformat())
     topic_partitions = TOPIC_PARTITIONS[:3]
     assert rows_of(by_time, BATCHES) == rows_of_cluster(cluster, topic_partitions, start=time)
     producer_id = middle["producer_id"]
-    by_producer = read(spark, two_brokers, subscribe=tp[0], producerId=producer_id, endingTimestamp=time.isoformat())
+    by_producer = read(spark, two_brokers, subscribe=tp[0], producerId=producer_id, endingOffsets=time.isoformat())
     assert rows_of(by_producer, BATCHES) == rows_of_cluster(
         cluster, topic_partitions, stop=time, producer_id=producer_id
     )
@@ -168,7 +156,7 @@ def test_the_pipeline_folds_the_transactions_of_cluster(spark: SparkSession, clu
 def test_deleted_offsets_are_one_row_handled_by_each_mode(
     spark: SparkSession, two_brokers: Kafka, cluster: Cluster
 ) -> None:
-    options = {"subscribe": "cut", "startingOffsets": '{"cut": {"0": 0}}', "maxRecordsPerPartition": 20}
+    options = {"subscribe": "cut", "startingOffsets": 0, "maxRecordsPerPartition": 20}
     expected = rows_of_cluster(cluster, [("cut", 0)], start=0)
     assert [row["error"].partition("; ")[2] for row in expected if row["error"]] == [
         f"offsets 0 to {DELETED - 1} are deleted, by retention or DeleteRecords"
@@ -185,8 +173,8 @@ def test_an_invalid_topic_option_or_server_is_reported(
 ) -> None:
     with pytest.raises(PySparkException, match=r"has no topic 'nowhere'"):
         read(spark, two_brokers, subscribe="nowhere").count()
-    with pytest.raises(PySparkException, match=r"startingOffsets lacks partitions: 3, such as many-0"):
-        read(spark, two_brokers, subscribe="many", startingOffsets='{"other": {"0": 5}}').count()
+    with pytest.raises(PySparkException, match=r"Topic 'many' has no partition 9"):
+        read(spark, two_brokers, partitions="many-9").count()
     with pytest.raises(PySparkException, match=r"starting_offsets"):
         read(spark, two_brokers, subscribe="many", starting_offsets="latest")
     with pytest.raises(PySparkException, match=r"No bootstrap server|cannot be used"):

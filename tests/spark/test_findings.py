@@ -18,7 +18,7 @@ from toolkit.analysis.history import hold_findings as rules
 from toolkit.analysis.history.findings_over_time import close_by_log, observation_times, over_time, without_short
 from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets
 from toolkit.analysis.log.log_transactions import amounts, finish, log_transaction_table, partial_transactions
-from toolkit.formats.log.headers import Headers
+from toolkit.formats.headers import Headers
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, RECORDED, SAMPLES, TRANSACTION_HISTORY, Row, Table, utc
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction

@@ -18,13 +18,13 @@ from tests.spark.test_incomplete_copies import Tables
 from tests.tiers import fuzzed, seed
 from toolkit import LogDir
 from toolkit.analysis.coordinator.transaction_history import transaction_history
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources.log_tables import LogId
 from toolkit.spark.arrow_types import spark_table
-from toolkit.spark.datasources.log_identity import LogIdentity
-from toolkit.spark.pipeline.history_fold import current_transaction_history, fold_records
+from toolkit.spark.datasources.log_reader import LogIdentity
+from toolkit.spark.pipeline.log_fold import current_transaction_history, fold_records
 from toolkit.spark.pipeline.log_states import TRUNCATED, LogPlan
 from toolkit.spark.pipeline.stored_tables import STATE, StoredState
 

@@ -31,14 +31,12 @@ from tests.spark.read_log import rows
 from tests.tiers import fuzzed
 from toolkit import LogDir
 from toolkit.analysis.log.log_transactions import END_NOT_READ
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
 from toolkit.sources.logdir.contents import FileAssertions
-from toolkit.spark.datasources.log_identity import LogIdentity
-from toolkit.spark.datasources.log_options import LogListing
+from toolkit.spark.datasources.log_reader import LogIdentity, LogListing
 from toolkit.spark.pipeline import run_sources
-from toolkit.spark.pipeline.history_fold import current_transaction_history
-from toolkit.spark.pipeline.log_fold import LogWork, WorkOptions, fold_work
+from toolkit.spark.pipeline.log_fold import LogWork, WorkOptions, current_transaction_history, fold_work
 from toolkit.spark.pipeline.log_states import TRUNCATED, FoldStates, LogPlan, renames
 from toolkit.spark.pipeline.stored_tables import IDS, STATE, StoredState
 
@@ -115,7 +113,7 @@ class Tables:
 
 
 def is_obsolete(row: Row, plans: dict[str, LogPlan]) -> bool:
-    """As `toolkit.spark.pipeline.table_store.TableStore.write`."""
+    """As `toolkit.spark.pipeline.stored_tables.TableStore.write`."""
     table = row["table"]
     plan = plans.get(row["log"])
     if plan is None or plan.remembered != TRUNCATED or row["log"].endswith(IDS) is not (table == HISTORY):

@@ -10,7 +10,7 @@ from typing import Any
 from tests.stored import compare
 from toolkit.schema import Row
 from toolkit.sources.logdir.contents import NO_ASSERTIONS
-from toolkit.spark.datasources.log_options import LogListing
+from toolkit.spark.datasources.log_reader import LogListing
 from toolkit.spark.pipeline.log_states import LogPlan, plan_logs
 from toolkit.spark.pipeline.run_sources import ListedLogs
 from toolkit.spark.pipeline.stored_tables import IDS, StoredState, records_name

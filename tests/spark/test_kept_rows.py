@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.sources.log_files import after, compact_state_topic, data, marker, state_record, write_log, write_root
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.pipeline_run import run
 

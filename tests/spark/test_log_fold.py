@@ -27,8 +27,8 @@ from tests.tiers import fuzzed, seed
 from toolkit.analysis.history.resume_state import LogState
 from toolkit.analysis.log.log_transactions import EMPTY, END_NOT_READ, PartialTransactions, begin, log_transaction_table
 from toolkit.analysis.log.offset_status import at_missing_offsets
-from toolkit.formats.log.batches import DELETE_HORIZON, LOG_APPEND_TIME
-from toolkit.formats.log.headers import HEADER, DamagedRange, Headers, LogChunk
+from toolkit.formats.batches import DELETE_HORIZON, LOG_APPEND_TIME
+from toolkit.formats.headers import HEADER, DamagedRange, Headers, LogChunk
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, Row
 from toolkit.sources.log_tables import LogFold, LogId, ReadError, log_transaction_tables, lso_timeline_table
 from toolkit.spark.arrow_types import spark_table

@@ -13,7 +13,7 @@ from tests.sources.log_files import CLEANED, after, data, marker, write_checkpoi
 from tests.spark.read_log import rows
 from tests.spark.test_incomplete_copies import Tables
 from toolkit.errors import UsageError
-from toolkit.spark.datasources.log_options import LogListing
+from toolkit.spark.datasources.log_reader import LogListing
 from toolkit.spark.pipeline.log_states import assumptions, renames
 from toolkit.spark.pipeline.stored_tables import IDS, StoredState
 

@@ -20,8 +20,7 @@ from toolkit import LogDir
 from toolkit.lab import Kafka
 from toolkit.schema import TABLES
 from toolkit.spark.datasources.data_sources import KafkaLog
-from toolkit.spark.datasources.log_options import INTERNAL, TAKES
-from toolkit.spark.datasources.log_reader import SegmentRanges
+from toolkit.spark.datasources.log_reader import INTERNAL, TAKES, SegmentRanges
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,7 +27,7 @@ from toolkit import LogDir
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.schema import Row
 from toolkit.spark.datasources.data_sources import KafkaLog
-from toolkit.spark.datasources.log_options import TAKES
+from toolkit.spark.datasources.log_reader import TAKES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

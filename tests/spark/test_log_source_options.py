@@ -11,7 +11,7 @@ from toolkit import LogDir
 from toolkit.errors import UsageError
 from toolkit.schema import TABLES
 from toolkit.spark.datasources.data_sources import KafkaLog
-from toolkit.spark.datasources.log_options import INTERNAL, TAKES, LogOptions, read_options
+from toolkit.spark.datasources.log_reader import INTERNAL, TAKES, LogOptions, read_options
 from toolkit.spark.datasources.reader_options import local_path
 
 

@@ -27,12 +27,10 @@ from toolkit import Cluster, LogDir
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
 from toolkit.schema import RECORDED, Table
-from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import Sample
+from toolkit.sources.recording.recorder import Sample, SampleWriter
 from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.pipeline_run import run
-from toolkit.spark.pipeline.stored_tables import KEPT, STORED_NAMES, lasting_content
-from toolkit.spark.pipeline.table_store import read
+from toolkit.spark.pipeline.stored_tables import KEPT, STORED_NAMES, lasting_content, read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,9 +15,9 @@ import pytest
 from tests.corpus.calls import json_line
 from tests.corpus.file_calls import archives, clock_of, unpacked
 from tests.stored import compare
+from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.pipeline_run import RunSummary, run
-from toolkit.spark.pipeline.stored_tables import KEPT
-from toolkit.spark.pipeline.table_store import open_store
+from toolkit.spark.pipeline.stored_tables import KEPT, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,12 +35,16 @@ def copied(tmp_path: Path) -> Path:
     return folder
 
 
-def test_what_two_runs_store(spark: SparkSession, copied: Path, tmp_path: Path) -> None:
+def test_what_two_runs_store(
+    spark: SparkSession, copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run reads in this process, the others in tasks."""
     whole, target = unpacked(archives()[INPUT]), str(tmp_path / "tables")
     lines = list[str]()
     for is_whole in (False, True, True):
         if is_whole:
             shutil.copytree(whole, copied, dirs_exist_ok=True)
+            monkeypatch.setattr(run_sources, "SMALL", 0)
         summary = run(
             spark,
             sorted(copied.glob("log-dir-*")),

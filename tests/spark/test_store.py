@@ -21,8 +21,7 @@ from toolkit.schema import Column, Table
 from toolkit.schema.table import INT64, STRING
 from toolkit.spark.arrow_types import from_arrow
 from toolkit.spark.pipeline.pipeline_run import run
-from toolkit.spark.pipeline.stored_tables import IS_FINAL, LOG, RUN_ID
-from toolkit.spark.pipeline.table_store import TableStore, open_store, read
+from toolkit.spark.pipeline.stored_tables import IS_FINAL, LOG, RUN_ID, TableStore, open_store, read
 from toolkit.spark.spark_errors import translate_errors
 
 if TYPE_CHECKING:

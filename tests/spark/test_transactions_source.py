@@ -33,7 +33,6 @@ from toolkit.spark import register
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.data_sources import KafkaTransactions
 from toolkit.spark.datasources.reader_options import EVERYTHING, RECORDED_TABLES, connecting, recorded_schema
-from toolkit.spark.executors import _zipped, self_contained_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -205,16 +204,6 @@ def test_executors_get_rows_and_no_credentials() -> None:
     )
     stdin = cloudpickle.dumps([pickled_reader, cloudpickle.dumps(tasks)])  # type: ignore[no-untyped-call]
     assert run_without_package(script, stdin) == "1"
-
-
-def test_a_pickled_source_needs_no_installed_package() -> None:
-    source = self_contained_source(KafkaTransactions, _zipped())
-    script = (
-        "import pickle, sys; source = pickle.load(sys.stdin.buffer)({'kafka.bootstrap.servers': 'b:1'});"
-        "schema = source.schema(); print(source.name(), source.streamReader(schema).initialOffset(), len(schema))"
-    )
-    printed = run_without_package(script, cloudpickle.dumps(source))  # type: ignore[no-untyped-call]
-    assert printed == f"kafka_txn_samples {{'due': 0}} {2 + len(RECORDED)}"
 
 
 def run_without_package(script: str, stdin: bytes) -> str:

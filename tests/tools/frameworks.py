@@ -24,10 +24,9 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka import Message, Producer
 
+from tests.builders import create_topics, received
 from tests.java_clients import FlinkJob, JavaClient
 from toolkit import Cluster
 from toolkit.analysis.coordinator.transaction_owners import owner_clause
@@ -124,20 +123,11 @@ class Application:
 
     def received(self, topic: str, read: Callable[[Message], int]) -> list[int]:
         """The numbers that a read_committed consumer receives of a topic."""
-        settings = {"bootstrap.servers": self.kafka.bootstrap_servers, "group.id": "reader"}
-        found: list[int] = []
-        with Consumer({**settings, "enable.partition.eof": True, "log_level": 0}) as consumer:
-            consumer.assign([TopicPartition(topic, 0, 0)])
-            while (message := consumer.poll(30)) is not None and message.error() is None:
-                found.append(read(message))
-        return found
+        return [read(each) for each in received(self.kafka, [(topic, 0)])]
 
     def create(self, *topics: str) -> None:
         """Create topics with one partition on all brokers."""
-        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
-        count = len(self.kafka.broker_ids)
-        for created in admin.create_topics([NewTopic(each, 1, count) for each in topics]).values():
-            created.result()
+        create_topics(self.kafka, *topics, replicas=len(self.kafka.broker_ids))
 
 
 class Mirror(Application):
@@ -371,20 +361,13 @@ class Watcher:
 
 @dataclass(slots=True)
 class Campaign:
-    """One application, what was done to it, and what was seen meanwhile.
+    """One application, what was done to it, and what was seen meanwhile."""
 
-    Parameters
-    ----------
-    kafka, application, watcher
-        The cluster; what runs on it; the findings meanwhile.
-    chance
-        What is done, and when.
-    """
-
+    # kafka, application, watcher: the cluster; what runs on it; the findings meanwhile
     kafka: Kafka
     application: Application
     watcher: Watcher
-    chance: random.Random
+    chance: random.Random  # what is done, and when
     done: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     last_open: float = field(default_factory=time.monotonic)

@@ -17,10 +17,11 @@ from typing import Any
 
 import kafka.errors
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from kafka.admin import AbortTransactionSpec, KafkaAdminClient
 from py4j.protocol import Py4JJavaError
 
+from tests.builders import create_topics
 from tests.corpus.text_calls import PROVOKED
 from tests.java_gateway import JavaClients, java_clients
 from toolkit import Cluster
@@ -359,7 +360,7 @@ def provoked(folder: Path) -> Iterator[Provoked]:
         java_clients(kafka, folder) as java,
         Cluster(kafka.bootstrap_servers) as cluster,
     ):
-        create_topics(kafka, TOPICS)
+        create_on_each(kafka, TOPICS)
         here = Provoked(kafka, java, cluster)
         here.run(FIRST)
         here.prepare()
@@ -371,15 +372,13 @@ def provoked(folder: Path) -> Iterator[Provoked]:
         yield here
 
 
-def create_topics(kafka: Kafka, names: Sequence[str]) -> None:
+def create_on_each(kafka: Kafka, names: Sequence[str]) -> None:
     """Topics of one partition on the first broker; if there are two, one on the other, and one that needs both."""
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     topics = [NewTopic(name, 1, replica_assignment=[[HERE]]) for name in names]
     if AWAY in kafka.broker_ids:
         topics.append(NewTopic("left", 1, replica_assignment=[[AWAY]]))
         topics.append(NewTopic("stuck", 1, replica_assignment=[[HERE, AWAY]], config={"min.insync.replicas": "2"}))
-    for done in admin.create_topics(topics).values():
-        done.result()
+    create_topics(kafka, *topics)
 
 
 def _in_sync(here: Provoked) -> list[int]:
@@ -427,7 +426,7 @@ def main() -> None:
         java_clients(kafka, Path(folder), version="3.9.2") as java,
         Cluster(kafka.bootstrap_servers) as cluster,
     ):
-        create_topics(kafka, ["orders"])
+        create_on_each(kafka, ["orders"])
         producer = java.open_producer("late", "orders")
         impostor(cluster, "late").end(commit=False)
         texts["java_unverified"] = printed(lambda: java.send(producer, "orders"))

@@ -13,16 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.builders import create_topics
 from tests.formats.dumped import FAKE, HOME, LOGS, RECORDED, TEXTS
 from toolkit.config import ClientConfig
-from toolkit.formats.log.scan import scan_file
+from toolkit.formats.scan import scan_file
 from toolkit.java import find_java, java_command
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, until
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 
 PROPERTIES = {
     "transaction.state.log.num.partitions": 1,
@@ -49,9 +49,7 @@ KEPT = {".log", ".snapshot", ".txnindex", ".index", ".timeindex"}
 
 def stage(kafka: Kafka, folder: Path) -> None:
     """Every kind of transaction, and payloads that look like a dump; then stop the broker and copy its files."""
-    admin = AdminClient({**kafka.client_config()})
-    for created in admin.create_topics(TOPICS).values():
-        created.result(30)
+    create_topics(kafka, *TOPICS)
     transact(kafka, "none", ["orders", "page-views"], ends="c")
     transact(kafka, "lz4", ["orders"], ends="ca")
     for codec in ("gzip", "snappy", "zstd"):

@@ -1,16 +1,43 @@
 """Findings of several clusters, concatenated: a partition of one name is a partition of each."""
 
+import shutil
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
 from toolkit.errors import UsageError
 from toolkit.lab.samples import load
+from toolkit.schema.coerce import records_of
+from toolkit.schema.live import Finding
+from toolkit.sources.logdir import LogDir
 from toolkit.views import next_steps, show
-from toolkit.views.finding_document import summary
-from toolkit.views.plots import plot_overview, plot_timeline
+from toolkit.views.finding_document import finding_groups, summary
+from toolkit.views.plots import number_tiles, plot_overview, plot_timeline
 from toolkit.views.report import collect_incident, report
 
 SAMPLES = ("late-message", "never-added", "several-open")
+
+
+def test_loose_files_do_not_know_their_cluster_and_are_no_queue_of_one(tmp_path: Path) -> None:
+    """Two folders of partitions with one name were one partition with two transactions, and one report."""
+    copies = [
+        shutil.copytree(load(name).path / "log-dir/orders-0", tmp_path / name / "orders-0") for name in SAMPLES[:2]
+    ]
+    logs = [LogDir(copy) for copy in copies]
+    findings = pd.concat([log.findings() for log in logs], ignore_index=True)
+    assert findings.cluster_id.isna().all()
+    assert set(findings.queue_position) == {1}
+    assert set(findings.verdict) == {"unknown"}
+    assert {each.name for each in finding_groups(records_of(findings, Finding))} == {
+        "orders-0",
+        "orders-0 of cluster not known (2)",
+    }
+    assert "<i>cluster</i> not known (2)" in show(findings)._repr_html_()
+    assert "`orders-0` of cluster `not known (2)`" in repr(next_steps(findings))
+    assert "<b>2</b>partitions held" in number_tiles(findings)
+    with pytest.raises(UsageError, match=r"of 2: not known, not known \(2\)"):
+        report(findings)
 
 
 def test_what_hangs_is_counted_and_queued_by_cluster() -> None:
@@ -19,12 +46,16 @@ def test_what_hangs_is_counted_and_queued_by_cluster() -> None:
     findings = pd.concat([log.findings() for log in logs], ignore_index=True)
     assert findings.cluster_id.nunique() == len(SAMPLES)
     assert summary(findings).startswith("3 partitions hang")
+    assert repr(show([log.findings() for log in logs])) == repr(show(findings))
+    for shown in (show, plot_overview, summary):
+        with pytest.raises(UsageError, match=r"A table is needed, not a LogDir.*source\.findings\(\)"):
+            shown(logs[0])  # type: ignore[arg-type]
     assert "3 partitions hang" in plot_overview(findings).layout.title.text
     text, page, steps = repr(show(findings)), show(findings)._repr_html_(), repr(next_steps(findings))
     for cluster in findings.cluster_id:
         assert f"orders-0 of cluster {cluster}" in text
         assert f"<i>cluster</i> {cluster}" in page
-        assert f"`orders-0` of `{cluster}`" in steps
+        assert f"`orders-0` of cluster `{cluster}`" in steps
     for one_cluster in (
         lambda: report(findings),
         lambda: collect_incident(*logs),

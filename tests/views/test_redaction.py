@@ -41,7 +41,8 @@ def tables_of(**columns: object) -> dict[str, Any]:
         "partition": 0, "text": "[Principal ann] /10.9.9.9 token=s3cr3t", "source": "broker log", "broker_id": 1,
     }  # fmt: skip
     client = {
-        **dict.fromkeys(EXPOSURE.names), "subject": "prefix", "name": "payments-", "exposed": True, "observed_at": AT,
+        **dict.fromkeys(EXPOSURE.names), "subject": "transactional_id", "name": "client_transaction_version",
+        "transactional_id": SECRETS["id"], "exposed": True, "observed_at": AT,
         "means": "Set transactional.id.expiration.ms of transaction.version 2.", "value": "9",
     }  # fmt: skip
     return {"findings": [row], "actions": [step], "cluster_events": [event], "exposure": [client]}
@@ -57,7 +58,7 @@ def test_no_name_host_path_or_line_of_a_broker_is_left(tmp_path: Path) -> None:
             assert secret not in plain(text), secret
     text = plain(made.markdown)
     assert made.title == "topic-1 stood still"
-    assert 'producer 171100 of "prefix-1-id-1" has held the last stable offset (LSO) of topic-1-0 at offset 100' in text
+    assert 'producer 171100 of "id-1" has held the last stable offset (LSO) of topic-1-0 at offset 100' in text
     assert "kafka-txn abort --topic topic-1 --partition 0 --start-offset 100" in text
     assert "person-1" in text
     assert "topic-1-0@100: abort, outcome" in text
@@ -71,7 +72,7 @@ def test_the_same_name_has_the_same_replacement_in_every_table() -> None:
     redacted = Redaction(tables).applied(tables)
     (row,), (step,) = redacted["findings"], redacted["actions"]
     assert row["topic"] == step["topic"] == "topic-1"
-    assert row["transactional_id"] == step["transactional_id"] == "prefix-1-id-1", "it has this prefix"
+    assert row["transactional_id"] == step["transactional_id"] == "id-1"
     assert step["target"] == "topic-1-0@100"
     assert row["verdict"] == "hanging"
     assert row["start_offset"] == 100

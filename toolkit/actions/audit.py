@@ -26,7 +26,7 @@ from platformdirs import user_state_path
 from toolkit.errors import ActionFailed, ActionRefused, AuditFailed
 from toolkit.schema import ACTIONS, Row
 from toolkit.schema.recorded import INTENT, OUTCOME, REFUSED, ActionStep, unfinished
-from toolkit.sources.recording.durable_files import flush
+from toolkit.sources.recording.recorder import flush
 from toolkit.version import __version__
 
 if TYPE_CHECKING:

@@ -35,9 +35,9 @@ from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint, read_
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.recorded import ActionClaim
 from toolkit.schema.table import Error, TopicPartition
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_response import error_text
-from toolkit.sources.live.state.coordinators import TRANSACTION, find_coordinators
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import error_text
+from toolkit.sources.live.coordinators import TRANSACTION, find_coordinators
 
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
@@ -269,7 +269,7 @@ class Commit(CoordinatorAction):
     def message(self, fresh: Plan) -> Any:
         own = fresh.committable
         assert own is not None
-        return messages.EndTxn(
+        return broker_client.EndTxn(
             transactional_id=fresh.target,
             producer_id=own.producer_id,
             producer_epoch=own.producer_epoch,
@@ -476,7 +476,7 @@ class Fence(CoordinatorAction):
         return f"InitProducerId transactional_id={fresh.target}, producer_id=-1, producer_epoch=-1"
 
     def message(self, fresh: Plan) -> Any:
-        return messages.InitProducerId(
+        return broker_client.InitProducerId(
             transactional_id=fresh.target,
             transaction_timeout_ms=max(1, int(fresh.cluster.timeout * 1000)),
             producer_id=-1,

@@ -74,20 +74,19 @@ from toolkit.analysis.diagnosis.rules import NEEDED, OFFSETS_DROPPED, claims_of,
 from toolkit.analysis.diagnosis.verdicts import CHECKPOINT_ENTRY, NOT_PROVEN, OUTCOME_ENTRY, REFUTED, TO_COMMIT
 from toolkit.analysis.exposure import is_of_another_system
 from toolkit.errors import ActionRefused, BrokerError, ToolkitError
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.schema.coerce import finding_row, records_of
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
 from toolkit.schema.recorded import ActionClaim
 from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_response import TOO_OLD, error_text, omitted_text
-from toolkit.sources.live.state.coordinators import CoordinatorTopic, partition_numbers
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import TOO_OLD, error_text, omitted_text
+from toolkit.sources.live.coordinators import CoordinatorTopic, partition_numbers
 
 if TYPE_CHECKING:
     from toolkit.schema.coerce import Data, FindingLike
-    from toolkit.sources.live.client.broker_client import BrokerClient
+    from toolkit.sources.live.broker_client import BrokerClient
     from toolkit.sources.live.cluster import Cluster
 
 
@@ -122,10 +121,10 @@ def write_marker(client: BrokerClient, tp: TopicPartition, fields: Mapping[str, 
 
     Raises BrokerError, ConnectionFailed if there is no response: it may have been written.
     """
-    of_topic = messages.WriteTxnMarkers.WritableTxnMarker.WritableTxnMarkerTopic
+    of_topic = broker_client.WriteTxnMarkers.WritableTxnMarker.WritableTxnMarkerTopic
     topics = [of_topic(name=tp.topic, partition_indexes=[tp.partition])]
-    marker = messages.WriteTxnMarkers.WritableTxnMarker(**fields, topics=topics)
-    answer = client.send_one(messages.WriteTxnMarkers(markers=[marker]), broker_id=leader)
+    marker = broker_client.WriteTxnMarkers.WritableTxnMarker(**fields, topics=topics)
+    answer = client.send_one(broker_client.WriteTxnMarkers(markers=[marker]), broker_id=leader)
     codes = [each.error_code for sent in answer.markers for topic in sent.topics for each in topic.partitions]
     if not codes:
         return omitted_text("WriteTxnMarkers", "the marker")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
     from toolkit.schema import Row
     from toolkit.sources.live.cluster import Cluster
-    from toolkit.sources.live.state.coordinators import CoordinatorTopic
+    from toolkit.sources.live.coordinators import CoordinatorTopic
 
 T = TypeVar("T")
 RECHECK_AFTER = 2.0  # seconds between the two observations of the fresh check

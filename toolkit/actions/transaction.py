@@ -15,21 +15,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.errors import ActionRefused, BrokerError, DecodeError, NotFound, ToolkitError
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC, read_group_key, read_offset_commit
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, read_group_key, read_offset_commit
 from toolkit.schema import SAVED_RECORDS, utc
 from toolkit.schema.live import Finding, Partition, Producer
 from toolkit.schema.recorded import SavedHeader, SavedRecord
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.live.logs.transaction_log import read_committed
-from toolkit.sources.live.logs.transaction_records import LastBatch, OpenBatch, open_batches
-from toolkit.sources.live.state.group_offsets import committed_offsets, group_ids
-from toolkit.sources.offset_queries.group_lag import CommittedOffset
-from toolkit.sources.recording.durable_files import flush
+from toolkit.sources.live.coordinator_logs import LastBatch, OpenBatch, open_batches
+from toolkit.sources.live.group_offsets import committed_offsets, group_ids
+from toolkit.sources.live.transactions import read_committed
+from toolkit.sources.offset_queries import CommittedOffset
+from toolkit.sources.recording.recorder import flush
 
 if TYPE_CHECKING:
-    from toolkit.formats.log.batch_records import Record
-    from toolkit.formats.log.headers import Headers
+    from toolkit.formats.batch_records import Record
+    from toolkit.formats.headers import Headers
     from toolkit.sources.live.cluster import Cluster
 
 MAX_IMPACT_BYTES, IMPACT_TIMEOUT_S = 64 << 20, 10.0  # of the log, for what a marker changes
@@ -389,7 +389,7 @@ def _own_batches(
     headers: Headers, txn: PlannedTransaction, producers: Sequence[Producer], *, is_whole: bool
 ) -> Headers | None:
     """The transaction's batches; null if its last one, by the leader's state, was not read."""
-    from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
+    from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 
     is_data = (headers["attributes"] & (CONTROL | TRANSACTIONAL)) == TRANSACTIONAL
     is_own = (headers["producer_id"] == txn.producer_id) & (headers["last_offset"] >= txn.start_offset)
@@ -408,8 +408,8 @@ def _headers(cluster: Cluster, partition: Partition, first: int, stop: int) -> t
     """Batches of a range, and why they are incomplete; empty if they are complete."""
     import numpy as np
 
-    from toolkit.formats.log.headers import HEADER
-    from toolkit.sources.live.logs.partition_log import read_offsets
+    from toolkit.formats.headers import HEADER
+    from toolkit.sources.live.partition_log import read_offsets
 
     parts: list[Headers] = [np.empty(0, HEADER)]
     size, deadline, unread = 0, time.monotonic() + IMPACT_TIMEOUT_S, ""

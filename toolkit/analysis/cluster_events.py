@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.metadata_records import MetadataState
+from toolkit.formats.coordinator_records import STATE_TOPIC
+from toolkit.formats.metadata_records import MetadataState
 from toolkit.schema.log import FROM_METADATA, ClusterEvent, MetadataLogRecord
 
 UNCLEAN = "unclean_election"

@@ -16,9 +16,8 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-from toolkit.analysis.coordinator.transaction_owners import prefix_of
 from toolkit.errors import UsageError
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.live import Exposure
 from toolkit.schema.log import TransactionLogRecord
 
@@ -30,7 +29,7 @@ Release = tuple[int, ...]
 class Setting:
     """A feature, a setting of brokers or a property of clients, and what its values mean: a sentence each."""
 
-    subject: str  # of its rows: cluster, broker, transactional_id or prefix
+    subject: str  # of its rows: cluster, broker or transactional_id
     # Which values are safe: numbers from this one on or up to this one, or this text.
     lowest_safe: int | None = None
     highest_safe: int | None = None
@@ -347,7 +346,6 @@ class ObservedCluster:
     features_error: str | None = None
     brokers: Sequence[ObservedBroker] = ()
     records: Iterable[TransactionLogRecord] = ()  # of ``__transaction_state``
-    records_until: dt.datetime | None = None  # by the brokers' clocks; null for the newest time in the records
 
 
 def exposure_rows(cluster: ObservedCluster, *, release: Release | None = None) -> Iterator[Exposure]:
@@ -477,8 +475,7 @@ def _condition(bug: KnownBug, cluster: ObservedCluster) -> tuple[bool | None, st
 
 
 def _clients(cluster: ObservedCluster) -> Iterator[Exposure]:
-    """Growing prefixes, ids whose newest record is of a client below transaction version 2, and what was not read."""
-    readable: list[TransactionLogRecord] = []
+    """Ids whose newest record is of a client below transaction version 2, and what was not read."""
     newest: dict[str, TransactionLogRecord] = {}
     for record in cluster.records:
         if record.error:
@@ -493,53 +490,8 @@ def _clients(cluster: ObservedCluster) -> Iterator[Exposure]:
                 error=record.error,
             )
         elif record.transactional_id is not None:
-            readable.append(record)
             newest[record.transactional_id] = record
-    times = (each.timestamp for each in readable if each.timestamp is not None)
-    as_of = cluster.records_until or max(times, default=cluster.observed_at)
-    for prefix, created in sorted(new_ids(readable, as_of).items()):
-        hours = {each.replace(minute=0, second=0, microsecond=0) for each in created}
-        if len(created) >= GROWING_IDS and len(hours) >= GROWING_HOURS:
-            per_hour = len(created) / max((as_of - min(created)) / dt.timedelta(hours=1), 1.0)
-            yield Exposure(
-                subject="prefix",
-                name=prefix,
-                value=f"{len(created)} new ids in 24 h, {per_hour:.0f} per hour",
-                exposed=True,
-                means=broker_facts().settings["growing prefix"].unsafe,
-                observed_at=cluster.observed_at,
-            )
     for transactional_id, record in sorted(newest.items()):
         row = _setting_row(CLIENT_VERSION, str(record.client_transaction_version or 0), of=cluster)
         if row.exposed and not record.tombstone:
             yield replace(row, transactional_id=transactional_id, broker_id=record.broker_id)
-
-
-GROWING_IDS, GROWING_HOURS = 24, 3
-"""New ids of a day, and hours in which they were created, from which on a prefix grows: one start creates many."""
-
-
-def new_ids(records: Iterable[TransactionLogRecord], as_of: dt.datetime) -> dict[str, list[dt.datetime]]:
-    """When the ids of the last 24 hours were created, by prefix.
-
-    An application that never reuses its ids (Flink's KafkaSink by default, Iceberg's sink, ids with a UUID) adds one
-    for each run or checkpoint. Coordinators keep each for ``transactional.id.expiration.ms``, 7 days by default.
-
-    `records`: those of each partition in the order of their offsets; unreadable ones are left out.
-    """
-    known: set[str] = set()  # ids that have a record, since they expired last
-    created: dict[str, dt.datetime] = {}  # by the first record of an id: ``Empty``, with epoch 0
-    for each in records:
-        if each.transactional_id is None or each.timestamp is None:
-            continue
-        if each.transactional_id not in known and each.state == "Empty" and each.producer_epoch == 0:
-            created[each.transactional_id] = each.timestamp
-        if each.tombstone:  # a later record is a new id's
-            known.discard(each.transactional_id)
-        else:
-            known.add(each.transactional_id)
-    by_prefix: dict[str, list[dt.datetime]] = {}
-    for transactional_id, time in created.items():
-        if time > as_of - dt.timedelta(days=1):
-            by_prefix.setdefault(prefix_of(transactional_id), []).append(time)
-    return by_prefix

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
+from functools import partial
 from time import sleep
 from typing import Annotated, Any, NamedTuple, NoReturn
 
@@ -69,11 +71,6 @@ def answer_sources(
     `watch`: seconds between two looks; null for one. `clear`: what exit code 0 means of a cluster.
     Raises typer.Exit with the exit code; of several clusters the most severe one.
     """
-    if output is Format.CSV and (source_options.all_clusters or watch is not None):
-        raise UsageError(
-            f"{'--all-clusters' if source_options.all_clusters else '--watch'} has no answer as csv.",
-            do="Use --format json.",
-        )
     if watch is not None and source_options.log_dir:
         raise UsageError("--watch needs a cluster or a recording: files are copied once.", do="Leave it out.")
     if source_options.all_clusters:
@@ -91,8 +88,12 @@ def answer_sources(
 
 
 def _watched(look: Callable[[], Answer], interval: float, output: Format) -> int:
-    """The exit code of the last look, when Ctrl-C ends it. A look that fails is shown; the first one ends it."""
+    """The exit code of the last look, when Ctrl-C ends it. A look that fails is shown; the first one ends it.
+
+    As csv, a look that found nothing is a row with its time only.
+    """
     code: int | None = None
+    columns: list[str] = []
     key: Hashable = object()
     try:
         while True:
@@ -104,14 +105,20 @@ def _watched(look: Callable[[], Answer], interval: float, output: Format) -> int
                 if code is None:
                     raise
                 answer = _failure(error)
-            if is_terminal := sys.stdout.isatty():
+            if is_terminal := sys.stdout.isatty() and output is not Format.CSV:
                 text = f"{utc_now():%Y-%m-%d %H:%M:%S} UTC; again every {interval:g} s, Ctrl-C ends it."
                 sys.stdout.write(CLEAR_SCREEN)
                 show([text, ""])
             elif answer.key != key and output is Format.TABLE:
                 show([*([] if code is None else [""]), f"{utc_now():%Y-%m-%d %H:%M:%S} UTC"])
             if is_terminal or answer.key != key:
-                code = answer.write()
+                if output is Format.CSV:
+                    code, (new_columns, *rows) = _csv_of(answer)
+                    header = [["looked_at", *new_columns]] if new_columns not in (columns, []) else []
+                    columns = new_columns or columns
+                    _write_csv([*header, *([f"{utc_now():%Y-%m-%dT%H:%M:%SZ}", *row] for row in rows or [[]])])
+                else:
+                    code = answer.write()
                 key = answer.key
                 sys.stdout.flush()
             sleep(interval)
@@ -127,6 +134,18 @@ def _failure(error: ToolkitError) -> Answer:
         return _code_of(error)
 
     return Answer(write, str(error))
+
+
+def _csv_of(answer: Answer) -> tuple[int, list[list[str]]]:
+    """The exit code of an answer, and what it writes as csv: its columns, which a failure has none of, and its rows."""
+    csv.field_size_limit(1 << 30)  # the evidence of a finding
+    with redirect_stdout(io.StringIO(newline="")) as written:
+        code = answer.write()
+    return code, list(csv.reader(io.StringIO(written.getvalue(), newline=""))) or [[]]
+
+
+def _write_csv(rows: Iterable[Sequence[str]]) -> None:
+    csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
 
 
 def _code_of(error: Exception) -> int:
@@ -169,6 +188,8 @@ def _write_all(answers: Mapping[str, Answer | Exception], output: Format, clear:
         codes = {row.cluster: row.exit_code for row in rows}
         pieces = json.dumps([asdict(row) for row in rows], indent=1)
         answer_json(SCHEMA, VERSION, [f"{pieces}\n"], source=None, scope=None)
+    elif output is Format.CSV:
+        codes = _write_rows_of_all(answers)
     else:
         for name, each in answers.items():
             show([f"Cluster {name}:"])
@@ -180,6 +201,23 @@ def _write_all(answers: Mapping[str, Answer | Exception], output: Format, clear:
             show([""])
         show([_sum(codes, clear)])
     return min({*codes.values()} - {0}, default=0)
+
+
+def _write_rows_of_all(answers: Mapping[str, Answer | Exception]) -> dict[str, int]:
+    """The rows of all clusters below one header; a cluster without an answer is a row with its error."""
+    tables: dict[str, list[list[str]]] = {}
+    codes = {name: _code_of(each) for name, each in answers.items() if isinstance(each, Exception)}
+    for name, each in answers.items():
+        if isinstance(each, Answer):
+            codes[name], tables[name] = _csv_of(Answer(partial(_written, name, each)))
+    columns = next((table[0] for table in tables.values()), ["error"])
+    _write_csv([["cluster", *columns]])
+    for name, each in answers.items():
+        if isinstance(each, Exception):
+            remark(f"Cluster {name}: {_text(each)}")
+            tables[name] = [[], [_text(each) if column == "error" else "" for column in columns]]
+        _write_csv([name, *row] for row in tables[name][1:])
+    return codes
 
 
 def _cluster_rows(answers: Mapping[str, Answer | Exception]) -> Iterator[ClusterRow]:

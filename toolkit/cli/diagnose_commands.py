@@ -371,7 +371,7 @@ def read_findings(
 
 def proof_line(source: AnySource, output: Format) -> str | None:
     """What files prove and what they do not, for a person; null for another source."""
-    from toolkit.sources.source_table import FILES
+    from toolkit.sources.source import FILES
 
     if output is not Format.TABLE or source.kind != FILES:
         return None

@@ -29,8 +29,7 @@ from toolkit.cli.output import INCOMPLETE, Format, answer, exit_code, progress, 
 from toolkit.command_line import command_line
 from toolkit.errors import UsageError
 from toolkit.schema import STATISTICS, TABLES
-from toolkit.sources.source import tables_of
-from toolkit.sources.source_table import FILES, STREAMED, TableArguments
+from toolkit.sources.source import FILES, STREAMED, TableArguments, tables_of
 from toolkit.views.row_formats import size_text
 
 if TYPE_CHECKING:
@@ -228,7 +227,7 @@ def copy(
     __transaction_state, the metadata log and the checkpoints are always copied. The manifest kafka-txn-copy.json says
     when it was made; diagnose, report and the pipeline read it. Run again, an interrupted copy continues.
     """
-    from toolkit.formats.copy_manifest import MANIFEST
+    from toolkit.formats.log_dir_files import MANIFEST
     from toolkit.sources.logdir.log_dir_copy import copy_log_dir
     from toolkit.views.row_formats import wrap
 

@@ -43,7 +43,7 @@ from toolkit.views.row_formats import size_text
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
     from toolkit.sources.recording.metrics import Metrics
-    from toolkit.sources.recording.sampler import Sample
+    from toolkit.sources.recording.recorder import Sample
     from toolkit.spark.pipeline.pipeline_run import RunSummary
     from toolkit.spark.pipeline.stored_tables import TableCounts
 
@@ -130,9 +130,7 @@ def record(
         raise UsageError("--metrics-host applies to metrics that are served.", do="Add --metrics-port PORT.")
 
     from toolkit.analysis.diagnosis.case import DiagnoseOptions
-    from toolkit.sources.recording.recorder import Recorder
-    from toolkit.sources.recording.sample_writer import SampleWriter
-    from toolkit.sources.recording.sampler import SampleOptions, Sampler
+    from toolkit.sources.recording.recorder import Recorder, SampleOptions, Sampler, SampleWriter
 
     metrics = None if metrics_port is None else _metrics(metrics_host, metrics_port, source_options.cluster_label)
     until = None if duration is None else dt.datetime.now(dt.UTC) + dt.timedelta(seconds=duration)
@@ -428,9 +426,9 @@ def pipeline(
         stack.callback(spark.stop)
         report("starting Spark", True)
 
-        from toolkit.spark.executors import ship_if_missing
         from toolkit.spark.pipeline.pipeline_run import run
         from toolkit.spark.spark_errors import translate_errors
+        from toolkit.spark.spark_session import ship_if_missing
         from toolkit.views.row_formats import wrap
 
         with translate_errors():

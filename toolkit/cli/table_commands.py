@@ -24,7 +24,7 @@ from toolkit.cli.options import (
 from toolkit.cli.output import INCOMPLETE, Format, answer, connected, exit_code, remark, show, width
 from toolkit.command_line import command_line
 from toolkit.errors import BrokerError, NotFound, UsageError
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC
 from toolkit.schema import (
     COORDINATORS,
     EXPOSURE,
@@ -374,7 +374,7 @@ def _all_groups(source: Cluster | LogDir) -> tuple[list[str], list[str]]:
         from toolkit.sources.logdir.coordinator_state import groups_in_files
 
         return groups_in_files(source), []
-    from toolkit.sources.live.state.group_offsets import groups_with_offsets
+    from toolkit.sources.live.group_offsets import groups_with_offsets
 
     groups, gaps = groups_with_offsets(source.client)
     return groups, [f"Groups may be hidden; missing: {gap}." for gap in gaps]

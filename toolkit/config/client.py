@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 import sys
@@ -18,14 +19,15 @@ from toolkit.config.properties import (
     LIBRDKAFKA,
     NUMBERS,
     SECRET_KEY,
+    VENDORS,
     Properties,
     TokenProvider,
-    msk_token,
     need_package,
     read_properties,
     sasl,
     ssl_context,
     tls,
+    vendor_token,
 )
 from toolkit.errors import NotFound, UsageError
 
@@ -129,9 +131,10 @@ class ClientConfig:
             kwargs["ssl_context"] = ssl_context(properties)
         mechanism = properties.get("sasl.mechanisms", "")
         if mechanism == "OAUTHBEARER":
-            if properties.get("oauth_cb") is msk_token:
-                package = "aws-msk-iam-sasl-signer-python"
-                need_package("aws_msk_iam_sasl_signer", f"MSK IAM needs the Python package {package}.", package=package)
+            if properties.get("oauth_cb") is vendor_token:
+                vendor = VENDORS[json.loads(properties["sasl.oauthbearer.config"])["vendor"]]
+                what = f"{vendor.service} needs the Python package {vendor.package}."
+                need_package(vendor.module, what, package=vendor.package)
             kwargs["sasl_oauth_token_provider"] = TokenProvider(properties)
         elif mechanism == "GSSAPI":
             need_package("gssapi", "Kerberos (GSSAPI) needs the Python package gssapi.")

@@ -11,6 +11,7 @@ from typing import Any
 
 from platformdirs import user_config_path
 
+from toolkit.config.client import ClientConfig
 from toolkit.errors import UsageError
 from toolkit.schema.durations import duration_s
 
@@ -28,6 +29,12 @@ class NamedCluster:
     command_config: str | None = None
     timeout: float | None = None  # seconds
     flink_checkpoints: tuple[Path, ...] = ()
+
+    @property
+    def config(self) -> ClientConfig:
+        """The client configuration. Raises UsageError as `ClientConfig`."""
+        server, path = self.bootstrap_server, self.command_config
+        return ClientConfig.from_properties(path, bootstrap_servers=server) if path else ClientConfig(server or "")
 
 
 def clusters_file() -> Path:

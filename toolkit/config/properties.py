@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import os
 import re
 import shlex
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolkit.errors import AuthenticationFailed, UsageError
 
@@ -178,8 +179,8 @@ def read_bytes(path: str) -> bytes:
 def need_package(module: str, what: str, *, package: str = "") -> None:
     from importlib.util import find_spec
 
-    if find_spec(module) is None:
-        raise UsageError(what, do=f"pip install {package or module}")
+    if find_spec(module.partition(".")[0]) is None or find_spec(module) is None:  # of a parent first: it raises without
+        raise UsageError(what, do=f"pip install '{package}'" if "[" in package else f"pip install {package or module}")
 
 
 def refuse_java(properties: Properties, key: str, *, do: str, own: tuple[str, ...]) -> None:
@@ -325,8 +326,13 @@ def _file(properties: Properties, name: str) -> Iterator[str | None]:
         yield path
 
 
-OF_MSK = ".IAMClientCallbackHandler", ".IAMOAuthBearerLoginCallbackHandler"
-HANDLERS = (*OF_MSK, ".OAuthBearerLoginCallbackHandler", ".OAuthBearerUnsecuredLoginCallbackHandler")
+HANDLERS = (
+    ".IAMClientCallbackHandler",
+    ".IAMOAuthBearerLoginCallbackHandler",
+    ".GcpLoginCallbackHandler",
+    ".OAuthBearerLoginCallbackHandler",
+    ".OAuthBearerUnsecuredLoginCallbackHandler",
+)
 CALLBACK = "an oauth_cb that returns (token, expiry in seconds since the epoch)"
 
 
@@ -345,8 +351,10 @@ def sasl(properties: Properties) -> Properties:
         for key, value in _jaas_properties(mechanism, properties["sasl.jaas.config"]).items():
             if properties.setdefault(key, value) != value:
                 raise UsageError(f"{key} and sasl.jaas.config have different values.", do="Keep one of them.")
-    complete = {"GSSAPI": _kerberos, "OAUTHBEARER": _oauth, "AWS_MSK_IAM": _msk_iam}.get(mechanism, _password)
-    return {"sasl.mechanisms": mechanism} | complete(properties)  # of MSK: OAUTHBEARER
+    if mechanism == "AWS_MSK_IAM":
+        return _vendor_login("msk", properties)
+    complete = {"GSSAPI": _kerberos, "OAUTHBEARER": _oauth}.get(mechanism, _password)
+    return {"sasl.mechanisms": mechanism} | complete(properties)
 
 
 def _password(properties: Properties) -> Properties:
@@ -372,8 +380,11 @@ def _oauth(properties: Properties) -> Properties:
     oauth = {key: properties[key] for key in OAUTH if key in properties}
     if "oauth_cb" in oauth:
         return oauth
-    if properties.get("sasl.login.callback.handler.class", "").endswith(OF_MSK):
-        return _msk_iam(properties)
+    servers, handler = properties["bootstrap.servers"], properties.get("sasl.login.callback.handler.class", "")
+    by_host = not handler and "sasl.oauthbearer.client.id" not in oauth
+    for name, vendor in VENDORS.items():
+        if handler.endswith(vendor.handlers) or (by_host and re.search(vendor.hosts, servers)):
+            return _vendor_login(name, properties)
     if properties.get("enable.sasl.oauthbearer.unsecure.jwt") == "true":
         return oauth | {"oauth_cb": unsecured_token}
     grant = properties.get("sasl.oauthbearer.grant.type", "client_credentials")
@@ -396,45 +407,126 @@ def _oauth(properties: Properties) -> Properties:
     return oauth | {"sasl.oauthbearer.method": "oidc"}
 
 
-def _msk_iam(properties: Properties) -> Properties:
-    """OAUTHBEARER, which MSK accepts for IAM."""
-    servers = properties["bootstrap.servers"]
-    in_host = re.search(r"\.([a-z]{2}(?:-[a-z]+)+-\d+)\.", servers)  # as Java: of the host, else of the environment
-    region = in_host[1] if in_host else os.environ.get("AWS_REGION", os.environ.get("AWS_DEFAULT_REGION"))
-    if not region:
-        raise UsageError(f"MSK IAM needs the AWS region, which {servers} does not contain.", do="Set AWS_REGION.")
-    signer = {"region": region} | {name: properties[name] for name in SIGNER if name in properties}
-    return {"sasl.mechanisms": "OAUTHBEARER", "oauth_cb": msk_token, "sasl.oauthbearer.config": json.dumps(signer)}
+def _vendor_login(name: str, properties: Properties) -> Properties:
+    """OAUTHBEARER with the tokens of a vendor's own package, which MSK accepts for IAM, too."""
+    servers, arguments = properties["bootstrap.servers"], {"vendor": name}
+    if name == "azure":
+        host = re.search(VENDORS[name].hosts, servers)
+        arguments["scope"] = f"https://{host[1]}/.default" if host else ""
+    elif name == "msk":
+        in_host = re.search(r"\.([a-z]{2}(?:-[a-z]+)+-\d+)\.", servers)  # as Java: of the host, else of the environment
+        region = in_host[1] if in_host else os.environ.get("AWS_REGION", os.environ.get("AWS_DEFAULT_REGION"))
+        if not region:
+            raise UsageError(f"MSK IAM needs the AWS region, which {servers} does not contain.", do="Set AWS_REGION.")
+        arguments |= {"region": region} | {key: properties[key] for key in SIGNER if key in properties}
+    return {
+        "sasl.mechanisms": "OAUTHBEARER",
+        "oauth_cb": vendor_token,
+        "sasl.oauthbearer.config": json.dumps(arguments),
+    }
 
 
-def msk_token(config: str) -> tuple[str, float]:
-    """A token and its expiry for MSK, signed with the AWS credentials of this machine; an ``oauth_cb``."""
+def vendor_token(config: str) -> tuple[str, float]:
+    """A token and its expiry by a vendor's own package, with the credentials of this machine; an ``oauth_cb``."""
+    arguments = json.loads(config)
+    vendor = VENDORS[arguments.pop("vendor")]
+    try:
+        return vendor.token(**arguments)
+    except Exception as error:  # noqa: BLE001 - these packages' have no common class; a missing key is an AttributeError
+        raise AuthenticationFailed(
+            f"No token for {vendor.service} could be made ({type(error).__name__}).",
+            do=f"Check the credentials of this machine: {vendor.check}.",
+        ) from None
+
+
+def _msk_token(*, region: str, **signer: str) -> tuple[str, float]:
     from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
 
-    region, profile, *role = (json.loads(config).get(name) for name in ("region", *SIGNER))
-    try:
-        if profile:
-            token, expires_ms = MSKAuthTokenProvider.generate_auth_token_from_profile(region, profile)
-        elif role[0]:
-            token, expires_ms = MSKAuthTokenProvider.generate_auth_token_from_role_arn(region, *filter(None, role))
-        else:
-            token, expires_ms = MSKAuthTokenProvider.generate_auth_token(region)
-    except Exception as error:  # noqa: BLE001 - botocore's have no common class; no credentials are an AttributeError
-        raise AuthenticationFailed(
-            f"No token for MSK IAM could be signed ({type(error).__name__}).",
-            do="Check the AWS credentials of this machine: aws sts get-caller-identity.",
-        ) from None
+    profile, *role = (signer.get(key) for key in SIGNER)
+    if profile:
+        token, expires_ms = MSKAuthTokenProvider.generate_auth_token_from_profile(region, profile)
+    elif role[0]:
+        token, expires_ms = MSKAuthTokenProvider.generate_auth_token_from_role_arn(region, *filter(None, role))
+    else:
+        token, expires_ms = MSKAuthTokenProvider.generate_auth_token(region)
     return token, expires_ms / 1000
+
+
+def _google_token() -> tuple[str, float]:
+    """An access token in the form of GcpLoginCallbackHandler, which Managed Service for Apache Kafka takes."""
+    import google.auth.transport.requests
+
+    credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+    credentials.refresh(google.auth.transport.requests.Request())
+    expires = credentials.expiry.replace(tzinfo=dt.UTC).timestamp()
+    subject = getattr(credentials, "service_account_email", "") or getattr(credentials, "account", "")
+    claims = {"exp": expires, "iat": time.time(), "iss": "Google", "scope": "kafka", "sub": subject}
+    header = {"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}
+    return ".".join(map(_base64, (json.dumps(header), json.dumps(claims), credentials.token))), expires
+
+
+def _azure_token(*, scope: str) -> tuple[str, float]:
+    from azure.identity import DefaultAzureCredential
+
+    with DefaultAzureCredential() as credential:
+        found = credential.get_token(scope)
+    return found.token, found.expires_on
+
+
+class Vendor(NamedTuple):
+    """A service that takes the tokens of its vendor's own package."""
+
+    service: str
+    module: str
+    package: str
+    token: Callable[..., tuple[str, float]]
+    hosts: str  # pattern of its brokers, for a configuration with neither client credentials nor a handler
+    handlers: tuple[str, ...]  # ends of the names of its Java classes
+    check: str  # command that shows the credentials of this machine
+
+
+VENDORS = {
+    "msk": Vendor(
+        "MSK IAM",
+        "aws_msk_iam_sasl_signer",
+        "aws-msk-iam-sasl-signer-python",
+        _msk_token,
+        r"\.kafka(?:-serverless)?\.[a-z\d-]+\.amazonaws\.com",
+        HANDLERS[:2],
+        "aws sts get-caller-identity",
+    ),
+    "google": Vendor(
+        "Managed Service for Apache Kafka",
+        "google.auth",
+        "google-auth[requests]",
+        _google_token,
+        r"\.managedkafka\.[\w.-]+\.cloud\.goog:",
+        HANDLERS[2:3],
+        "gcloud auth application-default print-access-token",
+    ),
+    "azure": Vendor(
+        "Azure Event Hubs",
+        "azure.identity",
+        "azure-identity",
+        _azure_token,
+        r"([\w-]+\.servicebus\.(?:windows\.net|usgovcloudapi\.net|chinacloudapi\.cn)):",
+        (),
+        "az account get-access-token",
+    ),
+}
+
+
+def _base64(text: str) -> str:
+    from base64 import urlsafe_b64encode
+
+    return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def unsecured_token(config: str) -> tuple[str, float]:
     """An unsecured JWT (RFC 7515, A.5), for brokers under test that accept any subject; an ``oauth_cb``."""
-    from base64 import urlsafe_b64encode
-
     issued = time.time()
     claims = {"sub": _pairs(config.split()).get("principal", ""), "iat": issued, "exp": issued + 3600}
-    parts = (urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({"alg": "none"}, claims))
-    return f"{'.'.join(parts)}.", issued + 3600
+    return f"{_base64(json.dumps({'alg': 'none'}))}.{_base64(json.dumps(claims))}.", issued + 3600
 
 
 class TokenProvider:

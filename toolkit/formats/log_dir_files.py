@@ -1,17 +1,345 @@
-"""Names in a log directory, and the texts of its checkpoint and properties files."""
+"""Files of a log directory: their names and paths, checkpoints and properties, index files, the manifest of a copy.
+
+A path is of this machine, or the URI of an object store. ``kafka-txn copy`` writes the manifest: which files it copied,
+when, and in which order. Each file of data is read to its end, then ``__transaction_state``, then what the files of
+data have gained since. What is open in the first reading and in the last was open when the coordinators' log was read
+in between: what a live diagnosis proves by its two requests to the leader.
+
+Sources: ``AbortedTxn``, ``TransactionIndex``, ``OffsetIndex``, ``TimeIndex`` and ``LogSegment`` in Kafka, 2.8 to 4.3.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import os
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+import stat
+import struct
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from toolkit.config.properties import parse_properties
-from toolkit.errors import UsageError
+from toolkit.errors import DecodeError, UsageError
+from toolkit.formats.headers import DamagedRange
+from toolkit.formats.object_store import ANONYMOUS, AZURE_HOST, CREDENTIALS, FAMILY, URI, ObjectEntry, ObjectPath
 from toolkit.schema.log import CheckpointEntry
+from toolkit.version import __version__
+
+LogPath: TypeAlias = Path | ObjectPath
+"""A file or folder of this machine, or of an object store."""
+
+
+def log_path(path: str | os.PathLike[str] | ObjectPath) -> LogPath:
+    """The file or folder at a path of this machine, or at a URI of an object store.
+
+    Parameters
+    ----------
+    path
+        A path; or ``s3://bucket/key``, ``gs://bucket/key``, ``abfss://container@account.dfs.core.windows.net/key``.
+
+    Raises
+    ------
+    UsageError
+        For a URI with credentials or options, or without a bucket.
+
+    Examples
+    --------
+    >>> log_path("s3://backup/broker-1/") / "orders-0"
+    ObjectPath(store='s3://backup', key='broker-1/orders-0')
+    """
+    if isinstance(path, ObjectPath):
+        return path
+    text = os.fspath(path)
+    scheme = text.partition("://")[0]
+    if scheme not in FAMILY or text == scheme:
+        return Path(path)
+    found = URI.fullmatch(text)
+    if not found:
+        raise UsageError(f"A URI of {scheme} has a bucket and a key.", do="Write s3://bucket/key, gs://bucket/key or "
+                         "abfss://container@account.dfs.core.windows.net/key.")  # fmt: skip
+    user, host, key = found["user"], found["host"], (found["key"] or "").strip("/")
+    if FAMILY[scheme] == "abfss":
+        if not user or ":" in user or not AZURE_HOST.fullmatch(host):
+            raise UsageError(
+                f"A URI of {scheme} names a container and an account, and no key of the account.",
+                do=f"Write {scheme}://container@account.dfs.core.windows.net/key. {CREDENTIALS['abfss']}",
+            )
+    elif user not in (None, ANONYMOUS):
+        raise UsageError(
+            f"The URI of {host} has credentials, which tables and reports would repeat.",
+            do=f"Write {scheme}://{host}/key. {CREDENTIALS[FAMILY[scheme]]}",
+        )
+    if "?" in key:
+        raise UsageError(
+            f"The URI of {host} has options, which are not read.",
+            do="Use the environment of the store: AWS_ENDPOINT_URL, AWS_REGION, STORAGE_EMULATOR_HOST, "
+            "AZURE_STORAGE_ENDPOINT.",
+        )
+    return ObjectPath(f"{scheme}://{f'{user}@' if user else ''}{host}", key)
+
+
+def scandir(path: LogPath) -> Iterator[os.DirEntry[str] | ObjectEntry]:
+    """The entries of a folder, in any order. Raises OSError if it cannot be listed."""
+    return path.scandir() if isinstance(path, ObjectPath) else iter(os.scandir(path))
+
+
+def other_kind(path: LogPath) -> str | None:
+    """What a path of this machine names, if that is no file; opening a pipe would wait for its writer."""
+    if isinstance(path, ObjectPath):
+        return None
+    mode = path.stat().st_mode
+    return None if stat.S_ISREG(mode) else "directory" if stat.S_ISDIR(mode) else "pipe or device"
+
+
+def real_path(path: LogPath) -> str:
+    """The path behind links, of which an object store has none."""
+    return str(path) if isinstance(path, ObjectPath) else os.path.realpath(path)
+
+
+Buffer = bytes | bytearray | memoryview
+
+ABORTED_TXN = struct.Struct(">hqqqq")
+OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])  # the offset relative to the segment's base offset
+TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+
+OFFSETS = np.dtype([("offset", "i8"), ("position", "i8")])
+"""An entry of an offset index: the byte of the segment at which a batch begins; all before it have lower offsets."""
+
+TIMES = np.dtype([("timestamp", "i8"), ("offset", "i8")])
+"""An entry of a time index: newest record time (ms) of the segment up to this offset."""
+
+
+class AbortedTxn(NamedTuple):
+    """An aborted transaction of a segment, as Fetch returns it to read_committed consumers.
+
+    Parameters
+    ----------
+    position
+        Byte of the file where the entry starts.
+    version
+        Version of the entry: 0.
+    producer_id
+        Producer of the transaction.
+    first_offset, last_offset
+        Of its first record, which may be in an earlier segment, and of its marker.
+    last_stable_offset
+        LSO right after that marker.
+    """
+
+    position: int
+    version: int
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def read_txn_index(buf: Buffer) -> tuple[list[AbortedTxn], list[DamagedRange]]:
+    """The aborted transactions of a segment in the order of their markers, and damaged bytes.
+
+    The entries have no checksum. An entry that is contradictory, out of order or of an unknown version is damage
+    (``CORRUPT_ENTRY``); the next one is still read. A crash can leave an incomplete last entry, and zeros at the end
+    (``TORN_TAIL``).
+    """
+    view = memoryview(buf).cast("B")
+    end = _end_of_entries(view)
+    found = [AbortedTxn(at, *ABORTED_TXN.unpack_from(view, at)) for at in range(0, end, ABORTED_TXN.size)]
+    wrong = {txn.position: why for txn in found if (why := _contradiction(txn))}
+    plausible = [txn for txn in found if txn.position not in wrong]
+    fitting = {plausible[i].position for i in _longest_rise([txn.last_offset for txn in plausible])}
+    for txn in plausible:
+        if txn.position not in fitting:
+            wrong[txn.position] = f"its marker at offset {txn.last_offset} is out of order"
+    damage = [
+        DamagedRange(at, ABORTED_TXN.size, f"CORRUPT_ENTRY: The entry at byte {at} is no aborted transaction: {why}.")
+        for at, why in sorted(wrong.items())
+    ]
+    if left := len(view) - end:
+        what = "zeros" if left >= ABORTED_TXN.size else "an incomplete entry"
+        damage.append(DamagedRange(end, left, f"TORN_TAIL: The last {left} bytes are {what}, as a crash leaves them."))
+    return [txn for txn in plausible if txn.position in fitting], damage
+
+
+def read_offset_index(buf: Buffer, *, base_offset: int) -> npt.NDArray[Any]:
+    """The entries of an offset index that rise in offset and in position, as an array of `OFFSETS`.
+
+    To find an offset, read from the position of the last entry at or below it; from byte 0 below the first entry.
+    There is no checksum, and brokers rebuild damaged indexes: entries that do not rise are left out silently, and the
+    caller must check that a batch begins at a position.
+
+    `buf`: the complete file; it ends in zeros while a broker has it open, and after a crash.
+    """
+    entries = np.frombuffer(buf, OFFSET_ENTRY, count=len(memoryview(buf).cast("B")) // OFFSET_ENTRY.itemsize)
+    entries = entries[(entries["offset"] > 0) & (entries["position"] > 0)]  # the first batch has no entry
+    intact = entries[_rises(entries["offset"]) & _rises(entries["position"])]
+    index = np.empty(len(intact), OFFSETS)
+    index["offset"] = base_offset + intact["offset"].astype("i8")
+    index["position"] = intact["position"]
+    return index
+
+
+def read_time_index(buf: Buffer, *, base_offset: int) -> npt.NDArray[Any]:
+    """The entries of a time index that rise in time and in offset, as an array of `TIMES`.
+
+    No record with a newer time than an entry's has a lower offset, so the last entry below a time has the offset to
+    search from. Entries that do not rise are left out, as in `read_offset_index`.
+
+    `buf`: the complete file; it ends in zeros while a broker has it open, and after a crash.
+    """
+    entries = np.frombuffer(buf, TIME_ENTRY, count=len(memoryview(buf).cast("B")) // TIME_ENTRY.itemsize)
+    entries = entries[(entries["timestamp"] > 0) & (entries["offset"] >= 0)]
+    intact = entries[_rises(entries["timestamp"]) & _rises(entries["offset"])]
+    index = np.empty(len(intact), TIMES)
+    index["timestamp"] = intact["timestamp"]
+    index["offset"] = base_offset + intact["offset"].astype("i8")
+    return index
+
+
+def _end_of_entries(view: memoryview) -> int:
+    """End of the last complete entry that is not all zeros."""
+    end = len(view) - len(view) % ABORTED_TXN.size
+    while end and not any(view[end - ABORTED_TXN.size : end]):
+        end -= ABORTED_TXN.size
+    return end
+
+
+def _contradiction(txn: AbortedTxn) -> str | None:
+    if txn.version != 0:
+        return f"it has version {txn.version}, and 0 is known here"
+    if min(txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset) < 0:
+        return "an id or offset is negative"
+    if txn.first_offset > txn.last_offset:
+        return f"it starts at offset {txn.first_offset} and ends at {txn.last_offset}"
+    if not any(txn[2:]):
+        return "it is all zeros"
+    return None
+
+
+def _longest_rise(numbers: Sequence[int]) -> list[int]:
+    """Indices of a longest strictly rising subsequence: one wrong number removes only itself."""
+    if all(a < b for a, b in pairwise(numbers)):
+        return list(range(len(numbers)))
+    lowest: list[int] = []  # lowest[k]: the lowest number at the end of a rising run of k + 1 numbers
+    where: list[int] = []  # its index
+    before: list[int] = []  # by index: the one before it in such a run
+    for i, number in enumerate(numbers):
+        k = bisect_left(lowest, number)
+        before.append(where[k - 1] if k else -1)
+        lowest[k : k + 1], where[k : k + 1] = [number], [i]
+    rise = [where[-1]]
+    while before[rise[-1]] >= 0:
+        rise.append(before[rise[-1]])
+    return rise[::-1]
+
+
+def _rises(numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Whether each number is higher than all before it; true for the first."""
+    rises = np.ones(len(numbers), bool)
+    rises[1:] = numbers[1:] > np.maximum.accumulate(numbers)[:-1]
+    return rises
+
+
+SNAPSHOT_VERSION = 1
+SNAPSHOT_HEADER = struct.Struct(">hIi")  # version, CRC32C of the bytes after it, number of entries
+SNAPSHOT_COVERED = 6  # start of those bytes
+SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+DAMAGED = "The bytes are damaged, or this is no producer snapshot; a broker would delete it and read the log instead."
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotEntry:
+    """The state of a producer on a partition; missing fields are ``None``, never -1."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int | None  # of its last data batch, as the next two; None if it has only markers
+    last_offset: int | None
+    offset_delta: int  # records of that batch less one; 0 without one
+    last_timestamp: int | None  # ms; newest record time of that batch (the producer's clock), or its marker's
+    coordinator_epoch: int | None  # of its last marker
+    current_txn_first_offset: int | None  # first offset of its open transaction
+
+
+def read_snapshot(buf: bytes | bytearray | memoryview) -> tuple[SnapshotEntry, ...]:
+    """The producers in a snapshot, in the order of the file.
+
+    A file with any error is rejected completely, as by a broker.
+
+    Raises DecodeError if the file is empty, too short or too long, of another version, or does not match its CRC.
+    """
+    from google_crc32c import value as crc32c
+
+    count, crc = _read_header(memoryview(buf))
+    data = bytes(buf)
+    computed: int = crc32c(data[SNAPSHOT_COVERED:])
+    if crc != computed:
+        raise DecodeError(
+            f"The producer snapshot does not match its CRC: {crc:#010x} is written, {computed:#010x} is right.",
+            position=SNAPSHOT_COVERED,
+            means=DAMAGED,
+        )
+    entries = struct.iter_unpack(
+        SNAPSHOT_ENTRY.format, data[SNAPSHOT_HEADER.size : SNAPSHOT_HEADER.size + count * SNAPSHOT_ENTRY.size]
+    )
+    return tuple(
+        SnapshotEntry(
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            last_sequence=_known(sequence),
+            last_offset=_known(offset),
+            offset_delta=delta,
+            last_timestamp=_known(timestamp),
+            coordinator_epoch=_known(coordinator_epoch),
+            current_txn_first_offset=_known(first_offset),
+        )
+        for producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, first_offset in entries
+    )
+
+
+def _read_header(view: memoryview) -> tuple[int, int]:
+    """Number of entries and CRC; checks version and size."""
+    size = len(view)
+    if not size:
+        raise DecodeError(
+            "The producer snapshot is empty.",
+            position=0,
+            means="A broker that crashed right after creating it leaves it empty; it is rebuilt from the log.",
+        )
+    version = int.from_bytes(view[:2], "big", signed=True)
+    if size >= 2 and version != SNAPSHOT_VERSION:
+        raise DecodeError(
+            f"The producer snapshot has version {version}; {SNAPSHOT_VERSION} is known here.", position=0, means=DAMAGED
+        )
+    if size < SNAPSHOT_HEADER.size:
+        raise DecodeError(
+            f"The producer snapshot ends early: {size} of the {SNAPSHOT_HEADER.size} bytes before its entries are "
+            "there.",
+            position=size,
+            means=DAMAGED,
+        )
+    _, crc, count = SNAPSHOT_HEADER.unpack_from(view)
+    right = SNAPSHOT_HEADER.size + count * SNAPSHOT_ENTRY.size
+    if count < 0 or size != right:
+        raise DecodeError(
+            f"The producer snapshot has {size} bytes; {count} producers take {right}.",
+            position=min(size, right) if count >= 0 else SNAPSHOT_COVERED,
+            means=DAMAGED,
+        )
+    return count, crc
+
+
+def _known(number: int) -> int | None:
+    return None if number < 0 else number
+
 
 UUID_FORM = r"[A-Za-z0-9_-]{22}"
 FOLDER = re.compile(
@@ -105,7 +433,7 @@ def segment_base_offset(path: str | None) -> int | None:
 NUMBER = re.compile(r"[0-9]{1,20}")
 UUID = re.compile(UUID_FORM)
 VALUES = {"version": NUMBER, "broker.id": NUMBER, "node.id": NUMBER, "directory.id": UUID, "topic_id": UUID}
-OFFSET_ENTRY = re.compile(
+OFFSET_LINE = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]{1,249})[ \t]+(?P<partition>[0-9]{1,20})[ \t]+(?P<offset>[0-9]{1,20})"
 )
 EPOCH_ENTRY = re.compile(r"(?P<leader_epoch>[0-9]{1,20})[ \t]+(?P<offset>[0-9]{1,20})")
@@ -153,7 +481,7 @@ def checkpoint_rows(
 
 
 def _offset_entry(base: CheckpointEntry, number: int, text: str) -> CheckpointEntry | None:
-    found = OFFSET_ENTRY.fullmatch(text)
+    found = OFFSET_LINE.fullmatch(text)
     partition, offset = (int(found["partition"]), int(found["offset"])) if found else (0, 0)
     if not found or partition > MAX_INT32 or offset > MAX_INT64:
         return None
@@ -286,3 +614,90 @@ def _missing(base: CheckpointEntry, keys: set[str]) -> Iterator[CheckpointEntry]
 def _malformed(base: CheckpointEntry, number: int, why: str, text: str | None) -> CheckpointEntry:
     quoted = "not UTF-8" if text is None else repr(text[:QUOTED]) + ("..." if len(text) > QUOTED else "")
     return replace(base, position=number, error=f"MALFORMED: line {number} {why}: {quoted}.")
+
+
+MANIFEST = "kafka-txn-copy.json"
+"""Its name, in the copied log directory."""
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedFile:
+    """A file of the copy."""
+
+    # size, sha256: of the copy
+    size: int
+    sha256: str
+    first_size: int  # its size when the copying of ``__transaction_state`` began; what comes after was added since
+    # inode, size and modification time of the source when it was opened: to copy it again if that has changed
+    source: tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyManifest:
+    """A copy of one log directory."""
+
+    source: str  # the log directory that was copied
+    # the copied topics besides ``__transaction_state`` and ``__cluster_metadata``; null for all
+    topics: Sequence[str] | None
+    # begin, end: when the copying began and ended, by the clock of the machine that copied; no end if it was
+    # interrupted
+    begin: dt.datetime
+    end: dt.datetime | None = None
+    # coordinators_begin, coordinators_end: when that of ``__transaction_state`` did
+    coordinators_begin: dt.datetime | None = None
+    coordinators_end: dt.datetime | None = None
+    files: Mapping[str, CopiedFile] = field(default_factory=dict)  # by path below the log directory, with slashes
+    # folders that a broker wrote to between begin and end; none in a copy of a stopped broker
+    changed: Sequence[str] = ()
+    incomplete: Sequence[str] = ()  # folders that changed so fast that their files may not fit together
+    # whether a broker of the same machine ran on the source all the while: it held the lock. Files without a broker may
+    # be of any time, and of several
+    is_running: bool = False
+    version: str = __version__  # of the tool
+
+    @property
+    def moment(self) -> dt.datetime | None:
+        """When the coordinators' log was read, between both readings of the data; null if it was interrupted."""
+        return None if self.end is None else self.coordinators_begin
+
+    def by_folder(self) -> dict[str, dict[str, CopiedFile]]:
+        """The files of each partition's folder by name; those beside the folders under an empty name."""
+        found: dict[str, dict[str, CopiedFile]] = {}
+        for path, file in self.files.items():
+            folder, _, name = path.rpartition("/")
+            found.setdefault(folder, {})[name] = file
+        return found
+
+    def to_json(self) -> str:
+        """The text of the manifest."""
+        values = {"format": FORMAT, **asdict(self)}
+        return json.dumps(values, indent=1, default=dt.datetime.isoformat) + "\n"
+
+
+def parse_manifest(text: bytes | str) -> CopyManifest:
+    """Read the text of a manifest. Raises DecodeError if it is none, or of a newer version of the tool."""
+    try:
+        values: dict[str, Any] = json.loads(text)
+        if values.pop("format") != FORMAT:
+            raise DecodeError("it is of another version of kafka-txn", position=0)
+        for name in ("begin", "end", "coordinators_begin", "coordinators_end"):
+            values[name] = None if values[name] is None else dt.datetime.fromisoformat(values[name])
+        values["files"] = {
+            path: CopiedFile(**{**file, "source": tuple(file["source"])}) for path, file in values["files"].items()
+        }
+        return CopyManifest(**values)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DecodeError(f"it is no manifest: {error}", position=0) from None
+
+
+def read_manifest(folder: LogPath) -> CopyManifest | None:
+    """The manifest of a log directory; null if it has none.
+
+    Raises DecodeError if it is none, or of a newer version of the tool. Raises OSError if it cannot be read.
+    """
+    try:
+        text = (folder / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        return None
+    return parse_manifest(text)

@@ -16,13 +16,12 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from toolkit.config import ClientConfig
 from toolkit.errors import ConnectionFailed, LabError
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.batches import write_batch
+from toolkit.formats.batches import write_batch
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.lab.broker import Kafka
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import error_name
-from toolkit.sources.live.state.coordinators import CoordinatorTopic, loading_coordinators
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import BrokerClient, error_name
+from toolkit.sources.live.coordinators import CoordinatorTopic, loading_coordinators
 
 ALWAYS_UP = 1  # broker that no incident stops; with fewer than three brokers it is the only controller, too
 
@@ -148,8 +147,8 @@ def send_until_accepted(
 
 def partitions(cluster: BrokerClient, topic: str) -> dict[int, Any]:
     """Metadata by partition, of those that have a leader; empty while the topic does not exist."""
-    request = messages.Metadata(
-        topics=[messages.Metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    request = broker_client.Metadata(
+        topics=[broker_client.Metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
     (found,) = cluster.send_one(request).topics
     return {each.partition_index: each for each in found.partitions if each.leader_id >= 0}
@@ -170,14 +169,14 @@ def elect_uncleanly(cluster: BrokerClient, topic: str, numbers: Sequence[int], *
 
     Before 3.9, controllers in KRaft mode ignore that setting. They need a while to know that the last leader is gone.
     """
-    of_topic = messages.ElectLeaders.TopicPartitions
+    of_topic = broker_client.ElectLeaders.TopicPartitions
 
     def leads_all() -> bool | None:
         found = partitions(cluster, topic)
         missing = [each for each in numbers if each not in found or found[each].leader_id != broker_id]
         if missing:
-            controller_id = int(cluster.send_one(messages.Metadata(topics=[])).controller_id)
-            request = messages.ElectLeaders(
+            controller_id = int(cluster.send_one(broker_client.Metadata(topics=[])).controller_id)
+            request = broker_client.ElectLeaders(
                 election_type=1,
                 topic_partitions=[of_topic(topic=topic, partitions=missing)],
                 timeout_ms=1_000,
@@ -205,7 +204,7 @@ def coordinator(cluster: BrokerClient, key: str, *, group: bool = False) -> int:
     """Broker id of the coordinator of a transactional id, or of a group."""
     found = send_until_accepted(
         cluster,
-        lambda: messages.FindCoordinator(key=key, key_type=0 if group else 1, max_version=2),
+        lambda: broker_client.FindCoordinator(key=key, key_type=0 if group else 1, max_version=2),
         of=key,
         codes=lambda message: [message.error_code],
     )
@@ -216,7 +215,7 @@ def open_transactions(cluster: BrokerClient, topic: str, partition: int) -> list
     """Open transactions in the producer state of a partition's leader, the one that holds the LSO first."""
     described = send_until_accepted(
         cluster,
-        lambda: messages.DescribeProducers(topics=[(topic, [partition])]),
+        lambda: broker_client.DescribeProducers(topics=[(topic, [partition])]),
         of=f"{topic}-{partition}",
         to=lambda: leader(cluster, topic, partition),
         codes=lambda message: [message.topics[0].partitions[0].error_code],
@@ -241,7 +240,7 @@ def offsets(cluster: BrokerClient, topic: str, partition: int) -> tuple[int, int
 def _offset(cluster: BrokerClient, topic: str, partition: int, *, timestamp: int, isolation_level: int) -> int:
     found = send_until_accepted(
         cluster,
-        lambda: messages.ListOffsets(
+        lambda: broker_client.ListOffsets(
             partitions={topic: [partition]},
             timestamp=timestamp,
             replica_id=-1,
@@ -314,9 +313,9 @@ class TxnProducer:
         init_request = {"transactional_id": self.transactional_id, "transaction_timeout_ms": self.timeout_ms}
         response = self._ask(
             lambda: (
-                messages.InitProducerId(**init_request, enable2_pc=True, min_version=6)
+                broker_client.InitProducerId(**init_request, enable2_pc=True, min_version=6)
                 if two_phase
-                else messages.InitProducerId(**init_request, max_version=2)
+                else broker_client.InitProducerId(**init_request, max_version=2)
             ),
             codes=lambda message: [message.error_code],
         )
@@ -327,7 +326,7 @@ class TxnProducer:
         """AddPartitionsToTxn: add the partition to the transaction; in transaction version 2, `send` does that."""
         if self.transaction_version == 2:
             return
-        request = messages.AddPartitionsToTxn
+        request = broker_client.AddPartitionsToTxn
         self._ask(
             lambda: request(
                 v3_and_below_transactional_id=self.transactional_id,
@@ -360,9 +359,9 @@ class TxnProducer:
             base_sequence=sequence,
             is_transactional=True,
         )
-        request = messages.Produce.TopicProduceData
+        request = broker_client.Produce.TopicProduceData
         produced = self._ask(
-            lambda: messages.Produce(
+            lambda: broker_client.Produce(
                 transactional_id=self.transactional_id,
                 acks=-1,
                 timeout_ms=10_000,
@@ -380,7 +379,7 @@ class TxnProducer:
     def add_offsets(self, group: str) -> None:
         """AddOffsetsToTxn: add a group's partition of ``__consumer_offsets`` to the transaction."""
         self._ask(
-            lambda: messages.AddOffsetsToTxn(
+            lambda: broker_client.AddOffsetsToTxn(
                 transactional_id=self.transactional_id,
                 producer_id=self.producer_id,
                 producer_epoch=self.producer_epoch,
@@ -392,12 +391,12 @@ class TxnProducer:
 
     def commit_offset(self, group: str, topic: str, partition: int, *, offset: int) -> None:
         """TxnOffsetCommit: write a group's offset as part of the transaction; the group needs no members."""
-        request = messages.TxnOffsetCommit.TxnOffsetCommitRequestTopic
+        request = broker_client.TxnOffsetCommit.TxnOffsetCommitRequestTopic
         one = request.TxnOffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""
         )
         self._ask(
-            lambda: messages.TxnOffsetCommit(
+            lambda: broker_client.TxnOffsetCommit(
                 transactional_id=self.transactional_id,
                 group_id=group,
                 producer_id=self.producer_id,
@@ -428,7 +427,7 @@ class TxnProducer:
 
     def _end_txn(self, *, commit: bool) -> Any:
         return self._ask(
-            lambda: messages.EndTxn(
+            lambda: broker_client.EndTxn(
                 transactional_id=self.transactional_id,
                 producer_id=self.producer_id,
                 producer_epoch=self.producer_epoch,

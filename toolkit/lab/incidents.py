@@ -16,8 +16,7 @@ from typing import Any
 
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.errors import UsageError
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, coordinator_partition
 from toolkit.lab.broker import Kafka, version_numbers
 from toolkit.lab.clients import (
     ALWAYS_UP,
@@ -39,8 +38,8 @@ from toolkit.lab.clients import (
     until,
     write_committed,
 )
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import BrokerClient
 
 NOTHING: Mapping[str, str] = {}
 OVER = {"INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE", "PRODUCER_FENCED"}
@@ -330,7 +329,7 @@ class Stage:
         if partitions(self.cluster, self.topic):
             return
         count = self.partition + 2
-        new = messages.CreateTopics.CreatableTopic
+        new = broker_client.CreateTopics.CreatableTopic
         topic = new(
             name=self.topic,
             num_partitions=-1 if replicas else count,
@@ -346,9 +345,9 @@ class Stage:
         )
         send_until_accepted(
             self.cluster,
-            lambda: messages.CreateTopics(topics=[topic], timeout_ms=10_000, validate_only=False, max_version=4),
+            lambda: broker_client.CreateTopics(topics=[topic], timeout_ms=10_000, validate_only=False, max_version=4),
             of=self.topic,
-            to=lambda: int(self.cluster.send_one(messages.Metadata(topics=[])).controller_id),
+            to=lambda: int(self.cluster.send_one(broker_client.Metadata(topics=[])).controller_id),
             codes=lambda message: [each.error_code for each in message.topics],
         )
         until(
@@ -587,11 +586,11 @@ def stage_head_deleted(stage: Stage, *, all_of_it: bool = False) -> StagedIncide
 
 
 def _delete_records(stage: Stage, *, before: int) -> None:
-    request = messages.DeleteRecords.DeleteRecordsTopic
+    request = broker_client.DeleteRecords.DeleteRecordsTopic
     one = request.DeleteRecordsPartition(partition_index=stage.partition, offset=before)
     send_until_accepted(
         stage.cluster,
-        lambda: messages.DeleteRecords(
+        lambda: broker_client.DeleteRecords(
             topics=[request(name=stage.topic, partitions=[one])], timeout_ms=10_000, max_version=1
         ),
         of=f"{stage.topic}-{stage.partition}",
@@ -630,7 +629,7 @@ def _listed(cluster: BrokerClient, broker_id: int) -> set[int]:
     """Producer id of every transactional id that a coordinator lists."""
     listing = send_until_accepted(
         cluster,
-        lambda: messages.ListTransactions(state_filters=[], producer_id_filters=[], max_version=0),
+        lambda: broker_client.ListTransactions(state_filters=[], producer_id_filters=[], max_version=0),
         of=f"broker {broker_id}",
         to=lambda: broker_id,
         codes=lambda message: [message.error_code],

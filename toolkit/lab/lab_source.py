@@ -17,11 +17,11 @@ from toolkit.lab.clients import await_coordinators, blocked_consumer, config_of,
 from toolkit.lab.connected_source import ConnectedSource
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.lab.samples import IncidentSample
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
-from toolkit.sources.recording.recording_folder import is_recording
+from toolkit.sources.recording.recording import is_recording
 
 GROUP = "billing"
 BEFORE, BEHIND = 12, 20  # committed records before and after the open transaction

@@ -14,10 +14,13 @@ KNOWN, OPEN, ALL, DECISION = Merge.KNOWN, Merge.OPEN, Merge.ALL, Merge.DECISION
 _Error = Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."]
 
 
-@declares("evidence", row="one observed value")
+@declares("evidence")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceEntry(TableRow):
-    """One observed value: which API or log has it, where and when."""
+    """One observed value.
+
+    With the API or log that has it, where and when.
+    """
 
     source: Annotated[str | None, "API or log that has the value."] = None
     broker_id: Annotated[Int32 | None, "Broker that answered."] = None
@@ -26,9 +29,7 @@ class EvidenceEntry(TableRow):
     value: Annotated[str | None, "The value as text."] = None
 
 
-@declares(
-    "partitions", row="a partition as its leader reports it", key=("topic", "partition"), sort=("topic", "partition")
-)
+@declares("partitions", key=("topic", "partition"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition(TableRow):
     """A partition as its leader reports it."""
@@ -60,12 +61,7 @@ class Partition(TableRow):
         return TopicPartition(self.topic, self.partition)
 
 
-@declares(
-    "producers",
-    row="producer state on a replica (DescribeProducers, .snapshot)",
-    key=("topic", "partition", "broker_id", "producer_id"),
-    sort=("topic", "partition", "broker_id", "producer_id"),
-)
+@declares("producers", key=("topic", "partition", "broker_id", "producer_id"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producer(TableRow):
     """Producer state on a replica (DescribeProducers, .snapshot)."""
@@ -94,12 +90,7 @@ class Producer(TableRow):
         return TopicPartition(self.topic, self.partition)
 
 
-@declares(
-    "transactions",
-    row="coordinator state of a transactional id (ListTransactions and DescribeTransactions, or __transaction_state)",
-    key=("transactional_id",),
-    sort=("transactional_id", "broker_id", "txn_state_partition"),
-)
+@declares("transactions", key=("transactional_id",), sort=("transactional_id", "broker_id", "txn_state_partition"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction(TableRow):
     """Coordinator state of a transactional id (ListTransactions and DescribeTransactions, or __transaction_state)."""
@@ -132,7 +123,6 @@ class Transaction(TableRow):
 
 @declares(
     "findings",
-    row="one verdict: who holds, held or will hold a partition's LSO, why, and what is safe to do",
     key=("cluster_id", "topic", "partition", "producer_id", "start_offset"),
     sort=("cluster_id", "topic", "partition", "queue_position", "start_offset", "producer_id"),
 )
@@ -269,12 +259,7 @@ class Finding(TableRow):
 PARTITIONS, PRODUCERS, TRANSACTIONS, FINDINGS = Partition.table, Producer.table, Transaction.table, Finding.table
 
 
-@declares(
-    "coordinators",
-    row="the coordinator of a transactional id or a group, by hash and by FindCoordinator",
-    key=("key_type", "key"),
-    sort=("key_type", "key"),
-)
+@declares("coordinators", key=("key_type", "key"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinator(TableRow):
     """The coordinator of a transactional id or a group, by hash and by FindCoordinator."""
@@ -291,18 +276,13 @@ class Coordinator(TableRow):
     error: _Error = None
 
 
-@declares(
-    "exposure",
-    row="one setting that decides whether transactions can hang, or one client that can leave a transaction hanging",
-    key=("subject", "broker_id", "name", "transactional_id"),
-    sort=("subject", "broker_id", "name", "transactional_id"),
-)
+@declares("exposure", key=("subject", "broker_id", "name", "transactional_id"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposure(TableRow):
     """One setting that decides whether transactions can hang, or one client that can leave a transaction hanging."""
 
-    subject: Annotated[str, "cluster, broker, known bug, transactional_id or prefix."]
-    name: Annotated[str, "Kafka's name of the feature or setting; Jira issue of a known bug; prefix of new ids."]
+    subject: Annotated[str, "cluster, broker, known bug or transactional_id."]
+    name: Annotated[str, "Kafka's name of the feature or setting; Jira issue of a known bug."]
     transactional_id: Annotated[str | None, "Transactional id of the client; null for the cluster and brokers."] = None
     value: Annotated[str | None, "Its value; null if it does not exist there or could not be read."] = None
     exposed: Annotated[bool | None, "Whether it lets transactions hang or hold an LSO for long; null if unknown."] = (
@@ -314,15 +294,10 @@ class Exposure(TableRow):
     error: _Error = None
 
 
-@declares(
-    "transaction_owners",
-    row="a transactional id, and who runs it: framework, application, task, member and host",
-    key=("transactional_id",),
-    sort=("transactional_id", "broker_id"),
-)
+@declares("transaction_owners", key=("transactional_id",), sort=("transactional_id", "broker_id"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdOwner(TableRow):
-    """A transactional id, and who runs it."""
+    """A transactional id, and who runs it: framework, application, task, member and host."""
 
     transactional_id: Annotated[str | None, "The id; null where a broker's ids could not be read."] = None
     framework: Annotated[
@@ -360,12 +335,7 @@ _ObservedAt = Annotated[dt.datetime | None, "When its offsets were read; of file
 _ReadError = Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."]
 
 
-@declares(
-    "offset_visibility",
-    row="an offset: what it holds, and which consumers receive it",
-    key=("topic", "partition", "offset"),
-    sort=("topic", "partition", "offset"),
-)
+@declares("offset_visibility", key=("topic", "partition", "offset"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetVisibility(TableRow):
     """An offset: what it holds, and which consumers receive it."""
@@ -421,12 +391,7 @@ class OffsetVisibility(TableRow):
 OFFSET_VISIBILITY = OffsetVisibility.table
 
 
-@declares(
-    "missing_offsets",
-    row="a range of offsets that a consumer does not receive, and why",
-    key=("topic", "partition", "first_offset"),
-    sort=("topic", "partition", "first_offset"),
-)
+@declares("missing_offsets", key=("topic", "partition", "first_offset"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingOffsets(TableRow):
     """A range of offsets that a consumer does not receive, and why."""
@@ -451,12 +416,7 @@ class MissingOffsets(TableRow):
 MISSING_OFFSETS = MissingOffsets.table
 
 
-@declares(
-    "group_lag",
-    row="how far a group is behind on a partition, and what that is made of",
-    key=("group_id", "topic", "partition"),
-    sort=("group_id", "topic", "partition"),
-)
+@declares("group_lag", key=("group_id", "topic", "partition"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLag(TableRow):
     """How far a group is behind on a partition, and what that is made of."""

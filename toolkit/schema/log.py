@@ -17,10 +17,7 @@ _ReadError = Annotated[str | None, "What could not be read, as NAME: sentence; n
 
 
 @declares(
-    "batches",
-    row="the header of a record batch, or a range of bytes that could not be read as one",
-    key=("topic", "partition", "base_offset"),
-    sort=("topic", "partition", "file", "position", "base_offset"),
+    "batches", key=("topic", "partition", "base_offset"), sort=("topic", "partition", "file", "position", "base_offset")
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch(TableRow):
@@ -67,7 +64,6 @@ BATCHES = Batch.table
 
 @declares(
     "log_transactions",
-    row="one transaction on one partition",
     key=("topic", "partition", "broker_id", "producer_id", "first_offset", "marker_offset"),
     sort=("topic", "partition", "broker_id", "first_offset", "marker_offset"),
 )
@@ -126,7 +122,6 @@ LOG_TRANSACTIONS = LogTransaction.table
 
 @declares(
     "lso_timeline",
-    row="a step of the LSO: who held it from here on",
     key=("topic", "partition", "broker_id", "offset", "event"),
     sort=("topic", "partition", "broker_id", "offset"),
 )
@@ -158,7 +153,6 @@ LSO_TIMELINE = LsoStep.table
 
 @declares(
     "aborted",
-    row="an aborted transaction of the index that read_committed consumers receive (.txnindex)",
     key=("topic", "partition", "producer_id", "first_offset"),
     sort=("topic", "partition", "broker_id", "file", "position", "last_offset"),
 )
@@ -181,12 +175,7 @@ class TxnIndexEntry(TableRow):
 ABORTED = TxnIndexEntry.table
 
 
-@declares(
-    "checkpoints",
-    row="an entry of a checkpoint or properties file of a log directory",
-    key=("name", "topic", "partition", "leader_epoch", "key"),
-    sort=("name", "file", "position"),
-)
+@declares("checkpoints", key=("name", "topic", "partition", "leader_epoch", "key"), sort=("name", "file", "position"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointEntry(TableRow):
     """An entry of a checkpoint or properties file of a log directory."""
@@ -207,12 +196,7 @@ class CheckpointEntry(TableRow):
 CHECKPOINTS = CheckpointEntry.table
 
 
-@declares(
-    "snapshots",
-    row="the state of a producer in a .snapshot file, as of the offset that the file is named after",
-    key=("topic", "partition", "broker_id", "snapshot_offset", "producer_id"),
-    sort=("topic", "partition", "broker_id", "snapshot_offset", "producer_id"),
-)
+@declares("snapshots", key=("topic", "partition", "broker_id", "snapshot_offset", "producer_id"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotProducer(TableRow):
     """The state of a producer in a .snapshot file, as of the offset that the file is named after."""
@@ -240,9 +224,7 @@ class SnapshotProducer(TableRow):
 SNAPSHOTS = SnapshotProducer.table
 
 
-@declares(
-    "segments", row="a segment of a log in files", key=("file",), sort=("topic", "partition", "broker_id", "file")
-)
+@declares("segments", key=("file",), sort=("topic", "partition", "broker_id", "file"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSegment(TableRow):
     """A segment of a log in files."""
@@ -264,7 +246,6 @@ SEGMENTS = LogSegment.table
 
 @declares(
     "transaction_log",
-    row="a record of __transaction_state",
     key=("txn_state_partition", "offset"),
     sort=("txn_state_partition", "broker_id", "file", "position", "offset"),
 )
@@ -311,7 +292,6 @@ TRANSACTION_LOG = TransactionLogRecord.table
 
 @declares(
     "transaction_history",
-    row="what became of a transactional id: a transaction, a new producer id or epoch, or its expiry",
     key=("transactional_id", "first_offset"),
     sort=("transactional_id", "broker_id", "first_offset"),
 )
@@ -353,7 +333,6 @@ TRANSACTION_HISTORY = PastTransaction.table
 
 @declares(
     "offsets_log",
-    row="a record of __consumer_offsets",
     key=("group_partition", "offset"),
     sort=("group_partition", "broker_id", "file", "position", "offset"),
 )
@@ -390,12 +369,7 @@ class OffsetsLogRecord(TableRow):
 OFFSETS_LOG = OffsetsLogRecord.table
 
 
-@declares(
-    "statistics",
-    row="the transactions of a partition: how they ended, their size and duration",
-    key=("topic", "partition", "broker_id"),
-    sort=("topic", "partition", "broker_id"),
-)
+@declares("statistics", key=("topic", "partition", "broker_id"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionStatistics(TableRow):
     """The transactions of a partition: how they ended, their size and duration."""
@@ -429,15 +403,13 @@ class TransactionStatistics(TableRow):
 STATISTICS = TransactionStatistics.table
 
 
-@declares(
-    "metadata_log",
-    row="a record of __cluster_metadata",
-    key=("offset", "file", "position"),
-    sort=("metadata_node_id", "offset", "file", "position"),
-)
+@declares("metadata_log", key=("offset", "file", "position"), sort=("metadata_node_id", "offset", "file", "position"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataLogRecord(TableRow):
-    """A record of __cluster_metadata; a column that its type does not have is null."""
+    """A record of __cluster_metadata.
+
+    A column that its type does not have is null.
+    """
 
     offset: Annotated[
         Int64 | None, "Offset of the record; of one in a snapshot, the last offset that the snapshot includes."
@@ -534,13 +506,15 @@ EVENTS: Mapping[str, str] = {
 
 @declares(
     "cluster_events",
-    row="an event of the cluster",
     key=("file", "position", "event", "topic", "partition", "transactional_id"),
     sort=("timestamp", "broker_id", "file", "position"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterEvent(TableRow):
-    """Something that happened to the cluster around a transaction; a column that an event does not have is null."""
+    """An event of the cluster.
+
+    A column that an event does not have is null.
+    """
 
     timestamp: Annotated[dt.datetime | None, "When, by the clock of the node that wrote it."] = None
     event: Annotated[str | None, "What happened, such as leader_changed."] = None

@@ -31,10 +31,13 @@ _PHASE = Column(
 )
 
 
-@declares("first_batches", row="the first batch of an open transaction")
+@declares("first_batches")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstBatch(TableRow):
-    """The first batch of an open transaction, read from the log at its start offset."""
+    """The first batch of an open transaction.
+
+    It was read from the log at its start offset.
+    """
 
     topic: Annotated[str, "Topic name."]
     partition: Annotated[Int32, "Partition number."]
@@ -47,15 +50,10 @@ class FirstBatch(TableRow):
     log_append_time: Annotated[bool, "Whether that is the broker's time (LogAppendTime)."]
 
 
-@declares(
-    "samples",
-    row="one sample of the recorder; written last, so a sample without a row here is incomplete",
-    key=("sampled_at",),
-    sort=("sampled_at",),
-)
+@declares("samples", key=("sampled_at",))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSample(TableRow):
-    """One sample of the recorder."""
+    """One sample of the recorder; written last, so a sample without a row here is incomplete."""
 
     sampled_at: Annotated[dt.datetime, "When the sample was due: the same on every row of a sample."]
     observed_at: Annotated[dt.datetime, "When the sample ended, by the recorder's clock."]
@@ -79,13 +77,12 @@ class RecordedSample(TableRow):
 
 @declares(
     "late_transactions",
-    row="a transaction open for longer than its own timeout plus a margin (KIP-664: than the brokers' maximum)",
     key=("sampled_at", "topic", "partition", "producer_id"),
     sort=("sampled_at", "topic", "partition", "start_offset", "producer_id"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateTransaction(TableRow):
-    """A transaction open for longer than its own timeout plus a margin, in one sample."""
+    """A transaction open for longer than its own timeout plus a margin (KIP-664: than the brokers' maximum)."""
 
     sampled_at: Annotated[dt.datetime, "When the sample was due: the same on every row of a sample."]
     topic: Annotated[str, "Topic name."]
@@ -146,15 +143,13 @@ LOG_TRANSACTION_COLUMNS = (
 """Columns of ``schema.LOG_TRANSACTIONS`` that `LSO_HOLDS` includes."""
 
 
-@declares(
-    "lso_holds",
-    row="a transaction that held or holds the LSO of its partition",
-    key=("topic", "partition", "broker_id", "first_offset"),
-    sort=("topic", "partition", "broker_id", "first_offset"),
-)
+@declares("lso_holds", key=("topic", "partition", "broker_id", "first_offset"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LsoHold(TableRow):
-    """A transaction that held the LSO; what only the partition's log shows is null in a recording."""
+    """A transaction that held or holds the LSO of its partition.
+
+    What only the partition's log shows is null in a recording.
+    """
 
     topic: Annotated[str | None, "Topic name; null for a loose file whose path does not name it."] = None
     partition: Annotated[Int32 | None, "Partition number; null as topic."] = None
@@ -235,12 +230,13 @@ class LsoHold(TableRow):
 LSO_HOLDS = LsoHold.table
 
 
-@declares(
-    "observation_times", row="a sample of a recording that did not fail", key=("sampled_at",), sort=("sampled_at",)
-)
+@declares("observation_times", key=("sampled_at",))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationTime(TableRow):
-    """A sample of a recording that did not fail, and what is known about the time up to the next one."""
+    """A sample of a recording that did not fail.
+
+    With what is known about the time up to the next one.
+    """
 
     sampled_at: Annotated[dt.datetime, "When the sample was due."]
     next_sampled_at: Annotated[dt.datetime | None, "When the next such sample was due; null for the last one."] = None
@@ -257,22 +253,17 @@ OBSERVATION_TIMES = ObservationTime.table
 INTENT, OUTCOME, REFUSED = "intent", "outcome", "refused"  # steps
 
 
-@declares("claims", row="a claim that an action needs")
+@declares("claims")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionClaim(TableRow):
-    """A claim that an action needs, and what discharged it."""
+    """A claim that an action needs."""
 
     claim: Annotated[str, "What has to be true, in words; an override repeats what is not proven of it."]
     status: Annotated[str, "proven, refuted or not proven."]
     discharged_by: Annotated[str | None, "What proves or refutes it, or who asserted it; null if nothing does."] = None
 
 
-@declares(
-    "actions",
-    row="one step of an action on a cluster: before its request is sent, or after the response",
-    key=("action_id", "step"),
-    sort=("at", "action_id", "step"),
-)
+@declares("actions", key=("action_id", "step"), sort=("at", "action_id", "step"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionStep(TableRow):
     """One step of an action on a cluster: before its request is sent, or after the response."""
@@ -334,7 +325,7 @@ def unfinished(steps: Sequence[ActionStep]) -> list[ActionStep]:
     return [each for each in steps if each.step == INTENT and each.action_id not in ended]
 
 
-@declares("headers", row="a header of a saved record")
+@declares("headers")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedHeader(TableRow):
     """A header of a saved record."""
@@ -343,12 +334,7 @@ class SavedHeader(TableRow):
     value: Annotated[bytes | None, "Value as written; null if it has none."]
 
 
-@declares(
-    "saved_records",
-    row="one record of a transaction that an abort discarded on a partition",
-    key=("topic", "partition", "offset"),
-    sort=("topic", "partition", "offset"),
-)
+@declares("saved_records", key=("topic", "partition", "offset"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRecord(TableRow):
     """One record of a transaction that an abort discarded on a partition."""

@@ -2,9 +2,10 @@
 
 A record class declares a table, and each instance is one of its rows.
 
->>> @declares("lag", row="the lag of a partition", key=("topic",), sort=("topic",))
+>>> @declares("lag", key=("topic",))
 ... @dataclass(frozen=True, slots=True, kw_only=True)
 ... class Lag(TableRow):
+...     "The lag of a partition."
 ...     topic: Annotated[str, "Topic name."]
 ...     lag: Annotated[Int64 | None, "Offsets to read.", Unit("offsets")] = None
 >>> Lag(topic="orders").row()
@@ -392,14 +393,16 @@ DeclaredRow = TypeVar("DeclaredRow", bound=type[TableRow])
 
 
 def declares(
-    name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str, ...] = (), version: int = 1
+    name: str, *, key: tuple[str, ...] = (), sort: tuple[str, ...] | None = None, version: int = 1
 ) -> Callable[[DeclaredRow], DeclaredRow]:
-    """Derive the table that a record class declares.
+    """Derive the table that a record class declares; what one row is, is the first sentence of its docstring.
 
-    `name`, `row`, `key`, `sort`, `version`: as for `Table`; for a struct inside a record, only what one is.
+    `name`, `key`, `sort`, `version`: as for `Table`, sorted by its key if nothing else is said; a struct has a name.
     """
 
     def declare(cls: DeclaredRow) -> DeclaredRow:
+        said = " ".join((cls.__doc__ or "").partition("\n\n")[0].split()).rstrip(".")
+        row = said[:1].lower() + said[1:]
         hints = typing.get_type_hints(cls, include_extras=True)
         columns: list[Column] = []
         structs: dict[str, type[TableRow]] = {}
@@ -407,7 +410,7 @@ def declares(
             column, struct = _column(field.name, hints[field.name])
             columns.append(column)
             structs |= {field.name: struct} if struct else {}
-        cls.table, cls._structs = Table(name, row, tuple(columns), key, sort, version), structs
+        cls.table, cls._structs = Table(name, row, tuple(columns), key, key if sort is None else sort, version), structs
         cls._names = tuple(cls.table.names)
         cls._numbers = {name: number for number, name in enumerate(cls._names)}
         cls._required = tuple(column.name for column in columns if not column.nullable)

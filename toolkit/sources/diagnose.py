@@ -1,20 +1,128 @@
-"""`diagnose`: the findings of any source: observe, observe again what is in doubt, read the logs, decide, explain."""
+"""`diagnose`: the findings of any source: observe, observe again what is in doubt, read the logs, decide, explain.
+
+`EvidenceSource` is what it needs of a cluster, a log directory, a recording or the next sample of one. `gather` reads
+logs, each if those before it leave something open. The order matters: a partition's log is read after its last
+observation, and whether a transaction is still open after the coordinators' log, so that a marker that came before a
+decision is no missing one.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.case import DEFAULTS, Case, DiagnoseOptions
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, explained_by
-from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.diagnosis.verdicts import Outcome
+from toolkit.analysis.diagnosis.log_excerpts import excerpt_starts
+from toolkit.analysis.diagnosis.observation import BEFORE_OPENING, Observation
+from toolkit.analysis.diagnosis.verdicts import UNKNOWN, Outcome
 from toolkit.errors import ToolkitError
 from toolkit.schema.live import EvidenceEntry, Finding
-from toolkit.schema.table import TransactionKey
-from toolkit.sources.evidence_source import EvidenceSource
+from toolkit.schema.log import ClusterEvent
+from toolkit.schema.table import TopicPartition, TransactionKey
+
+if TYPE_CHECKING:
+    from toolkit.analysis.coordinator.transaction_history import CoordinatorLog
+    from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ExcerptStart
+    from toolkit.analysis.diagnosis.markers import MarkerSearch
+
+
+class EvidenceSource(ABC):
+    """What a source gives to a diagnosis.
+
+    Attributes
+    ----------
+    requested
+        Partitions that get a finding even if nothing is held.
+    recorded
+        For a recording: the findings that were recorded with the observation; its logs cannot be read again.
+    searches_in_doubt
+        Whether markers are looked for even if a verdict does not need them: not where that reads a gigabyte.
+    """
+
+    requested: Collection[TopicPartition] = ()
+    recorded: Sequence[Finding] = ()
+    searches_in_doubt: bool = True
+
+    @property
+    def cluster_id(self) -> str | None:
+        """Id of the cluster, once it was observed; null if it is not known."""
+        return None
+
+    @abstractmethod
+    def observations(self) -> Sequence[Observation]:
+        """The observations, in order of time; the last one is diagnosed."""
+
+    def observe_again(self, partitions: Sequence[TopicPartition]) -> Observation:
+        """A later observation of some partitions; for sources that change (`recheck_after`)."""
+        raise NotImplementedError
+
+    def excerpts(self, starts: Sequence[ExcerptStart]) -> Mapping[TopicPartition, Excerpt]:
+        """The log around open transactions, by partition; for sources that have logs (`log_evidence`), as what follows.
+
+        One that was not read is left out.
+        """
+        raise NotImplementedError
+
+    def coordinator_logs(self, cases: Sequence[Case]) -> Iterator[CoordinatorLog]:
+        """The coordinators' records of their owners, or of former ones, at least once; each time further back."""
+        raise NotImplementedError
+
+    def cluster_events(self, since: dt.datetime) -> Sequence[ClusterEvent]:
+        """What happened to the cluster since then, in order; none if the source does not show it."""
+        return ()
+
+    def search_markers(self, cases: Sequence[Case]) -> MarkerSearch:
+        """The markers of the transactions' producers on other partitions."""
+        raise NotImplementedError
+
+    def ended(self, cases: Sequence[Case]) -> Collection[TransactionKey]:
+        """Those that are not open any more; none if nothing changes."""
+        return ()
+
+    def with_groups(self, findings: Sequence[Finding]) -> Sequence[Finding]:
+        """The findings with the groups that wait, as far as the source shows them."""
+        return findings
+
+    def owners(self, ids: Collection[str], observations: Sequence[Observation]) -> Mapping[str, str | None]:
+        """Whose some transactional ids are, as far as the source shows it."""
+        return {}
+
+
+def gather(source: EvidenceSource, to_read: Sequence[Case], *, search_all: bool = False) -> dict[TransactionKey, Case]:
+    """Read the logs of open transactions.
+
+    Returns: each with what its logs show.
+    `to_read`: from `Diagnosis.to_read`.
+    `search_all`: look for markers on other partitions for those that a coordinator owns, too.
+    """
+    excerpts = source.excerpts(excerpt_starts(to_read))
+    # In doubt, too, unlike `Case.needs_markers`: a recorder keeps the outcome for later samples, a fence needs no more.
+    disowned = {each.key for each in to_read if each.is_disowned}
+    cases = {each.key: replace(each, excerpt=excerpts.get(each.tp)) for each in to_read}
+    for coordinators in source.coordinator_logs(list(cases.values())):
+        cases = {key: replace(each, coordinators=coordinators) for key, each in cases.items()}
+        if all(cases[key].outcome.name != UNKNOWN for key in disowned):
+            break
+    written = [time for each in cases.values() if (time := each.written_at) is not None]
+    if written and (events := source.cluster_events(min(written) - BEFORE_OPENING)):
+        cases = {key: replace(each, cluster_log=events) for key, each in cases.items()}
+    sought = [
+        each
+        for key, each in cases.items()
+        if search_all or (source.searches_in_doubt and key in disowned) or each.needs_markers
+    ]
+    if sought:
+        search = source.search_markers(sought)
+        cases |= {each.key: replace(each, marker_search=search) for each in sought}
+    decided = [each for each in cases.values() if each.outcome.is_decided]
+    ended = source.ended(decided) if decided else ()
+    return {key: replace(each, has_ended=True) if key in ended else each for key, each in cases.items()}
+
 
 MAX_LOG_AGE = dt.timedelta(seconds=60)  # after which the logs of a sample are read again
 
@@ -64,7 +172,6 @@ def diagnose(
     readings = {**known}
     if unread:
         from toolkit.analysis.diagnosis.causes import explain  # imports numpy and Arrow
-        from toolkit.sources.gather import gather
 
         try:
             read = gather(source, unread)

@@ -24,8 +24,7 @@ from toolkit.analysis.log.log_transactions import (
     partial_transactions,
     statistics,
 )
-from toolkit.formats.columns import header_table
-from toolkit.formats.log.headers import DamagedRange, Headers, LogChunk, LostOffsets
+from toolkit.formats.headers import DamagedRange, Headers, LogChunk, LostOffsets, header_table
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS
 from toolkit.schema.log import Batch, LogTransaction
 from toolkit.schema.table import TopicPartition

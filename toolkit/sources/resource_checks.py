@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkit.analysis.symptoms.recognition import MAX_NAMED, NamedResources
 from toolkit.errors import NotFound, ToolkitError
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC
 from toolkit.schema.live import Coordinator, Finding, GroupLag, Partition, Transaction
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.table import TableRow, TopicPartition

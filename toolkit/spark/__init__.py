@@ -11,8 +11,7 @@ from toolkit.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from toolkit.spark.arrow_types import differences
     from toolkit.spark.datasources.data_sources import register
-    from toolkit.spark.executors import probe, ship_package
-    from toolkit.spark.spark_session import SMALL, delta_settings, local_session
+    from toolkit.spark.spark_session import SMALL, delta_settings, local_session, probe, ship_package
 
 __all__ = ["SMALL", "delta_settings", "differences", "local_session", "probe", "register", "ship_package"]
 
@@ -23,9 +22,9 @@ __getattr__, __dir__ = lazy_exports(
         "delta_settings": "toolkit.spark.spark_session",
         "differences": "toolkit.spark.arrow_types",
         "local_session": "toolkit.spark.spark_session",
-        "probe": "toolkit.spark.executors",
+        "probe": "toolkit.spark.spark_session",
         "register": "toolkit.spark.datasources.data_sources",
-        "ship_package": "toolkit.spark.executors",
+        "ship_package": "toolkit.spark.spark_session",
     },
 )
 

@@ -1,24 +1,29 @@
-"""Spark's schemas of declared tables, Arrow data of the types that Spark requires, and a comparison with the library.
+"""Spark's schemas of declared tables, Arrow data of the types and sizes that Spark requires, and a comparison.
 
 Rows of several tables are in one DataFrame as a struct for each table, null in the rows of the other tables.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DataType, StructField, StructType
 
-from toolkit.schema import Table
+from toolkit.errors import DecodeError, UsageError
+from toolkit.schema import TABLES, Table
 from toolkit.schema.table import ListOf, StructOf, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
     import pandas as pd
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from toolkit.schema import Row
@@ -44,8 +49,6 @@ def struct_type(table: Table) -> StructType:
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
     """An Arrow schema with times in microseconds, as Spark requires."""
-    import pyarrow as pa  # not needed for Spark's schema alone
-
     return pa.schema([pa.field(field.name, _in_microseconds(field.type), field.nullable) for field in schema])
 
 
@@ -57,8 +60,6 @@ def spark_table(table: pa.Table) -> pa.Table:
 
 def from_arrow(spark: SparkSession, table: pa.Table, schema: StructType | None = None) -> DataFrame:
     """Arrow data as a DataFrame, in one chunk: classic Spark (4.2) loses the rows after an empty chunk, silently."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     rows = table.combine_chunks() if table.num_rows else table.schema.empty_table()
     # Connect infers no types from no rows.
     return spark.createDataFrame(rows, from_arrow_schema(table.schema) if schema is None else schema)
@@ -68,8 +69,6 @@ def mapped(frame: DataFrame, function: Callable[[pa.Table], pa.Table], schema: S
     """Apply a function of Arrow tables to the rows, one Arrow batch at a time."""
 
     def of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         for batch in batches:
             yield from function(pa.Table.from_batches([batch])).to_batches()
 
@@ -86,8 +85,6 @@ def _spark_type(type_: Type) -> DataType:
 
 
 def _in_microseconds(type_: pa.DataType) -> pa.DataType:
-    import pyarrow as pa
-
     if pa.types.is_timestamp(type_):
         return pa.timestamp("us", tz="UTC")
     if pa.types.is_list(type_):
@@ -108,8 +105,6 @@ def struct_fields(tables: Iterable[tuple[str, Table]]) -> list[StructField]:
 
 def arrow_fields(tables: Iterable[tuple[str, Table]]) -> list[pa.Field]:
     """`struct_fields` for Arrow."""
-    import pyarrow as pa
-
     return [pa.field(name, _struct(table)) for name, table in tables]
 
 
@@ -124,8 +119,6 @@ def struct_arrays(tables: Iterable[tuple[str, Table]], name: str, rows: pa.Table
 
 
 def _array(table: Table, rows: pa.Table | None, count: int) -> pa.Array:
-    import pyarrow as pa
-
     if rows is None:
         return pa.nulls(count, _struct(table))
     columns = spark_table(rows).combine_chunks().columns
@@ -134,8 +127,6 @@ def _array(table: Table, rows: pa.Table | None, count: int) -> pa.Array:
 
 
 def _struct(table: Table) -> pa.StructType:
-    import pyarrow as pa
-
     return pa.struct([field.with_nullable(True) for field in spark_schema(table.arrow_schema)])
 
 
@@ -178,3 +169,81 @@ def _by_text(rows: list[Row], table: Table) -> dict[str, list[Row]]:
     for row in table.arrow(rows).to_pylist():
         by_text.setdefault(repr(row), []).append(row)
     return by_text
+
+
+ROWS = 1 << 16
+TORN = "TORN_TAIL"
+NAMES = re.compile(r"(?:^|; )([A-Z_]+):")  # an error of statistics lists several
+
+
+def selected(schema: StructType, table: str, whole: StructType) -> pa.Schema:
+    """The Arrow schema of the requested columns of a table.
+
+    Raises UsageError if a column is not in the table, or has another type there.
+    `schema`: the requested columns.
+    `table`: name of the table, declared or internal.
+    `whole`: all its columns.
+    """
+    declared = {field.name: field.dataType for field in whole}
+    for field in schema:
+        if declared.get(field.name) != field.dataType:
+            type_name = declared[field.name].simpleString() if field.name in declared else "no such column"
+            raise UsageError(
+                f"The schema has {field.name} {field.dataType.simpleString()}; the table {table} has {type_name}.",
+                do="Load it without a schema, then select or cast columns.",
+            )
+    types = spark_schema(TABLES[table].arrow_schema) if table in TABLES else to_arrow_schema(whole)
+    return pa.schema([pa.field(field.name, types.field(field.name).type, field.nullable) for field in schema])
+
+
+def without_damage(tables: Iterable[pa.Table], mode: str) -> Iterator[pa.Table]:
+    """Keep rows with `error` (PERMISSIVE), drop them (DROPMALFORMED), or fail (FAILFAST).
+
+    Raises DecodeError in FAILFAST, for the first row with an `error` other than a torn end.
+    """
+    for table in tables:
+        if mode == "DROPMALFORMED":
+            yield table.filter(pc.is_null(table["error"]))
+            continue
+        if mode == "FAILFAST":
+            _refuse_damage(table)
+        yield table
+
+
+def _refuse_damage(table: pa.Table) -> None:
+    for row in table.filter(pc.is_valid(table["error"])).to_pylist():
+        if set(NAMES.findall(row["error"])) != {TORN}:
+            raise DecodeError(
+                f"{_location(row)}: {row['error']}",
+                position=row.get("position") or 0,
+                do="Remove the mode FAILFAST to get damaged ranges as rows with error.",
+            )
+
+
+def _location(row: dict[str, Any]) -> str:
+    partition = f"{row['topic']}-{row['partition']}" if row.get("topic") else "the selection"
+    at = "" if row.get("position") is None else f" at {row['position']}"
+    return f"{row.get('file') or partition} cannot be read{at}"
+
+
+def record_batches(tables: Iterable[pa.Table], columns: pa.Schema, *, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
+    """Record batches of about `rows` rows: many small ones would cost Spark more time.
+
+    `tables`: tables with the same columns.
+    `columns`: the requested columns, with the types to cast to.
+    `rows`: maximum number of rows per batch.
+    """
+    waiting: list[pa.Table] = []
+    count = 0
+    for table in tables:
+        waiting.append(table.select(columns.names).cast(columns))
+        count += table.num_rows
+        if count >= rows:
+            yield from _joined(waiting, rows)
+            waiting, count = [], 0
+    yield from _joined(waiting, rows)
+
+
+def _joined(tables: list[pa.Table], rows: int) -> Iterator[pa.RecordBatch]:
+    if tables:
+        yield from pa.concat_tables(tables).combine_chunks().to_batches(max_chunksize=rows)

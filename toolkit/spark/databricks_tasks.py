@@ -16,9 +16,7 @@ from toolkit.config.properties import read_properties
 from toolkit.errors import UsageError
 from toolkit.schema.durations import duration_s
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.recording.recorder import Recorder
-from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import Sample, SampleOptions, Sampler
+from toolkit.sources.recording.recorder import Recorder, Sample, SampleOptions, Sampler, SampleWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,7 +5,7 @@ Texts are of us or of others: a renderer escapes both. A command is its argument
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -137,7 +137,7 @@ class Connection:
     @classmethod
     def of(cls, source: object) -> Connection:
         """That of a cluster; of another source none. A file of properties that is not known is a FILE to be named."""
-        from toolkit.sources.source_table import CLUSTER
+        from toolkit.sources.source import CLUSTER
 
         if getattr(source, "kind", None) != CLUSTER:
             return NOWHERE
@@ -187,8 +187,3 @@ def marked(text: str) -> Sentence:
     if len(parts) % 2 == 0 or len(parts) == 1:
         return text
     return tuple(Code(part) if index % 2 else part for index, part in enumerate(parts) if part)
-
-
-def commands_in(values: Sequence[Value]) -> list[Command]:
-    """The commands among them."""
-    return [each for each in values if isinstance(each, Command)]

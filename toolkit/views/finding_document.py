@@ -13,7 +13,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
@@ -187,13 +187,29 @@ def clusters(findings: Iterable[Finding]) -> list[str | None]:
     return list(dict.fromkeys(finding.cluster_id for finding in findings))
 
 
+def by_source(findings: Iterable[Finding]) -> list[Finding]:
+    """Name sources that do not know their cluster, such as dumps: two transactions are not both first in one queue."""
+    found: list[Finding] = []
+    known: dict[tuple[object, ...], object] = {}
+    for finding in findings:
+        in_queue, number = (finding.topic, finding.partition, finding.queue_position), 1
+        transaction = finding.key, finding.opened_at
+        if finding.cluster_id is None and finding.queue_position is not None:
+            while known.setdefault((*in_queue, number), transaction) != transaction:
+                number += 1
+        found.append(finding if number == 1 else replace(finding, cluster_id=f"not known ({number})"))
+    return found
+
+
 def check_cluster(findings: Iterable[Finding], what: str) -> None:
     """Raise UsageError if findings are of several clusters, as the tables beside them do not say of which they are."""
-    found = [each for each in clusters(findings) if each is not None]
-    if len(found) > 1:
+    found = clusters(by_source(findings))
+    named = [each for each in found if each is not None]
+    if len(named) > 1 or any(each.startswith("not known") for each in named):
+        names = ", ".join(each or "not known" for each in found)
         raise UsageError(
-            f"{what} is about one cluster, and these findings are of {len(found)}: {', '.join(found)}.",
-            do="Select one: findings[findings.cluster_id == ...].",
+            f"{what} is about one cluster, and these findings are of {len(found)}: {names}.",
+            do="Select one: findings[findings.cluster_id == ...], or the findings of one source.",
         )
 
 
@@ -205,7 +221,7 @@ def first_names(names: Sequence[str], most: int = MAX_NAMES) -> str:
 
 def finding_groups(findings: Iterable[Finding]) -> list[FindingGroup]:
     """Findings by partition, those that are alike in one group; the most urgent first, then what was not read."""
-    found = list(findings)
+    found = by_source(findings)
     until, are_several = newest(found), len(clusters(found)) > 1
     by_partition: dict[Place, list[Finding]] = {}
     for each in found:
@@ -377,7 +393,7 @@ def summary(findings: Data, *, scope: str | None = None) -> str:
 
     `scope`: what was read, which an all-clear names; `Source.scope`.
     """
-    records = records_of(findings, Finding)
+    records = by_source(records_of(findings, Finding))
     hanging = len({place(finding) for finding in records if finding.verdict is Verdict.HANGING})
     undelivered = [finding for finding in records if finding.action == "complete"]  # decided, and the marker is missing
     healthy = sum(map(is_healthy, (finding for finding in records if finding.producer_id is not None)))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.source_table import CLUSTER, RECORDING
-from toolkit.views.finding_document import by_urgency, clusters
+from toolkit.sources.source import CLUSTER, RECORDING
+from toolkit.views.finding_document import by_source, by_urgency, clusters
 from toolkit.views.plots.plot_theme import plain
 from toolkit.views.row_formats import count, printable
 
@@ -80,14 +80,15 @@ def next_steps(findings: Data, *, source: Source | None = None, now: dt.datetime
         Markdown in a notebook, text elsewhere.
     """
     kind = CLUSTER if source is None else source.kind
-    return NextSteps(findings=by_urgency(records_of(findings, Finding), now), kind=kind)
+    return NextSteps(findings=by_urgency(by_source(records_of(findings, Finding)), now), kind=kind)
 
 
 def _of_verdict(verdict: Verdict, found: Sequence[Finding], kind: str) -> list[str]:
     first = found[0]
     many = len(clusters(found)) > 1
     names = [
-        _name(each) + (f" of `{printable(str(each.cluster_id))}`" if many else "") for each in found[:MAX_PARTITIONS]
+        _name(each) + (f" of cluster `{printable(each.cluster_id or 'not known')}`" if many else "")
+        for each in found[:MAX_PARTITIONS]
     ]
     more = f" and {count(len(found) - MAX_PARTITIONS, 'other')}" if found[MAX_PARTITIONS:] else ""
     lines = [f"- **{verdict}**: {', '.join(names)}{more}. {verdict.sentence}"]

@@ -16,9 +16,9 @@ from toolkit.analysis.coordinator.transaction_owners import prefix_of
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.verdicts import OUTCOMES
 from toolkit.errors import UsageError
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import FINDINGS, TABLES, Row, Table
-from toolkit.schema.coerce import Data, records_of, rows_of, table_of
+from toolkit.schema.coerce import Data, one_table, records_of, rows_of, table_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Exposure, Finding, GroupLag, OffsetVisibility
 from toolkit.schema.log import LogTransaction, TransactionStatistics
@@ -27,6 +27,7 @@ from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Command, Field, Fields, Paragraph, Part, Section, Value
 from toolkit.views.finding_document import (
     age,
+    by_source,
     by_urgency,
     clusters,
     finding_groups,
@@ -150,9 +151,8 @@ def exposure_parts(exposure: Data) -> list[Section]:
     """Settings, bugs and clients: one block for all brokers and ids of which the same is said, the exposed first."""
     alike: dict[tuple[object, ...], list[Exposure]] = {}
     for each in records_of(exposure, Exposure):
-        name = () if each.subject == "prefix" else (each.name, each.value)
         means = _STATE_PARTITION.sub(STATE_TOPIC, each.means)
-        alike.setdefault((each.subject, *name, each.exposed, means, each.error), []).append(each)
+        alike.setdefault((each.subject, each.name, each.value, each.exposed, means, each.error), []).append(each)
     ranks = {True: 0, None: 1, False: 2}
     groups = sorted(alike.values(), key=lambda group: ranks[group[0].exposed] + 2 * (_lead(group[0]) == ""))
     return [_exposure_section(group) for group in groups]
@@ -173,11 +173,8 @@ def _exposure_section(group: list[Exposure]) -> Section:
     of_ids = [f"{count(len(names), 'id')} of {prefix}: {first_names(names, 3)}" for prefix, names in by_prefix]
     more = len(of_ids) - MAX_PREFIXES
     partitions = sorted({int(each) for row in group for each in _STATE_PARTITION.findall(row.means)})
-    named = [f'"{each.name}": {each.value}' for each in group] if first.subject == "prefix" else []
-    values = () if named or first.value is None else (first.value,)
     said = (
-        ("value", values),
-        ("prefix", named),
+        ("value", () if first.value is None else (first.value,)),
         ("ids", [*of_ids[:MAX_PREFIXES], *([count(more, "more prefix", "more prefixes")] if more > 0 else [])]),
         ("where", [f"{STATE_TOPIC}: {first_names(list(map(str, partitions)))}"] if partitions else ()),
         ("broker", [", ".join(map(str, brokers))] if brokers else ()),
@@ -185,7 +182,7 @@ def _exposure_section(group: list[Exposure]) -> Section:
         ("error", (first.error,) if first.error else ()),
     )
     fields = tuple(Field(label, tuple(values)) for label, values in said if values)
-    title = first.subject.replace("_", " ") + ("" if named else f": {first.name}")
+    title = f"{first.subject.replace('_', ' ')}: {first.name}"
     return Section(title=title, lead=_lead(first), parts=(Fields(fields),))
 
 
@@ -260,8 +257,8 @@ def answer_cells(
     ]
     until = now or newest(findings)
     cells = [[make(finding, until) for make in MADE.values()] for finding in findings]
-    if len(clusters(findings)) > 1:
-        for finding, row in zip(findings, cells, strict=True):
+    if len(clusters(named := by_source(findings))) > 1:
+        for finding, row in zip(named, cells, strict=True):
             lines = [*row[1].lines, ("cluster", printable(finding.cluster_id or "not known"))]
             row[1] = replace(row[1], lines=lines, key=f"{row[1].key} {finding.cluster_id}")
     return headings, cells
@@ -459,7 +456,7 @@ def show(
     Parameters
     ----------
     data
-        A frame of a declared table, or rows of it; some of its columns are enough.
+        A frame of a declared table, frames of several sources, or rows; some of its columns are enough.
     table
         The table; recognized by its columns if null.
     columns
@@ -481,6 +478,7 @@ def show(
     --------
     >>> show(cluster.findings())  # doctest: +SKIP
     """
+    data = one_table(data)
     if not hasattr(data, "columns"):  # an iterator is read once
         data = [item.row() if isinstance(item, TableRow) else item for item in cast("Iterable[Row | TableRow]", data)]
     names = _names_in(data)

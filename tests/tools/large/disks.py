@@ -1,4 +1,4 @@
-"""Full and read-only disks under the audit trail, the recorder, aborts with their copies, and the pipeline.
+"""Full and read-only disks under the audit trail, the recorder, and aborts with their copies.
 
 Each disk is a small tmpfs of which a random part is free. What was written before must stay, of what did not fit
 nothing may be left, an error must name the reason, and once there is room again the next attempt must succeed.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
-import random
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -25,20 +24,18 @@ from tests.tools.large.sitting import Sitting
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
 from toolkit.actions.marker_actions import plan_abort
-from toolkit.errors import ActionRefused, AuditFailed, SetupError, ToolkitError, UsageError
+from toolkit.errors import ActionRefused, AuditFailed, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.clients import until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
-from toolkit.lab.samples import load
 from toolkit.schema import RECORDED
 from toolkit.schema.recorded import ActionStep
 from toolkit.schema.table import EPOCH
-from toolkit.sources.recording.recording_folder import read
-from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import Sample
+from toolkit.sources.recording.recorder import Sample, SampleWriter
+from toolkit.sources.recording.recording import read
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 KIB, PAGE = 1024, 4096  # a tmpfs gives out pages
 ACTION = ActionStep(action="abort", bootstrap_servers="localhost:9092", target="orders-0@7")
@@ -116,14 +113,11 @@ def run(sitting: Sitting) -> None:
     with contextlib.ExitStack() as stack:
         kafka = stack.enter_context(Kafka("4.3.1", properties=EVERYDAY.properties, timeout=PATIENCE_S))
         cluster = stack.enter_context(Cluster(kafka.bootstrap_servers))
-        spark = stack.enter_context(_spark())
-        for number in sitting.numbers():
+        for _ in sitting.numbers():
             audit_trail(sitting)
             recording(sitting)
             aborts(sitting, kafka, cluster)
             live_recorder(sitting, kafka)
-            if number % 10 == 0:  # takes as long as ten of the others
-                pipeline(sitting, spark, number)
 
 
 def audit_trail(sitting: Sitting, attempts: int = 40) -> None:
@@ -299,60 +293,3 @@ def aborts(sitting: Sitting, kafka: Kafka, cluster: Cluster, attempts: int = 6) 
 def _finding(cluster: Cluster, staged: StagedIncident) -> Any:
     (row,) = cluster.finding_rows(topics=[staged.topic], partitions=[staged.partition], recheck_after=0.2)
     return row
-
-
-@contextlib.contextmanager
-def _spark() -> Iterator[SparkSession]:
-    from tests.spark.settings import QUICK
-    from toolkit.spark.spark_session import delta_settings, local_session
-
-    session = local_session(master="local[2]", config={**QUICK, **delta_settings()})
-    try:
-        yield session
-    finally:
-        session.stop()
-
-
-def pipeline(sitting: Sitting, spark: SparkSession, number: int) -> None:
-    """Runs with little room, then one with enough: the tables are those of a single run."""
-    from toolkit.spark.pipeline import run as run_pipeline
-    from toolkit.spark.pipeline.stored_tables import KEPT
-    from toolkit.spark.spark_errors import translate_errors
-
-    chance: random.Random = sitting.chance
-    source = load(chance.choice(["late-message", "several-open", "long-history"])).path / "log-dir"
-
-    def attempt(target: Path) -> None:
-        with translate_errors():
-            run_pipeline(spark, source, str(target), min_held_ms=0, consistent_copy=True)
-
-    with Disk(64 << 20) as disk, tempfile.TemporaryDirectory() as scratch:
-        target = disk.path / f"tables{number}"
-        for _ in range(3):
-            is_read_only = chance.random() < 0.3
-            sitting.counts["pipeline: read-only"] += is_read_only
-            disk.leave(int(2 ** chance.uniform(10, 20)))
-            sitting.counts["pipeline: runs"] += 1
-            try:
-                with disk.read_only() if is_read_only else contextlib.nullcontext():
-                    attempt(target)
-                sitting.counts["pipeline: fitted"] += 1
-            except SetupError as error:
-                sitting.counts["pipeline: failed"] += 1
-                sitting.check(any(reason in str(error) for reason in REASONS), f"pipeline: {error}")
-            except ToolkitError as error:
-                sitting.check(False, f"pipeline: {error!r}")
-        disk.clear()
-        attempt(target)
-        attempt(Path(scratch))
-        for name in KEPT:
-            found, expected = _stored(spark, target, name), _stored(spark, Path(scratch), name)
-            sitting.check(found == expected, f"pipeline: {name} has {len(found)} rows, not {len(expected)}")
-
-
-def _stored(spark: SparkSession, target: Path, name: str) -> list[str]:
-    from toolkit.spark.pipeline.stored_tables import KEPT
-    from toolkit.spark.pipeline.table_store import open_store
-
-    columns = [each for each in KEPT[name].names if each not in {"observed_at"}]
-    return sorted(map(str, open_store(spark, str(target)).rows(name, KEPT[name], *columns)))

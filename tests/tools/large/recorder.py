@@ -18,8 +18,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow.dataset as ds
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.builders import create_topics
 from tests.process import COMMAND, ROOT, started
 from tests.sources.recorded import files
 from tests.tools.large.sitting import Sitting
@@ -36,7 +36,7 @@ from toolkit.schema.log import PastTransaction
 INTERVAL_S = 1
 PATIENCE_S = 900  # on a busy machine
 MOST_LOOKS = 30  # until two samples of the same leaders have followed each other
-TOPICS = {"load-a": 3, "load-b": 3}
+TOPICS, PARTITIONS = ("load-a", "load-b"), 3
 PROPERTIES: Mapping[str, object] = {
     **EVERYDAY.properties,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
@@ -182,9 +182,7 @@ def run(sitting: Sitting) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         kafka = stack.enter_context(Kafka("4.3.1", brokers=3, properties=PROPERTIES, timeout=PATIENCE_S))
-        admin = AdminClient({**kafka.client_config(), "log_level": 0})
-        for created in admin.create_topics([NewTopic(topic, count, 3) for topic, count in TOPICS.items()]).values():
-            created.result()
+        create_topics(kafka, *TOPICS, partitions=PARTITIONS, replicas=3)
         staged = stack.enter_context(INCIDENTS["never_added"](kafka))
         stack.enter_context(_load(kafka, sitting.seed))
         recorder = RecorderProcess(kafka, folder)
@@ -221,7 +219,7 @@ def start_brokers(kafka: Kafka, broker_ids: Sequence[int]) -> None:
 @contextlib.contextmanager
 def _load(kafka: Kafka, seed: str) -> Iterator[None]:
     stop = threading.Event()
-    partitions = [(topic, number) for topic, count in TOPICS.items() for number in range(count)]
+    partitions = [(topic, number) for topic in TOPICS for number in range(PARTITIONS)]
     workers = [
         Worker(kafka, partitions, f"load-{seed}-{each}", stop, endings=ENDINGS, timeout_ms=10_000) for each in range(2)
     ]

@@ -11,18 +11,10 @@ from dataclasses import dataclass, field
 
 @dataclass(kw_only=True)
 class Sitting:
-    """What a run has done and found so far.
+    """What a run has done and found so far."""
 
-    Parameters
-    ----------
-    seed
-        Chooses what is done, and when.
-    seconds
-        Until when a new step begins.
-    """
-
-    seed: str
-    seconds: float
+    seed: str  # chooses what is done, and when
+    seconds: float  # until when a new step begins
     counts: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)

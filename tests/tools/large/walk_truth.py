@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tests.tools.large.broker_files import LogBatch
+from tests.broker_files import LogBatch
 from toolkit.schema.table import TopicPartition
 
 
@@ -23,7 +23,6 @@ class Truth(StrEnum):
     ABORTED = "aborted"
     LIVE = "live"
     NEVER = "never included"
-    UNCERTAIN = "uncertain"  # its client was not told
 
 
 class Fate(StrEnum):
@@ -36,35 +35,19 @@ class Fate(StrEnum):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class WalkTransaction:
-    """A transaction.
+    """A transaction."""
 
-    Parameters
-    ----------
-    transactional_id, producer_id, producer_epoch
-        Its producer; a producer id of -1 for a client that does not tell.
-    version
-        Transaction version of its client.
-    timeout_ms
-        Of its client.
-    begun
-        When it began.
-    partitions
-        Those that its coordinator has accepted.
-    ended
-        When its end was requested, and when it was complete; null while it is open.
-    truth
-        What was decided about it.
-    """
-
+    # transactional_id, producer_id, producer_epoch: its producer
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    version: int
-    timeout_ms: int
-    begun: float
-    partitions: set[TopicPartition] = field(default_factory=set)
+    version: int  # transaction version of its client
+    timeout_ms: int  # of its client
+    begun: float  # when it began
+    partitions: set[TopicPartition] = field(default_factory=set)  # those that its coordinator has accepted
+    # when its end was requested, and when it was complete; null while it is open
     ended: tuple[float, float] | None = None
-    truth: Truth = Truth.LIVE
+    truth: Truth = Truth.LIVE  # what was decided about it
 
     @property
     def producer(self) -> tuple[str, int, int]:
@@ -84,7 +67,7 @@ class WalkTransaction:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class WalkRecord:
-    """A record, and the transaction that its client meant it to be in; null if none."""
+    """A record."""
 
     value: str
     transactional_id: str
@@ -92,7 +75,6 @@ class WalkRecord:
     producer_id: int
     producer_epoch: int
     written: float
-    transaction: WalkTransaction | None
 
     @property
     def producer(self) -> tuple[str, int, int]:
@@ -114,8 +96,6 @@ class Ledger:
 
     def decision(self, record: WalkRecord) -> WalkTransaction | None:
         """The transaction that includes a record; null if none does."""
-        if record.producer_id < 0:
-            return record.transaction
         for each in self.transactions:
             same = each.producer == record.producer
             # A decision that came first does not include it, nor does one that was given up.

@@ -23,12 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer
-from confluent_kafka import TopicPartition as Assigned
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
-from tests.java_gateway import JavaClients, java_clients
-from tests.tools.large.broker_files import (
+from tests.broker_files import (
     copy_partition,
     cut_tail,
     lose_power,
@@ -38,8 +35,9 @@ from tests.tools.large.broker_files import (
     restore,
     state_folders,
 )
+from tests.builders import received
 from tests.tools.large.sitting import Sitting
-from tests.tools.large.walk_clients import JavaClient, LibrdkafkaClient, NotDone, RawClient, WalkClient
+from tests.tools.large.walk_clients import NotDone, RawClient
 from tests.tools.large.walk_truth import (
     Fate,
     Ledger,
@@ -54,13 +52,13 @@ from toolkit.actions.audit import Audit
 from toolkit.actions.coordinator_actions import plan_fence
 from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.errors import ActionRefused, ToolkitError
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, TransactionState, coordinator_partition
+from toolkit.formats.coordinator_records import STATE_TOPIC, TransactionState, coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.clients import ALWAYS_UP, TxnProducer, await_coordinators, config_of, partitions, until
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 
 VERSIONS = ("4.3.1", "3.5.2", "4.4.0", "3.9.2", "4.1.2")
 ROUNDS = 8  # on one cluster
@@ -94,7 +92,7 @@ class Walk:
 
     transactional_id: str
     topic_partitions: Sequence[TopicPartition]
-    client: WalkClient | None = None
+    client: RawClient | None = None
     former: list[RawClient] = field(default_factory=list)
     transaction: WalkTransaction | None = None
     is_stuck: bool = False  # its coordinator does not get rid of markers; a restart may help
@@ -122,9 +120,8 @@ class Done:
 class Round:
     """Some walks at once on one cluster, and what is done about what they leave open."""
 
-    def __init__(self, kafka: Kafka, java: JavaClients | None, name: str, folder: Path) -> None:
+    def __init__(self, kafka: Kafka, name: str, folder: Path) -> None:
         self.kafka = kafka
-        self.java = java
         self.name = name
         self.chance = random.Random(name)
         self.folder = folder
@@ -195,16 +192,16 @@ class Round:
         if walk.client is None:
             self._try("instance", walk, self._new_instance)
             return
-        is_raw, is_open = isinstance(walk.client, RawClient), walk.transaction is not None
+        is_open = walk.transaction is not None
         weights: dict[str, float] = {
             "write": 4,
             "commit": 4 if is_open else 0,
             "abort": 2 if is_open else 0,
             "transaction": 0 if is_open else 6,
-            "late or never added": 2.5 if is_raw else 0,
+            "late or never added": 2.5,
             "zombie": 0.7 if walk.former else 0,
             "instance": 1,
-            "version": 1.5 if is_raw and self._has_version_2 else 0,
+            "version": 1.5 if self._has_version_2 else 0,
         }
         if walk is self.noise:
             weights = {"transaction": 1} if not is_open else {"commit": 1, "abort": 1}
@@ -231,37 +228,27 @@ class Round:
                 self._replace(walk)
 
     def _replace(self, walk: Walk) -> None:
-        if isinstance(walk.client, RawClient):
+        if walk.client is not None:
             walk.former.append(walk.client)
         walk.give_up()
         walk.client = None
 
     def _new_instance(self, walk: Walk) -> str:
-        """Of any kind of client: it fences the former one."""
+        """It fences the former one."""
         chance = self.chance
         self._replace(walk)
         timeout_ms = chance.choice(TIMEOUTS_MS)
-        kinds = {"raw": 8.0, "librdkafka": 1.0, "Java": 1.5 if self.java else 0}
-        (kind,) = chance.choices(list(kinds), list(kinds.values()))
         version = chance.choice([1, 2]) if self._has_version_2 else 1
-        if kind == "librdkafka":
-            walk.client = LibrdkafkaClient(self.kafka.client_config(), walk.transactional_id, timeout_ms=timeout_ms)
-            version = 1
-        elif kind == "Java":
-            assert self.java is not None
-            version = 2 if self._has_version_2 else 1
-            walk.client = JavaClient(self.java, walk.transactional_id, version=version, timeout_ms=timeout_ms)
-        else:
-            raw = RawClient(self.client, walk.transactional_id, version=version, timeout_ms=timeout_ms)
-            raw.clock_ahead = chance.choice(EVENT_TIMES)
-            raw.init()
-            walk.client = raw
-        self.counts[f"clients: {kind}, version {version}"] += 1
-        return f"{kind} of version {version}, timeout {timeout_ms} ms, {walk.client.identity}"
+        client = RawClient(self.client, walk.transactional_id, version=version, timeout_ms=timeout_ms)
+        client.clock_ahead = chance.choice(EVENT_TIMES)
+        client.init()
+        walk.client = client
+        self.counts[f"clients: version {version}"] += 1
+        return f"version {version}, timeout {timeout_ms} ms, {client.identity}"
 
     def _change_version(self, walk: Walk) -> str:
         """Within an instance: its epoch stays."""
-        assert isinstance(walk.client, RawClient)
+        assert walk.client is not None
         if walk.transaction is not None and self.chance.random() < 0.7:
             return self._write(walk)
         walk.client.transaction_version = 3 - walk.client.transaction_version
@@ -282,17 +269,16 @@ class Round:
                 begun=time.time(),
             )
             self.ledger.transactions.append(walk.transaction)
-        record = self._record(client, tp, walk.transaction)
+        record = self._record(client, tp)
         try:
             offset = client.write(tp, record.value)
         finally:
-            added = client.added if isinstance(client, RawClient) else {tp}
-            walk.transaction.partitions |= added
+            walk.transaction.partitions |= client.added
             walk.transaction.version = max(walk.transaction.version, client.version)
             record.written = time.time()
         return f"{record.value} at {tp}@{offset}, {client.identity}"
 
-    def _record(self, client: WalkClient, tp: TopicPartition, transaction: WalkTransaction | None) -> WalkRecord:
+    def _record(self, client: RawClient, tp: TopicPartition) -> WalkRecord:
         producer_id, epoch = client.identity
         value = self.ledger.next_value()
         self.ledger.records[value] = record = WalkRecord(
@@ -302,7 +288,6 @@ class Round:
             producer_id=producer_id,
             producer_epoch=epoch,
             written=time.time(),
-            transaction=transaction,
         )
         return record
 
@@ -315,9 +300,6 @@ class Round:
         try:
             client.end(commit=commit)
         except NotDone as refused:
-            if not refused.is_certain:
-                transaction.truth, transaction.ended = Truth.UNCERTAIN, (begun, time.time())
-                walk.transaction = None
             raise NotDone(str(refused), is_over=True) from refused
         transaction.truth = Truth.COMMITTED if commit else Truth.ABORTED
         transaction.ended = begun, time.time()
@@ -336,7 +318,7 @@ class Round:
     def _write_outside(self, walk: Walk) -> str:
         """A late batch, or one to a partition that was not added."""
         client = walk.client
-        assert isinstance(client, RawClient)
+        assert client is not None
         left = [tp for tp in walk.topic_partitions if tp not in client.added]
         if not left:
             return self._write(walk)
@@ -347,7 +329,7 @@ class Round:
         return self._outside(self.chance.choice(walk.former), self.chance.choice(walk.topic_partitions))
 
     def _outside(self, client: RawClient, tp: TopicPartition) -> str:
-        record = self._record(client, tp, None)
+        record = self._record(client, tp)
         offset = client.produce(tp, record.value)
         record.written = time.time()
         return f"{record.value} at {tp}@{offset}, {client.identity}"
@@ -444,7 +426,7 @@ class Round:
         self._start_again()
         self.note("power loss", "; ".join(cuts))
         for walk in self.walks:  # before anything else ends what has lost its marker
-            if isinstance(walk.client, RawClient) and chance.random() < 0.3:
+            if walk.client is not None and chance.random() < 0.3:
                 self._try("late or never added", walk, self._write_outside)
 
     def _lose_states(self) -> Iterator[str]:
@@ -476,7 +458,7 @@ class Round:
         for walk in [*self.walks, self.noise]:
             walk.is_stuck = False
             for client in [walk.client, *walk.former]:
-                if isinstance(client, RawClient):
+                if client is not None:
                     client.cluster = self.client
 
     def _cut_count(self, folder: Path) -> int:
@@ -506,8 +488,7 @@ class Round:
         touched = {producer_id for _, producer_id in done.markers} | done.fenced
         open_ids = {each.producer_id for each in before.open_transactions() if each.producer_id in touched}
         for walk in self.walks:
-            # A client that does not tell its producer id may be one of them.
-            if walk.transaction is not None and walk.transaction.producer_id in {-1, *open_ids}:
+            if walk.transaction is not None and walk.transaction.producer_id in open_ids:
                 self._try("last commit", walk, lambda walk: self._end(walk, commit=True))
         for text, opened, value in self._wrong(before, after, done, states, live_before):
             row = _row_of(rows, opened)
@@ -704,25 +685,7 @@ class Round:
             self.violations.append("\n  ".join([text, *dump, *self.trace]))
 
     def _consume(self) -> Counter[str]:
-        settings = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}
-        consumer = Consumer({**self.kafka.client_config(), **settings, "isolation.level": "read_committed"})
-        consumer.assign([Assigned(*tp, 0) for tp in self.tps])
-        received: Counter[str] = Counter()
-        ends: set[tuple[str | None, int | None]] = set()
-
-        def all_read() -> bool | None:
-            for message in consumer.consume(500, timeout=0.2):
-                if message.error() is None:
-                    received[(message.value() or b"").decode()] += 1
-                else:
-                    ends.add((message.topic(), message.partition()))
-            return True if len(ends) == len(self.tps) else None
-
-        try:
-            until(all_read, awaited="the end of every partition", timeout=60)
-        finally:
-            consumer.close()
-        return received
+        return Counter((each.value() or b"").decode() for each in received(self.kafka, self.tps))
 
     def _dump(
         self,
@@ -845,26 +808,23 @@ def run_cluster(sitting: Sitting, version: str, number: int, rounds: Sequence[in
     name = f"{sitting.seed}/{version}/{number}"
     chance = random.Random(name)
     properties = {**PROPERTIES, "transaction.partition.verification.enable": str(chance.random() < 0.3).lower()}
-    with _cluster(version, properties, has_java=chance.random() < 0.4) as (kafka, java, folder):
+    with _cluster(version, properties) as (kafka, folder):
         audit = Audit(folder / "audit.jsonl")
         for each in rounds:
-            went_well = _run_round(sitting, Round(kafka, java, f"{name}/{each}", folder), audit)
+            went_well = _run_round(sitting, Round(kafka, f"{name}/{each}", folder), audit)
             if sitting.is_over or not went_well:
                 break
 
 
 @contextmanager
-def _cluster(
-    version: str, properties: Mapping[str, str], *, has_java: bool
-) -> Iterator[tuple[Kafka, JavaClients | None, Path]]:
+def _cluster(version: str, properties: Mapping[str, str]) -> Iterator[tuple[Kafka, Path]]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         kafka = stack.enter_context(Kafka(version, properties=properties))
-        java = stack.enter_context(java_clients(kafka, folder)) if has_java else None
         with BrokerClient(config_of(kafka)) as client:  # the first id creates the topic of the coordinators
             TxnProducer(client, "first").init()
             await_coordinators(client)
-        yield kafka, java, folder
+        yield kafka, folder
 
 
 def _run_round(sitting: Sitting, found: Round, audit: Audit) -> bool:

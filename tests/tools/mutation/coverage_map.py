@@ -62,23 +62,12 @@ class ReachingTest:
 
 @dataclass
 class FileCoverage:
-    """What the tests of a file reach, those marked `lab` apart from the others.
+    """What the tests of a file reach, those marked `lab` apart from the others."""
 
-    Parameters
-    ----------
-    hashes
-        Of the file and of the modules that it reaches, when it ran.
-    tests
-        Seconds and shared fixtures of each test.
-    fixtures
-        Seconds that each shared fixture takes.
-    lines
-        Of functions, by module and context, which is a test or a fixture: ``3-5,9``.
-    """
-
-    hashes: dict[str, str] = field(default_factory=dict)
-    tests: dict[str, tuple[float, list[str]]] = field(default_factory=dict)
-    fixtures: dict[str, float] = field(default_factory=dict)
+    hashes: dict[str, str] = field(default_factory=dict)  # of the file and of the modules that it reaches, when it ran
+    tests: dict[str, tuple[float, list[str]]] = field(default_factory=dict)  # seconds and shared fixtures of each test
+    fixtures: dict[str, float] = field(default_factory=dict)  # seconds that each shared fixture takes
+    # of functions, by module and context, which is a test or a fixture: ``3-5,9``
     lines: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @classmethod

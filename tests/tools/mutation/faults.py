@@ -68,24 +68,12 @@ Change = tuple[str, str, ast.AST]
 
 @dataclass(frozen=True)
 class Fault:
-    """A module with one change.
+    """A module with one change."""
 
-    Parameters
-    ----------
-    place
-        Where it is.
-    kind
-        What sort of mistake it is.
-    change
-        What is other.
-    changed
-        The node that stands there instead.
-    """
-
-    place: Place
-    kind: str
-    change: str
-    changed: ast.AST
+    place: Place  # where it is
+    kind: str  # what sort of mistake it is
+    change: str  # what is other
+    changed: ast.AST  # the node that stands there instead
 
     @property
     def module(self) -> str:

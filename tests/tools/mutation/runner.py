@@ -42,27 +42,14 @@ FIRST_FILES, MORE_FILES = 2, 6  # that one process of pytest collects: half a se
 
 @dataclass(frozen=True)
 class Outcome:
-    """What tests say of a fault.
+    """What tests say of a fault."""
 
-    Parameters
-    ----------
-    outcome
-        `caught`, `timeout`, `survived`, `unreached` (no test runs it), or `mypy`: only the full tier's mypy sees it.
-    by
-        The test that failed, or `ruff`.
-    reached
-        How many tests reach it.
-    ran
-        How many of these ran.
-    seconds
-        How long that took.
-    """
-
+    # `caught`, `timeout`, `survived`, `unreached` (no test runs it), or `mypy`: only the full tier's mypy sees it
     outcome: str
-    by: str
-    reached: int
-    ran: int
-    seconds: float
+    by: str  # the test that failed, or `ruff`
+    reached: int  # how many tests reach it
+    ran: int  # how many of these ran
+    seconds: float  # how long that took
 
     @property
     def is_caught(self) -> bool:

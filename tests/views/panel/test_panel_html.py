@@ -246,6 +246,23 @@ def test_every_one_of_five_hundred_findings_can_be_found_and_chosen() -> None:
     assert [each.layout.display for each in buttons[:3]] == [None, None, "none"]
 
 
+def test_findings_that_are_alike_are_a_group_and_the_search_shows_what_it_found() -> None:
+    """500 findings of one application were 20 pages of buttons, and a search for a producer id showed none."""
+    listed = FindingList(lambda chosen: None, lambda said: None)
+    other = finding(topic="refunds", transactional_id=None, producer_id=987_654, cause=None)
+    listed.show([*many(499), other], None)
+    label, *_ = [each for each in listed.group.options if each.startswith("499 partitions: hanging")]
+    listed.group.value = label
+    assert len(listed.matches) == 499
+    assert other not in listed.matches
+    listed.search.value = "writer-17"
+    assert len(listed.matches) == 11
+    listed.search.value, listed.group.value = "987654", listed.group.options[0]
+    assert "producer 987654" in listed.choices.children[0].description
+    listed.show([other], None)
+    assert (listed.group.value, listed.group.layout.display) == ("all findings", "none")
+
+
 def test_the_chosen_finding_is_marked() -> None:
     first, second = many(2)
     listed = FindingList(lambda chosen: None, lambda said: None)

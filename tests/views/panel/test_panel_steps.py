@@ -27,7 +27,7 @@ from toolkit.errors import ActionFailed, ActionRefused, ConnectionFailed
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, REPLICATED
-from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.views.panel import AbortPanel
 
 pytestmark = pytest.mark.lab

@@ -69,7 +69,9 @@ def test_the_output_of_a_notebook_is_drawn_without_plotly_too() -> None:
     assert data["text/plain"] == "1 partition hangs, longest orders-0 for 3 h. partitions by verdict: 1 hanging"
     assert f'alt="{data["text/plain"]}"' in data["text/html"]
     (packed,) = re.findall(r"base64,([^\"]+)", data["text/html"])
-    assert base64.b64decode(packed).startswith(b"<svg")
+    picture = base64.b64decode(packed).decode()
+    assert picture.startswith("<svg")
+    assert "light) { defs+rect{fill:none}text{paint-order" in picture, "no white slab in a dark notebook without trust"
     assert "image/svg+xml" not in data, "the picture is stored once"
     assert data["application/vnd.plotly.v1+json"]["data"]
 

@@ -46,7 +46,7 @@ from toolkit.analysis.coordinator.transaction_owners import (
     replica_of,
     state_of,
 )
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
 from toolkit.schema.log import ClusterEvent, PastTransaction, TransactionLogRecord

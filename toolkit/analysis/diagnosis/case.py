@@ -27,7 +27,7 @@ from toolkit.analysis.diagnosis.observation import (
     observed_between,
 )
 from toolkit.analysis.diagnosis.verdicts import NOT_READ, Outcome, recorded_outcome
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema import utc
 from toolkit.schema.live import Finding, Partition, Producer, Transaction

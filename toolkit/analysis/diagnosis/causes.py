@@ -34,10 +34,9 @@ from toolkit.analysis.log.log_transactions import (
     partial_transactions,
     records_inside,
 )
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.headers import COMMIT, NO_MARKER, Headers, StructuredRow
+from toolkit.formats.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
+from toolkit.formats.headers import COMMIT, NO_MARKER, Headers, StructuredRow
 from toolkit.schema import utc
 from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding
@@ -617,7 +616,7 @@ def abort_effects(
     """Count the records that an abort drops, and the records behind the LSO that it releases.
 
     Returns: `released` counts the records between the two LSOs that are committed or not transactional.
-    `headers`: structured array of `toolkit.formats.log.headers.HEADER`: every batch from the lower of `start_offset`
+    `headers`: structured array of `toolkit.formats.headers.HEADER`: every batch from the lower of `start_offset`
         and `last_stable_offset` to the high watermark, in order.
     `last_stable_offset`, `next_stable_offset`: the LSO before the abort marker, and after it.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
 from toolkit.analysis.diagnosis.observation import Observation, between
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.coerce import Scope, Seen, SeenBrokers
 from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Partition, Producer, Transaction

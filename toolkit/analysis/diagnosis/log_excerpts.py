@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from toolkit.analysis.diagnosis.observation import BEFORE_OPENING
 from toolkit.analysis.log.log_transactions import last_sequences
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.log.headers import ABORT, COMMIT, Headers
+from toolkit.formats.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.coordinator_records import STATE_TOPIC
+from toolkit.formats.headers import ABORT, COMMIT, Headers
 from toolkit.schema import utc
 from toolkit.schema.live import EvidenceEntry, Partition, Producer
 from toolkit.schema.table import Error, TopicPartition
@@ -37,7 +37,7 @@ NAMES = {ABORT: "ABORT", COMMIT: "COMMIT"}
 class Excerpt:
     """The part of a partition's log around the first offset of an open transaction.
 
-    `headers`: structured array of `toolkit.formats.log.headers.HEADER`: every batch that contains an offset of ``start
+    `headers`: structured array of `toolkit.formats.headers.HEADER`: every batch that contains an offset of ``start
         <= offset < stop``, in order.
     `start`, `stop`: the range of offsets that was read.
     `log_start_offset`: first offset of the log; null if unknown.

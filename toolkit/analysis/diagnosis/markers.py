@@ -38,9 +38,9 @@ from toolkit.analysis.diagnosis.evidence_text import FILES, REQUESTS, at, elsewh
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt, OpenPart, producer_batches
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNKNOWN, Outcome
-from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.headers import COMMIT as COMMIT_MARKER
-from toolkit.formats.log.headers import Headers
+from toolkit.formats.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.headers import COMMIT as COMMIT_MARKER
+from toolkit.formats.headers import Headers
 from toolkit.schema import utc
 from toolkit.schema.live import EvidenceEntry, Producer
 from toolkit.schema.log import PastTransaction, TransactionLogRecord

@@ -35,8 +35,8 @@ from toolkit.analysis.diagnosis.markers import (
     ProducerMarker,
 )
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNDECIDED, UNKNOWN, Outcome
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.headers import COMMIT as COMMIT_MARKER
+from toolkit.formats.coordinator_records import STATE_TOPIC
+from toolkit.formats.headers import COMMIT as COMMIT_MARKER
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 
 if TYPE_CHECKING:

@@ -34,8 +34,7 @@ from toolkit.analysis.diagnosis.verdicts import (
     recorded_claims,
 )
 from toolkit.command_line import command_line
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction

@@ -34,10 +34,8 @@ from toolkit.analysis.diagnosis.decision import Decision, decide
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.analysis.diagnosis.verdicts import EndEvidence, GapEvidence
 from toolkit.analysis.history.findings_over_time import close
-from toolkit.formats.columns import integers, labels, milliseconds, numbers, times
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.headers import Array
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
+from toolkit.formats.headers import Array, integers, labels, milliseconds, numbers, times
 from toolkit.schema.durations import duration, elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import PastTransaction

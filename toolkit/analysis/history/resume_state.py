@@ -27,8 +27,7 @@ from toolkit.analysis.log.log_transactions import (
     merge,
 )
 from toolkit.errors import UsageError
-from toolkit.formats.columns import from_ipc, integers, numbers, to_ipc
-from toolkit.formats.log.headers import Array, take_rows
+from toolkit.formats.headers import Array, from_ipc, integers, numbers, take_rows, to_ipc
 from toolkit.schema import LOG_TRANSACTIONS, Row
 from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
 

@@ -27,9 +27,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from toolkit.errors import UsageError
-from toolkit.formats.columns import arrow_table, labels, numbers, times
-from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.log.headers import (
+from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.headers import (
     ABORT,
     COMMIT,
     UNREAD_MARKER,
@@ -37,7 +36,11 @@ from toolkit.formats.log.headers import (
     HeaderField,
     Headers,
     StructuredArray,
+    arrow_table,
+    labels,
+    numbers,
     take_rows,
+    times,
 )
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, utc
 from toolkit.schema.log import LogTransaction, TransactionStatistics
@@ -411,7 +414,7 @@ def amounts(headers: Headers, first: int, stop: int) -> tuple[int, int]:
     """Data records and bytes of the batches with an offset of ``first <= offset < stop``.
 
     Records without control records, and bytes of complete batches with control batches.
-    `headers`: structured array of `toolkit.formats.log.headers.HEADER`, of one log.
+    `headers`: structured array of `toolkit.formats.headers.HEADER`, of one log.
     `first`, `stop`: offsets. For a batch that begins before `first`, no more records count than it has offsets from
         `first` on.
     """

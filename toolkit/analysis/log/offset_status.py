@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from toolkit.analysis.log.log_transactions import markers
-from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.headers import (
+from toolkit.formats.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.headers import (
     ABORT,
     COMMIT,
     UNREAD_MARKER,

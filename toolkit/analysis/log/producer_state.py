@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from toolkit.analysis.log.log_transactions import last_sequences, markers
-from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.headers import Array, Headers, take_rows
-from toolkit.formats.segment_files import SnapshotEntry
+from toolkit.formats.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.headers import Array, Headers, take_rows
+from toolkit.formats.log_dir_files import SnapshotEntry
 from toolkit.schema import utc
 from toolkit.schema.live import Producer
 
@@ -49,7 +49,7 @@ NO_DATA = {"last_sequence": -1, "last_offset": -1, "offset_delta": 0}
 def replay(headers: Headers) -> Array:
     """The producer state after batches of one partition, as an array of `PRODUCER`, for `join`.
 
-    `headers`: structured array of `toolkit.formats.log.headers.HEADER` in the order of the log.
+    `headers`: structured array of `toolkit.formats.headers.HEADER` in the order of the log.
     """
     ends, data = markers(headers), (headers["attributes"] & CONTROL) == 0
     cleaned = ~data & (headers["record_count"] == 0)

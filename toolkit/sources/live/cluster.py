@@ -18,51 +18,54 @@ from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, B
 from toolkit.analysis.exposure import release_of
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoints
 from toolkit.schema.live import Coordinator, Exposure, Finding, GroupLag, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition
 from toolkit.sources.diagnose import diagnose
-from toolkit.sources.live.blocked_groups import client_groups
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.live_evidence import LiveEvidence
-from toolkit.sources.live.observe import observe
-from toolkit.sources.live.pending_offsets import deleted_group, offsets_of_group
-from toolkit.sources.live.state.authorization import TOPICS, visibility_of
-from toolkit.sources.live.state.brokers_time import COORDINATORS_TOPICS, read_brokers_time
-from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, read_coordinators
-from toolkit.sources.live.state.group_offsets import (
+from toolkit.sources.live.broker_client import BrokerClient
+from toolkit.sources.live.coordinators import GROUP, TOPICS, TRANSACTION, read_coordinators, visibility_of
+from toolkit.sources.live.group_offsets import (
     SHARE,
     WITH_OFFSETS,
+    client_groups,
     committing_groups,
+    deleted_group,
     group_ids,
     listed_groups,
     missing_groups,
+    offsets_of_group,
     share_group_offsets,
     share_isolation_level,
     undescribed_group,
 )
-from toolkit.sources.live.state.leaders import PartitionLeader, read_metadata, read_partitions, resolve_partitions
-from toolkit.sources.live.state.producer_states import read_producers, read_replica_producers
-from toolkit.sources.live.transaction_listing import (
+from toolkit.sources.live.leaders import (
+    COORDINATORS_TOPICS,
+    PartitionLeader,
+    read_brokers_time,
+    read_metadata,
+    read_partitions,
+    read_producers,
+    read_replica_producers,
+    resolve_partitions,
+)
+from toolkit.sources.live.observe import LiveEvidence, observe
+from toolkit.sources.live.transactions import (
     TransactionFilters,
     all_ids,
     filtered_transactions,
     named_transactions,
     numbered_ids,
 )
-from toolkit.sources.offset_queries.group_lag import hidden_topics_lag, lag_of_group, lag_of_share_group
-from toolkit.sources.offset_queries.offset_tables import OffsetTables
-from toolkit.sources.source import Source
-from toolkit.sources.source_table import CLUSTER, TableArguments, implements
+from toolkit.sources.offset_queries import OffsetTables, hidden_topics_lag, lag_of_group, lag_of_share_group
+from toolkit.sources.source import CLUSTER, Source, TableArguments, implements
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from toolkit.sources.live.logs.partition_log import FetchedRange
-    from toolkit.sources.offset_queries.offset_reader import OffsetReader
+    from toolkit.sources.live.partition_log import FetchedRange
+    from toolkit.sources.offset_reader import OffsetReader
 
 TopicPartitions = Sequence[int] | Sequence[tuple[str, int]]
 
@@ -231,7 +234,7 @@ class Cluster(Source, OffsetTables):
         BrokerError, ConnectionFailed, NotFound
             If the partitions cannot be observed.
         """
-        from toolkit.sources.gather import gather  # imports numpy and Arrow
+        from toolkit.sources.diagnose import gather  # imports numpy and Arrow
 
         evidence = ClusterEvidence(self, TableArguments.of(partitions=sorted(partitions)))
         observation = self.observe(partitions=sorted(partitions))
@@ -307,7 +310,7 @@ class Cluster(Source, OffsetTables):
 
     @implements(Source.exposure)
     def exposure(self, arguments: TableArguments) -> Iterable[Exposure]:
-        from toolkit.sources.live.exposure import read_exposure  # imports numpy
+        from toolkit.sources.live.coordinator_logs import read_exposure  # imports numpy
 
         version = arguments.kafka_version
         return read_exposure(self.client, release=release_of(version) if version else None)
@@ -332,27 +335,27 @@ class Cluster(Source, OffsetTables):
 
     @implements(Source.batches)
     def batches(self, arguments: TableArguments) -> Iterator[pa.Table]:
-        from toolkit.sources.live.logs.partition_tables import batch_tables_of
+        from toolkit.sources.live.partition_log import batch_tables_of
 
         for log_range in self._ranges(arguments):
             yield from batch_tables_of(log_range, producer_id=arguments.producer_id)
 
     @implements(Source.log_transactions)
     def log_transactions(self, arguments: TableArguments) -> Iterator[pa.Table]:
-        from toolkit.sources.live.logs.partition_tables import log_transaction_tables_of
+        from toolkit.sources.live.partition_log import log_transaction_tables_of
 
         for log_range in self._ranges(arguments):
             yield from log_transaction_tables_of(log_range, producer_id=arguments.producer_id)
 
     @implements(Source.lso_timeline, without=["producer_id"])
     def lso_timeline(self, arguments: TableArguments) -> Iterator[pa.Table]:
-        from toolkit.sources.live.logs.partition_tables import lso_timeline_of
+        from toolkit.sources.live.partition_log import lso_timeline_of
 
         return map(lso_timeline_of, self._ranges(arguments))
 
     @implements(Source.transaction_log, without=["start", "stop", "producer_id"])
     def transaction_log(self, arguments: TableArguments) -> Iterable[TransactionLogRecord]:
-        from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, records_of_ids
+        from toolkit.sources.live.coordinator_logs import read_coordinator_topic, records_of_ids
 
         topic = read_coordinator_topic(self.client, STATE_TOPIC)
         return records_of_ids(self.client, topic, arguments.transactional_ids, arguments.partition_numbers)
@@ -360,7 +363,7 @@ class Cluster(Source, OffsetTables):
     @implements(Source.transaction_history, without=["start", "stop", "producer_id"])
     def transaction_history(self, arguments: TableArguments) -> Iterable[PastTransaction]:
         from toolkit.analysis.coordinator.transaction_history import transaction_history, unread_histories
-        from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, records_of_ids
+        from toolkit.sources.live.coordinator_logs import read_coordinator_topic, records_of_ids
 
         read_at, topic = self.brokers_time().time, read_coordinator_topic(self.client, STATE_TOPIC)
         ids = arguments.transactional_ids
@@ -372,7 +375,7 @@ class Cluster(Source, OffsetTables):
 
     @implements(Source.offsets_log, without=["start", "stop", "producer_id"])
     def offsets_log(self, arguments: TableArguments) -> Iterable[OffsetsLogRecord]:
-        from toolkit.sources.live.logs.coordinator_logs import offsets_log_records, read_coordinator_topic
+        from toolkit.sources.live.coordinator_logs import offsets_log_records, read_coordinator_topic
 
         topic = read_coordinator_topic(self.client, OFFSETS_TOPIC)
         groups, partitions = arguments.groups, arguments.partition_numbers
@@ -399,7 +402,7 @@ class Cluster(Source, OffsetTables):
 
     def _ranges(self, arguments: TableArguments) -> Iterator[FetchedRange]:
         """The logs of partitions, fetched lazily."""
-        from toolkit.sources.live.logs.partition_log import fetch_range
+        from toolkit.sources.live.partition_log import fetch_range
 
         start = "log_start" if arguments.start is None else arguments.start
         stop = "high_watermark" if arguments.stop is None else arguments.stop

@@ -7,16 +7,14 @@ from functools import cached_property
 
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice
 from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
-from toolkit.formats.log.batch_records import partial_batches, record_offsets
+from toolkit.formats.batch_records import partial_batches, record_offsets
 from toolkit.schema.live import Partition, open_starts
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import row_text
-from toolkit.sources.live.logs.fetch import offset_of
-from toolkit.sources.live.logs.partition_log import FetchedChunk, read_offsets
-from toolkit.sources.live.state.broker_configs import compacted_topics
-from toolkit.sources.live.state.producer_states import read_producers
-from toolkit.sources.live.transaction_listing import TransactionFilters, filtered_transactions
-from toolkit.sources.offset_queries.offset_spec import OffsetSpec
+from toolkit.sources.live.broker_client import BrokerClient, row_text
+from toolkit.sources.live.coordinators import compacted_topics
+from toolkit.sources.live.leaders import offset_of, read_producers
+from toolkit.sources.live.partition_log import FetchedChunk, read_offsets
+from toolkit.sources.live.transactions import TransactionFilters, filtered_transactions
+from toolkit.sources.offset_queries import OffsetSpec
 
 FETCH_BYTES = 1 << 20  # most ranges are small; a long one takes several requests
 

@@ -1,43 +1,70 @@
-"""One observation of a cluster, its requests ordered so that responses bracket each other (`Observation`)."""
+"""One observation of a cluster, its requests ordered so that responses bracket each other, and what a case needs more.
+
+What reads logs imports numpy, and late: most diagnoses read none.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
+from toolkit.analysis.coordinator.transaction_history import CoordinatorLog
 from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
+from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.observation import BrokersTime, Coverage, MonotonicSpan, Observation, is_held
 from toolkit.analysis.exposure import Software, software_gaps, software_of
 from toolkit.errors import DecodeError, ToolkitError
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.batches import read_header
+from toolkit.formats.batches import read_header
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import utc
-from toolkit.schema.live import Partition, Producer, Transaction
+from toolkit.schema.live import Finding, Partition, Producer, Transaction
 from toolkit.schema.recorded import FirstBatch
-from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition, utc_now
-from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import row_text
-from toolkit.sources.live.logs.fetch import FetchPosition, fetch
-from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state_log
-from toolkit.sources.live.state.authorization import TOPICS, TRANSACTIONAL_IDS, visibility_of
-from toolkit.sources.live.state.broker_configs import broker_identities
-from toolkit.sources.live.state.brokers_time import COORDINATORS_TOPICS, read_brokers_time
-from toolkit.sources.live.state.coordinators import CoordinatorTopic, loading_coordinators
-from toolkit.sources.live.state.leaders import (
+from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition, TransactionKey, utc_now
+from toolkit.sources.diagnose import EvidenceSource
+from toolkit.sources.live.broker_client import BrokerClient, row_text
+from toolkit.sources.live.coordinators import (
+    TOPICS,
+    TRANSACTIONAL_IDS,
+    CoordinatorTopic,
+    broker_identities,
+    compacted_topics,
+    describe,
+    is_too_old,
+    loading_coordinators,
+    visibility_of,
+)
+from toolkit.sources.live.group_offsets import with_groups
+from toolkit.sources.live.leaders import (
+    COORDINATORS_TOPICS,
     LSO_COLUMNS,
+    FetchPosition,
     OffsetsQuery,
     PartitionLeader,
+    ProducersQuery,
+    fetch,
     is_missing,
     query_leaders,
+    read_brokers_time,
     read_metadata,
+    read_producers,
 )
-from toolkit.sources.live.state.producer_states import ProducersQuery
-from toolkit.sources.live.state.transaction_descriptions import describe, is_too_old
-from toolkit.sources.live.transaction_listing import TransactionFilters, TransactionListing, list_ids
+from toolkit.sources.live.transactions import (
+    TransactionFilters,
+    TransactionListing,
+    TransactionLog,
+    list_ids,
+    read_state_log,
+)
+
+if TYPE_CHECKING:
+    from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ExcerptStart
+    from toolkit.analysis.diagnosis.markers import MarkerSearch
+
 
 OLD = dt.timedelta(seconds=60)  # an ending transaction older than this may be stuck
 MAX_FIRST_BATCHES = 200  # a broker returns whole batches, which can be a megabyte
@@ -351,3 +378,70 @@ def _first_batch(position: FetchPosition, records: bytes) -> FirstBatch | None:
         base_timestamp=utc(time),
         log_append_time=log_append_time,
     )
+
+
+MAX_PARTITIONS = 50  # with an excerpt of megabytes, for cause and impact
+PARTITIONS_AT_ONCE = 10  # bounds memory
+TIMEOUT_S = 10.0  # the rest gets a small excerpt
+SMALL_EXCERPT = 1 << 16  # bytes; enough for the outcome
+SMALL_AT_ONCE = 100
+SMALL_TIMEOUT_S = 20.0
+
+
+class LiveEvidence(EvidenceSource):
+    """The logs and groups of a cluster."""
+
+    def __init__(self, client: BrokerClient) -> None:
+        self.client = client
+
+    @property
+    def cluster_id(self) -> str | None:
+        return self.client.cluster_id
+
+    def excerpts(self, starts: Sequence[ExcerptStart]) -> Mapping[TopicPartition, Excerpt]:
+        """Large ones of the first partitions, small ones of the others."""
+        from toolkit.sources.live.partition_log import read_excerpts
+
+        starts = [each for each in starts if each.leader.leader is not None and each.leader.high_watermark is not None]
+        compacted = compacted_topics(self.client, {each.tp.topic for each in starts})
+        excerpts: dict[TopicPartition, Excerpt] = {}
+        deadline = time.monotonic() + TIMEOUT_S
+        for start in range(0, min(len(starts), MAX_PARTITIONS), PARTITIONS_AT_ONCE):
+            if time.monotonic() < deadline:
+                batch = starts[start : min(start + PARTITIONS_AT_ONCE, MAX_PARTITIONS)]
+                excerpts |= read_excerpts(self.client, batch, compacted=compacted, deadline=deadline)
+        deadline = time.monotonic() + SMALL_TIMEOUT_S
+        others = [each for each in starts if each.tp not in excerpts]
+        for start in range(0, len(others), SMALL_AT_ONCE):
+            if time.monotonic() < deadline:
+                batch = others[start : start + SMALL_AT_ONCE]
+                excerpts |= read_excerpts(
+                    self.client, batch, compacted=compacted, deadline=deadline, max_bytes=SMALL_EXCERPT
+                )
+        return excerpts
+
+    def coordinator_logs(self, cases: Sequence[Case]) -> Iterator[CoordinatorLog]:
+        """From the time of the open records on; then from the beginning of the log on, if that is more."""
+        from toolkit.sources.live.coordinator_logs import CoordinatorReader
+
+        reader = CoordinatorReader(self.client, cases)
+        yield reader.read()
+        if (further := reader.read_further()) is not None:
+            yield further
+
+    def search_markers(self, cases: Sequence[Case]) -> MarkerSearch:
+        from toolkit.sources.live.partition_log import search_markers
+
+        return search_markers(self.client, cases)
+
+    def ended(self, cases: Sequence[Case]) -> Collection[TransactionKey]:
+        """Those that their leaders do not show open any more."""
+        partitions = {each.tp for each in cases}
+        metadata = read_metadata(self.client, {topic for topic, _ in partitions}).at(sorted(partitions))
+        producers = read_producers(self.client, metadata, idle_producers=False)
+        unread = {each.tp for each in producers if each.error}
+        still_open = {(*each.tp, each.producer_id, each.current_txn_start_offset) for each in producers}
+        return {each.key for each in cases if each.key not in still_open and each.tp not in unread}
+
+    def with_groups(self, findings: Sequence[Finding]) -> Sequence[Finding]:
+        return with_groups(self.client, findings)

@@ -40,8 +40,8 @@ import numpy as np
 from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.observation import AsOf
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.metadata_records import MetadataState
+from toolkit.formats.coordinator_records import STATE_TOPIC
+from toolkit.formats.metadata_records import MetadataState
 from toolkit.formats.object_store import ObjectPath
 from toolkit.schema import utc
 from toolkit.schema.durations import duration
@@ -49,10 +49,9 @@ from toolkit.schema.live import Transaction
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, StateTopic, TransactionLogPartition, read_state_topic
-from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC, LogDirRoot, is_locked
-from toolkit.sources.logdir.replica.metadata_log import NEWEST, metadata_records
-from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog
-from toolkit.sources.logdir.replica.replica_state import ReplicaState
+from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC, LogDirRoot, is_locked
+from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog
+from toolkit.sources.logdir.replica_state import NEWEST, ReplicaState, metadata_records
 
 CONSISTENT_COPY = "your assertion that the brokers were stopped during the copy (consistent_copy)"
 

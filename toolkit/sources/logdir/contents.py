@@ -14,16 +14,21 @@ from typing import NamedTuple
 from toolkit.analysis.cluster_events import metadata_events
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.formats.broker_logs import broker_log_events, broker_log_files, without_repeats
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.copy_manifest import MANIFEST, CopiedFile, CopyManifest, read_manifest
-from toolkit.formats.log.metadata_records import MetadataState
-from toolkit.formats.log_dir_files import is_remote_file
-from toolkit.formats.log_paths import LogPath, log_path
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
+from toolkit.formats.log_dir_files import (
+    MANIFEST,
+    CopiedFile,
+    CopyManifest,
+    LogPath,
+    is_remote_file,
+    log_path,
+    read_manifest,
+)
+from toolkit.formats.metadata_records import MetadataState
 from toolkit.formats.object_store import ObjectPath
 from toolkit.schema.log import ClusterEvent
 from toolkit.schema.table import Selection, TopicPartition
-from toolkit.sources.logdir.replica.log_dir_layout import (
+from toolkit.sources.logdir.log_dir_layout import (
     METADATA_TOPIC,
     LogDirLayout,
     LogDirRoot,
@@ -32,10 +37,18 @@ from toolkit.sources.logdir.replica.log_dir_layout import (
     discover,
     read_partition_checkpoints,
 )
-from toolkit.sources.logdir.replica.metadata_log import NO_METADATA_LOG, MetadataEnd, metadata_end, metadata_records
-from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog
-from toolkit.sources.logdir.replica.replica_state import MarkerNeighbourhood, ReadLimit, ReplicaState, read_state
-from toolkit.sources.source_table import requested_partitions
+from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog
+from toolkit.sources.logdir.replica_state import (
+    NO_METADATA_LOG,
+    MarkerNeighbourhood,
+    MetadataEnd,
+    ReadLimit,
+    ReplicaState,
+    metadata_end,
+    metadata_records,
+    read_state,
+)
+from toolkit.sources.source import requested_partitions
 
 LOGS_AT_ONCE = 2
 OBJECTS_AT_ONCE = 8  # an object store answers slowly, and much at once
@@ -437,7 +450,7 @@ def logs_in_texts(layout: LogDirLayout) -> list[ReplicaLog]:
     """The logs in texts of kafka-dump-log.sh. Raises UsageError if one cannot be read."""
     if not layout.texts:
         return []
-    from toolkit.sources.logdir.replica.dump_logs import read_texts  # most paths contain no text
+    from toolkit.sources.logdir.dump_logs import read_texts  # most paths contain no text
 
     return [log for path in layout.texts for log in read_texts(path)]
 

@@ -11,16 +11,15 @@ import numpy as np
 
 from toolkit.analysis.coordinator.transaction_history import newest, unread_histories
 from toolkit.analysis.diagnosis.observation import AsOf
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC, coordinator_partition
 from toolkit.schema import utc
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Coordinator, Producer, Transaction
 from toolkit.schema.log import LogTransaction, OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.replica.replica_state import ReadLimit, ReplicaState
-from toolkit.sources.offset_queries.group_lag import DELETED, NO_TRANSACTION, CommittedOffset
+from toolkit.sources.logdir.replica_state import ReadLimit, ReplicaState
+from toolkit.sources.offset_queries import DELETED, NO_TRANSACTION, CommittedOffset
 
 if TYPE_CHECKING:
     from toolkit.sources.source import Source

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -17,13 +18,14 @@ from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.coordinator.transaction_owners import transaction_owners
 from toolkit.analysis.diagnosis.observation import BrokersTime, Observation
 from toolkit.analysis.log.log_transactions import Statistics, statistics_row
-from toolkit.analysis.log.offset_status import at_missing_offsets
-from toolkit.errors import NotFound, UsageError
+from toolkit.analysis.log.offset_status import AbortedRange, LogSlice, at_missing_offsets
+from toolkit.errors import DecodeError, NotFound, UsageError
+from toolkit.formats.batch_records import partial_batches, record_offsets
 from toolkit.formats.broker_logs import broker_log_files, time_zone_of
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.headers import LogChunk
-from toolkit.formats.log_paths import LogPath, log_path
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
+from toolkit.formats.headers import LogChunk
+from toolkit.formats.log_dir_files import LogPath, log_path
+from toolkit.formats.scan import bytes_at
 from toolkit.schema import BATCHES, CLUSTER_EVENTS, LOG_TRANSACTIONS, utc
 from toolkit.schema.live import Coordinator, Exposure, Finding, GroupLag, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import (
@@ -44,7 +46,7 @@ from toolkit.schema.recorded import LsoHold
 from toolkit.schema.table import TopicPartition
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId
-from toolkit.sources.logdir.contents import BrokerLogs, Contents, FileAssertions
+from toolkit.sources.logdir.contents import COMPACTED, BrokerLogs, Contents, FileAssertions
 from toolkit.sources.logdir.coordinator_state import (
     committed_in_files,
     committing_in_files,
@@ -54,27 +56,141 @@ from toolkit.sources.logdir.coordinator_state import (
     transactions_of,
     unread_histories_of,
 )
-from toolkit.sources.logdir.replica.log_dir_layout import (
+from toolkit.sources.logdir.log_dir_layout import (
     METADATA_TOPIC,
     LogDirLayout,
     SkippedFile,
     checkpoint_rows_in,
     discover,
 )
-from toolkit.sources.logdir.replica.metadata_log import metadata_records
-from toolkit.sources.logdir.replica.record_index import between
-from toolkit.sources.logdir.replica.replica_log import ReplicaLog, known_before
-from toolkit.sources.logdir.replica.replica_state import ReadLimit, offset_of, partition_of, producers_of
-from toolkit.sources.offset_queries.offset_spec import OffsetSpec
-from toolkit.sources.offset_queries.offset_tables import OffsetTables
+from toolkit.sources.logdir.replica_log import ReplicaLog, between, known_before
+from toolkit.sources.logdir.replica_state import (
+    ReadLimit,
+    ReplicaState,
+    metadata_records,
+    offset_of,
+    partition_of,
+    producers_of,
+)
+from toolkit.sources.offset_queries import OffsetSpec, OffsetTables, named_offset
 from toolkit.sources.progress_bar import progress
-from toolkit.sources.source import Partitions, Source, Topics
-from toolkit.sources.source_table import FILES, RowsOf, TableArguments, implements, requested_partitions
+from toolkit.sources.source import (
+    FILES,
+    Partitions,
+    RowsOf,
+    Source,
+    TableArguments,
+    Topics,
+    implements,
+    requested_partitions,
+)
 
 if TYPE_CHECKING:
     from toolkit.sources.logdir.consistency import FilesProof
     from toolkit.sources.logdir.observe_files import FileObservation
-    from toolkit.sources.offset_queries.offset_reader import OffsetReader
+    from toolkit.sources.offset_reader import OffsetReader
+
+
+NO_RECORDS = (
+    "NO_RECORDS: compaction removed records of the batch at {}; the output of kafka-dump-log.sh does not show which"
+)
+
+
+class ReplicaOffsetReader:
+    """A partition in files.
+
+    `replicas`: the partition's replicas, the one with most of the log first.
+    """
+
+    def __init__(self, contents: Contents, replicas: Sequence[ReplicaState]) -> None:
+        self._contents, self._replicas = contents, replicas
+        self._state = replicas[0]
+        self.partition = partition_of(self._state)
+        if self.partition.high_watermark is None:  # the LSO then assumes a log that is replicated to its end
+            self.partition = replace(self.partition, high_watermark=self.partition.log_end_offset)
+
+    @cached_property
+    def is_compacted(self) -> bool | None:
+        """By the cleaner's checkpoint; null if it is not among the files."""
+        log, checkpoints = self._state.log, self._state.checkpoints
+        if log.where.topic in COMPACTED:
+            return True
+        if log.root is None or not checkpoints.has_cleaned:
+            return None
+        return log.where.tp in checkpoints.cleaned
+
+    @cached_property
+    def opened(self) -> Mapping[int, int]:
+        producers = self._state.window.producers
+        open_producers = producers[producers["current_txn_start_offset"] >= 0]
+        return dict(
+            zip(
+                open_producers["producer_id"].tolist(), open_producers["current_txn_start_offset"].tolist(), strict=True
+            )
+        )
+
+    @property
+    def truncated_end(self) -> int | None:
+        """The longest log of a replica with an older leader epoch; a longer replica of the same epoch is only ahead."""
+        return max((_truncated_end(self._replicas[0], each) for each in self._replicas[1:]), default=0) or None
+
+    def offset(self, bound: OffsetSpec) -> int:
+        if isinstance(bound, str):
+            return named_offset(self.partition, bound) or 0
+        return offset_of(self._state.log, bound, self._state) or 0
+
+    def slices(self, start: int, stop: int) -> Iterator[LogSlice]:
+        aborted, is_complete, errors = self._aborted
+        touching = {each for each in aborted if each.last_offset is None or each.last_offset >= start}
+        for part in self._state.log.parts(start=start, stop=stop):
+            found = self._slice(part)
+            found.aborted, found.is_index_complete = touching, is_complete
+            found.errors += errors
+            yield found
+
+    def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
+        found = transactions_of(read_state_topic(self._contents))
+        return next((each.transactional_id for each in found if each.producer_id == producer_id), None), None
+
+    @cached_property
+    def _aborted(self) -> tuple[set[AbortedRange], bool, Sequence[str]]:
+        """Aborted transactions in the transaction indexes, whether these are complete, and read errors.
+
+        If the indexes were not copied, the markers decide.
+        """
+        entries = list(self._state.log.aborted_rows())
+        errors = [entry.error for entry in entries if entry.error]
+        aborted = {
+            AbortedRange(entry.producer_id, entry.first_offset, entry.last_offset)
+            for entry in entries
+            if entry.producer_id is not None and entry.first_offset is not None and not entry.error
+        }
+        return aborted, bool(aborted) and not errors, errors
+
+    def _slice(self, part: LogChunk) -> LogSlice:
+        headers = part.headers
+        errors = [damage.reason for damage in part.damage if not damage.is_torn]
+        found = LogSlice(headers=[headers], errors=errors)
+        for header in headers[partial_batches(headers)]:
+            base = int(header["base_offset"])
+            if self._state.log.is_text or part.file is None:
+                found.errors.append(NO_RECORDS.format(base))
+                continue
+            try:
+                buf = bytes_at(part.file, int(header["position"]), int(header["size"]))
+                found.record_offsets[base] = record_offsets(buf, 0)
+            except (DecodeError, OSError) as error:
+                found.errors.append(f"CORRUPT_BATCH: {error}")
+        return found
+
+
+def _truncated_end(newest: ReplicaState, other: ReplicaState) -> int:
+    """Log end offset of the other replica if its end was truncated by a newer leader, else 0."""
+    epoch, end = newest.leader_epoch, newest.log_end_offset
+    other_epoch, other_end = other.leader_epoch, other.log_end_offset
+    if epoch is None or end is None or other_epoch is None or other_end is None:
+        return 0
+    return other_end if other_epoch < epoch and other_end > end else 0
 
 
 R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord, PastTransaction)
@@ -189,15 +305,13 @@ class LogDir(Source, OffsetTables):
 
     def offset_readers(self, partitions: Sequence[TopicPartition]) -> list[OffsetReader]:
         """One reader per partition, of the replica with the longest log."""
-        from toolkit.sources.logdir.replica_offset_reader import ReplicaOffsetReader
-
         contents = self.contents()
         found = contents.by_partition(contents.replica_logs(partitions=partitions))
         return [ReplicaOffsetReader(contents, replicas) for _, replicas in found]
 
     def group_lags(self, group: str, *, max_offsets: int = 1_000_000) -> list[GroupLag]:
         """`group_lag` as records; a partition whose log is not among the files has an error."""
-        from toolkit.sources.offset_queries.group_lag import absent_lags, lag_of_group
+        from toolkit.sources.offset_queries import absent_lags, lag_of_group
 
         found = committed_in_files(self, group)
         if not found:
@@ -444,7 +558,7 @@ class LogDir(Source, OffsetTables):
         Source.transactions, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC]
     )
     def transactions(self, arguments: TableArguments) -> Iterable[Transaction]:
-        from toolkit.sources.live.transaction_listing import TransactionFilters  # it imports Kafka's client
+        from toolkit.sources.live.transactions import TransactionFilters  # it imports Kafka's client
 
         filters = TransactionFilters.of(arguments)
         contents = self.contents()
@@ -514,7 +628,6 @@ class LogDir(Source, OffsetTables):
             features_error=metadata.error,
             brokers=brokers,
             records=records,
-            records_until=as_of,
         )
         return exposure_rows(cluster, release=release_of(version) if version else None)
 
@@ -585,7 +698,7 @@ class LogDir(Source, OffsetTables):
 
     def _in_text(self, path: LogPath) -> Sequence[ReplicaLog]:
         """The logs in a text of kafka-dump-log.sh, which is read again only if it has changed."""
-        from toolkit.sources.logdir.replica.dump_logs import read_texts  # most paths contain no text
+        from toolkit.sources.logdir.dump_logs import read_texts  # most paths contain no text
 
         try:
             stat = path.stat()

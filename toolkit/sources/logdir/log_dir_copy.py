@@ -13,13 +13,22 @@ from pathlib import Path
 from typing import IO
 
 from toolkit.errors import DecodeError, NotFound, UsageError
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.copy_manifest import MANIFEST, CopiedFile, CopyManifest, read_manifest
-from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, parse_file_name, parse_folder_name
-from toolkit.formats.log_paths import LogPath, log_path, scandir
+from toolkit.formats.coordinator_records import STATE_TOPIC
+from toolkit.formats.log_dir_files import (
+    CHECKPOINT_NAMES,
+    MANIFEST,
+    CopiedFile,
+    CopyManifest,
+    LogPath,
+    log_path,
+    parse_file_name,
+    parse_folder_name,
+    read_manifest,
+    scandir,
+)
 from toolkit.schema.table import utc_now
-from toolkit.sources.logdir.replica.log_dir_layout import CLEAN_SHUTDOWN, LOCK, METADATA_TOPIC, is_locked
-from toolkit.sources.recording.durable_files import writing
+from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LOCK, METADATA_TOPIC, is_locked
+from toolkit.sources.recording.recorder import writing
 
 CHUNK = 1 << 22
 COMPARED = 1 << 12  # bytes before what is appended, which shows that the source was not truncated and written again

@@ -27,22 +27,21 @@ from toolkit.analysis.diagnosis.markers import MarkerSearch, OtherMarker, marker
 from toolkit.analysis.diagnosis.observation import UNKNOWN_TIME, BrokersTime, Coverage, Observation
 from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets, lso_holds
 from toolkit.analysis.log.log_transactions import log_transaction_table
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
-from toolkit.formats.log.headers import Headers, concatenate
+from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
+from toolkit.formats.headers import Headers, concatenate
 from toolkit.schema import utc
 from toolkit.schema.live import Finding, Producer
 from toolkit.schema.log import ClusterEvent, PastTransaction, TransactionLogRecord
 from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS, FirstBatch, LsoHold
 from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition
-from toolkit.sources.evidence_source import EvidenceSource
+from toolkit.sources.diagnose import EvidenceSource
 from toolkit.sources.logdir.consistency import CopyProof, check_consistency, end_time, foreign_id_doubts
 from toolkit.sources.logdir.contents import COMPACTED, Contents, FileScope, topic_ids
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, StateTopic, read_state_topic
-from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
-from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog
-from toolkit.sources.logdir.replica.replica_state import (
+from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
+from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog
+from toolkit.sources.logdir.replica_state import (
     BACK,
     FAR_BACK,
     FORWARD,
@@ -51,7 +50,7 @@ from toolkit.sources.logdir.replica.replica_state import (
     partition_of,
     producers_of,
 )
-from toolkit.sources.offset_queries.offset_spec import milliseconds
+from toolkit.sources.offset_queries import milliseconds
 
 NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 TORN_TAIL = "TORN_TAIL"  # how far the log reaches is a question of `consistency`

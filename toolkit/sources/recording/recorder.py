@@ -1,23 +1,538 @@
-"""The flight recorder: a sample at every multiple of an interval, until stopped; it resumes an earlier recording."""
+"""The flight recorder: a sample at every multiple of an interval, until stopped; it resumes an earlier recording.
+
+A sample is an observation that is diagnosed with the previous one. Every table is a folder of Parquet files with
+exactly the declared columns. A file is written under a hidden name, flushed and renamed, so that it is never partial.
+The row of ``samples`` is written last: a sample without it is incomplete and removed at the next start. A kill loses
+only the sample in flight.
+
+A merge leaves one file per past hour, then one per past day. Readers must find each sample exactly once at any time,
+and a kill must lose nothing:
+
+1. The merged file is written under a hidden name, flushed, renamed, and the folder is flushed. Its name says which
+   files it replaces: from now on readers ignore these (`recording.current_files`).
+2. The replaced files are deleted. A start and the next merge delete what a kill leaves of them.
+
+Who reads all Parquet files of a folder instead finds each sample once as well, and some of them twice between 1 and 2.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import os
 import threading
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
-from toolkit.analysis.history.findings_over_time import first_seen
-from toolkit.errors import NotFound, ToolkitError
-from toolkit.schema.recorded import RecordedSample
-from toolkit.schema.table import EPOCH, TransactionKey
+from toolkit.analysis.diagnosis.case import DEFAULTS, DiagnoseOptions
+from toolkit.analysis.diagnosis.consumer_lag import group_lag
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
+from toolkit.analysis.history.findings_over_time import LATE_PADDING_MS, first_seen, late_transactions, with_earlier
+from toolkit.errors import NotFound, ToolkitError, UsageError
+from toolkit.schema import RECORDED, Row
+from toolkit.schema.live import Finding, GroupLag
+from toolkit.schema.recorded import LateTransaction, RecordedSample
+from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
+from toolkit.sources.diagnose import LogReading, diagnose
+from toolkit.sources.live.broker_client import BrokerClient, row_text
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.recording.recorded_samples import find_samples, read_sample
-from toolkit.sources.recording.recording_folder import ONE_HOUR, floor_time, read
-from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import Sample, SampleOptions, Sampler
+from toolkit.sources.live.coordinators import longest_timeout_ms
+from toolkit.sources.live.group_offsets import offsets_of_groups
+from toolkit.sources.live.observe import LiveEvidence
+from toolkit.sources.recording import recorder
+from toolkit.sources.recording.recording import (
+    AFTER,
+    AN_INSTANT,
+    BEFORE,
+    EMPTY,
+    HIDDEN,
+    ONE_DAY,
+    ONE_HOUR,
+    TableFile,
+    damaged,
+    files_of,
+    find_samples,
+    floor_time,
+    is_damage,
+    is_recording,
+    merged_name,
+    read,
+    read_sample,
+    recorded_sample,
+    sample_name,
+    sample_times,
+    table_file,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ExcerptStart
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a hidden file for writing; on success it is flushed and renamed to `path`, replacing it.
+
+    On an error the hidden file is removed and `path` is unchanged.
+    """
+    hidden = path.with_name(f"{HIDDEN}{path.name}.part")
+    try:
+        with hidden.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        hidden.replace(path)
+    except BaseException:
+        hidden.unlink(missing_ok=True)
+        raise
+
+
+def flush(folder: Path) -> None:
+    """Flush a folder's entries to disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleOptions:
+    """How samples are taken."""
+
+    interval_ms: int  # time between samples; only recorded
+    # older live transactions are ``long``, and whether the log around held LSOs is read: at most once a minute for the
+    # same transaction and verdict
+    diagnosis: DiagnoseOptions = DEFAULTS
+    late_padding_ms: int = LATE_PADDING_MS  # as for `analysis.history.findings_over_time.late_transactions`
+    with_held_groups: bool = False  # read the committed offsets of the groups while an LSO is held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """An observation of a cluster and its findings at one time."""
+
+    due: dt.datetime  # when it was due; `sampled_at` of every row
+    row: RecordedSample  # its row of ``samples``; if it failed, `error` says why
+    findings: Sequence[Finding] = ()
+    late_transactions: Sequence[LateTransaction] = ()
+    # the newest observation, of this sample or an earlier one; the next sample is diagnosed with it
+    observation: Observation | None = None
+    # when each open transaction was first observed
+    first_seen: Mapping[TransactionKey, dt.datetime] = field(default_factory=dict)
+    # what the logs showed of open transactions, for the next sample
+    log_readings: Mapping[TransactionKey, LogReading] = field(default_factory=dict)
+    # the lag of groups with offsets beyond a held LSO; null if they were not requested or could not be read
+    held_groups: Sequence[GroupLag] | None = None
+
+    @property
+    def error(self) -> str | None:
+        """Why the sample failed, as ``"NAME: sentence"``; null on success."""
+        return self.row.error
+
+    @property
+    def tables(self) -> Mapping[str, Sequence[Row]]:
+        """Its rows by the names of ``schema.RECORDED``; ``samples`` has one, the others have none if it failed."""
+        found, due = self.observation, self.due
+        tables: dict[str, list[Row]] = {name: [] for name in RECORDED} | {"samples": [self.row.row()]}
+        if self.error is None and found is not None:
+            after = (AFTER, found.partitions_after, found.producers_after)
+            for phase, partitions, producers in ((BEFORE, found.partitions, found.producers), after):
+                tables["partitions"] += [{"sampled_at": due, "phase": phase, **each.row()} for each in partitions]
+                tables["producers"] += [{"sampled_at": due, "phase": phase, **each.row()} for each in producers]
+            tables["transactions"] = [{"sampled_at": due, **each.row()} for each in found.transactions]
+            tables["findings"] = [{"sampled_at": due, **each.row()} for each in self.findings]
+            tables["late_transactions"] = [each.row() for each in self.late_transactions]
+        return tables
+
+
+@dataclass(kw_only=True)
+class Sampler:
+    """Takes samples; reconnects after a failed one."""
+
+    connect: Callable[[], Cluster]  # returns the cluster, with a timeout of at most the interval
+    options: SampleOptions
+    _cluster: Cluster | None = None
+    _longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
+
+    def take(self, due: dt.datetime, before: Sample | None) -> Sample:
+        """Take a sample, with an error instead of rows if the cluster cannot be reached.
+
+        `due`, `before`: as for `take_sample`.
+        """
+        started = time.monotonic()
+        try:
+            cluster = self.cluster()
+        except ToolkitError as error:
+            seconds = time.monotonic() - started
+            return failed_sample(error, self.options, due=due, before=before, seconds=seconds)
+        sample = take_sample(cluster, self.options, due=due, before=before, longest_timeout_ms=self._longest_timeout_ms)
+        if sample.error is not None:
+            self.close()  # brokers may have moved
+        return sample
+
+    def cluster(self) -> Cluster:
+        """The cluster; connects if needed.
+
+        Raises ConnectionFailed or AuthenticationFailed if no broker can be reached, or it rejects the credentials.
+        """
+        if self._cluster is None:
+            self._cluster = self.connect()
+            self._longest_timeout_ms = longest_timeout_ms(self._cluster.client) or self._longest_timeout_ms
+        return self._cluster
+
+    def close(self) -> None:
+        """Close the connections; the next sample makes new ones."""
+        if self._cluster is not None:
+            self._cluster.close()
+        self._cluster = None
+
+
+def take_sample(
+    cluster: Cluster,
+    options: SampleOptions,
+    *,
+    due: dt.datetime,
+    before: Sample | None = None,
+    longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+) -> Sample:
+    """Observe a cluster once and diagnose the observation with the previous one, without waiting for a recheck.
+
+    Returns: with an error instead of rows if the cluster cannot be reached.
+    `cluster`: its timeout bounds each round of requests; a sample takes several rounds.
+    `due`: when the sample is due, with time zone.
+    `before`: the previous sample, successful or failed. Without one no verdict is `hanging`.
+    `longest_timeout_ms`: as for `analysis.history.findings_over_time.late_transactions`.
+    """
+    started = time.monotonic()
+    due = due.astimezone(dt.UTC)
+    evidence = SampleEvidence(cluster, before.observation if before else None)
+    diagnosis = replace(options.diagnosis, recheck_after=0, is_sample=True)
+    try:
+        diagnosed = diagnose(evidence, diagnosis, before=before.log_readings if before else {})
+    except ToolkitError as error:
+        return failed_sample(error, options, due=due, before=before, seconds=time.monotonic() - started)
+    findings, observation = diagnosed.findings, diagnosed.observations[-1]
+    groups = held_groups(cluster.client, findings) if options.with_held_groups else None
+    times = first_seen(observation, before.first_seen if before else {})
+    late = late_transactions(
+        findings,
+        observation,
+        sampled_at=due,
+        first_seen=times,
+        padding_ms=options.late_padding_ms,
+        longest_timeout_ms=longest_timeout_ms,
+    )
+    return Sample(
+        due=due,
+        row=recorded_sample(
+            observation,
+            due=due,
+            interval_ms=options.interval_ms,
+            seconds=time.monotonic() - started,
+            cluster_id=cluster.cluster_id,
+        ),
+        findings=findings,
+        late_transactions=list(late),
+        observation=observation,
+        first_seen=times,
+        log_readings=diagnosed.log_readings,
+        held_groups=groups,
+    )
+
+
+class SampleEvidence(LiveEvidence):
+    """What a cluster gives to a sample: all of it is observed, and what fails after that does not fail the sample."""
+
+    def __init__(self, cluster: Cluster, before: Observation | None) -> None:
+        super().__init__(cluster.client)
+        self._cluster = cluster
+        self._before = before
+        self._read: Container[TopicPartition] = ()
+
+    def observations(self) -> Sequence[Observation]:
+        return with_earlier(self._cluster.observe(), self._before)
+
+    def excerpts(self, starts: Sequence[ExcerptStart]) -> Mapping[TopicPartition, Excerpt]:
+        self._read = {each.tp for each in starts}
+        return super().excerpts(starts)
+
+    def with_groups(self, findings: Sequence[Finding]) -> Sequence[Finding]:
+        """Of partitions whose logs were read now: those of others are known."""
+        with suppress(ToolkitError):
+            of_read = iter(super().with_groups([each for each in findings if each.tp in self._read]))
+            return [next(of_read) if each.tp in self._read else each for each in findings]
+        return findings
+
+
+def failed_sample(
+    error: ToolkitError, options: SampleOptions, *, due: dt.datetime, before: Sample | None = None, seconds: float = 0.0
+) -> Sample:
+    """A sample with an error instead of rows; it keeps what the previous sample knows for the next one.
+
+    `error`: why the cluster cannot be reached.
+    `options`, `due`, `before`: as for `take_sample`.
+    `seconds`: duration until the error.
+    """
+    row = RecordedSample(
+        sampled_at=due.astimezone(dt.UTC),
+        observed_at=dt.datetime.now(dt.UTC),
+        interval_ms=options.interval_ms,
+        seconds=seconds,
+        error=row_text(error),
+    )
+    kept = before or Sample(due=due, row=row)
+    return replace(kept, due=due, row=row, findings=(), late_transactions=(), held_groups=None)
+
+
+def held_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[GroupLag] | None:
+    """The lag of the groups with offsets beyond a held LSO; markers count as records.
+
+    Null if the offsets of a group could not be read.
+    `findings`: the findings. Partitions whose LSO is held only briefly are left out.
+    """
+    held: dict[TopicPartition, Finding] = {}
+    for each in findings:
+        lso, high_watermark = each.last_stable_offset, each.high_watermark
+        is_held = lso is not None and high_watermark is not None and lso < high_watermark
+        if each.tp is not None and not each.verdict.is_brief and is_held:
+            held[each.tp] = each
+    if not held:
+        return []
+    groups = offsets_of_groups(client, sorted(held))
+    if groups is None:
+        return None
+    return [
+        _lag(group, held[tp], committed)
+        for group, offsets in groups
+        for tp, committed in offsets.items()
+        if 0 <= committed < (held[tp].high_watermark or 0)
+    ]
+
+
+def _lag(group: str, finding: Finding, committed: int) -> GroupLag:
+    lso, high_watermark = finding.last_stable_offset or 0, finding.high_watermark or 0
+    parts = group_lag(committed, last_stable_offset=lso, high_watermark=high_watermark)
+    return GroupLag(
+        group_id=group,
+        topic=finding.topic,
+        partition=finding.partition,
+        committed_offset=committed,
+        last_stable_offset=lso,
+        high_watermark=high_watermark,
+        **parts._asdict(),
+        broker_id=finding.broker_id,
+        observed_at=finding.observed_at,
+    )
+
+
+MAX_DAY_BYTES = 256 << 20  # days with more stay in hourly files
+ROW_GROUP_ROWS = 1 << 16
+
+LOCK = f"{HIDDEN}lock"
+TABLES = ["samples", *(name for name in RECORDED if name != "samples")]  # `is_recording` looks for samples
+
+
+class SampleWriter:
+    """Writes a recording, under a lock; others may read it meanwhile.
+
+    `directory`: its folder, created if missing. Leftovers of a killed process are cleaned up.
+    Raises UsageError if another process writes to it, it has other content, or it cannot be written.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = Path(directory)
+        self._merges = 0
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            if any(path.name != LOCK for path in self.directory.iterdir()) and not is_recording(self.directory):
+                raise UsageError(f"{directory} is not a recording and not empty.", do="Use another --output folder.")
+            self._lock = _locked(self.directory)
+        except OSError as error:
+            raise UsageError(f"{directory} cannot be written to: {error.strerror}.") from error
+        try:
+            self._recover()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                raise UsageError(f"{directory} cannot be written to: {error.strerror}.") from error
+            raise
+
+    def __enter__(self) -> SampleWriter:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the lock."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def has(self, due: dt.datetime) -> bool:
+        """Whether the sample of a time is recorded."""
+        return bool(sample_times(self.directory, due, due + AN_INSTANT))
+
+    def write(self, sample: Sample) -> bool:
+        """Write a sample, unless it is recorded already.
+
+        Returns: whether it was written.
+        Raises OSError if it cannot be written, for example on a full disk; nothing of it is left.
+        """
+        if self.has(sample.due):
+            return False
+        rows = sample.tables
+        paths = {table: self.directory / table / sample_name(sample.due, self._merges) for table in TABLES}
+        try:
+            for table in reversed(TABLES):
+                if rows[table]:
+                    self._put(paths[table], RECORDED[table].arrow(rows[table]))
+                else:
+                    paths[table].unlink(missing_ok=True)  # left by a failed write
+        except BaseException:
+            for path in paths.values():
+                path.unlink(missing_ok=True)
+            raise
+        return True
+
+    def merge(self, *, now: dt.datetime) -> int:
+        """Merge the files of each hour and day that ended by `now`.
+
+        Returns: reduction in the number of files.
+        Raises OSError if it cannot be written, DecodeError if a file is damaged; no sample is lost.
+        """
+        self._remove_leftovers()
+        merges, removed = self._merges + 1, 0
+        for table in TABLES:
+            folder = self.directory / table
+            for (start, length), files in _groups(folder, files_of(self.directory, table), now).items():
+                self._merges = merges  # samples written from now on are not replaced
+                paths = [folder / file.name for file in files]
+                _merge(folder / merged_name(start, whole_day=length == ONE_DAY, merges=merges), paths, table)
+                for path in paths:
+                    path.unlink()
+                removed += len(paths) - 1
+        return removed
+
+    def retire(self, *, before: dt.datetime) -> int:
+        """Remove files whose samples were all due before a time. Returns: number of files removed."""
+        self._remove_replaced()  # before those that replace them
+        removed = 0
+        for table in TABLES:  # samples first: its row makes a sample complete
+            for file in files_of(self.directory, table):
+                if file.stop <= before:
+                    (self.directory / table / file.name).unlink()
+                    removed += 1
+        return removed
+
+    def _recover(self) -> None:
+        for table in TABLES:
+            folder = self.directory / table
+            folder.mkdir(exist_ok=True)
+            for path in folder.glob(f"{HIDDEN}*.part"):
+                path.unlink()
+            if not (folder / EMPTY).exists():  # without rows, so that an empty table can be read
+                self._put(folder / EMPTY, RECORDED[table].arrow_schema.empty_table())
+        self._remove_leftovers()
+        self._merges = max((file.merges for table in TABLES for file in files_of(self.directory, table)), default=0)
+
+    def _remove_leftovers(self) -> None:
+        """Remove what a killed process or a failed write left."""
+        self._remove_replaced()
+        unmerged = [(table, file) for table in TABLES for file in files_of(self.directory, table) if file.is_sample]
+        if not unmerged:
+            return
+        times = {file.start for _, file in unmerged}
+        complete = set(sample_times(self.directory, min(times), max(times) + AN_INSTANT))
+        for table, file in unmerged:
+            if file.start not in complete:
+                (self.directory / table / file.name).unlink()
+
+    def _remove_replaced(self) -> None:
+        for table in TABLES:
+            current = {file.name for file in files_of(self.directory, table)}
+            for name in os.listdir(self.directory / table):
+                if table_file(name) is not None and name not in current:
+                    (self.directory / table / name).unlink()
+
+    def _put(self, path: Path, rows: pa.Table) -> None:
+        import pyarrow.parquet as pq
+
+        with recorder.writing(path) as out:
+            pq.write_table(rows, out, compression="zstd")
+        recorder.flush(path.parent)
+
+
+def _groups(
+    folder: Path, files: Iterable[TableFile], now: dt.datetime
+) -> Mapping[tuple[dt.datetime, dt.timedelta], list[TableFile]]:
+    """The files to merge, by start and length of their day or hour."""
+    days: dict[dt.datetime, list[TableFile]] = {}
+    for file in files:
+        days.setdefault(floor_time(file.start, ONE_DAY), []).append(file)
+    groups: dict[tuple[dt.datetime, dt.timedelta], list[TableFile]] = {}
+    for day, of_day in days.items():
+        if day + ONE_DAY <= now and sum((folder / file.name).stat().st_size for file in of_day) <= MAX_DAY_BYTES:
+            groups[day, ONE_DAY] = of_day
+            continue
+        for file in of_day:
+            hour = floor_time(file.start, ONE_HOUR)
+            if hour + ONE_HOUR <= now and file.stop - file.start <= ONE_HOUR:
+                groups.setdefault((hour, ONE_HOUR), []).append(file)
+    return {window: group for window, group in groups.items() if len(group) > 1}
+
+
+def _merge(path: Path, paths: Sequence[Path], table: str) -> None:
+    """Write the rows of files to a new file, a row group at a time."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+    import pyarrow.parquet as pq
+
+    schema = RECORDED[table].arrow_schema
+    rows = ds.dataset([str(each) for each in paths], schema=schema, format="parquet")
+    try:
+        with recorder.writing(path) as out, pq.ParquetWriter(out, schema, compression="zstd") as writer:
+            batches: list[pa.RecordBatch] = []
+            for batch in rows.to_batches():
+                batches.append(batch)
+                if sum(each.num_rows for each in batches) >= ROW_GROUP_ROWS:
+                    writer.write_table(pa.Table.from_batches(batches))
+                    batches = []
+            writer.write_table(pa.Table.from_batches(batches, schema))
+    except Exception as error:
+        if not is_damage(error):
+            raise
+        raise damaged(path.parent, error) from error
+    recorder.flush(path.parent)
+
+
+def _locked(directory: Path) -> int:
+    """Lock the recording; the lock ends with this process."""
+    try:
+        import fcntl
+    except ImportError as error:
+        raise UsageError("A recorder runs on Linux and macOS.", do="On Windows, use it inside WSL.") from error
+    descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
+        os.close(descriptor)
+        owner = f"process {holder}" if holder else "another process"
+        raise UsageError(f"{directory} is in use by {owner}.", do="Use one folder per recorder.") from error
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    except OSError:
+        os.close(descriptor)  # an open descriptor keeps the lock
+        raise
+    return descriptor
+
 
 MAX_LOOKBACK = dt.timedelta(days=1)  # transactions open for longer are already recorded as late
 

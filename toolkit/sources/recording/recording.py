@@ -1,11 +1,33 @@
-"""`Recording`: the tables of a live cluster at a point in time, and over time."""
+"""`Recording`: the tables of a live cluster at a point in time, and over time.
+
+It is a folder of Parquet files per table, readable while a recorder writes. A name always stands for the same bytes,
+and says which samples a file has:
+
+``20261121T095830000.parquet``
+    One sample, by its due time.
+``20261121T09.1.parquet``, ``20261121.2.parquet``
+    All samples of an hour or a day, of merges 1 and 2. A file replaces those of its time that have a lower number, or
+    none. They are deleted next, and a kill may leave some of them.
+``20261121T090100000.2.parquet``
+    A sample written after merge 2, so that none of these replaces it.
+``00000000.empty.parquet``
+    The columns without rows, so that an empty table can be read as well.
+
+So a reader that opens all files of `current_files` reads every row once, unless one is gone, merged or expired: list
+again.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import functools
+import operator
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +36,7 @@ from toolkit.analysis.coordinator.transaction_owners import owner_clauses, trans
 from toolkit.analysis.diagnosis.decision import decide
 from toolkit.analysis.diagnosis.evidence_text import at as at_time
 from toolkit.analysis.diagnosis.evidence_text import scope
-from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.analysis.diagnosis.observation import BrokersTime, Coverage, Observation
 from toolkit.analysis.diagnosis.verdicts import GapEvidence
 from toolkit.analysis.history.findings_over_time import (
     observation_times,
@@ -23,31 +45,436 @@ from toolkit.analysis.history.findings_over_time import (
     with_earlier,
     without_short,
 )
-from toolkit.errors import NotFound, UsageError
-from toolkit.schema import Row
+from toolkit.analysis.log.offset_status import visibility_reason
+from toolkit.errors import DecodeError, NotFound, UsageError
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC, coordinator_partition
+from toolkit.schema import RECORDED, Row
 from toolkit.schema.coerce import in_utc
-from toolkit.schema.live import Coordinator, Finding, IdOwner, Partition, Producer, Transaction
-from toolkit.schema.recorded import LsoHold, RecordedSample
-from toolkit.schema.verdict import Verdict
-from toolkit.sources.diagnose import diagnose
-from toolkit.sources.evidence_source import EvidenceSource
-from toolkit.sources.offset_queries.offset_spec import OffsetSpec
-from toolkit.sources.recording.recorded_samples import (
-    FoundSamples,
-    coordinators,
-    find_samples,
-    named_transactions,
-    read_sample,
-    recorded_visibility,
-    select_partitions,
+from toolkit.schema.live import (
+    Coordinator,
+    Finding,
+    IdOwner,
+    OffsetVisibility,
+    Partition,
+    Producer,
+    Transaction,
+    open_starts,
 )
-from toolkit.sources.recording.recording_folder import AN_INSTANT, is_recording, read, sample_times
-from toolkit.sources.source import Source
-from toolkit.sources.source_table import RECORDING, TableArguments, implements, requested_partitions
+from toolkit.schema.recorded import LateTransaction, LsoHold, RecordedSample
+from toolkit.schema.table import EPOCH, TopicPartition
+from toolkit.schema.verdict import Verdict
+from toolkit.sources.diagnose import EvidenceSource, diagnose
+from toolkit.sources.offset_queries import OffsetSpec
+from toolkit.sources.offset_reader import of_partition
+from toolkit.sources.source import RECORDING, Source, TableArguments, implements, requested_partitions
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+
+EMPTY = "00000000.empty.parquet"
+HIDDEN = "."  # prefix that Spark, pyarrow's datasets and globs ignore
+NAME = re.compile(r"(\d{8})(?:T(\d{2})(\d{7})?)?(?:\.(\d+))?\.parquet")
+DAY, HOUR, SAMPLE = "%Y%m%d", "%Y%m%dT%H", "%Y%m%dT%H%M%S%f"
+ONE_HOUR, ONE_DAY, AN_INSTANT = dt.timedelta(hours=1), dt.timedelta(days=1), dt.timedelta(milliseconds=1)
+MAX_RETRIES, RETRY_BACKOFF_S = 20, 0.05  # files are removed once an hour
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A file of a table."""
+
+    # start, stop: due times of its samples: from `start` to before `stop`
+    start: dt.datetime
+    stop: dt.datetime
+    merges: int  # number of the merge that wrote it; of a sample, the last one before it
+    name: str
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether it has one sample, not merged yet."""
+        return self.stop - self.start == AN_INSTANT
+
+
+def table_file(name: str) -> TableFile | None:
+    """The samples of a file, by its name; null for other files and the empty one."""
+    match = NAME.fullmatch(name)
+    if match is None:
+        return None
+    day, hour, rest, merges = match.groups()
+    if hour is None:
+        text, form, length = day, DAY, ONE_DAY
+    elif rest is None:
+        text, form, length = f"{day}T{hour}", HOUR, ONE_HOUR
+    else:
+        text, form, length = f"{day}T{hour}{rest}", SAMPLE, AN_INSTANT
+    try:
+        start = dt.datetime.strptime(text, form).replace(tzinfo=dt.UTC)
+    except ValueError:
+        return None
+    return TableFile(start, start + length, int(merges or 0), name)
+
+
+def floor_time(time: dt.datetime, interval: dt.timedelta) -> dt.datetime:
+    """The last multiple of an interval since 1970 that is not after a time."""
+    return EPOCH + (time - EPOCH) // interval * interval
+
+
+def sample_name(due: dt.datetime, merges: int = 0) -> str:
+    """File name of a sample."""
+    return f"{due.astimezone(dt.UTC):{SAMPLE}}"[:-3] + (f".{merges}.parquet" if merges else ".parquet")
+
+
+def merged_name(start: dt.datetime, *, whole_day: bool, merges: int) -> str:
+    """File name of a whole day, or of an hour."""
+    return f"{start.astimezone(dt.UTC):{DAY if whole_day else HOUR}}.{merges}.parquet"
+
+
+def is_recording(directory: Path) -> bool:
+    """Whether a folder is a recording."""
+    return (directory / "samples").is_dir()
+
+
+def current_files(names: Callable[[], Iterable[str]]) -> list[TableFile]:
+    """The files to read of a table, by time: those that no other one replaces.
+
+    `names`: lists the names in its folder.
+    """
+    listed = set(names())
+    while (again := set(names())) != listed:
+        listed = again  # a listing may lack both a file that was added meanwhile and those that it replaces
+    files = [file for file in map(table_file, listed) if file is not None]
+    current: list[TableFile] = []
+    enclosing: list[TableFile] = []
+    for file in sorted(files, key=lambda each: (each.start, each.start - each.stop, -each.merges)):
+        enclosing = [each for each in enclosing if each.stop > file.start]
+        if not any(each.stop >= file.stop and each.merges > file.merges for each in enclosing):
+            current.append(file)
+            enclosing.append(file)
+    return current
+
+
+def files_of(directory: Path, table: str) -> list[TableFile]:
+    """The files to read of a table, by time. Raises FileNotFoundError if it does not exist."""
+    return current_files(functools.partial(os.listdir, directory / table))
+
+
+def read(
+    directory: Path,
+    table: str,
+    *,
+    start: dt.datetime | None = None,
+    stop: dt.datetime | None = None,
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """Rows of a table, of samples due from `start` to before `stop`, in the declared order.
+
+    Raises
+    ------
+    NotFound
+        If files keep disappearing while they are read, or the table does not exist.
+    DecodeError
+        If a file is damaged; a killed recorder leaves none.
+    """
+    for _ in range(MAX_RETRIES):
+        try:
+            files = [
+                file
+                for file in files_of(directory, table)
+                if (stop is None or file.start < stop) and (start is None or file.stop > start)
+            ]
+            paths = [str(directory / table / file.name) for file in files]
+            return _read(table, paths, start=start, stop=stop, columns=columns)
+        except FileNotFoundError as error:
+            missing = error
+            time.sleep(RETRY_BACKOFF_S)
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            raise damaged(directory / table, error) from error
+    raise NotFound(f"{directory / table} cannot be read: {missing}.", do="Try again.")
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether it is Arrow's error for bytes that it cannot read; one of the operating system has a number."""
+    from pyarrow import ArrowException
+
+    return isinstance(error, ArrowException) or (isinstance(error, OSError) and error.errno is None)
+
+
+def damaged(folder: Path, error: BaseException) -> DecodeError:
+    """The error of a folder with a damaged file."""
+    reason = str(error).splitlines()[0].rstrip(".")
+    return DecodeError(f"A file in {folder} is damaged: {reason}.", position=0, do="Move it out of the recording.")
+
+
+def sample_times(
+    directory: Path, start: dt.datetime | None = None, stop: dt.datetime | None = None
+) -> list[dt.datetime]:
+    """Due times of complete samples, in order."""
+    times: list[dt.datetime] = read(directory, "samples", start=start, stop=stop, columns=["sampled_at"])[
+        "sampled_at"
+    ].to_pylist()
+    return times
+
+
+def _read(
+    table: str,
+    paths: Sequence[str],
+    *,
+    start: dt.datetime | None,
+    stop: dt.datetime | None,
+    columns: Sequence[str] | None,
+) -> pa.Table:
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    schema = RECORDED[table].arrow_schema
+    if not paths:
+        empty = schema.empty_table()
+        return empty if columns is None else empty.select(columns)
+    bounds = ((start, pc.greater_equal), (stop, pc.less))
+    terms = [compare(pc.field("sampled_at"), pc.scalar(bound)) for bound, compare in bounds if bound is not None]
+    condition = functools.reduce(operator.and_, terms) if terms else None
+    dataset = ds.dataset(paths, schema=schema, format="parquet")
+    rows = dataset.to_table(filter=condition, columns=list(columns) if columns else None)
+    rows.validate(full=True)  # Arrow takes any bytes for text, and Python would fail at them
+    order = [(name, "ascending") for name in RECORDED[table].sort if columns is None or name in columns]
+    return rows.sort_by(order)
+
+
+BEFORE, AFTER = "before", "after"  # the coordinators' responses
+
+
+def recorded_sample(
+    observation: Observation, *, due: dt.datetime, interval_ms: int, seconds: float, cluster_id: str | None
+) -> RecordedSample:
+    """The row of ``samples`` of an observation that was `due` at a time and took some `seconds`."""
+    coverage = observation.coverage
+    return RecordedSample(
+        sampled_at=due,
+        observed_at=observation.observed_at,
+        brokers_time=observation.brokers_time.time,
+        brokers_clock=observation.brokers_time.clock,
+        cluster_id=cluster_id,
+        interval_ms=interval_ms,
+        seconds=seconds,
+        brokers=tuple(coverage.brokers),
+        proofs=tuple(coverage.proofs),
+        gaps=tuple(coverage.gaps),
+        topic_gaps=tuple(coverage.topic_gaps),
+        absent_partitions=tuple(tp for tp, error in observation.absent.items() if error is None),
+        first_batches=tuple(observation.first_batches),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSamples:
+    """The newest samples up to a time."""
+
+    sample: RecordedSample  # the newest successful one
+    before: RecordedSample | None  # the successful one before it; null if there is none
+    failed: Sequence[RecordedSample]  # failed ones after `sample`, in order
+
+
+def find_samples(directory: Path, *, at: dt.datetime | None = None) -> FoundSamples:
+    """Find the samples of a time; null for the newest. Raises NotFound if there is no successful sample by then."""
+    failed: list[RecordedSample] = []
+    successful: list[RecordedSample] = []
+    for sample in _backwards(directory, at):
+        if sample.error is None:
+            successful.append(sample)
+        elif not successful:
+            failed.insert(0, sample)
+        if len(successful) == 2:
+            break
+    if not successful:
+        when = "" if at is None else f" by {at.isoformat()}"
+        raise NotFound(f"No successful sample in {directory}{when}.")
+    return FoundSamples(sample=successful[0], before=successful[1] if len(successful) > 1 else None, failed=failed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleContent:
+    """What a successful sample recorded."""
+
+    observation: Observation
+    findings: Sequence[Finding]
+    late_transactions: Sequence[LateTransaction]
+
+
+def read_sample(directory: Path, sample: RecordedSample, *, idle_producers: bool = True) -> SampleContent:
+    """What a successful sample recorded.
+
+    `idle_producers`: include producers without an open transaction: most of the rows, and no verdict needs them.
+    Raises NotFound if it expires meanwhile.
+    """
+    import pyarrow.compute as pc
+
+    due = sample.sampled_at
+    partitions, producers, transactions, findings, late = (
+        read(directory, name, start=due, stop=due + AN_INSTANT)
+        for name in ("partitions", "producers", "transactions", "findings", "late_transactions")
+    )
+    if not idle_producers:
+        selected = pc.or_(pc.is_valid(producers["current_txn_start_offset"]), pc.is_valid(producers["error"]))
+        producers = producers.filter(selected)
+    if not sample_times(directory, due, due + AN_INSTANT):
+        raise NotFound(f"The sample of {due.isoformat()} expired while it was read.", do="Try again.")
+    before, after = pc.field("phase") == BEFORE, pc.field("phase") == AFTER
+    observation = Observation(
+        partitions=Partition.of_table(partitions.filter(before)),
+        producers=Producer.of_table(producers.filter(before)),
+        transactions=Transaction.of_table(transactions),
+        partitions_after=Partition.of_table(partitions.filter(after)),
+        producers_after=Producer.of_table(producers.filter(after)),
+        coverage=Coverage(
+            brokers=sample.brokers or (),
+            proofs=sample.proofs or (),
+            gaps=sample.gaps or (),
+            topic_gaps=sample.topic_gaps or (),
+        ),
+        observed_at=sample.observed_at,
+        brokers_time=BrokersTime.recorded(sample.brokers_time, sample.brokers_clock),
+        absent=dict.fromkeys(sample.absent_partitions or ()),
+        first_batches=sample.first_batches or (),
+    )
+    return SampleContent(
+        observation=observation, findings=Finding.of_table(findings), late_transactions=LateTransaction.of_table(late)
+    )
+
+
+def _backwards(directory: Path, at: dt.datetime | None) -> Iterator[RecordedSample]:
+    """The samples, newest first, one file at a time, since one or two rows suffice."""
+    stop = None if at is None else at + AN_INSTANT
+    while files := [file for file in files_of(directory, "samples") if stop is None or file.start < stop]:
+        start = files[-1].start
+        yield from reversed(RecordedSample.of_table(read(directory, "samples", start=start, stop=stop)))
+        stop = start
+
+
+NOT_RECORDED = "NOT_RECORDED: a recording has no records; only the cluster or its files show the content of an offset"
+
+
+def select_partitions(
+    observation: Observation,
+    topics: Sequence[str] | None,
+    partitions: Sequence[int] | Sequence[tuple[str, int]] | None,
+    *,
+    broker_id: int | None = None,
+) -> Observation:
+    """An observation of the selected partitions; with `broker_id`, of those with a replica on it.
+
+    Raises NotFound if the observation does not have one of them. Raises UsageError if `partitions` are numbers without
+    topics, or pairs with topics.
+    """
+    topics = [topics] if isinstance(topics, str) else topics
+    if topics is None and partitions is None and broker_id is None:
+        return observation
+    replicas = {each.tp: each.replicas or () for each in observation.partitions}
+    selected = _selected(observation, set(replicas), topics, partitions)
+    if broker_id is not None:
+        selected = {tp for tp in selected if broker_id in replicas[tp]}
+
+    hidden_topics = replace(observation.coverage, topic_gaps=())  # a gap of the whole cluster only
+    arguments = TableArguments(topics=topics, partitions=partitions, broker_id=broker_id)
+    return replace(observation.on(selected), coverage=hidden_topics, selection=arguments.selection(selected))
+
+
+def _selected(
+    observation: Observation,
+    recorded: set[TopicPartition],
+    topics: Sequence[str] | None,
+    partitions: Sequence[int] | Sequence[tuple[str, int]] | None,
+) -> set[TopicPartition]:
+    name = f"The sample of {observation.observed_at.isoformat(timespec='seconds')}"
+    for topic in topics or ():
+        if all(tp[0] != topic for tp in recorded):
+            raise NotFound(f"{name} has no topic {topic!r}.")
+    if partitions is None:
+        return {tp for tp in recorded if topics is None or tp[0] in topics}
+    requested = set(requested_partitions(topics, partitions))
+    for topic, number in sorted(requested - recorded):
+        raise NotFound(f"{name} has no partition {topic}-{number}.")
+    return requested
+
+
+def named_transactions(observation: Observation, transactional_ids: Sequence[str]) -> Iterator[Transaction]:
+    """The transactions of exactly these ids; one that was not recorded has `error`."""
+    found = {each.transactional_id: each for each in observation.transactions}
+    for name in dict.fromkeys(transactional_ids):
+        yield found.get(name) or Transaction(
+            transactional_id=name,
+            source="ListTransactions",
+            observed_at=observation.observed_at,
+            error="TRANSACTIONAL_ID_NOT_FOUND: this id had no open transaction, so its state was not recorded",
+        )
+
+
+def coordinators(
+    observation: Observation, transactional_ids: Iterable[str], groups: Iterable[str]
+) -> Iterator[Coordinator]:
+    """Coordinators of ids and groups: partition by hash, its leader, and the broker that returned an id."""
+    returned_by = {each.transactional_id: each.coordinator_id for each in observation.transactions}
+    for name in dict.fromkeys(transactional_ids):
+        yield _coordinator(observation, "transaction", name, STATE_TOPIC, returned_by.get(name))
+    for name in dict.fromkeys(groups):
+        yield _coordinator(observation, "group", name, OFFSETS_TOPIC, None)
+
+
+def _coordinator(
+    observation: Observation, key_type: str, key: str, topic: str, coordinator_id: int | None
+) -> Coordinator:
+    leaders = {each.partition: each.leader for each in observation.partitions if each.topic == topic}
+    partition = coordinator_partition(key, len(leaders)) if leaders else None
+    leader = None if partition is None else leaders[partition]
+    return Coordinator(
+        key_type=key_type,
+        key=key,
+        topic=topic,
+        partition=partition,
+        leader=leader,
+        coordinator_id=coordinator_id,
+        agrees=None if leader is None or coordinator_id is None else leader == coordinator_id,
+        broker_id=coordinator_id,
+        observed_at=observation.observed_at,
+        error=None if leaders else f"UNKNOWN_TOPIC_OR_PARTITION: {topic} is not in the recording",
+    )
+
+
+def recorded_visibility(observation: Observation, offset: int) -> OffsetVisibility:
+    """Where an offset was. `observation`: a sample's observation of one partition."""
+    partition = (*observation.partitions, *observation.partitions_after)[-1]
+    found = of_partition(partition, offset)
+    if (status := _outside_log(partition, offset)) is not None:
+        outside = replace(found, status=status, read_committed=False, read_uncommitted=False)
+        return replace(outside, reason=visibility_reason(outside))
+    found = replace(found, error=partition.error or NOT_RECORDED)
+    lso = partition.last_stable_offset
+    if lso is None:
+        return replace(found, reason="The LSO at that time is unknown.")
+    if offset < lso:
+        received = "read_committed consumers received it unless it is a marker or was aborted."
+        return replace(found, reason=f"It was below the LSO {lso}: {received}")
+    opened = open_starts((*observation.producers, *observation.producers_after))
+    why = "and no transaction was open, so the LSO waited for replication"
+    if opened:
+        holder, first = min(opened.items(), key=itemgetter(1))
+        found = replace(found, holder_producer_id=holder, holder_first_offset=first)
+        why = f"held by the transaction of producer {holder} that began at offset {first}"
+    return replace(found, read_committed=False, reason=f"It was beyond the LSO {lso}, {why}.")
+
+
+def _outside_log(partition: Partition, offset: int) -> str | None:
+    if partition.log_start_offset is not None and offset < partition.log_start_offset:
+        return "deleted"
+    if partition.log_end_offset is not None and offset >= partition.log_end_offset:
+        return "beyond_log_end"
+    if partition.high_watermark is not None and offset >= partition.high_watermark:
+        return "beyond_high_watermark"
+    return None
+
 
 TopicPartitions = Sequence[int] | Sequence[tuple[str, int]]
 
@@ -204,7 +631,7 @@ class Recording(Source):
 
     @implements(Source.transactions)
     def transactions(self, arguments: TableArguments) -> Iterable[Transaction]:
-        from toolkit.sources.live.transaction_listing import TransactionFilters  # imports kafka-python
+        from toolkit.sources.live.transactions import TransactionFilters  # imports kafka-python
 
         filters = TransactionFilters.of(arguments)
         observation = self._observe(arguments.at)

@@ -45,14 +45,11 @@ def register(spark: SparkSession, *, config: str | Mapping[str, object] | Client
     UsageError
         As `ClientConfig` does.
     """
-    from toolkit.spark.executors import self_contained_source, sent
-
     client = None if config is None else ClientConfig(config)
     hidden = hide_secrets(spark)
     spark.dataSource.register(KafkaLog)
     spark.dataSource.register(connecting(KafkaBatches, config=client, hides_secrets=hidden))
-    stream, package = connecting(KafkaTransactions, config=client, hides_secrets=hidden), sent(spark)
-    spark.dataSource.register(stream if package is None else self_contained_source(stream, package))
+    spark.dataSource.register(connecting(KafkaTransactions, config=client, hides_secrets=hidden))
 
 
 class KafkaLog(DataSource):
@@ -71,7 +68,7 @@ class KafkaLog(DataSource):
         Topics and partition numbers, separated by commas or as a JSON list; or only ``partitions``: ``orders-0``.
     ``startingOffsets``, ``endingOffsets``
         First offset, and end offset (exclusive): a number, a time with a zone (2026-11-21T12:00:00Z), or
-        ``earliest``, ``lso``, ``high_watermark``, ``log_end``.
+        ``earliest``, ``latest``, ``log_start``, ``lso``, ``high_watermark``, ``log_end``.
     ``producerId``, ``transactionalIds``, ``groups``
         Only rows of this producer, these ids, these groups.
     ``crc``
@@ -103,7 +100,7 @@ class KafkaLog(DataSource):
     @without_traceback
     def schema(self) -> StructType:
         """The declared schema of the table. Raises UsageError for an unknown option, or an invalid value."""
-        from toolkit.spark.datasources.log_options import read_options, schema_of
+        from toolkit.spark.datasources.log_reader import read_options, schema_of
 
         return schema_of(read_options(self.options).table)
 
@@ -114,8 +111,7 @@ class KafkaLog(DataSource):
         `schema`: the schema of the table, or some of its columns.
         """
         # Imported here, as Spark reads the schema in a separate process, which does not need it.
-        from toolkit.spark.datasources.log_options import read_options
-        from toolkit.spark.datasources.log_reader import LogReader
+        from toolkit.spark.datasources.log_reader import LogReader, read_options
 
         return LogReader(read_options(self.options), schema)
 
@@ -126,21 +122,14 @@ class KafkaBatches(ConnectingSource, DataSource):
     The rows are those of `Cluster.batches` for each partition. Tasks read the log with Fetch requests, one range of
     offsets per task; no connector is needed. The start and end offsets are resolved when Spark plans the query.
 
-    Options have the names of Spark's own Kafka source, where it has them.
+    Options are those of `KafkaLog` for partitions, offsets, ``producerId``, ``crc`` and ``mode``; one of ``subscribe``
+    and ``partitions`` is required, and the range begins at ``earliest`` and ends at ``latest`` unless it is set. If the
+    start lies inside a batch, the complete batch is read. A time after the last record resolves to the high watermark.
+    The others:
 
     - Connection: see `reader_options.client_config`. ``timeout`` limits connecting and each round of requests
       (default 30 s).
-    - Partitions: one of ``subscribe`` (topics, separated by commas), ``subscribePattern`` (a regular expression that
-      matches the full name; it never matches Kafka's internal topics), ``assign`` (JSON).
-    - Range: ``startingOffsets`` (default ``earliest``) and ``endingOffsets`` (exclusive, default ``latest``):
-      ``earliest``, ``latest``, ``log_start``, ``lso``, ``high_watermark``, ``log_end``, or JSON with an offset or one
-      of these words for every partition; ``startingTimestamp`` and ``endingTimestamp`` (milliseconds, or ISO 8601
-      with a zone), ``startingOffsetsByTimestamp`` and ``endingOffsetsByTimestamp`` (JSON). If the start lies inside a
-      batch, the complete batch is read. A time after the last record resolves to the high watermark.
-    - ``maxRecordsPerPartition``: maximum number of offsets per task (default 1,000,000); ``minPartitions``: divide
-      further, into about so many tasks.
-    - ``producerId``: only batches of this producer. ``crc``: verify every batch's checksum (default false).
-    - ``mode``: PERMISSIVE (default) keeps rows with `error`, DROPMALFORMED drops them, FAILFAST fails.
+    - ``maxRecordsPerPartition``: maximum number of offsets per task (default 1,000,000).
     """
 
     @classmethod
@@ -158,7 +147,7 @@ class KafkaBatches(ConnectingSource, DataSource):
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader, which plans and reads. Raises UsageError as `schema` does."""
-        from toolkit.spark.datasources.batches_reader import BatchesReader
+        from toolkit.spark.datasources.live_readers import BatchesReader
 
         return BatchesReader(batches_options(self.options), client_config(self.options, self), schema)
 
@@ -204,13 +193,13 @@ class KafkaTransactions(ConnectingSource, DataSource):
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of one sample. Raises UsageError as `schema` does."""
-        from toolkit.spark.datasources.samples_reader import BatchSampleReader
+        from toolkit.spark.datasources.live_readers import BatchSampleReader
 
         return BatchSampleReader(transactions_options(self.options), client_config(self.options, self))
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The reader of one sample per interval. Raises UsageError as `schema` does."""
-        from toolkit.spark.datasources.samples_reader import StreamSampleReader
+        from toolkit.spark.datasources.live_readers import StreamSampleReader
 
         return StreamSampleReader(transactions_options(self.options), client_config(self.options, self))

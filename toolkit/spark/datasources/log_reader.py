@@ -1,46 +1,426 @@
-"""The reader of ``kafka_log_dir``: it plans tasks by segment, by log, or one for everything, and reads in them."""
+"""What identifies a log from run to run: cluster, broker, topic id and partition, wherever its files are.
+
+A moved or dated copy of a log directory has the same logs, and a topic that was created again has new ones. Ids that
+are missing: without ``meta.properties``, the folder of the log takes their place, because nothing else distinguishes
+replicas; without a topic id, the topic is assumed to be the same as long as its first batch is.
+"""
 
 from __future__ import annotations
 
+import builtins  # `bytes` is a column
 import datetime as dt
 import gc
 import hashlib
 import json
 import pickle
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby, islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from toolkit.analysis.log.offset_status import clip
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.copy_manifest import MANIFEST
-from toolkit.formats.log.headers import LogChunk
-from toolkit.formats.log_dir_files import CHECKPOINT_NAMES
-from toolkit.formats.log_paths import LogPath, log_path
+from toolkit.errors import UsageError
+from toolkit.formats.batches import HEADER_SIZE
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
+from toolkit.formats.headers import LogChunk
+from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, MANIFEST, LogPath, log_path
+from toolkit.formats.scan import bytes_at
 from toolkit.schema import TABLES
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.coerce import in_utc
+from toolkit.schema.table import Int32, Int64, TableRow, TopicPartition, Unit, declares
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir.consistency import files_proof
-from toolkit.sources.logdir.contents import Contents, FileScope, Share, found_in, logs_in_texts
+from toolkit.sources.logdir.contents import (
+    NO_ASSERTIONS,
+    Contents,
+    FileAssertions,
+    FileScope,
+    Share,
+    found_in,
+    logs_in_texts,
+)
 from toolkit.sources.logdir.log_dir import LogDir
-from toolkit.sources.logdir.replica.log_dir_layout import CLEAN_SHUTDOWN, LogDirLayout, LogDirRoot
-from toolkit.sources.logdir.replica.replica_log import FolderLog, ReplicaLog, SegmentSplit, read_split, splits
-from toolkit.sources.source_table import RowsOf
-from toolkit.spark.datasources.log_identity import LogNames
-from toolkit.spark.datasources.log_options import LISTING, LISTING_TYPE, PROOF, LogListing, LogOptions, schema_of
-from toolkit.spark.datasources.row_batches import record_batches, selected, without_damage
+from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LogDirLayout, LogDirRoot
+from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, SegmentSplit, read_split, splits
+from toolkit.sources.source import FILES, RowsOf, TableArguments, requested_partitions, tables_of
+from toolkit.spark.arrow_types import record_batches, selected, struct_type, without_damage
+from toolkit.spark.datasources.reader_options import (
+    MODES,
+    Options,
+    choice,
+    flag,
+    local_path,
+    milliseconds,
+    name_list,
+    names,
+    refuse_unknown,
+    selection,
+    whole_number,
+)
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
+
+if TYPE_CHECKING:
+    pass
+
+
+LEADER = "leader"
+"""In place of a broker, where a log is that of the partition, whichever broker has it."""
+LEADER_EPOCHS, METADATA = "leader-epoch-checkpoint", "partition.metadata"
+COMPACTED = {STATE_TOPIC, OFFSETS_TOPIC}
+
+
+class Origin(NamedTuple):
+    """Cluster and topic id of a log, null if unknown: the partitions of one topic are only those with the same."""
+
+    cluster_id: str | None
+    topic_id: str | None
+
+
+class LogIdentity(NamedTuple):
+    """The parts of the name of a log.
+
+    Parameters
+    ----------
+    cluster_id, broker, topic_id
+        Null if unknown.
+    place
+        Topic and partition as in a folder's name; the whole path if cluster or broker is unknown.
+    """
+
+    cluster_id: str | None
+    broker: str | None
+    topic_id: str | None
+    place: str
+
+    @classmethod
+    def of(cls, name: str) -> LogIdentity:
+        """The parts of a name; of a name of another form only the place."""
+        parts = name.split("/", 3)
+        if len(parts) < 4 or ":" in parts[0]:
+            return cls(None, None, None, name)
+        return cls(parts[0] or None, parts[1] or None, parts[2] or None, parts[3])
+
+    def __str__(self) -> str:
+        return "/".join(each or "" for each in self)
+
+    @property
+    def origin(self) -> Origin:
+        """Cluster and topic id."""
+        return Origin(self.cluster_id, self.topic_id)
+
+    @property
+    def broker_id(self) -> int | None:
+        """Number of the broker; null if it is unknown, or any."""
+        return int(self.broker) if self.broker is not None and self.broker != LEADER else None
+
+    @property
+    def is_by_path(self) -> bool:
+        """Whether it depends on where the files are."""
+        return self.cluster_id is None or self.broker is None
+
+
+class LogMetadata(NamedTuple):
+    """What the files next to the segments say: the start offset of each leader epoch, and the topic id."""
+
+    leader_epochs: dict[int, int]
+    topic_id: str | None
+
+
+class LogNames:
+    """Names of the logs at some paths; their metadata is read once.
+
+    `contents`: the logs.
+    """
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self._metadata: dict[int, LogMetadata] = {}
+
+    def metadata(self, log: ReplicaLog) -> LogMetadata:
+        """The metadata of a log; nothing of a log that cannot be read."""
+        if id(log) not in self._metadata:
+            self._metadata[id(log)] = _read_metadata(log)
+        return self._metadata[id(log)]
+
+    def identity(self, log: ReplicaLog) -> LogIdentity:
+        """What identifies a log."""
+        if log.is_text or not isinstance(log, FolderLog):
+            return LogIdentity(None, None, None, f"{log.name}#{log.where}")
+        root, where = log.replica.root, log.where
+        broker = None if where.broker_id is None else str(where.broker_id)
+        topic_id = self.metadata(log).topic_id
+        is_whole = where.topic is not None and log.replica.only is None and not log.is_remote
+        if root.cluster_id and broker and is_whole:
+            return LogIdentity(root.cluster_id, broker, topic_id, str(where))
+        manifest = self._contents.copies.manifest(root)
+        folder = f"{manifest.source}/{log.replica.path.name}" if manifest and is_whole else log.name
+        return LogIdentity(None, broker, topic_id, folder)
+
+    def name(self, log: ReplicaLog) -> str:
+        """The name of a log."""
+        return str(self.identity(log))
+
+    def by_name(self, logs: Iterable[ReplicaLog]) -> dict[str, ReplicaLog]:
+        """Logs by name: of several copies of one log, the one that reaches furthest.
+
+        Raises UsageError if two logs may be of two brokers, but nothing in their files says so.
+        """
+        found: dict[str, ReplicaLog] = {}
+        for log in logs:
+            name = self.name(log)
+            other = found.setdefault(name, log)
+            if other is log:
+                continue
+            if LogIdentity.of(name).is_by_path:
+                raise UsageError(
+                    f"{other.name} and {log.name} may be of two brokers, or of one at two times.",
+                    means="Both log directories are copies of the same path, and neither has a meta.properties.",
+                    do="Copy meta.properties, too, or read one of them at a time.",
+                )
+            found[name] = max(other, log, key=self._reach)
+        return found
+
+    def first_batch(self, log: ReplicaLog) -> str | None:
+        """Base offset and checksum of the first batch of a log without a topic id; null where these may change."""
+        if not isinstance(log, FolderLog) or log.error or self.metadata(log).topic_id or not log.segments:
+            return None
+        is_cleaned = self._contents.cleaned(log) >= 0 or not self._contents.checkpoints(log.root).has_cleaned
+        if is_cleaned or log.where.topic in COMPACTED:
+            return None
+        try:
+            header = bytes_at(str(log.segments[0].path), 0, HEADER_SIZE)
+        except OSError:
+            return None
+        if len(header) < HEADER_SIZE or not any(header):
+            return None
+        return f"{int.from_bytes(header[:8], 'big')}:{int.from_bytes(header[17:21], 'big')}"
+
+    def _reach(self, log: ReplicaLog) -> tuple[int, int, int]:
+        epochs = self.metadata(log).leader_epochs
+        newest_size = log.newest_size if isinstance(log, FolderLog) else 0
+        return max(epochs, default=-1), max(log.base_offsets, default=-1), newest_size
+
+
+def _read_metadata(log: ReplicaLog) -> LogMetadata:
+    epochs: dict[int, int] = {}
+    topic_id = None
+    for entry in () if log.error else log.checkpoint_rows():
+        if entry.error:
+            continue
+        if entry.name == LEADER_EPOCHS and entry.leader_epoch is not None and entry.offset is not None:
+            epochs[entry.leader_epoch] = entry.offset
+        elif entry.name == METADATA and entry.key == "topic_id":
+            topic_id = entry.value
+    return LogMetadata(epochs, topic_id)
+
+
+SOURCE = "kafka_log_dir"
+LISTING = "listing"
+PROOF = "proof"
+INTERNAL = {LISTING, PROOF}
+"""Tables that only the pipeline reads."""
+FOR_ALL = ("path", "paths", "table", "mode", "maxPartitionBytes")
+OPTION_NAMES: Mapping[str, str] = {
+    "topics": "subscribe",
+    "partitions": "partitions",
+    "start": "startingOffsets",
+    "stop": "endingOffsets",
+    "producer_id": "producerId",
+    "producer_ids": "producerId",
+    "transactional_ids": "transactionalIds",
+    "groups": "groups",
+    "crc": "crc",
+    "max_transaction_timeout_ms": "maxTransactionTimeout",
+    "min_held_ms": "minHeld",
+}
+"""The option that sets each of `TableArguments`."""
+OF_LOG_DIR: Mapping[str, Sequence[str]] = {
+    "findings": ("consistentCopy", "asOf", "txnStatePartitions"),
+    "transactions": ("txnStatePartitions",),
+    "transaction_owners": ("txnStatePartitions",),
+    "coordinators": ("txnStatePartitions",),
+}
+"""The tables that depend on arguments of `LogDir`."""
+
+
+def _options_of(table: str) -> Sequence[str]:
+    if table == PROOF:
+        return OF_LOG_DIR["findings"]
+    if table in INTERNAL:
+        return "subscribe", "partitions"
+    takes = LogDir.functions[table].takes
+    named = (option for argument, option in OPTION_NAMES.items() if argument in takes)
+    return *named, *OF_LOG_DIR.get(table, ())
+
+
+TABLE_NAMES = ("batches", *sorted({*tables_of(FILES), *INTERNAL} - {"batches"}))
+TAKES: Mapping[str, Sequence[str]] = {table: _options_of(table) for table in TABLE_NAMES}
+"""The options of each table, besides `FOR_ALL`."""
+
+
+@declares("listing", key=("log",), sort=())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogListing(TableRow):
+    """A log in files, with digests that change when it changes.
+
+    A log, as listed; of a live cluster, a partition.
+    """
+
+    log: Annotated[str, "Name of the log."]
+    folder: Annotated[str | None, "Folder or text."] = None
+    replica: Annotated[builtins.bytes | None, "Its `Replica`, pickled; null for a text, and of a live cluster."] = None
+    topic: Annotated[str | None, "Topic."] = None
+    partition: Annotated[Int32 | None, "Partition."] = None
+    broker_id: Annotated[Int32 | None, "Broker of the log; of a live partition, its leader."] = None
+    begin: Annotated[Int64 | None, "Base offset of its first segment."] = None
+    has_snapshot: Annotated[bool, "Whether its folder has a producer snapshot of that offset."] = False
+    cleaned: Annotated[Int64, "Offset up to which it was cleaned; -1 for never or unknown."] = -1
+    segments: Annotated[Int32 | None, "Number of segments."] = None
+    bytes: Annotated[Int64 | None, "Size.", Unit("bytes")] = None
+    listing: Annotated[str | None, "Digest of names, sizes and times of its segments, and of the two above."] = None
+    segment_sizes: Annotated[str | None, "JSON: base offset, size and modification time (ns) of each."] = None
+    checkpoints: Annotated[str | None, "The same for its other files and those of its log directory."] = None
+    topic_id: Annotated[str | None, "Id of the topic."] = None
+    first_batch: Annotated[str | None, "Of a log without a topic id: base offset and checksum."] = None
+    leader_epochs: Annotated[str | None, "JSON: the start offset of each; null of a live partition."] = None
+    is_best: Annotated[bool, "Of __transaction_state: whether it is the best replica of its partition."] = False
+    high_watermark: Annotated[Int64 | None, "Of a live partition; null if it cannot be read."] = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is a partition of a live cluster."""
+        return self.folder is None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether it could be listed; what is stored of another one stays as it is."""
+        return self.begin is not None and (not self.is_live or self.high_watermark is not None)
+
+
+LISTING_TYPE = StructType([StructField(each.name, each.dataType) for each in struct_type(LogListing.table)])
+"""Spark's schema of the table ``listing``."""
+
+PROOF_TYPE = StructType([StructField("line", StringType())])
+"""Spark's schema of the table ``proof``: one row, what the files prove and what they do not."""
+
+KNOWN = sorted({*FOR_ALL, *(name for names in TAKES.values() for name in names)})
+UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+USUAL_BYTES = "128m"  # as spark.sql.files.maxPartitionBytes
+INTERNAL_BYTES = "512m"  # reading so much takes as long as starting a task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """Options of `KafkaLog`."""
+
+    paths: Sequence[str]  # to read
+    table: str
+    mode: str  # what to do with rows with `error`, one of `reader_options.MODES`
+    max_partition_bytes: int  # approximate maximum of log bytes per task
+    arguments: TableArguments  # of the table
+    assertions: FileAssertions = NO_ASSERTIONS
+
+
+def read_options(options: Options) -> LogOptions:
+    """Parse and check the options.
+
+    Raises
+    ------
+    UsageError
+        For an unknown option, one that the table does not have, or an invalid value.
+    """
+    refuse_unknown(options, KNOWN, source=SOURCE)
+    table = choice(options, "table", TABLE_NAMES, default="batches")
+    known = {name.lower() for name in (*FOR_ALL, *TAKES[table])}
+    for name in options:
+        if name.lower() not in known:
+            takes = ", ".join(sorted(TAKES[table]))
+            raise UsageError(f"The table {table} has no option {name}.", do=f"It has {takes}.")
+    selected_range = selection(options)
+    if (partitions := selected_range["partitions"]) is not None:
+        function = LogDir.functions.get(table)
+        requested_partitions((function and function.topics) or selected_range["topics"], partitions)
+    producer_id = whole_number(options, "producerId")
+    return LogOptions(
+        paths=_paths(options),
+        table=table,
+        mode=_mode(options, table),
+        max_partition_bytes=_bytes(
+            options, "maxPartitionBytes", default=INTERNAL_BYTES if table in INTERNAL else USUAL_BYTES
+        ),
+        arguments=TableArguments.of(
+            **selected_range,
+            transactional_ids=name_list(options, "transactionalIds"),
+            groups=name_list(options, "groups"),
+            max_transaction_timeout_ms=milliseconds(options, "maxTransactionTimeout", None),
+            min_held_ms=milliseconds(options, "minHeld", None),
+            **_of_producer(table, producer_id),
+        ),
+        assertions=FileAssertions(
+            consistent_copy=flag(options, "consistentCopy"),
+            as_of=None if (time := options.get("asOf")) is None else in_utc(time.strip()),
+            txn_state_partitions=whole_number(options, "txnStatePartitions", lowest=1),
+        ),
+    )
+
+
+def _of_producer(table: str, producer_id: int | None) -> dict[str, Any]:
+    """The argument for one producer: some tables take several."""
+    if producer_id is None:
+        return {}
+    takes_several = "producer_ids" in LogDir.functions[table].takes
+    return {"producer_ids": [producer_id]} if takes_several else {"producer_id": producer_id}
+
+
+def _mode(options: Options, table: str) -> str:
+    mode = choice(options, "mode", MODES, default=MODES[0])
+    if mode != MODES[0] and (table in INTERNAL or "error" not in TABLES[table].names):
+        raise UsageError(
+            f"The mode {mode} does not apply to the table {table}, which has no column error.",
+            do="Remove mode; the table batches has error rows for unreadable ranges.",
+        )
+    return mode
+
+
+def _paths(options: Options) -> list[str]:
+    """The paths; Spark passes several paths of ``load`` as JSON."""
+    found = [options["path"]] if options.get("path") else []
+    if text := options.get("paths", "").strip():
+        found += names("paths", text)
+    if not found:
+        raise UsageError(
+            f"No path is set for {SOURCE}.",
+            do='Use load("/kafka/logs"), or set path, or paths (separated by commas, or a JSON list).',
+        )
+    return [local_path(path) for path in found]
+
+
+def _bytes(options: Options, name: str, *, default: str) -> int:
+    """Bytes, as Spark writes sizes: ``134217728``, ``128m``, ``1GB``."""
+    values = re.fullmatch(r"(\d+)\s*([kmg]?)i?b?", options.get(name, default).strip().lower())
+    size = int(values[1]) * UNITS[values[2]] if values else 0
+    if size < 1:
+        raise UsageError(
+            f"The option {name} is not a size: {options[name]!r}.", do="Use a number of bytes, or for example 128m."
+        )
+    return size
+
+
+def schema_of(table: str) -> StructType:
+    """Spark's schema of a table, declared or internal."""
+    return {LISTING: LISTING_TYPE, PROOF: PROOF_TYPE}.get(table) or struct_type(TABLES[table])
+
 
 OF_THE_END = {"partitions", "producers", "findings"}  # they read little more than the newest segment of a log
 OF_SMALL_FILES = {"aborted", "checkpoints", "snapshots", "segments", LISTING}

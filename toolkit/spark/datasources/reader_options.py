@@ -1,4 +1,4 @@
-"""Options of readers, parsed and checked; those for partitions and offsets are named as in Spark's own Kafka source.
+"""Options of readers, parsed and checked; those for topics and offsets are named as in Spark's own Kafka source.
 
 Errors of flags and numbers never contain a value: it could be a secret. The client configuration is among the options,
 with credentials that Spark must not show. Where Spark shows reader options, tested on 4.0 and 4.3 with a password as an
@@ -19,10 +19,10 @@ pickled class of the data source, of which Connect shows eight bytes.
 
 from __future__ import annotations
 
-import datetime as dt
+import ast
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -34,13 +34,14 @@ from toolkit.analysis.history.findings_over_time import LATE_PADDING_MS
 from toolkit.config import ClientConfig
 from toolkit.config.properties import SECRET_KEY
 from toolkit.errors import UsageError
-from toolkit.formats.log_paths import log_path
+from toolkit.formats.log_dir_files import log_path, parse_folder_name
 from toolkit.formats.object_store import ObjectPath
 from toolkit.schema import RECORDED
 from toolkit.schema.durations import duration_s
-from toolkit.schema.table import EPOCH, TopicPartition
-from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec
-from toolkit.sources.recording.sampler import SampleOptions
+from toolkit.schema.table import TopicPartition
+from toolkit.sources.offset_queries import NAMED, OffsetSpec
+from toolkit.sources.recording.recorder import SampleOptions
+from toolkit.sources.source import TableArguments, requested_partitions
 from toolkit.spark.arrow_types import struct_fields, struct_type
 
 if TYPE_CHECKING:
@@ -52,16 +53,8 @@ Options = Mapping[str, str]  # Spark's own mapping is case-insensitive
 
 MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 """Spark's modes: keep rows with `error`, drop them, or fail the query."""
-SELECTION = ("assign", "subscribe", "subscribePattern")
-OFFSETS = (
-    *("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"),
-    *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"),
-)
-
+SELECTION = ("subscribe", "partitions", "startingOffsets", "endingOffsets")
 WORDS = {**{name: name for name in NAMED}, "earliest": "log_start", "latest": "high_watermark"}
-NUMBERS = {-2: "log_start", -1: "high_watermark"}  # as in Spark's JSON
-
-
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(/.*)?")
 
 
@@ -153,139 +146,64 @@ def local_path(path: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionSelection:
-    """The selected partitions: those of some topics, those of topics that match a pattern, or a list."""
-
-    topics: Sequence[str] | None = None
-    pattern: str | None = None
-    topic_partitions: Sequence[TopicPartition] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetBounds:
-    """The first offset to read, or the offset after the last: one for all partitions, or one for each."""
-
-    name: str  # the option that set it
-    # everywhere, by_partition: the bound of all partitions, or that of each
-    everywhere: OffsetSpec | None = None
-    by_partition: Mapping[TopicPartition, OffsetSpec] | None = None
-
-    def check(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """Check that the option names exactly the partitions to read.
-
-        Raises UsageError if a partition is missing, or is not read.
-        """
-        if self.by_partition is None:
-            return
-        for which, problem in (
-            (set(topic_partitions) - self.by_partition.keys(), "lacks partitions"),
-            (self.by_partition.keys() - set(topic_partitions), "has unselected partitions"),
-        ):
-            if which:
-                topic, number = min(which)
-                raise UsageError(
-                    f"{self.name} {problem}: {len(which)}, such as {topic}-{number}.",
-                    do="Name exactly the selected partitions; -2 is earliest, -1 is latest.",
-                )
-
-    def of(self, tp: TopicPartition) -> OffsetSpec:
-        bound = self.everywhere if self.by_partition is None else self.by_partition[tp]
-        assert bound is not None
-        return bound
+def names(name: str, text: str) -> list[str]:
+    """Names separated by commas, or in a list as JSON or Python writes it."""
+    text = text.strip()
+    found: Any = text.split(",")
+    if text.startswith("["):
+        found = next((read for parse in (json.loads, ast.literal_eval) if (read := _parsed(parse, text))), None)
+    found = [str(each).strip() for each in found or ()]
+    if not all(found) or not found:
+        raise UsageError(f"The option {name} is not a list: {text!r}.", do="Separate names by commas, or use JSON.")
+    return list(found)
 
 
-def selection(options: Options) -> PartitionSelection:
-    """The partitions that ``subscribe``, ``subscribePattern`` or ``assign`` selects.
+def _parsed(parse: Callable[[str], Any], text: str) -> Any:
+    try:
+        return parse(text)
+    except (ValueError, SyntaxError):
+        return None
 
-    Raises UsageError if not exactly one of them is set, or it is invalid.
-    """
-    set_options = [name for name in SELECTION if options.get(name) is not None]
-    if len(set_options) != 1:
+
+def name_list(options: Options, name: str) -> list[str] | None:
+    """Names as in `names`; null if not set."""
+    text = options.get(name)
+    return None if text is None else names(name, text)
+
+
+def selection(options: Options) -> dict[str, Any]:
+    """The arguments for partitions and offsets, as `TableArguments.of` takes them."""
+    start, stop = (_offset_spec(options, name) for name in ("startingOffsets", "endingOffsets"))
+    return {
+        "topics": name_list(options, "subscribe"),
+        "partitions": _partitions(options),
+        "start": start,
+        "stop": stop,
+        "crc": flag(options, "crc"),
+    }
+
+
+def _partitions(options: Options) -> Sequence[int] | Sequence[TopicPartition] | None:
+    """Partition numbers, or topics and numbers as in folder names: ``orders-0``."""
+    values = name_list(options, "partitions")
+    if values is None:
+        return None
+    if all(each.isdecimal() for each in values):
+        return [int(each) for each in values]
+    found = [TopicPartition(name.topic, name.partition) for each in values if (name := parse_folder_name(each))]
+    if len(found) < len(values):
         raise UsageError(
-            f"{len(set_options)} of the options {', '.join(SELECTION)} are set.", do="Set exactly one of them."
+            f"The option partitions is invalid: {', '.join(values)}.", do="Use 0, 1 or orders-0, orders-1."
         )
-    text = options[set_options[0]]
-    if set_options == ["subscribe"]:
-        topics = sorted({name.strip() for name in text.split(",")} - {""})
-        if not topics:
-            raise UsageError("subscribe names no topic.", do="Name topics, separated by commas.")
-        return PartitionSelection(topics=topics)
-    if set_options == ["subscribePattern"]:
-        try:
-            re.compile(text)
-        except re.error as error:
-            raise UsageError(f"subscribePattern is not a regular expression: {error}.", do="Correct it.") from None
-        return PartitionSelection(pattern=text)
-    try:
-        assigned = [(topic, int(number)) for topic, numbers in json.loads(text).items() for number in numbers]
-    except (ValueError, TypeError, AttributeError):
-        raise UsageError("assign is invalid.", do='Use {"topic": [0, 1]}.') from None
-    return PartitionSelection(topic_partitions=[TopicPartition(*each) for each in assigned])
-
-
-def starting(options: Options) -> OffsetBounds:
-    """The start: the first that is set of ``startingTimestamp``, ``startingOffsetsByTimestamp``, ``startingOffsets``.
-
-    Raises UsageError if its value is invalid.
-    """
-    return _bounds(options, "starting", default="earliest")
-
-
-def ending(options: Options) -> OffsetBounds:
-    """The end, exclusive: ``endingTimestamp``, ``endingOffsetsByTimestamp`` or ``endingOffsets``, as for `starting`."""
-    return _bounds(options, "ending", default="latest")
-
-
-def _bounds(options: Options, which: str, *, default: str) -> OffsetBounds:
-    names = (f"{which}Timestamp", f"{which}OffsetsByTimestamp", f"{which}Offsets")
-    name = next((each for each in names if options.get(each) is not None), names[-1])
-    text = options.get(name, default).strip()
-    if name == names[0]:
-        return OffsetBounds(name=name, everywhere=_time(name, text))
-    if name == names[-1] and text.lower() in WORDS:
-        return OffsetBounds(name=name, everywhere=WORDS[text.lower()])
-    read = _offset if name == names[-1] else _time
-    return OffsetBounds(
-        name=name, by_partition={tp: read(name, value) for tp, value in _by_partition(name, text).items()}
-    )
-
-
-def _by_partition(name: str, text: str) -> dict[TopicPartition, Any]:
-    try:
-        found = {
-            TopicPartition(topic, int(number)): value
-            for topic, numbers in json.loads(text).items()
-            for number, value in numbers.items()
-        }
-    except (ValueError, AttributeError):
-        words = f" or {', '.join(sorted(WORDS))}" if name.endswith("Offsets") else ""
-        raise UsageError(f"{name} is invalid.", do=f'Use {{"topic": {{"0": 23, "1": -1}}}}{words}.') from None
     return found
 
 
-def _offset(name: str, value: object) -> OffsetSpec:
-    if isinstance(value, str) and value.lower() in WORDS:
-        return WORDS[value.lower()]
-    if isinstance(value, int) and not isinstance(value, bool) and value >= -2:
-        return NUMBERS.get(value, value)
-    raise UsageError(
-        f"{name} has the invalid offset {value!r}.", do=f"Use a number of at least -2, or {', '.join(sorted(WORDS))}."
-    )
-
-
-def _time(name: str, value: object) -> dt.datetime:
-    """The time from milliseconds since 1970, as in Spark, or from ISO 8601 with a zone."""
-    text = str(value)
-    try:
-        time = EPOCH + dt.timedelta(milliseconds=int(text)) if text.isdecimal() else dt.datetime.fromisoformat(text)
-    except (ValueError, OverflowError):
-        time = dt.datetime.min
-    if time.tzinfo is None:
-        raise UsageError(
-            f"{name} is not a time with a zone.", do="Use milliseconds since 1970, or 2026-11-21T12:00:00+00:00."
-        )
-    return time
+def _offset_spec(options: Options, name: str) -> OffsetSpec | None:
+    """A number, a name, or the text of a time; null if not set."""
+    if (text := options.get(name)) is None:
+        return None
+    text = text.strip()
+    return int(text) if re.fullmatch(r"-?\d+", text) else WORDS.get(text.lower(), text)
 
 
 PREFIX = "kafka."
@@ -383,7 +301,7 @@ def client_config(options: Options, source: ConnectingSource) -> ClientConfig:
     return ClientConfig(keys)
 
 
-OF_BATCHES = ("crc", "maxRecordsPerPartition", "minPartitions", "mode", "producerId")
+OF_BATCHES = (*SELECTION, "crc", "maxRecordsPerPartition", "mode", "producerId")
 MAX_OFFSETS = 1_000_000  # per task: from 70 MB, if every batch has one record, to some gigabytes
 
 
@@ -391,29 +309,23 @@ MAX_OFFSETS = 1_000_000  # per task: from 70 MB, if every batch has one record, 
 class BatchesOptions:
     """Options of `KafkaBatches`."""
 
-    selection: PartitionSelection  # partitions to read
-    # start, stop: first offset, and the offset after the last one
-    start: OffsetBounds
-    stop: OffsetBounds
+    arguments: TableArguments  # the partitions, the offsets, the producer
     max_offsets: int  # maximum number of offsets per task
-    tasks: int  # approximate minimum number of tasks
-    producer_id: int | None  # only batches of this producer
-    crc: bool  # whether to verify every checksum
     mode: str  # what to do with rows with `error`, one of `reader_options.MODES`
     timeout: float  # seconds, for connecting and for each round of requests
 
 
 def batches_options(options: Options) -> BatchesOptions:
     """Parse and check the options. Raises UsageError for an unknown option, or an invalid value."""
-    refuse_unknown(options, {*OF_BATCHES, *CONNECTION, *SELECTION, *OFFSETS}, source="kafka_log_live", prefix=PREFIX)
+    refuse_unknown(options, {*OF_BATCHES, *CONNECTION}, source="kafka_log_live", prefix=PREFIX)
+    arguments = TableArguments.of(**selection(options), producer_id=whole_number(options, "producerId"))
+    if arguments.topics is None and arguments.partitions is None:
+        raise UsageError("The options name neither topics nor partitions.", do="Set subscribe or partitions.")
+    if arguments.partitions is not None:
+        requested_partitions(arguments.topics, arguments.partitions)
     return BatchesOptions(
-        selection=selection(options),
-        start=starting(options),
-        stop=ending(options),
+        arguments=arguments,
         max_offsets=whole_number(options, "maxRecordsPerPartition", lowest=1) or MAX_OFFSETS,
-        tasks=whole_number(options, "minPartitions", lowest=1) or 1,
-        producer_id=whole_number(options, "producerId"),
-        crc=flag(options, "crc"),
         mode=choice(options, "mode", MODES, default="PERMISSIVE"),
         timeout=seconds(options, "timeout", default=30.0, lowest=0.1),
     )

@@ -30,10 +30,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.schema.table import EPOCH
 from toolkit.spark.arrow_types import from_arrow, spark_table
-from toolkit.spark.datasources.log_identity import LogIdentity
-from toolkit.spark.datasources.log_options import LogListing
-from toolkit.spark.pipeline.stored_tables import IDS, RUN_ID, RUNS, STATE, StoredRun, StoredState
-from toolkit.spark.pipeline.table_store import TableStore
+from toolkit.spark.datasources.log_reader import LogIdentity, LogListing
+from toolkit.spark.pipeline.stored_tables import IDS, RUN_ID, RUNS, STATE, StoredRun, StoredState, TableStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -28,11 +28,9 @@ from toolkit.schema.live import Finding
 from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions
 from toolkit.spark.arrow_types import from_arrow, mapped, spark_table
 from toolkit.spark.datasources.data_sources import register
-from toolkit.spark.datasources.log_identity import LogIdentity, Origin
-from toolkit.spark.datasources.log_options import LogListing
+from toolkit.spark.datasources.log_reader import LogIdentity, LogListing, Origin
 from toolkit.spark.pipeline import run_sources
-from toolkit.spark.pipeline.history_fold import CURRENT, current_transaction_history
-from toolkit.spark.pipeline.log_fold import LogWork, folded
+from toolkit.spark.pipeline.log_fold import CURRENT, LogWork, current_transaction_history, folded
 from toolkit.spark.pipeline.log_states import LOST, NEVER, TRUNCATED, FoldStates, LogPlan, read_again, renames
 from toolkit.spark.pipeline.run_sources import (
     ListedLogs,
@@ -57,8 +55,10 @@ from toolkit.spark.pipeline.stored_tables import (
     NewestSample,
     StoredRun,
     TableCounts,
+    TableStore,
+    make_views,
+    open_store,
 )
-from toolkit.spark.pipeline.table_store import TableStore, make_views, open_store
 from toolkit.spark.spark_errors import translate_errors
 
 if TYPE_CHECKING:

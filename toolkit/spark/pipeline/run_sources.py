@@ -24,23 +24,38 @@ from pyspark.sql import functions as sf
 from pyspark.sql.session import SparkSession as ClassicSession
 
 from toolkit.errors import NotFound
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log_paths import log_path
+from toolkit.formats.coordinator_records import STATE_TOPIC
+from toolkit.formats.log_dir_files import log_path
 from toolkit.schema import FINDINGS, RECORDED
 from toolkit.schema.live import Partition
 from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions, found_in
-from toolkit.sources.recording.recording_folder import EMPTY, current_files
+from toolkit.sources.recording.recording import EMPTY, current_files
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.data_sources import register
-from toolkit.spark.datasources.log_identity import LEADER, LogIdentity
-from toolkit.spark.datasources.log_options import PROOF, LogListing, read_options, schema_of
-from toolkit.spark.datasources.log_reader import LogReader, listing_rows
+from toolkit.spark.datasources.log_reader import (
+    LEADER,
+    PROOF,
+    LogIdentity,
+    LogListing,
+    LogReader,
+    listing_rows,
+    read_options,
+    schema_of,
+)
 from toolkit.spark.datasources.reader_options import local_path
-from toolkit.spark.executors import executors_reach
 from toolkit.spark.pipeline.log_fold import AT_ONCE, WorkOptions
 from toolkit.spark.pipeline.log_states import LogPlan, assumptions, plan_logs
-from toolkit.spark.pipeline.stored_tables import IDS, LOG, RECORDED_AS, StoredState, records_name
-from toolkit.spark.pipeline.table_store import NOT_THERE, TableStore, sql_text
+from toolkit.spark.pipeline.stored_tables import (
+    IDS,
+    LOG,
+    NOT_THERE,
+    RECORDED_AS,
+    StoredState,
+    TableStore,
+    records_name,
+    sql_text,
+)
+from toolkit.spark.spark_session import executors_reach
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -212,7 +227,7 @@ def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[s
 
     Raises NotFound if the cluster does not have one of the topics.
     """
-    from toolkit.sources.live.state.leaders import read_metadata  # imports kafka-python
+    from toolkit.sources.live.leaders import read_metadata  # imports kafka-python
 
     partitions = map(Partition.of, cluster.partition_rows(topics=topics))
     topic_ids = read_metadata(cluster.client, topics).topic_ids

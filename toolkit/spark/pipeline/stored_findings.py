@@ -35,8 +35,7 @@ from toolkit.schema.log import LogTransaction, PastTransaction
 from toolkit.schema.recorded import OBSERVATION_TIMES, LsoHold, ObservationTime, RecordedSample
 from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
 from toolkit.spark.arrow_types import spark_table, struct_type
-from toolkit.spark.datasources.log_identity import LogIdentity, Origin
-from toolkit.spark.datasources.log_options import LogListing
+from toolkit.spark.datasources.log_reader import LogIdentity, LogListing, Origin
 from toolkit.spark.pipeline.log_states import FoldStates
 from toolkit.spark.pipeline.stored_tables import (
     CLUSTER_ID,
@@ -48,8 +47,8 @@ from toolkit.spark.pipeline.stored_tables import (
     StoredLog,
     StoredRun,
     StoredState,
+    TableStore,
 )
-from toolkit.spark.pipeline.table_store import TableStore
 
 PARTITION = ("topic", "partition")
 HAS_ENDED = "row.ended not in ('open', 'stuck') and row.error is null"

@@ -21,10 +21,12 @@ from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, LsoStep
 from toolkit.schema.recorded import ActionStep
+from toolkit.schema.table import TransactionKey
+from toolkit.schema.verdict import Verdict
 from toolkit.views.action_document import done_section, fence_section, passed
 from toolkit.views.document import Bullets, Connection, Paragraph, Part, Section
 from toolkit.views.explained_error import ExplainedError
-from toolkit.views.finding_document import by_urgency, summary
+from toolkit.views.finding_document import by_urgency, finding_groups, summary
 from toolkit.views.panel.panel_html import (
     answer_section,
     button_text,
@@ -41,7 +43,7 @@ from toolkit.views.renderers import escaped_html, html_text
 from toolkit.views.report import Report, report
 from toolkit.views.report.incident import tables_around
 from toolkit.views.report.report_tables import action_grid
-from toolkit.views.row_formats import count
+from toolkit.views.row_formats import count, printable
 
 if TYPE_CHECKING:
     from toolkit.actions.audit import Audit
@@ -65,12 +67,18 @@ class TimelinePicture:
 
 
 def picture(
-    cluster: Cluster, selected: Finding, *, findings: Sequence[Finding], samples: Sequence[Partition]
+    cluster: Cluster,
+    selected: Finding,
+    *,
+    findings: Sequence[Finding],
+    ended: Sequence[Finding],
+    samples: Sequence[Partition],
 ) -> TimelinePicture:
     """Read the log around the start of a transaction, and draw it.
 
     `selected`: the selected finding: its start is drawn, and the states of its id, even if it has ended.
     `findings`: the current findings of its partition, at least one.
+    `ended`: those that were ended here, as of before it, so that the picture has both.
     `samples`: the partition at several times, at least one, the newest last.
     """
     from toolkit.views.plots import plot_timeline
@@ -95,6 +103,7 @@ def picture(
         log_transactions = attempt("The log", lambda: records_of(read_log(), LogTransaction), [])
         read_steps = partial(cluster.lso_timeline, **where)
         steps = attempt("How the LSO moved", lambda: records_of(read_steps(), LsoStep), [])
+    closed = [each for each in close_by_log(ended, log_transactions) if each.verdict is Verdict.ENDED]
     ids = sorted({each.transactional_id for each in (selected, *findings) if each.transactional_id is not None})
     read_records = partial(cluster.transaction_log, transactional_ids=ids)
     events = attempt("Records of the coordinators", read_records, None) if ids else None
@@ -104,7 +113,7 @@ def picture(
             log_transactions,
             lso_timeline=steps,
             partitions=samples,
-            findings=findings,
+            findings=[*findings, *closed],
             transaction_log=events,
             topic=selected.topic,
             partition=selected.partition,
@@ -188,10 +197,11 @@ def _encoded(text: str) -> str:
 
 
 PAGE = 25
+ALL_GROUPS = "all findings"
 
 
 class FindingList(widgets.VBox):  # type: ignore[misc]
-    """Search, the buttons of one page, and buttons for the other pages.
+    """Search, groups of findings that are alike, the buttons of one page, and buttons for the other pages.
 
     `choose`: called with the finding whose button is clicked. `announce`: called with a sentence about what is listed.
     """
@@ -202,17 +212,20 @@ class FindingList(widgets.VBox):  # type: ignore[misc]
         self._ranked: list[Finding] = []
         self._texts: list[str] = []  # what is searched
         self._selected: Finding | None = None
+        self._in_group: dict[str, set[TransactionKey]] = {}
         self.matches: list[Finding] = []
         self.page = 0
         self.search = widgets.Text(description="Search", placeholder="topic, id, group, verdict ...")
         self.search.observe(self._searched, "value")
+        self.group = widgets.Dropdown(description="Group", options=[ALL_GROUPS], layout={"width": "auto"})
+        self.group.observe(self._searched, "value")
         self.previous_page = widgets.Button(description="Previous page")
         self.next_page = widgets.Button(description="Next page")
         self.previous_page.on_click(lambda _: self._turn(-1))
         self.next_page.on_click(lambda _: self._turn(1))
         self._count = widgets.HTML()
         self.choices = widgets.VBox()
-        self._bar = widgets.HBox([self.search, self._count, self.previous_page, self.next_page])
+        self._bar = widgets.HBox([self.search, self.group, self._count, self.previous_page, self.next_page])
         self._bar.add_class("row")
         self.choices.add_class("choices")
         super().__init__([self._bar, self.choices])
@@ -224,7 +237,19 @@ class FindingList(widgets.VBox):  # type: ignore[misc]
             self._findings = list(findings)
             self._ranked = by_urgency(findings)
             self._texts = [_searched_text(each) for each in self._ranked]
+            self._show_groups()
         self._filter()
+
+    def _show_groups(self) -> None:
+        """Offer the groups of several partitions, and keep the selected one if it is still there."""
+        groups = [each for each in finding_groups(self._findings) if len(each.partitions) > 1]
+        options = {f"{count(len(each.partitions), 'partition')}: {', '.join(each.common())}": each for each in groups}
+        self._in_group = {label: {each.key for each in group.findings} for label, group in options.items()}
+        labels, selected = [ALL_GROUPS, *options], self.group.value
+        if list(self.group.options) != labels:
+            self.group.options = labels
+            self.group.value = selected if selected in options else ALL_GROUPS
+        self.group.layout.display = None if options else "none"
 
     def _searched(self, _: object) -> None:
         self.page = 0
@@ -234,7 +259,10 @@ class FindingList(widgets.VBox):  # type: ignore[misc]
     def _filter(self) -> None:
         words = self.search.value.lower().split()
         pairs = zip(self._ranked, self._texts, strict=True)
-        self.matches = [each for each, text in pairs if all(word in text for word in words)]
+        group = self._in_group.get(self.group.value)
+        self.matches = [
+            each for each, text in pairs if all(word in text for word in words) and (group is None or each.key in group)
+        ]
         self.page = min(self.page, max(0, (len(self.matches) - 1) // PAGE))
         self._draw()
 
@@ -255,7 +283,7 @@ class FindingList(widgets.VBox):  # type: ignore[misc]
             finding = listed[number] if number < len(listed) else None
             button.layout.display = None if finding else "none"
             if finding:
-                _dress(button, finding, is_selected=is_same(finding, self._selected))
+                _dress(button, finding, self.search.value, is_selected=is_same(finding, self._selected))
         many = len(self._findings) > PAGE
         self._count.value = f'<span class="soft">{escaped_html(self._range())}</span>'
         self._bar.layout.display = None if many or self.search.value else "none"
@@ -285,24 +313,26 @@ class FindingList(widgets.VBox):  # type: ignore[misc]
             self._choose(self.matches[place])
 
 
-def _dress(button: Any, finding: Finding, *, is_selected: bool) -> None:
-    """The text and the colour of a finding on a button; what has not changed is not sent."""
+def _dress(button: Any, finding: Finding, search: str, *, is_selected: bool) -> None:
+    """The text and the colour of a finding on a button, with what the search found; what is the same is not sent."""
     classes = (tone(finding), *(("chosen",) if is_selected else ()))
     if button._dom_classes != classes:
         button._dom_classes = classes
-    button.description = choice(finding)
+    text = choice(finding)
+    words = [word for word in search.lower().split() if word not in text.lower()]
+    found = [part for part in _hidden_texts(finding) if any(word in part.lower() for word in words)]
+    button.description = " · ".join([text, *map(printable, found)])
 
 
 def _searched_text(finding: Finding) -> str:
-    parts = (
-        choice(finding),
-        finding.transactional_id,
-        finding.producer_id,
-        finding.owner,
-        finding.outcome,
-        finding.cause,
-    )
-    return " ".join([*(str(each) for each in parts if each is not None), *(finding.groups_held or ())]).lower()
+    return " ".join([choice(finding), *_hidden_texts(finding)]).lower()
+
+
+def _hidden_texts(finding: Finding) -> list[str]:
+    """What is searched and not on a button, unless it was searched for."""
+    parts = [finding.transactional_id, finding.owner, finding.outcome, finding.cause, *(finding.groups_held or ())]
+    producer = [] if finding.producer_id is None else [f"producer {finding.producer_id}"]
+    return [*producer, *(each for each in parts if each is not None)]
 
 
 STEPS = ("choose", "chosen", "checked", "done")
@@ -370,7 +400,8 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         for box in self._boxes.values():
             box.add_class("area")
         self.list = FindingList(choose, self.announce)
-        self.list.search.observe(self._draw_list_step, "value")
+        for filter_by in (self.list.search, self.list.group):
+            filter_by.observe(self._draw_list_step, "value")
         self._figure = FigureFrame()
         areas, buttons = {**self._areas, **self._boxes}, self.buttons
         areas["live"].add_class("live")

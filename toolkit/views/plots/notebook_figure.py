@@ -586,14 +586,18 @@ class NotebookFigure(go.Figure):  # type: ignore[misc]
         """The figure as data for plotly, as an SVG picture in HTML, and its title as text."""
         from plotly.io import renderers
 
-        picture, text = figure_svg(self).replace(">", f">{_dark_picture()}", 1), figure_text(self)
-        packed = base64.b64encode(picture.encode()).decode("ascii")
+        text, packed = figure_text(self), base64.b64encode(picture_svg(self).encode()).decode("ascii")
         alternative = html.escape(text, quote=True)
         return {
             **renderers["plotly_mimetype"].to_mimebundle(self.to_dict()),
             "text/html": f'<img alt="{alternative}" style="max-width:100%" src="data:image/svg+xml;base64,{packed}">',
             "text/plain": text,
         }
+
+
+def picture_svg(figure: go.Figure) -> str:
+    """A light figure as an SVG for an image, legible on light and dark pages."""
+    return figure_svg(figure).replace(">", f">{_picture_style()}", 1)
 
 
 def figure_html(figure: go.Figure) -> str:
@@ -629,12 +633,26 @@ def theme_style() -> str:
 
 
 @cache
-def _dark_picture() -> str:
-    """Rules inside a picture that is alone on its page, as in a notebook that is not trusted: the browser's theme."""
+def _picture_style() -> str:
+    """Rules inside a picture that is alone on its page, as in a notebook that is not trusted.
+
+    It knows the theme of the browser, but not that of the page. So the light one has no background, and what is dark
+    in it has an outline that only a dark page shows.
+    """
     light, dark = THEMES["light"], THEMES["dark"]
     names = [field.name for field in dataclasses.fields(light)]
     rules = (f'[{key}="{light[name]}"]{{{key}:{dark[name]}}}' for name in names for key in ("fill", "stroke"))
-    return f"<style>@media (prefers-color-scheme: dark) {{ {''.join(dict.fromkeys(rules))} }}</style>"
+    outline = f"paint-order:stroke;stroke:{light.background};stroke-width:3px;stroke-linejoin:round"
+    glow = f"drop-shadow(0 0 1px {light.background})"
+    dark_lines = ",".join(f'[stroke="{colour}"]' for colour in dict.fromkeys((light.text, light.lso, light.muted)))
+    in_light = (
+        f'defs+rect{{fill:none}}text{{{outline}}}{dark_lines}{{filter:{glow}}}[stroke="{light.grid}"]{{stroke:#8884}}'
+    )
+    in_dark = "".join(dict.fromkeys(rules))
+    return (
+        f"<style>@media (prefers-color-scheme: light) {{ {in_light} }}"
+        f"@media (prefers-color-scheme: dark) {{ {in_dark} }}</style>"
+    )
 
 
 def _rgb(colour: str) -> str:

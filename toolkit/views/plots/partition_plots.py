@@ -17,7 +17,7 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, GroupLag, Partition
 from toolkit.schema.recorded import LsoHold
 from toolkit.schema.verdict import Verdict
-from toolkit.views.finding_document import age, by_urgency, newest, place
+from toolkit.views.finding_document import age, by_source, by_urgency, newest, place
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_theme import (
     Theme,
@@ -126,7 +126,7 @@ def number_tiles(findings: Data, *, now: dt.datetime | None = None) -> str:
     hanging = sum(line.verdict is Verdict.HANGING for line in lines)
     unknown = sum(line.verdict is Verdict.UNKNOWN for line in lines)
     longest = max((line.age for line in held if line.age is not None), default=None)
-    groups = {(each.cluster_id, group) for each in records for group in each.groups_held or ()}
+    groups = {(each.cluster_id, group) for each in by_source(records) for group in each.groups_held or ()}
     doubt = f", {unknown:,} unknown" if unknown else ""
     waiting = "records waiting"
     if any(line.waiting is None or line.unit for line in held):
@@ -180,7 +180,7 @@ class PartitionLine:
 def partition_lines(findings: Iterable[Finding], now: dt.datetime) -> list[PartitionLine]:
     """The lines of the overview: a partition each that is not clear, by its most urgent finding, the worst first."""
     by_partition: dict[tuple[str | None, str | None, int | None], list[Finding]] = {}
-    for finding in by_urgency(findings, now):
+    for finding in by_urgency(by_source(findings), now):
         if finding.verdict not in {Verdict.CLEAR, Verdict.ENDED}:
             by_partition.setdefault(place(finding), []).append(finding)
     many = len({cluster for cluster, _, _ in by_partition}) > 1
@@ -411,7 +411,7 @@ def plot_lag(rows: Data, *, group: str | None = None, most: int = 25, theme: The
     Parameters
     ----------
     rows
-        ``schema.GROUP_LAG``, from `toolkit.sources.offset_queries.group_lag`.
+        ``schema.GROUP_LAG``, from `toolkit.sources.offset_queries`.
     group
         The group; the first one in the rows if null.
     most

@@ -17,7 +17,7 @@ from toolkit.analysis.history.findings_over_time import (
     without_stale,
 )
 from toolkit.errors import NotFound, ToolkitError, UsageError
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import (
     CLUSTER_EVENTS,
     EXPOSURE,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from toolkit.schema.verdict import DOCS_URL
 from toolkit.views.row_formats import spellings
 
-ID, PREFIX = "id", "prefix"
+ID = "id"
 KINDS: Mapping[str, str] = {
     "topic": "topic",
     "committed_topic": "topic",
@@ -69,7 +69,7 @@ class Redaction:
     def __init__(self, tables: Mapping[str, object]) -> None:
         self._aliases: dict[str, str] = {}
         self._counts: dict[str, int] = {}
-        for kind, name in sorted(_names(tables), key=lambda each: each[0] != PREFIX):
+        for kind, name in _names(tables):
             self._alias(kind, name)
         self._spelled = {written: alias for name, alias in self._aliases.items() for written in spellings(name)}
         anywhere = (f"(?P<{kind}>{pattern})" for kind, pattern in PATTERNS.items())
@@ -89,15 +89,8 @@ class Redaction:
     def _alias(self, kind: str, name: str) -> str:
         if name not in self._aliases:
             self._counts[kind] = self._counts.get(kind, 0) + 1
-            alias = f"{kind}-{self._counts[kind]}"
-            if kind == PREFIX:
-                alias += "-"
-            self._aliases[name] = f"{self._prefix(name)}{alias}" if kind == ID else alias
+            self._aliases[name] = f"{kind}-{self._counts[kind]}"
         return self._aliases[name]
-
-    def _prefix(self, name: str) -> str:
-        """The replacement of an id's prefix, so that it is still seen which ids a prefix has."""
-        return next((to for of, to in self._aliases.items() if to.startswith(PREFIX) and name.startswith(of)), "")
 
     def _value(self, value: Any, *, column: str) -> Any:
         if isinstance(value, str):
@@ -111,7 +104,7 @@ class Redaction:
         return value
 
     def _row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        kept = {"name"} if "value" in row and row.get("subject") != PREFIX else set()
+        kept = {"name"} if "value" in row else set()
         redacted = {
             column: value if column in kept else self._value(value, column=column) for column, value in row.items()
         }
@@ -152,11 +145,9 @@ def _names(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _addresses(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The names within other values: an id in evidence, a prefix of ids, hosts."""
+    """The names within other values: an id in evidence, hosts."""
     if row.get("name") == "transactional_id" and isinstance(row.get("value"), str):
         yield ID, row["value"]
-    if row.get("subject") == PREFIX and row["name"]:
-        yield PREFIX, str(row["name"])
     for host in (row.get("bootstrap_servers") or "").split(","):
         yield from (("host", name) for name in (host.strip(), host.rpartition(":")[0].strip()) if name)
     if "@" in (row.get("who") or ""):

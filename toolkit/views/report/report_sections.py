@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.verdicts import CAUSES, COMMIT, OUTCOMES, UNKNOWN
@@ -621,7 +621,6 @@ ITEM_COLUMNS = ("what to do", "why", "owner", "due")
 MAX_ITEMS = 10
 SAVED_URL = f"{DOCS_URL}commands/#records-that-an-abort-discards"
 BUG = "known bug"
-OF_CLIENTS = {"transactional_id", "prefix"}
 
 
 def prevention_section(incidents: Sequence[IncidentFacts], tables: ReportTables) -> ReportSection:
@@ -672,7 +671,7 @@ def _relevant(
     """What is exposed, what is not known, and how many other clients are exposed."""
     own = {name for each in incidents if (name := each.finding.transactional_id)}
     rows = sorted((each for each in exposure if each.exposed or is_unread(each)), key=lambda each: each.subject == BUG)
-    shown = [each for each in rows if each.subject not in OF_CLIENTS or _is_own(each, own)]
+    shown = [each for each in rows if each.subject != "transactional_id" or each.transactional_id in own]
     left = sum(each.exposed is True for each in rows) - sum(each.exposed is True for each in shown)
     return [each for each in shown if each.exposed], [each for each in shown if each.exposed is None], left
 
@@ -680,12 +679,6 @@ def _relevant(
 def is_unread(exposed: Exposure) -> bool:
     """Whether a setting could not be read; another one whose `exposed` is null only describes the cluster."""
     return exposed.exposed is None and exposed.value is None
-
-
-def _is_own(exposed: Exposure, own: Collection[str]) -> bool:
-    if exposed.subject == "prefix":
-        return any(each.startswith(exposed.name) for each in own)
-    return exposed.transactional_id is not None and exposed.transactional_id in own
 
 
 def _subject(exposed: Exposure) -> str:

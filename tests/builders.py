@@ -1,0 +1,44 @@
+"""What tests of real brokers make and read: topics, and the records that consumers receive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from toolkit.lab import Kafka
+from toolkit.lab.clients import until
+
+
+def create_topics(kafka: Kafka, *topics: NewTopic | str, partitions: int = 1, replicas: int = 1) -> None:
+    """Topics, once all are created; a name stands for one of so many partitions and replicas."""
+    new = [each if isinstance(each, NewTopic) else NewTopic(each, partitions, replicas) for each in topics]
+    admin = AdminClient({**kafka.client_config(), "log_level": 0})
+    for created in admin.create_topics(new).values():
+        created.result(120)
+
+
+def received(kafka: Kafka, topic_partitions: Iterable[tuple[str, int]], **settings: Any) -> list[Message]:
+    """What a read_committed consumer receives of partitions, up to their LSO."""
+    wanted = set(topic_partitions)
+    own = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0, **settings}
+    consumer = Consumer({**kafka.client_config(), **own, "isolation.level": "read_committed"})
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in wanted])
+    found: list[Message] = []
+    ends = set[tuple[str | None, int | None]]()
+
+    def all_read() -> bool | None:
+        for message in consumer.consume(500, timeout=0.2):
+            if message.error() is None:
+                found.append(message)
+            else:
+                ends.add((message.topic(), message.partition()))
+        return True if ends == wanted else None
+
+    try:
+        until(all_read, awaited="the end of every partition")
+    finally:
+        consumer.close()
+    return found

@@ -1,1 +1,0 @@
-"""Records of ``__transaction_state`` and ``__consumer_offsets``."""

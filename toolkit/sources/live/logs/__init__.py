@@ -1,1 +1,0 @@
-"""Logs of a live cluster, read by Fetch."""

@@ -1,1 +1,0 @@
-"""State of partitions, producers, transactions, groups and rights, from the brokers."""

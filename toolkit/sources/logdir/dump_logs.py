@@ -1,0 +1,142 @@
+"""A partition's log in the output of kafka-dump-log.sh, for when no segments are available."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from toolkit.analysis.log.offset_status import clip
+from toolkit.errors import UsageError
+from toolkit.formats.dumps import DumpChunk, read_dump
+from toolkit.formats.headers import Headers, LogChunk
+from toolkit.formats.log_dir_files import FileName, LogPath, parse_file_name
+from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
+from toolkit.sources.log_tables import LogId
+from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
+from toolkit.sources.logdir.replica_log import ProducerSnapshot, RecordIndex, between, index_entries
+
+
+class TextLog:
+    """The dumps of one partition in one text (`toolkit.sources.logdir.replica_log.ReplicaLog`).
+
+    `dumps`: chunks of the dumps of its segments, snapshots and indexes, in text order.
+    """
+
+    is_text = True
+    is_remote = False
+    root: LogDirRoot | None = None
+    error: str | None = None
+    left_out: Sequence[SkippedFile] = ()
+
+    def __init__(self, path: LogPath, dumps: Sequence[DumpChunk]) -> None:
+        self.name = str(path)
+        self.where = LogId(topic=dumps[0].topic, partition=dumps[0].partition)
+        self._dumps = dumps
+        segments: dict[int, list[DumpChunk]] = {}
+        for dump in dumps:
+            if dump.kind in {"log", "unknown"}:
+                segments.setdefault(dump.number, []).append(dump)
+        self._segments = sorted(segments.values(), key=_first_offset)
+        self.size = sum(int(dump.headers["size"].sum()) for dump in dumps)
+        self.base_offsets: Sequence[int] = [_first_offset(parts) for parts in self._segments]
+        self.local_start = self.base_offsets[0] if self.base_offsets else None
+
+    def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[LogChunk]:
+        """Kafka's tool has checked the checksums; batches that it reports as invalid are damage."""
+        return clip(self._parts(), start=start, stop=stop)
+
+    def parts_near(self, start: int, *, crc: bool = False) -> Iterator[LogChunk]:
+        return self._parts()
+
+    def _parts(self) -> Iterator[LogChunk]:
+        """Batches have positions in the dumped file, damage has lines of the text."""
+        for dump in (dump for parts in self._segments for dump in parts):
+            if len(dump.headers):
+                yield LogChunk(headers=dump.headers, end=dump.end, file=dump.path or self.name)
+            if dump.damage:
+                yield LogChunk(damage=dump.damage, end=dump.end, file=self.name)
+
+    def transaction_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[TransactionLogRecord]:
+        for dump in self._dumps:
+            yield from between(dump.events, start, stop)
+            for each in dump.damage:
+                yield TransactionLogRecord(
+                    txn_state_partition=self.where.partition, file=self.name, position=each.position, error=each.reason
+                )
+
+    def indexed(self) -> tuple[RecordIndex, Iterator[LogChunk]]:
+        index = RecordIndex()
+        for record in self.transaction_log():
+            index.add_record(record)
+        return index, self._parts()
+
+    def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[OffsetsLogRecord]:
+        for dump in self._dumps:
+            yield from between(dump.offsets_log, start, stop)
+            for each in dump.damage:
+                yield OffsetsLogRecord(
+                    group_partition=self.where.partition, file=self.name, position=each.position, error=each.reason
+                )
+
+    def offsets_log_in(self, headers: Headers) -> Iterator[OffsetsLogRecord]:
+        offsets = [range(int(each["base_offset"]), int(each["last_offset"]) + 1) for each in headers]
+        for record in self.offsets_log():
+            if record.offset is not None and any(record.offset in each for each in offsets):
+                yield record
+
+    def snapshots(self) -> Iterator[ProducerSnapshot]:
+        found: dict[int, ProducerSnapshot] = {}
+        for dump in self._dumps:
+            name = _file_name(dump.path)
+            if dump.kind == "snapshot" and name is not None:
+                before = found[name.offset].producers if name.offset in found else ()
+                error = dump.damage[0].reason if dump.damage else None
+                producers = (*before, *dump.snapshot)
+                found[name.offset] = ProducerSnapshot(name.offset, producers, error, dump.path or self.name)
+        yield from sorted(found.values(), reverse=True, key=lambda snapshot: snapshot.offset)
+
+    def segment_rows(self) -> Iterator[LogSegment]:
+        """The size of a segment is that of its printed batches; its modification time is unknown."""
+        for base_offset, parts in zip(self.base_offsets, self._segments, strict=True):
+            size = sum(int(dump.headers["size"].sum()) for dump in parts)
+            file = parts[0].path or self.name
+            yield LogSegment(**self.where.columns, base_offset=base_offset, size=size, file=file)
+
+    def aborted_rows(self) -> Iterator[TxnIndexEntry]:
+        for dump in self._dumps:
+            yield from index_entries(dump.aborted, self.where, self.name)
+            if dump.kind == "txnindex":
+                for each in dump.damage:
+                    yield TxnIndexEntry(**self.where.columns, file=self.name, position=each.position, error=each.reason)
+
+    def checkpoint_rows(self) -> Iterator[CheckpointEntry]:
+        return iter(())
+
+    def changes(self, *, appending: bool) -> list[str]:
+        return []
+
+
+def read_texts(path: LogPath) -> list[TextLog]:
+    """The partitions in a text; each dump without topic and partition is a log of its own.
+
+    Raises UsageError if the file cannot be read.
+    """
+    by_log: dict[tuple[object, ...], list[DumpChunk]] = {}
+    try:
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+            for dump in read_dump(lines, file=str(path)):
+                known = dump.topic is not None
+                by_log.setdefault((dump.topic, dump.partition, None if known else dump.number), []).append(dump)
+    except OSError as exc:
+        raise UsageError(f"{path} cannot be read: {exc.strerror}.") from None
+    return [TextLog(path, dumps) for dumps in by_log.values()]
+
+
+def _first_offset(parts: Sequence[DumpChunk]) -> int:
+    name = _file_name(parts[0].path)
+    if name is not None:
+        return name.offset
+    return next((int(part.headers["base_offset"][0]) for part in parts if len(part.headers)), 0)
+
+
+def _file_name(path: str | None) -> FileName | None:
+    return parse_file_name((path or "").replace("\\", "/").rpartition("/")[2])

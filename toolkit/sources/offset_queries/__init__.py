@@ -1,1 +1,0 @@
-"""Tables about single offsets: what an offset holds, who receives it, and the lag of a group."""
