@@ -156,7 +156,7 @@ class Connection:
             at = 0 if server else 2  # behind the server
             return (program, *_options(server), *rest[:at], *config, *rest[at:])
         verb, *rest = rest
-        if {"--bootstrap-server", "--cluster", "--log-dir", "--recording"} & set(rest):
+        if verb in OFFLINE or {"--bootstrap-server", "--cluster", "--log-dir", "--recording"} & set(rest):
             return (program, verb, *rest)
         address = {"--bootstrap-server": self.server, "--command-config": self.config}
         named = _options({"--cluster": self.cluster} if self.cluster else address)
@@ -167,6 +167,8 @@ class Connection:
 
 
 NOWHERE = Connection()
+OFFLINE = frozenset({"scan", "txn-stat", "copy", "abort-command"})
+"""Commands that take paths and no cluster."""
 READ_FILES = frozenset({"diagnose", "find-hanging", "history", "coordinator", "exposure", "lag", "why", "gaps"})
 """Commands that read log directories, too."""
 
