@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.rolling import stage, upgrade
+from tests.builders import stage, upgrade
 from tests.sources.fake import FakeCluster, Node
 from tests.sources.recorded_apis import RECORDED_APIS
 from toolkit import Cluster

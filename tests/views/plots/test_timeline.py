@@ -161,7 +161,7 @@ def test_a_hold_of_days_shows_how_it_began() -> None:
     assert f"how it began, {since:%Y-%m-%d %H:%M:%S} UTC" in words(figure)
     beginning = [trace for trace in figure.data if trace.yaxis == "y3"]
     assert {"LSO", "high watermark", "HANGING ✕", "committed ▲"} <= {trace.name for trace in beginning}
-    assert not any(trace.showlegend for trace in beginning)
+    assert {trace.showlegend for trace in beginning} == {False}
     assert [figure.layout[axis].matches for axis in ("xaxis", "xaxis2", "xaxis3")] == ["x2", None, None]
     assert figure.layout.xaxis3.range == (when(since - BEGINNING), when(since + BEGINNING))
     assert figure_svg(figure).count("how it began") == 1

@@ -586,7 +586,7 @@ class NotebookFigure(go.Figure):  # type: ignore[misc]
         """The figure as data for plotly, as an SVG picture in HTML, and its title as text."""
         from plotly.io import renderers
 
-        text, packed = figure_text(self), base64.b64encode(picture_svg(self).encode()).decode("ascii")
+        text, packed = figure_text(self), base64.b64encode(image_svg(figure_svg(self)).encode()).decode("ascii")
         alternative = html.escape(text, quote=True)
         return {
             **renderers["plotly_mimetype"].to_mimebundle(self.to_dict()),
@@ -595,9 +595,9 @@ class NotebookFigure(go.Figure):  # type: ignore[misc]
         }
 
 
-def picture_svg(figure: go.Figure) -> str:
-    """A light figure as an SVG for an image, legible on light and dark pages."""
-    return figure_svg(figure).replace(">", f">{_picture_style()}", 1)
+def image_svg(svg: str) -> str:
+    """The SVG of a light figure as an image or file of its own, legible on light and dark pages."""
+    return svg.replace(">", f">{_picture_style()}", 1)
 
 
 def figure_html(figure: go.Figure) -> str:

@@ -183,7 +183,7 @@ def add_lines(figure: go.Figure, curve: LsoCurve, now: dt.datetime, theme: Theme
     ends = [point.offset for point, _ in points] + [last.offset]
     lsos = [lso for _, lso in points] + [last_lso]
     line = {"shape": "hv"}
-    drawn: dict[str, Any] = {"x": xs, "mode": "lines", "showlegend": row == 1}
+    drawn: dict[str, Any] = {"x": xs, "mode": "lines", "showlegend": None if row == 1 else False}
     figure.add_trace(
         go.Scatter(**drawn, y=ends, name="high watermark", line=line | {"color": theme.muted, "dash": "dash",
                    "width": 2}, hovertemplate="high watermark <b>%{y:,d}</b><br>%{x}<extra></extra>", legendrank=11),
@@ -285,7 +285,7 @@ def add_bars(figure: go.Figure, bars: Sequence[TransactionBar], theme: Theme, *,
                 text=texts,
                 hoverinfo="text",
                 name=NAMES[kind],
-                showlegend=row == 1,
+                showlegend=None if row == 1 else False,
                 legendrank=30 - rank,
             ),
             row=row,
