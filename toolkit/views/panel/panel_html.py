@@ -103,16 +103,12 @@ def choice(finding: Finding) -> str:
 
 def is_same(finding: Finding | None, other: Finding | None) -> bool:
     """Whether two findings are about the same transaction, or the same partition if none is open."""
-    return finding is not None and other is not None and _key(finding) == _key(other)
+    return finding is not None and other is not None and finding.key == other.key
 
 
 def next_actionable(findings: Sequence[Finding]) -> Finding | None:
     """The next finding with an action; null if there is none."""
     return next((each for each in by_urgency(findings) if each.action), None)
-
-
-def _key(finding: Finding) -> tuple[object, ...]:
-    return finding.topic, finding.partition, finding.producer_id, finding.start_offset
 
 
 FENCED = {Verdict.ONGOING, Verdict.LONG}
