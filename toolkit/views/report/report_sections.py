@@ -439,7 +439,7 @@ def overview_section(incidents: Sequence[IncidentFacts]) -> ReportSection:
             each.verdict,
             moment(each.begun.time if each.begun else None, otherwise=NOT_KNOWN if each.holds else NOT_SEEN),
             moment(each.ended.time if each.ended else None, otherwise=NOT_SEEN),
-            _length_cell(each),
+            NOT_SEEN if each.length is None else f"{up_to(each.end)}{duration(each.length)}",
             _causes(each),
             "yes" if each.is_over else "no",
         )
@@ -471,10 +471,6 @@ def times_section(incidents: Sequence[IncidentFacts]) -> ReportSection:
 def cause_section(incidents: Sequence[IncidentFacts]) -> ReportSection:
     """The cause of each incident, and the observed values that prove it."""
     return ReportSection(title="Root cause", grids=tuple(map(_proof, incidents)))
-
-
-def _length_cell(incident: IncidentFacts) -> str:
-    return NOT_SEEN if incident.length is None else f"{up_to(incident.end)}{duration(incident.length)}"
 
 
 def _causes(incident: IncidentFacts) -> str:
