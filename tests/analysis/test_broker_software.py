@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.sources.recorded_apis import RECORDED_APIS
+from tests.sources.recorded import RECORDED_APIS
 from toolkit.analysis.exposure import (
     RELEASES,
     Apis,
