@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -27,12 +28,15 @@ if TYPE_CHECKING:  # these import kafka-python, which warns before warnings are 
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# kafka-python reads its message schemas in a way that Python 3.11 and 3.12 call deprecated (3.13 took that back). Other
+# files of fixtures import it before `pytest_configure`.
+warnings.filterwarnings("ignore", "(read|open)_text is deprecated", DeprecationWarning)
+
 STARTS_KAFKA = {"brokers", "history", "segments"}  # fixtures, by way of others too
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Warnings are errors, but for two of kafka-python's own that no one here can cure."""
-    # It reads its message schemas in a way that Python 3.11 and 3.12 call deprecated (3.13 took that back).
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
     # It leaves the socket of a connection that fails to the garbage collector.
     config.addinivalue_line("filterwarnings", "ignore:unclosed <(ssl.SSLS|socket.s)ocket:ResourceWarning")

@@ -15,7 +15,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from toolkit.java import find_java
 from toolkit.lab import Kafka
-from toolkit.lab.jars import fetch_jars
+from toolkit.lab.broker import fetch_jars
 
 TEXT = "org.apache.kafka.common.serialization.String"
 

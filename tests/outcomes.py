@@ -3,15 +3,12 @@
 A marker is missing because the coordinator skipped it (KAFKA-20734), because an unclean election lost it, or because
 the log cleaner removed it; or the transaction hangs and nothing was decided. All of them stand side by side on one
 cluster of three brokers, whose second one is killed once. The producer of case n goes on in partition n of `RIGHT`.
-
-``python -m tests.outcomes`` prints a table of what the findings said, what was done, and what consumers received.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shutil
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -27,7 +24,7 @@ from tests.broker_files import batches_of, forget_derived, read_batches
 from tests.builders import create_topics, received
 from tests.coordinator_state import described_transaction
 from tests.java_gateway import JavaClients, java_clients
-from tests.outcome_cases import SKIPPING, Case, Client, Expected, Origin, Sequel, cases, few_cases, retried_cases
+from tests.outcome_cases import Case, Client, Expected, Origin, Sequel, few_cases
 from tests.real_producers import JavaProducer, LibrdkafkaProducer, Steps
 from tests.sources.log_files import HIGH_WATERMARK
 from toolkit import Cluster
@@ -64,7 +61,6 @@ GROUP_PARTITIONS, STATE_PARTITIONS = 10, 5  # every diagnosis reads all of the l
 OFFSET = 7  # that a transaction commits for its group
 MARKER_KEY = b"\0\0\0\1"  # of a COMMIT marker
 CLEANING = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.0"}
-VERSIONS = ("2.8.2", "3.3.2", "3.5.2", "3.9.2", "4.0.1", "4.1.2", "4.2.1", "4.3.1", "4.4.0")
 
 PROPERTIES = {
     **EVERYDAY.properties,
@@ -518,41 +514,3 @@ def follow_remedies(cluster: Cluster, staged: Sequence[StagedCase]) -> list[Stag
     for plan in plans.values():
         plan.execute(confirm=plan.target, recheck_after=0.1)
     return list(plans)
-
-
-def _cells(version: str) -> dict[str, str]:
-    """The table's cells of a version, by incident."""
-    retried = [] if version in {"2.8.2", *SKIPPING} else retried_cases()
-    with OutcomeCluster.start(version, [*cases(version), *retried]) as staged:
-        is_open = staged.still_open()
-        before = staged.received()
-        with Cluster(staged.kafka.bootstrap_servers) as cluster:
-            rows = rows_of(cluster, is_open)
-            said = {each: str(columns_of(row)) for each, row in zip(is_open, rows, strict=True)}
-            followed = follow_remedies(cluster, [each for each in staged.few() if each in is_open])
-        staged.restart_coordinator()
-        received = staged.received()
-    cells: dict[str, str] = {}
-    for incident in sorted({each.case.incident for each in staged.staged}):
-        ours = [each for each in staged.staged if each.case.incident == incident]
-        texts = Counter(said.get(each, "its marker followed") for each in ours)
-        acted = [each for each in ours if each in followed] or ours
-        cells[incident] = (
-            f"{', '.join(f'{count} {text}' for text, count in texts.items())} | "
-            f"{sum(each in followed for each in ours)} | "
-            f"{sum(each in before for each in acted)} then {sum(each in received for each in acted)} of {len(acted)}"
-        )
-    return cells
-
-
-def main() -> None:
-    """Stage all cases on the versions in the arguments, or on all, and print the table."""
-    print("| version | incident | findings | followed | received before and after, of those followed |")
-    print("| --- | --- | --- | --- | --- |")
-    for version in sys.argv[1:] or VERSIONS:
-        for incident, cell in _cells(version).items():
-            print(f"| {version} | {incident} | {cell} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()

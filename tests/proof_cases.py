@@ -3,8 +3,6 @@
 A story is a generator. It writes with clients that send every request explicitly, and yields where the broker loses
 power: it is killed, logs lose their tails, and it starts again. All stories of a version share one broker and its power
 losses, each of which lasts longer than brokers' clocks may differ.
-
-``python -m tests.proof_cases`` prints what each finding says, and which records are lost or published by following it.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ import contextlib
 import datetime as dt
 import itertools
 import shutil
-import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,13 +25,11 @@ from google_crc32c import value as crc32c
 
 from tests.broker_files import batches_of, forget_derived
 from tests.builders import received
-from tests.outcomes import columns_of
 from tests.sources.log_files import HIGH_WATERMARK, state_record
 from toolkit import Cluster
 from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.actions.plan import Plan
 from toolkit.analysis.diagnosis import rules
-from toolkit.errors import ActionRefused
 from toolkit.formats.batches import CRC_END, HEADER, HEADER_SIZE
 from toolkit.formats.coordinator_records import STATE_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
@@ -703,29 +698,3 @@ def _later(batch: bytes) -> bytes:
     covered = HEADER.pack(*fields)[CRC_END:] + batch[HEADER_SIZE:]
     crc: int = crc32c(covered)
     return HEADER.pack(*fields)[: CRC_END - 4] + crc.to_bytes(4, "big") + covered
-
-
-def _cells(version: str) -> Iterator[tuple[str, str]]:
-    """The table's cells of a version, by story."""
-    with Broker.start(version) as broker, Cluster(broker.kafka.bootstrap_servers) as cluster:
-        for name, case in broker.cases.items():
-            row = case.finding(cluster)
-            try:
-                followed = case.follow(cluster, row) or "nothing"
-            except ActionRefused as refused:
-                followed = f"refused: {refused.what}"
-            losses = [f"{topic}@{offset} is {text}" for (topic, offset), text in case.losses().items()]
-            yield name, f"{columns_of(row)} | {followed} | {', '.join(losses) or 'nothing'}"
-
-
-def main() -> None:
-    """Stage all stories on the versions in the arguments, or on all, and print the table."""
-    print("| version | story | finding | followed | lost or published |")
-    print("| --- | --- | --- | --- | --- |")
-    for version in sys.argv[1:] or VERSIONS:
-        for name, cell in _cells(version):
-            print(f"| {version} | {name} | {cell} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -6,55 +6,16 @@ it on brokers of 4.0 or newer (version 2).
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from tests.coordinator_state import described_transaction
 from tests.java_gateway import JavaClients
+from toolkit.lab.clients import TxnProducer
 from toolkit.sources.live.broker_client import BrokerClient
 
 TIMEOUT_MS, WAIT_S = 600_000, 60
-
-
-class Steps(Protocol):
-    """The steps of `toolkit.lab.clients.TxnProducer`."""
-
-    cluster: BrokerClient
-    transactional_id: str
-
-    @property
-    def producer_id(self) -> int:
-        """As the coordinator has it."""
-        ...
-
-    def init(self) -> Any:
-        """Begin a new instance."""
-        ...
-
-    def add(self, topic: str, *partitions: int) -> None:
-        """Add partitions to the transaction."""
-        ...
-
-    def send(self, topic: str, partition: int) -> int:
-        """Write a record, and return its offset."""
-        ...
-
-    def add_offsets(self, group: str) -> None:
-        """Add a group to the transaction."""
-        ...
-
-    def commit_offset(self, group: str, topic: str, partition: int, *, offset: int) -> None:
-        """Write a group's offset."""
-        ...
-
-    def end(self, *, commit: bool) -> None:
-        """End the transaction."""
-        ...
-
-    def decide(self, *, commit: bool) -> None:
-        """End it without waiting for its markers."""
-        ...
 
 
 class _Real:
@@ -158,3 +119,6 @@ class JavaProducer(_Real):
         if not self._is_open:
             self.producer.beginTransaction()
             self._is_open = True
+
+
+Steps = TxnProducer | LibrdkafkaProducer | JavaProducer

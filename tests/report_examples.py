@@ -7,7 +7,7 @@ from pathlib import Path
 
 from toolkit.lab import samples
 from toolkit.views.plots import plot_timeline
-from toolkit.views.plots.notebook_figure import figure_svg
+from toolkit.views.plots.notebook_figure import figure_svg, image_svg
 from toolkit.views.report import Redaction, Report, collect_incident, report
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "docs/examples"
@@ -34,7 +34,7 @@ def example_timeline() -> str:
     tables = collect_incident(samples.load("long-history").log_dir(), min_held_ms=10_000)
     names = ("lso_timeline", "findings", "transaction_history", "cluster_events")
     drawn = {name: rows for name, rows in tables.items() if name in names}
-    return figure_svg(plot_timeline(tables["log_transactions"], **drawn, most=60))  # type: ignore[arg-type]
+    return image_svg(figure_svg(plot_timeline(tables["log_transactions"], **drawn, most=60)))  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The metrics of ``kafka-txn record`` on a real Kafka match rules and dashboard, and alerts are delivered."""
+"""The metrics of ``kafka-txn record`` on a real Kafka match rules and dashboard."""
 
 import json
 import re

@@ -17,7 +17,6 @@ pytestmark = [
     pytest.mark.xdist_group("installation"),
 ]  # it needs a registry, for the wheels themselves
 
-WHEELHOUSE = "wheelhouse"
 SLOW_S = 1200
 
 

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 from tests.browser.opened import browser
 from tests.process import COMMAND, ROOT, run, started
-from tests.tools.prometheus_stack import prometheus_stack
+from tests.tools.prometheus_stack import prometheus
 from toolkit.lab import Kafka
 from toolkit.lab.broker import free_ports
 from toolkit.lab.clients import blocked_consumer
@@ -45,7 +45,7 @@ def incidents(folder: Path) -> Iterator[str]:
         log = stack.enter_context((folder / "record.log").open("wb"))
         stack.enter_context(started(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT))
         rules = run("prometheus-rules").stdout
-        prometheus = stack.enter_context(prometheus_stack(folder, rules, recorder_port=port)).prometheus
+        address = stack.enter_context(prometheus(folder, rules, recorder_port=port))
         time.sleep(PAUSE_S)
         INCIDENTS["skipped_marker"](kafka, topic="invoices")
         time.sleep(PAUSE_S)
@@ -57,7 +57,7 @@ def incidents(folder: Path) -> Iterator[str]:
         time.sleep(PAUSE_S)
         INCIDENTS["open_young"](kafka, topic="shipments")
         time.sleep(2 * PAUSE_S)
-        yield prometheus
+        yield address
 
 
 @contextmanager
@@ -78,11 +78,11 @@ if __name__ == "__main__":
     with (
         TemporaryDirectory() as temporary,
         page(Path(temporary) / "page") as address,
-        incidents(Path(temporary)) as prometheus,
+        incidents(Path(temporary)) as scraper,
         browser() as chromium,
     ):
         opened = chromium.new_page(viewport={"width": 1640, "height": 2000})
-        opened.goto(f"{address}?prometheus={prometheus}&minutes={MINUTES}")
+        opened.goto(f"{address}?prometheus={scraper}&minutes={MINUTES}")
         opened.wait_for_function("window.drawn", timeout=120_000)
         opened.locator("#dashboard").screenshot(path=PICTURE, animations="disabled")
     sys.stdout.write(f"{PICTURE}: {PICTURE.stat().st_size:,} bytes\n")

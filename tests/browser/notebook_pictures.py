@@ -90,7 +90,7 @@ if __name__ == "__main__":
     parser.add_argument("numbers", nargs="*")
     parser.add_argument("--run", action="store_true")
     parser.add_argument("--width", type=int, default=1280)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     chosen = [each for each in sorted(FOLDER.glob("*.ipynb")) if not given.numbers or each.name[:2] in given.numbers]
     for picture in take_pictures(given.folder.resolve(), chosen, is_run=given.run, width=given.width):

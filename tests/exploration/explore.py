@@ -30,7 +30,7 @@ from tests.exploration.server import (
 from tests.exploration.steps import append_marker, coordinator_of, init_producer_id, successors
 from tests.exploration.world import EPOCH, NOBODY, State, World
 from tests.sources.recorded_apis import RECORDED_APIS
-from toolkit.actions import complete
+from toolkit.actions import marker_actions
 from toolkit.actions.audit import ActionOutcome
 from toolkit.actions.coordinator_actions import plan_fence
 from toolkit.actions.marker_actions import plan_abort, plan_complete
@@ -217,7 +217,7 @@ def controlled() -> Iterator[None]:
         clocks.controlled(_clock, packages=PACKAGES),
         mock.patch.object(partition_log, "ThreadPoolExecutor", _Executor),
         # After the marker, a real consumer reads: no broker is here.
-        mock.patch.object(complete, "delivered", lambda cluster, txn, done, check: done),
+        mock.patch.object(marker_actions, "delivered", lambda cluster, txn, done, check: done),
         # A step takes seconds here, also from a decision to its end; a coordinator that starts again has a new epoch.
         mock.patch.object(markers, "RESTART", dt.timedelta(days=1)),
     ):

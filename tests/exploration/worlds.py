@@ -9,36 +9,7 @@ from typing import Any
 from tests.exploration.world import World
 
 BEGIN = ("a new instance of id 0", "client 0 p0 added", "client 0 p0 produced")
-COMMITTED = (*BEGIN, "client 0 commits", "id 0 COMMIT marker p0 is written", "id 0 completes")
-ABORTED = (*BEGIN, "client 0 aborts", "id 0 ABORT marker p0 is written", "id 0 completes")
-LOST_COMMIT, LOST_ABORT = (*COMMITTED, "p0 loses its newest record"), (*ABORTED, "p0 loses its newest record")
-SKIPPED_COMMIT = (*BEGIN, "client 0 commits", "p0 is offline", "id 0 COMMIT marker p0 is skipped", "id 0 completes")
-SKIPPED_ABORT = (*BEGIN, "client 0 aborts", "p0 is offline", "id 0 ABORT marker p0 is skipped", "id 0 completes")
-LATE = (
-    *BEGIN[:2],
-    "client 0 p0 Produce is delayed",
-    "client 0 aborts",
-    "id 0 ABORT marker p0 is written",
-    "id 0 completes",
-    "the delayed produce arrives",
-)
-LATE_AFTER_COMMIT = (
-    *BEGIN,
-    "client 0 p0 Produce is delayed",
-    "client 0 commits",
-    "id 0 COMMIT marker p0 is written",
-    "id 0 completes",
-    "the delayed produce arrives",
-)
-PROVEN_COMMIT = (*BEGIN, "another producer's marker p0", *COMMITTED[len(BEGIN) :], "p0 loses its newest record")
-NEVER_ADDED = (*BEGIN[:2], "client 0 p1 produced")
-TWO_COMMITS = (*COMMITTED, *(step for step in COMMITTED if step != "a new instance of id 0"))
-LOST_SECOND = (*TWO_COMMITS, "p0 loses its newest record")
-
-
-def version_2(steps: tuple[str, ...]) -> tuple[str, ...]:
-    """The same steps of a client that adds no partitions."""
-    return tuple(step for step in steps if not step.endswith(" added"))
+NEXT = BEGIN[1:]
 
 
 def marked(decision: str, *partitions: int) -> tuple[str, ...]:
@@ -46,16 +17,34 @@ def marked(decision: str, *partitions: int) -> tuple[str, ...]:
     return (*(f"id 0 {decision} marker p{number} is written" for number in partitions), "id 0 completes")
 
 
+def skipped(decision: str) -> tuple[str, ...]:
+    """The end of a transaction whose marker is skipped; its partition comes back after it."""
+    return ("p0 is offline", f"id 0 {decision} marker p0 is skipped", "id 0 completes", "p0 is online")
+
+
+COMMITS, ABORTS = ("client 0 commits", *marked("COMMIT", 0)), ("client 0 aborts", *marked("ABORT", 0))
+COMMITTED, ABORTED = (*BEGIN, *COMMITS), (*BEGIN, *ABORTS)
+LOST_COMMIT, LOST_ABORT = (*COMMITTED, "p0 loses its newest record"), (*ABORTED, "p0 loses its newest record")
+SKIPPED, SKIPPED_TOO = ("client 0 commits", *skipped("COMMIT")), ("client 0 aborts", *skipped("ABORT"))
+LATE = (*BEGIN[:2], "client 0 p0 Produce is delayed", *ABORTS, "the delayed produce arrives")
+LATE_AFTER_COMMIT = (*BEGIN, "client 0 p0 Produce is delayed", *COMMITS, "the delayed produce arrives")
+PROVEN_COMMIT = (*BEGIN, "another producer's marker p0", *COMMITS, "p0 loses its newest record")
+NEVER_ADDED = (*BEGIN[:2], "client 0 p1 produced")
+LOST_SECOND = (*COMMITTED, *NEXT, *COMMITS, "p0 loses its newest record")
+
+
+def version_2(steps: tuple[str, ...]) -> tuple[str, ...]:
+    """The same steps of a client that adds no partitions."""
+    return tuple(step for step in steps if not step.endswith(" added"))
+
+
 def reloaded(step: str) -> tuple[str, ...]:
     """What happens to the coordinator and its log, and that it has loaded again."""
     return (f"coordinator 0 {step}", "coordinator 0 loads", "coordinator 0 has loaded")
 
 
-NEXT = BEGIN[1:]
 ON_P1 = ("client 0 p1 added", "client 0 p1 produced")
 ON_BOTH = (*BEGIN, *ON_P1)
-SKIPPED = ("client 0 commits", "p0 is offline", "id 0 COMMIT marker p0 is skipped", "id 0 completes", "p0 is online")
-SKIPPED_TOO = ("client 0 aborts", "p0 is offline", "id 0 ABORT marker p0 is skipped", "id 0 completes", "p0 is online")
 TWO_PHASE_COMMIT = 2**31 - 1
 HOUR_MS, TEN_YEARS_MS = 3_600_000, 10 * 365 * 86_400_000
 
@@ -114,8 +103,8 @@ WORLDS = (
 INCIDENTS = {
     "a lost COMMIT": (LOST_COMMIT, {"unclean": 1}),
     "a lost ABORT": (LOST_ABORT, {"unclean": 1}),
-    "a skipped COMMIT": (SKIPPED_COMMIT, {"offline": 1}),
-    "a skipped ABORT": (SKIPPED_ABORT, {"offline": 1}),
+    "a skipped COMMIT": ((*BEGIN, *SKIPPED[:-1]), {"offline": 1}),
+    "a skipped ABORT": ((*BEGIN, *SKIPPED_TOO[:-1]), {"offline": 1}),
     "a lost second COMMIT": (LOST_SECOND, {"unclean": 1}),
     "a late batch": (LATE, {"late": 1}),
     "a late batch after a COMMIT": (LATE_AFTER_COMMIT, {"late": 1, "hasty": 1}),
@@ -248,7 +237,7 @@ KINDS = (
         name="K1: version 2 aborted in the epoch of a commit that its log has lost",
         after=(
             *(BEGIN[0], "another producer's marker p0", *COMMITTED[1:], "p0 loses its newest 2 records"),
-            *("client 0 changes to version 2", "client 0 p0 produced", "client 0 aborts", *marked("ABORT", 0)),
+            *("client 0 changes to version 2", "client 0 p0 produced", *ABORTS),
             "p0 loses its newest record",
         ),
         rare={"unclean": 2, "switch": 1, "other": 1},
@@ -259,7 +248,7 @@ KINDS = (
         name="K1: an epoch of both versions",
         after=(
             *ABORTED,
-            *("client 0 changes to version 2", "client 0 p0 produced", "client 0 commits", *marked("COMMIT", 0)),
+            *("client 0 changes to version 2", "client 0 p0 produced", *COMMITS),
             "p0 loses its newest 3 records",
         ),
         rare={"unclean": 1, "switch": 1},
@@ -270,7 +259,7 @@ KINDS = (
         name="K1: an epoch of both versions, its commit first",
         after=(
             *COMMITTED,
-            *("client 0 changes to version 2", "client 0 p0 produced", "client 0 aborts", *marked("ABORT", 0)),
+            *("client 0 changes to version 2", "client 0 p0 produced", *ABORTS),
             "p0 loses its newest 3 records",
         ),
         rare={"unclean": 1, "switch": 1},
@@ -281,9 +270,9 @@ KINDS = (
         name="K1: versions 2, 1, 2",
         version=2,
         after=(
-            *("a new instance of id 0", "client 0 p0 produced", "client 0 commits", *marked("COMMIT", 0)),
-            *("client 0 changes to version 1", *NEXT, "client 0 aborts", *marked("ABORT", 0)),
-            *("client 0 changes to version 2", "client 0 p0 produced", "client 0 commits", *marked("COMMIT", 0)),
+            *("a new instance of id 0", "client 0 p0 produced", *COMMITS),
+            *("client 0 changes to version 1", *NEXT, *ABORTS),
+            *("client 0 changes to version 2", "client 0 p0 produced", *COMMITS),
             "p0 loses its newest 3 records",
         ),
         rare={"unclean": 1, "switch": 2},
@@ -364,14 +353,7 @@ KINDS = (
     ),
     World(
         name="K2: an aborted record with an event time before an earlier commit",
-        after=(
-            *COMMITTED,
-            "p0 is created again",
-            *NEXT,
-            "client 0 aborts",
-            *marked("ABORT", 0),
-            "p0 loses its newest record",
-        ),
+        after=(*COMMITTED, "p0 is created again", *NEXT, *ABORTS, "p0 loses its newest record"),
         rare={"recreate": 1, "unclean": 1},
         event_ms=(-55_000, -55_000),
         transactions=3,
@@ -394,9 +376,7 @@ KINDS = (
             rare={"failover": 1, "lost_state": 1},
         )
         for version in (1, 2)
-        for steps in [
-            (*ON_BOTH, *reloaded("moves and loses its newest record"), "client 0 commits", *marked("COMMIT", 0))
-        ]
+        for steps in [(*ON_BOTH, *reloaded("moves and loses its newest record"), *COMMITS)]
     ),
     World(
         name="K3: a commit returned success by an earlier one",

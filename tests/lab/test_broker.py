@@ -18,8 +18,7 @@ from tests.brokers import by_tier
 from tests.process import PATIENCE_S, started
 from toolkit.errors import LabError, NotFound, SetupError, UsageError
 from toolkit.lab import Kafka
-from toolkit.lab.broker import free_ports
-from toolkit.lab.jars import fetch_jars
+from toolkit.lab.broker import fetch_jars, free_ports
 
 pytestmark = pytest.mark.lab
 

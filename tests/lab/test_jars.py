@@ -11,19 +11,18 @@ import pytest
 
 from tests.jar_lists import jar_list
 from tests.process import PATIENCE_S, started
-from toolkit.errors import LabError, SetupError
-from toolkit.lab import jars
-from toolkit.lab.jars import LISTS, fetch_jars
+from toolkit.errors import SetupError
+from toolkit.lab import broker
+from toolkit.lab.broker import LISTS, fetch_jars
 from toolkit.spark import spark_session
 from toolkit.spark.spark_session import delta_settings
 
-NOT_LISTED = "4.0.0"
 UNREACHABLE = "https://127.0.0.1:1/maven/"
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for module in (jars, spark_session):
+    for module in (broker, spark_session):
         monkeypatch.setattr(module, "user_cache_path", lambda name: tmp_path)
     return tmp_path / "kafka"
 
@@ -35,7 +34,7 @@ def test_two_threads_download_once(cache: Path, monkeypatch: pytest.MonkeyPatch)
         fetched_versions.append(version)
         (directory / "jars").mkdir(parents=True)
 
-    monkeypatch.setattr(jars, "_fetch", fetch)
+    monkeypatch.setattr(broker, "_fetch", fetch)
     threads = [threading.Thread(target=fetch_jars, args=["4.3.1"]) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -48,7 +47,7 @@ def test_two_threads_download_once(cache: Path, monkeypatch: pytest.MonkeyPatch)
 FETCH_PROGRAM = """
 import sys, time
 from pathlib import Path
-from toolkit.lab import jars
+from toolkit.lab import broker
 
 def fetch(version, directory):
     with Path(sys.argv[1], "fetched").open("a") as file:
@@ -57,9 +56,9 @@ def fetch(version, directory):
     while not Path(sys.argv[1], "all have asked").exists():
         time.sleep(0.01)
 
-jars.user_cache_path, jars._fetch = lambda name: Path(sys.argv[1]), fetch
+broker.user_cache_path, broker._fetch = lambda name: Path(sys.argv[1]), fetch
 print("asks", flush=True)
-print(jars.fetch_jars("4.3.1"))
+print(broker.fetch_jars("4.3.1"))
 """
 
 
@@ -80,7 +79,7 @@ def test_an_incomplete_download_is_not_cached(cache: Path, monkeypatch: pytest.M
         (directory / "jars").mkdir(parents=True)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(jars, "_fetch", interrupted_fetch)
+    monkeypatch.setattr(broker, "_fetch", interrupted_fetch)
     with pytest.raises(KeyboardInterrupt):
         fetch_jars("4.3.1")
     assert [each.name for each in cache.iterdir()] == ["4.3.1.lock"]
@@ -91,24 +90,16 @@ def test_an_incomplete_download_is_not_cached(cache: Path, monkeypatch: pytest.M
 
     (cache / "4.3.1.partial" / "jars").mkdir(parents=True)  # leftovers of a killed process
     (cache / "4.3.1.partial" / "jars" / "half.jar").touch()
-    monkeypatch.setattr(jars, "_fetch", complete_fetch)
+    monkeypatch.setattr(broker, "_fetch", complete_fetch)
     assert [each.name for each in fetch_jars("4.3.1").iterdir()] == ["kafka.jar"]
 
 
-def test_missing_pyspark_is_reported(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars, "find_spec", lambda name: None)
-    with pytest.raises(LabError, match=r"pyspark is not installed.* pip install pyspark"):
-        fetch_jars(NOT_LISTED)
-
-
-@pytest.mark.lab
-@pytest.mark.parametrize("version", ["4.3.1", NOT_LISTED])
-def test_an_unreachable_repository_is_reported(cache: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_an_unreachable_repository_is_reported(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_TXN_MAVEN", UNREACHABLE)
     with pytest.raises(SetupError, match=r"https://127\.0\.0\.1:1/maven/.*Connection refused") as error:
-        fetch_jars(version)
+        fetch_jars("4.3.1")
     assert "could not be fetched" in error.value.what
-    assert [each.name for each in cache.iterdir()] == [f"{version}.lock"]
+    assert [each.name for each in cache.iterdir()] == ["4.3.1.lock"]
 
 
 class LoginPage(BaseHTTPRequestHandler):
@@ -156,11 +147,3 @@ def test_the_mirror_of_the_maven_settings_is_used(cache: Path, tmp_path: Path, m
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     with pytest.raises(SetupError, match=UNREACHABLE):
         fetch_jars("4.3.1")
-
-
-@pytest.mark.lab
-def test_a_version_that_does_not_exist_is_reported(cache: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(LabError, match=r"has no org\.apache\.kafka:kafka_2\.13:9\.9\.9, .*Either there is no Kafka 9"):
-        fetch_jars("9.9.9")
-    assert [each.name for each in cache.iterdir()] == ["9.9.9.lock"]
-    assert "Fetching Kafka 9.9.9" in capfd.readouterr().err

@@ -16,6 +16,7 @@ from toolkit.lab.samples import load
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("papermill") is None, reason="papermill is not installed")
 OF_CLUSTERS = ("00", "01", "02", "03", "04", "09", "10")
+PLACES = {"02": 3, "03": 2, "04": 2}  # how many parameters name the place of the incident
 TIMEOUT_S = 600
 
 
@@ -39,7 +40,7 @@ def test_notebooks_run_on_a_cluster_of_ones_own(kafka: Kafka, tmp_path: Path) ->
     staged = stage_between(kafka, "late_message", topic="invoices", group="papermill")
     place = ("topic=invoices", f"partition={staged.partition}", "group=papermill")
     for number in OF_CLUSTERS:
-        parameters = (f"source={kafka.bootstrap_servers}", *(place[: {"02": 3, "03": 2, "04": 2}.get(number, 0)]))
+        parameters = (f"source={kafka.bootstrap_servers}", *place[: PLACES.get(number, 0)])
         cells = code_cells(read(run(number, tmp_path, *parameters)))
         assert "invoices-0" in "".join(str(cell.outputs) for cell in cells) or number in {"09", "10"}
 

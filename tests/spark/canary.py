@@ -39,9 +39,9 @@ CANARY = os.environ["CANARY"]
 CONTROLS = {"kafka.client.id": "seen-as-an-option"}  # not a secret; finding it proves that the search works
 SELECTED_ACTIONS = {
     "jaas": ("explain", "count"),
-    "refused": ("count", "a wrong value", "stream"),
+    "refused": ("count", "a wrong value"),
     "file": ("explain", "count"),
-    "registered": ("explain", "count", "sample", "stream"),
+    "registered": ("explain", "count"),
 }
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
@@ -129,21 +129,10 @@ def use_source(spark: SparkSession, search: Search, name: str, options: Mapping[
         "a wrong option": lambda: read(spark, options, such="none").count(),
         "a wrong value": lambda: read(spark, options, startingOffsets="nowhere").count(),
         "a failing task": lambda: read(spark, options).selectExpr("assert_true(1 = 2)").collect(),
-        "sample": lambda: spark.read.format("kafka_txn_samples").options(**options).load().collect(),
-        "stream": lambda: stream(spark, options, folder / name),
     }
     return [
         action for action in SELECTED_ACTIONS.get(name, actions) if not search.run(f"{name}: {action}", actions[action])
     ]
-
-
-def stream(spark: SparkSession, options: Mapping[str, str], folder: Path) -> str:
-    samples = spark.readStream.format("kafka_txn_samples").options(**options).load()
-    writer = samples.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
-    query = writer.queryName(folder.name).trigger(availableNow=True).start(str(folder / "samples"))
-    assert query.awaitTermination(600), f"{query.status} {query.lastProgress}"
-    assert query.exception() is None, query.exception()
-    return f"{query.lastProgress} {query.recentProgress} {query.status}"
 
 
 def use_source_in_sql(spark: SparkSession, search: Search, options: Mapping[str, str]) -> list[str]:
@@ -174,9 +163,7 @@ def pages(root: str, *, follow: bool = True) -> Iterator[tuple[str, str]]:
     """All pages of the UI, or those of its menu only, and all responses of its REST API."""
     application = json.loads(get(f"{root}/api/v1/applications"))[0]["id"]
     endpoints = ("sql?details=true&planDescription=true&length=1000", "jobs", "stages?details=true", "environment")
-    pending = [
-        f"/{name}/" for name in ("jobs", "SQL", "stages", "environment", "executors", "connect", "StreamingQuery")
-    ]
+    pending = [f"/{name}/" for name in ("jobs", "SQL", "stages", "environment", "executors", "connect")]
     pending += [f"/api/v1/applications/{application}/{endpoint}" for endpoint in endpoints]
     visited: set[str] = set()
     while pending:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,11 @@ def assert_rows(frame: DataFrame, expected: pa.Table, table: Table) -> None:
         [row for row in expected_rows if row not in actual_rows],
     )
     assert actual_rows == expected_rows, (len(actual_rows), len(expected_rows), [rows[:3] for rows in unmatched])
+
+
+def assert_same(frame: DataFrame, expected: Any, table: Table) -> None:
+    """Assert the rows of a pandas frame, in any order."""
+    assert_rows(frame.select(*table.names), table.arrow(table.rows(expected)), table)
 
 
 def damaged_copy(history: Path, folder: Path) -> Path:

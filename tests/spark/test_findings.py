@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,8 +15,8 @@ from tests.analysis.test_findings_over_time import due, finding, sample
 from tests.analysis.test_hold_findings import HERE, history
 from toolkit.analysis.history import hold_findings as rules
 from toolkit.analysis.history.findings_over_time import close_by_log, observation_times, over_time, without_short
-from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets
-from toolkit.analysis.log.log_transactions import amounts, finish, log_transaction_table, partial_transactions
+from toolkit.analysis.history.hold_findings import by_producer, held_findings
+from toolkit.analysis.log.log_transactions import finish, log_transaction_table, partial_transactions
 from toolkit.formats.headers import Headers
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, RECORDED, SAMPLES, TRANSACTION_HISTORY, Row, Table, utc
 from toolkit.schema.live import Finding
@@ -55,29 +54,18 @@ def random_headers(seed: int) -> Headers:
     return headers
 
 
-def transactions_of_log(headers: Headers, **columns: Any) -> pa.Table:
-    """The log transactions of one log; ``opened_before`` has the transactions that were open before it."""
-    opened_before = columns.pop("opened_before", {})
+def transactions_of_log(headers: Headers, *, partition: int = 0) -> pa.Table:
+    """The log transactions of one log."""
     file = "/data/orders-0/00000000000000000000.log"
-    log_columns = {"topic": "orders", "partition": 0, "broker_id": 1, **columns}
-    return log_transaction_table(
-        finish(partial_transactions(headers), opened_before=opened_before), **log_columns, files=(file,)
-    )
+    columns = {"topic": "orders", "partition": partition, "broker_id": 1}
+    return log_transaction_table(finish(partial_transactions(headers)), **columns, files=(file,))
 
 
-def hold_rows(
-    log_transactions: pa.Table, headers: Headers, current_findings: Sequence[Finding] = (), *, min_held_ms: int = 0
-) -> list[LsoHold]:
-    """The LSO holds of the log, with the records and bytes held."""
-    holds = []
-    current = next((each for each in current_findings if each.last_stable_offset is not None), None)
-    bounds = (None, None) if current is None else (current.last_stable_offset, current.high_watermark)
-    for row in rules.lso_holds(log_transactions, min_held_ms=min_held_ms).to_pylist():
-        hold = LsoHold.of(row | {"log_end_offset": int(headers["last_offset"][-1]) + 1})
-        offset_range = held_offsets(hold, lso=bounds[0], high_watermark=bounds[1])
-        records, size = amounts(headers, *offset_range) if offset_range else (None, None)
-        holds.append(replace(hold, records_held=records, bytes_held=size))
-    return holds
+def hold_rows(log_transactions: pa.Table, headers: Headers, *, min_held_ms: int = 0) -> list[LsoHold]:
+    """The LSO holds of the log."""
+    end = int(headers["last_offset"][-1]) + 1
+    found = rules.lso_holds(log_transactions, min_held_ms=min_held_ms).to_pylist()
+    return [LsoHold.of(row | {"log_end_offset": end}) for row in found]
 
 
 def data_frame(spark: SparkSession, tables: Sequence[pa.Table]) -> DataFrame:
@@ -103,31 +91,25 @@ def logs() -> list[Headers]:
     return [random_headers(seed) for seed in PARTITIONS]
 
 
-def test_findings_match_the_rules_run_per_partition(spark: SparkSession, logs: list[Headers]) -> None:
+def test_history_near_a_hold_is_all_that_its_finding_needs(spark: SparkSession, logs: list[Headers]) -> None:
     tables = [
         transactions_of_log(headers, partition=partition) for partition, headers in zip(PARTITIONS, logs, strict=True)
     ]
     histories = [row for partition in PARTITIONS for row in random_transaction_history(partition, tables[partition])]
-    current_findings = [
-        Finding.of(row) for partition in PARTITIONS for row in random_current_findings(partition, tables[partition])
+    holds = [
+        hold
+        for table, headers in zip(tables, logs, strict=True)
+        for hold in hold_rows(table, headers, min_held_ms=2_000)
     ]
-    expected = [each for each in current_findings if each.topic is None]
-    all_holds = []
-    for partition in PARTITIONS:
-        partition_findings = [each for each in current_findings if each.partition == partition]
-        holds = hold_rows(tables[partition], logs[partition], partition_findings, min_held_ms=2_000)
-        all_holds += holds
-        expected += held_findings(
-            holds, transaction_history=by_producer(histories), current_findings=partition_findings, min_held_ms=2_000
-        )
-    near = near_transaction_history(all_holds, history_frame(spark, histories))
+    near = near_transaction_history(holds, history_frame(spark, histories))
     assert len(near) < len(histories)
-    spark_findings = held_findings(
-        all_holds, transaction_history=by_producer(near), current_findings=current_findings, min_held_ms=2_000
+    found, expected = (
+        held_findings(holds, transaction_history=by_producer(each), current_findings=(), min_held_ms=2_000)
+        for each in (near, histories)
     )
-    assert_same_rows(spark_findings, expected)
+    assert_same_rows(found, expected)
     kinds = {(each.verdict, each.transactional_id is None, each.cause is None) for each in expected}
-    assert {("ended", False, False), ("ended", True, True), ("hanging", True, True), ("unknown", False, True)} <= kinds
+    assert {("ended", False, False), ("ended", True, True), ("unknown", False, True)} <= kinds
 
 
 def history_frame(spark: SparkSession, histories: Iterable[PastTransaction]) -> DataFrame:
@@ -164,65 +146,6 @@ def random_transaction_history(partition: int, log_transactions: pa.Table) -> li
     return history_rows
 
 
-def random_current_findings(partition: int, log_transactions: pa.Table) -> list[Row]:
-    """Current findings of a cluster: of an open transaction, of an ended one, or none."""
-    empty_row: Row = {
-        **dict.fromkeys(FINDINGS.names),
-        "reason": "So.",
-        "remedy": "None.",
-        "missing": [],
-        "evidence": [],
-    }
-    if partition == 0:
-        return [{**empty_row, "verdict": "unknown", "observed_at": utc(1_000_070_000), "missing": ["the right"]}]
-    with_data = [row for row in log_transactions.to_pylist() if row["first_offset"] is not None]
-    if partition % 3 == 0 or not with_data:
-        return []
-    row = with_data[0] if partition % 3 == 1 else with_data[-1]
-    open_now = [each for each in with_data if each["marker_offset"] is None]
-    row = open_now[0] if open_now and partition % 2 else row
-    return [
-        {
-            **empty_row,
-            "topic": "orders",
-            "partition": partition,
-            "queue_position": 1,
-            "producer_id": row["producer_id"],
-            "producer_epoch": row["producer_epoch"],
-            "start_offset": row["first_offset"],
-            "verdict": "hanging",
-            "last_stable_offset": row["first_offset"],
-            "high_watermark": row["first_offset"] + partition,
-            "opened_at": row["start"],
-            "opened_at_clock": "producer",
-            "observed_at": utc(1_000_070_000),
-        }
-    ]
-
-
-def test_a_log_alone_gives_partial_findings() -> None:
-    headers = batches([Step("data", 1), Step("data", 2), Step("commit", 1, wait=90_000)])
-    ended, still_open = by_verdict(
-        held_findings(
-            hold_rows(transactions_of_log(headers), headers),
-            transaction_history={},
-            current_findings=(),
-            min_held_ms=60_000,
-        )
-    )
-    assert (ended.verdict, ended.held_ms, ended.transactional_id) == ("ended", 90_001, None)
-    assert ended.reason.endswith("No record read from __transaction_state has its producer id.")
-    assert (still_open.verdict, still_open.outcome, still_open.missing) == (
-        "unknown",
-        "unknown",
-        ("the coordinators' response: the current findings do not include this transaction",),
-    )
-
-
-def by_verdict(found: Iterable[Finding]) -> list[Finding]:
-    return sorted(found, key=lambda each: each.verdict)
-
-
 def test_the_longest_of_several_replicas_is_diagnosed() -> None:
     def state(broker_id: int, **other: Any) -> StoredState:
         columns = {"log": f"{broker_id}:/orders-0/", "topic": "orders", "partition": 0, "broker_id": broker_id}
@@ -239,15 +162,6 @@ def test_the_longest_of_several_replicas_is_diagnosed() -> None:
         state(6, partition=1, is_held=False),
     ]
     assert [each.log for each in best_logs(logs) if each.is_held] == ["2:/orders-0/"]
-
-
-def test_a_transaction_only_in_a_snapshot_holds_the_lso() -> None:
-    headers = batches([Step("data", 1), Step("commit", 1, wait=90_000)], base_offset=50)
-    log_transactions = transactions_of_log(headers, opened_before={9000: (3, 0)})
-    holds = hold_rows(log_transactions, headers, min_held_ms=100_000)
-    (row,) = held_findings(holds, transaction_history={}, current_findings=(), min_held_ms=60_000)
-    assert (row.producer_id, row.start_offset, row.verdict) == (9000, 3, "unknown")
-    assert (row.held_from, row.records_held, row.offsets_held) == (None, None, 49)
 
 
 def test_many_transactions_of_a_producer_id_are_matched_by_time(spark: SparkSession) -> None:

@@ -12,19 +12,19 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from tests.stored import compare
+from toolkit import LogDir
 from toolkit.errors import UsageError
-from toolkit.spark.datasources import live_readers, log_reader
-from toolkit.spark.datasources.data_sources import KafkaBatches, KafkaLog, KafkaTransactions
-from toolkit.spark.datasources.log_reader import FOR_ALL, TAKES, LogOptions, read_options
-from toolkit.spark.datasources.reader_options import (
+from toolkit.schema import TABLES
+from toolkit.spark.datasources import batches_reader, log_reader
+from toolkit.spark.datasources.data_sources import (
     CONNECTION,
     OF_BATCHES,
-    OF_SAMPLES,
     BatchesOptions,
-    TransactionsOptions,
+    KafkaBatches,
+    KafkaLog,
     batches_options,
-    transactions_options,
 )
+from toolkit.spark.datasources.log_reader import FOR_ALL, INTERNAL, TAKES, LogOptions, read_options
 
 VALUES = (
     *("other", "7", "7m", "orders-7", "true", "false", '{"orders": [7]}', '{"orders": {"7": 8}}'),
@@ -36,24 +36,33 @@ SOURCES: Mapping[str, tuple[Callable[[Mapping[str, str]], Any], Mapping[str, str
         for takes, table in {takes: table for table, takes in TAKES.items()}.items()
     },
     "kafka_log_live": (batches_options, {"subscribe": "some"}, (*OF_BATCHES, *CONNECTION)),
-    "kafka_txn_samples": (transactions_options, {}, (*OF_SAMPLES, *CONNECTION)),
 }
 READERS: Mapping[type, Sequence[Any]] = {
     LogOptions: (log_reader,),
-    BatchesOptions: (live_readers.BatchesReader, live_readers._resolve),
-    TransactionsOptions: (live_readers._sampler, live_readers.BatchSampleReader, live_readers.StreamSampleReader),
+    BatchesOptions: (batches_reader.BatchesReader, batches_reader._ranges),
 }
 """What reads the options of each kind: a module, or some of its classes and functions."""
 
+PATHS = (
+    *("/kafka/logs", "relative/path", "C:\\kafka", "file:/kafka/logs", "file:///kafka/a b", "file://localhost/kafka"),
+    *("dbfs:/Volumes/main/kafka/logs", "dbfs:/mnt/logs", "/logs/with:colon-0", "s3://bucket/logs/"),
+    "abfss://c@a.dfs.core.windows.net/logs",
+)
+ACCEPTED: Sequence[Mapping[str, str]] = [
+    *({"path": path} for path in PATHS),
+    *({"subscribe": names} for names in ("a,b", " a , b ", '["a", "b"]', "['a', 'b']", '["a"]')),
+    *({"subscribe": "a", "partitions": numbers} for numbers in ("3", "[0, 2]")),
+    {"partitions": "orders-0,my-orders-12"},
+    {"table": "transaction_history", "partitions": "7"},
+    *(
+        {"startingOffsets": text, "endingOffsets": text}
+        for text in ("17", "lso", "LOG_END", "2026-11-21T12:00:00Z", "2026-11-21 13:00:00+01:00")
+    ),
+    *({"maxPartitionBytes": size} for size in ("268435456", "256m", "256MB", "1g", "64 KiB", "7b")),
+]
+"""Options of ``kafka_log_dir`` that are accepted in several notations."""
 
 WRONG: Sequence[tuple[type[Any], Mapping[str, str]]] = [
-    (KafkaTransactions, {"subscribe": "a"}),
-    (KafkaTransactions, {"table": "everyone"}),
-    (KafkaTransactions, {"interval": "often"}),
-    (KafkaTransactions, {"interval": "1 month"}),
-    (KafkaTransactions, {"interval": "0"}),
-    (KafkaTransactions, {"latePadding": "-1"}),
-    (KafkaTransactions, {"logEvidence": "perhaps"}),
     (KafkaBatches, {"subscribe": "a", "starting_offsets": "latest"}),
     (KafkaBatches, {}),
     (KafkaBatches, {"subscribe": "a", "partitions": "a-0"}),
@@ -84,7 +93,11 @@ WRONG: Sequence[tuple[type[Any], Mapping[str, str]]] = [
     (KafkaLog, {"table": "findings", "txnStatePartitions": "0"}),
     (KafkaLog, {"table": "findings", "asOf": "yesterday"}),
     (KafkaLog, {"table": "findings", "asOf": "2026-11-21T12:00:00"}),
-    (KafkaLog, {"path": "hdfs://name/logs"}),
+    *((KafkaLog, {"path": path}) for path in ("hdfs://name/logs", "file://host/logs", "s3:/x")),
+    *((KafkaLog, {"subscribe": names}) for names in ("", "a,,b", "[", "[]", '["a"')),
+    *((KafkaLog, {"subscribe": "a", "partitions": numbers}) for numbers in ("a-0", "0,x")),
+    (KafkaLog, {"partitions": "0"}),
+    (KafkaLog, {"table": "transaction_history", "partitions": "a-0"}),
     *((KafkaLog, options) for options in ({"path": ""}, {"path": "", "paths": ""})),
 ]
 """Options that are refused when a source is loaded; it has a path, or the address of a cluster."""
@@ -121,7 +134,21 @@ def test_every_option_is_parsed() -> None:
         lines += [name, *(f"    {changed(parse, base, option)}" for option in options)]
     ignored = {line.strip() for line in lines if line.endswith("no effect")}
     assert ignored == {"commandConfig: no effect"}, "but for the client, whose settings are parsed elsewhere"
+    lines.append("kafka_log_dir")
+    for each in ACCEPTED:
+        found = dict(flat(read_options({"path": "some", **each})))
+        default = dict(flat(read_options({"path": "some"})))
+        shown = "; ".join(f"{name}={value}" for name, value in found.items() if value != default[name])
+        lines.append(f"    {each}: {shown}")
     compare("spark_options.txt", lines)
+
+
+def test_every_table_of_files_is_available() -> None:
+    not_in_files = {"samples", "late_transactions", "actions", "saved_records"}
+    not_in_files |= {"group_lag", "observation_times", "offset_visibility", "missing_offsets"}
+    assert set(TAKES) == set(TABLES) - not_in_files | INTERNAL == LogDir.functions.keys() | INTERNAL
+    for table in TAKES:
+        assert KafkaLog({"path": "/logs", "table": table}).schema().fieldNames()
 
 
 def test_every_option_is_used() -> None:

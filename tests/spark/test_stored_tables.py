@@ -13,6 +13,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from tests.sources.log_files import data, marker, write_log, write_root
+from toolkit.lab import samples
+from toolkit.schema import LOG_TRANSACTIONS
 from toolkit.spark.pipeline import VIEWS, create_views
 from toolkit.spark.pipeline.pipeline_run import run
 from toolkit.spark.pipeline.stored_tables import KEPT, KEYS, stored_type
@@ -126,3 +128,11 @@ def test_tables_answer_in_sql_and_a_run_keeps_what_a_user_changed(spark: SparkSe
     assert spark.sql("SELECT start_offset FROM lso_held_now").collect() == [(11,)]
     best = spark.sql("SELECT DISTINCT broker_id FROM best_transactions").collect()
     assert best == [(1,)]
+
+
+def test_attributes_added_by_spark_connect_are_ignored() -> None:
+    frame = samples.load("late-message").log_dir().log_transactions(topics=["orders"])
+    rows = LOG_TRANSACTIONS.rows(frame)
+    frame.attrs["metrics"] = [object()]
+    assert LOG_TRANSACTIONS.rows(frame) == rows, "and no warning"
+    assert list(frame.attrs) == ["metrics"]

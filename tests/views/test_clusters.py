@@ -46,6 +46,10 @@ def test_what_hangs_is_counted_and_queued_by_cluster() -> None:
     findings = pd.concat([log.findings() for log in logs], ignore_index=True)
     assert findings.cluster_id.nunique() == len(SAMPLES)
     assert summary(findings).startswith("3 partitions hang")
+    assert repr(show([log.findings() for log in logs])) == repr(show(findings))
+    for shown in (show, plot_overview, summary):
+        with pytest.raises(UsageError, match=r"A table is needed, not a LogDir.*source\.findings\(\)"):
+            shown(logs[0])  # type: ignore[arg-type]
     assert "3 partitions hang" in plot_overview(findings).layout.title.text
     text, page, steps = repr(show(findings)), show(findings)._repr_html_(), repr(next_steps(findings))
     for cluster in findings.cluster_id:

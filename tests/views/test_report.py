@@ -15,6 +15,7 @@ from toolkit.lab import samples
 from toolkit.schema import ACTIONS, FINDINGS, LOG_TRANSACTIONS, PARTITIONS, RECORDED
 from toolkit.schema.verdict import DOCS_URL, RUNBOOK_URL, Verdict, cause_page
 from toolkit.views.document import Command
+from toolkit.views.plots.notebook_figure import image_svg
 from toolkit.views.renderers import command_line, sentence_text
 from toolkit.views.report import Report, report
 
@@ -223,7 +224,7 @@ def test_a_report_of_a_real_incident(name: str, tmp_path: Path) -> None:
     ((alternative, picture),) = made.pictures
     assert f"![{alternative.split(' ')[0]} LSO" in plain(markdown)
     assert re.sub(r"!\[.*\]\(report-1\.svg\)\n\n", "", markdown) == made.markdown
-    assert (tmp_path / "report-1.svg").read_text() == picture
+    assert (tmp_path / "report-1.svg").read_text() == image_svg(picture)
     assert [each.name for each in sorted(tmp_path.iterdir())] == ["report-1.svg", "report.html", "report.md"]
 
 

@@ -217,7 +217,7 @@ class Commands(TyperGroup):
             return result
 
 
-Version = Annotated[str, typer.Option("--version", metavar="VERSION", help="Kafka version, 2.8.0 to 4.x.")]
+Version = Annotated[str, typer.Option("--version", metavar="VERSION", help="Kafka version of the lab, 2.8.2 to 4.4.0.")]
 
 
 def lab(

@@ -31,11 +31,61 @@ import javaproperties
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from platformdirs import user_cache_path
 
 from toolkit.errors import LabError, NotFound, UsageError
-from toolkit.java import UNVERIFIED, class_archive_options, find_java, java_command, java_version
-from toolkit.lab.jars import fetch_jars
+from toolkit.java import (
+    UNVERIFIED,
+    Download,
+    class_archive_options,
+    download,
+    find_java,
+    java_command,
+    java_version,
+    locked,
+    repository_url,
+)
 from toolkit.lab.process_supervisor import ProcessSupervisor
+
+LISTS = Path(__file__).with_name("jar_lists")
+"""A file for each version of the lab: SHA-256 and path of every jar. ``python -m tests.jar_lists`` writes one."""
+
+
+def fetch_jars(version: str) -> Path:
+    """Return the directory with the jars of a Kafka version, after a download if they are not in the cache.
+
+    The repository is KAFKA_TXN_MAVEN if set, else the mirror of Maven Central that ``~/.m2/settings.xml`` names, else
+    Maven Central; HTTPS_PROXY is honoured. Afterwards it works offline. Raises SetupError if it could not be reached.
+    """
+    home = user_cache_path("kafka-txn-toolkit") / "kafka"
+    jars = home / version
+    if jars.is_dir():
+        return jars
+    home.mkdir(parents=True, exist_ok=True)
+    with locked(home / f"{version}.lock"):
+        if not jars.is_dir():
+            partial = home / f"{version}.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            try:
+                _fetch(version, partial)
+                (partial / "jars").rename(jars)
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
+    return jars
+
+
+def _fetch(version: str, directory: Path) -> None:
+    jars = directory / "jars"
+    jars.mkdir(parents=True)
+    lines = (line.split() for line in (LISTS / f"{version}.txt").read_text().splitlines())
+    downloads = [Download(path, jars / path.rpartition("/")[2], digest) for digest, path in lines]
+    download(downloads, repository_url(), title=f"Fetching Kafka {version}")
+
+
+def lab_versions() -> list[str]:
+    """The Kafka versions of the lab, the oldest first."""
+    return sorted((path.stem for path in LISTS.glob("*.txt")), key=version_numbers)
+
 
 # Below the ephemeral ports of Linux and macOS, so that the port of a stopped broker stays free.
 PORTS = range(20_000, 32_000)
@@ -282,7 +332,7 @@ class Kafka:
     Parameters
     ----------
     version
-        A released Kafka version from 2.8.0 on. KRaft from 3.3.0 on, ZooKeeper before.
+        One of 2.8.2, 3.3.2, 3.5.2, 3.9.2, 4.0.1, 4.1.2, 4.2.1, 4.3.1 and 4.4.0. KRaft from 3.3.0 on, ZooKeeper before.
     brokers
         1 to 3, with the ids 1, 2, 3. Three brokers are three controllers too, of which any one may be missing; with
         one or two brokers, broker 1 is the only controller.
@@ -319,8 +369,8 @@ class Kafka:
         heap: str = "512m",
         timeout: float = 120,
     ) -> None:
-        if not re.fullmatch(r"\d+\.\d+\.\d+", version) or version_numbers(version) < (2, 8):
-            raise UsageError(f"{version!r} is not a Kafka version of the lab.", do="Use 2.8.0 or newer: '4.3.1'.")
+        if version not in lab_versions():
+            raise UsageError(f"{version!r} is not a Kafka version of the lab.", do=f"Use {', '.join(lab_versions())}.")
         if brokers not in (1, 2, 3):
             raise UsageError(f"The lab starts 1 to 3 brokers, not {brokers}.")
         if unknown := set(super_users) - set(users):

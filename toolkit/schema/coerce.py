@@ -94,7 +94,7 @@ class Scope:
         )
 
 
-Data: TypeAlias = "pd.DataFrame | Iterable[Row] | Iterable[TableRow] | None"
+Data: TypeAlias = "pd.DataFrame | Iterable[pd.DataFrame] | Iterable[Row] | Iterable[TableRow] | None"
 """A frame of a declared table, or rows or records of it."""
 
 R = TypeVar("R", bound=TableRow)
@@ -103,13 +103,27 @@ FindingLike: TypeAlias = "Row | pd.Series[Any] | pd.DataFrame"
 """A row of ``schema.FINDINGS``, or a row of its frame."""
 
 
+def one_table(data: Any) -> Any:
+    """Frames of several sources as one; raises UsageError for a source, which is asked for its tables by name."""
+    if hasattr(data, "columns") or isinstance(data, Iterable):
+        if not isinstance(data, list | tuple) or not data or not all(hasattr(each, "iloc") for each in data):
+            return data
+        import pandas as pd
+
+        return pd.concat(data, ignore_index=True)
+    raise UsageError(
+        f"A table is needed, not a {type(data).__name__}.", do="Call its method of that name: source.findings()."
+    )
+
+
 def rows_of(data: Data, table: Table) -> list[Row]:
-    """Rows of a table from a frame, rows or records; a missing column is null.
+    """Rows of a table from a frame, several frames, rows or records; a missing column is null.
 
     Raises UsageError if they are of another table.
     """
     if data is None:
         return []
+    data = one_table(data)
     nulls: dict[str, object] = dict.fromkeys(table.names)
     if hasattr(data, "columns"):
         return [{**nulls, **row} for row in _of_frame(data, table).to_pylist()]
@@ -119,12 +133,13 @@ def rows_of(data: Data, table: Table) -> list[Row]:
 
 
 def records_of(data: Data, record: type[R]) -> list[R]:
-    """Records of a table from a frame, rows or records; a missing column is null, even one that never is in a table.
+    """Records of a table from what `rows_of` takes; a missing column is null, even one that never is in a table.
 
     Raises UsageError if they are of another table.
     """
     if data is None:
         return []
+    data = one_table(data)
     if hasattr(data, "columns"):
         return record.of_table(_of_frame(data, record.table))
     items = list(cast("Iterable[Row | TableRow]", data))

@@ -9,18 +9,16 @@ from toolkit.errors import UsageError
 from toolkit.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from toolkit.spark.arrow_types import differences
     from toolkit.spark.datasources.data_sources import register
     from toolkit.spark.spark_session import SMALL, delta_settings, local_session, probe, ship_package
 
-__all__ = ["SMALL", "delta_settings", "differences", "local_session", "probe", "register", "ship_package"]
+__all__ = ["SMALL", "delta_settings", "local_session", "probe", "register", "ship_package"]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "SMALL": "toolkit.spark.spark_session",
         "delta_settings": "toolkit.spark.spark_session",
-        "differences": "toolkit.spark.arrow_types",
         "local_session": "toolkit.spark.spark_session",
         "probe": "toolkit.spark.spark_session",
         "register": "toolkit.spark.datasources.data_sources",

@@ -1,12 +1,8 @@
-"""Spark's schemas of declared tables, Arrow data of the types and sizes that Spark requires, and a comparison.
-
-Rows of several tables are in one DataFrame as a struct for each table, null in the rows of the other tables.
-"""
+"""Spark's schemas of declared tables, Arrow data of the types and sizes that Spark requires."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +19,7 @@ from toolkit.schema.table import ListOf, StructOf, Type
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
-
-    from toolkit.schema import Row
 
 
 PLAIN: dict[str, DataType] = {
@@ -94,83 +87,6 @@ def _in_microseconds(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def struct_fields(tables: Iterable[tuple[str, Table]]) -> list[StructField]:
-    """Spark's field for each table; nested fields are nullable, as pyarrow could not cast null structs otherwise."""
-    found = []
-    for name, table in tables:
-        nullable = [StructField(each.name, each.dataType, metadata=each.metadata) for each in struct_type(table)]
-        found.append(StructField(name, StructType(nullable)))
-    return found
-
-
-def arrow_fields(tables: Iterable[tuple[str, Table]]) -> list[pa.Field]:
-    """`struct_fields` for Arrow."""
-    return [pa.field(name, _struct(table)) for name, table in tables]
-
-
-def struct_arrays(tables: Iterable[tuple[str, Table]], name: str, rows: pa.Table) -> list[pa.Array]:
-    """An array for each table: that of the named table has the rows, all others are null.
-
-    `tables`: names and tables, in the order of the fields.
-    `name`: name of the rows' table.
-    `rows`: rows of that table, from `Table.arrow`.
-    """
-    return [_array(table, rows if each == name else None, len(rows)) for each, table in tables]
-
-
-def _array(table: Table, rows: pa.Table | None, count: int) -> pa.Array:
-    if rows is None:
-        return pa.nulls(count, _struct(table))
-    columns = spark_table(rows).combine_chunks().columns
-    arrays = [column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in columns]
-    return pa.StructArray.from_arrays(arrays, fields=list(_struct(table)))
-
-
-def _struct(table: Table) -> pa.StructType:
-    return pa.struct([field.with_nullable(True) for field in spark_schema(table.arrow_schema)])
-
-
-def differences(found: DataFrame, expected: pd.DataFrame, table: Table) -> pd.DataFrame:
-    """Rows that only one of two tables has, in any order; the driver collects all rows.
-
-    Parameters
-    ----------
-    found
-        Rows of a declared table, from Spark.
-    expected
-        Its rows from the library.
-    table
-        The declared table.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Rows of the table after a column ``only_in``: spark or pandas. Empty if both have the same rows.
-    """
-    import pandas as pd
-
-    spark_rows = _by_text(found.select(*table.names).toArrow().to_pylist(), table)
-    pandas_rows = _by_text(table.rows(expected), table)
-    rows: list[Row] = []
-    names: list[str] = []
-    for name, present, other in (("spark", spark_rows, pandas_rows), ("pandas", pandas_rows, spark_rows)):
-        counts = Counter({text: len(each) for text, each in present.items()})
-        for text, count in (counts - Counter({text: len(each) for text, each in other.items()})).items():
-            rows += present[text][:count]
-            names += [name] * count
-    frame = table.frame(rows)
-    frame.insert(0, "only_in", pd.Series(names, dtype="string"))
-    return frame
-
-
-def _by_text(rows: list[Row], table: Table) -> dict[str, list[Row]]:
-    """Rows by the text of their values, converted by Arrow so that equal rows have equal keys."""
-    by_text: dict[str, list[Row]] = {}
-    for row in table.arrow(rows).to_pylist():
-        by_text.setdefault(repr(row), []).append(row)
-    return by_text
-
-
 ROWS = 1 << 16
 TORN = "TORN_TAIL"
 NAMES = re.compile(r"(?:^|; )([A-Z_]+):")  # an error of statistics lists several
@@ -180,9 +96,6 @@ def selected(schema: StructType, table: str, whole: StructType) -> pa.Schema:
     """The Arrow schema of the requested columns of a table.
 
     Raises UsageError if a column is not in the table, or has another type there.
-    `schema`: the requested columns.
-    `table`: name of the table, declared or internal.
-    `whole`: all its columns.
     """
     declared = {field.name: field.dataType for field in whole}
     for field in schema:
@@ -229,9 +142,7 @@ def _location(row: dict[str, Any]) -> str:
 def record_batches(tables: Iterable[pa.Table], columns: pa.Schema, *, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
     """Record batches of about `rows` rows: many small ones would cost Spark more time.
 
-    `tables`: tables with the same columns.
     `columns`: the requested columns, with the types to cast to.
-    `rows`: maximum number of rows per batch.
     """
     waiting: list[pa.Table] = []
     count = 0

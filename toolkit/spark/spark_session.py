@@ -266,7 +266,7 @@ def delta_settings(version: str | None = None) -> dict[str, str]:
     """Settings for a classic session to read and write Delta tables; the first call downloads two jars (8 MB).
 
     Databricks and most clusters have Delta Lake: this is for Spark on your own machine. The repository and the proxy
-    are those of `toolkit.lab.jars.fetch_jars`. After the first call it works offline.
+    are those of `toolkit.lab.broker.fetch_jars`. After the first call it works offline.
 
     Parameters
     ----------
@@ -490,8 +490,7 @@ def ship_package(spark: SparkSession) -> None:
     A wheel installed on the cluster (``%pip install`` on Databricks) is better: use this on a cluster where you cannot
     install packages. Compiled packages cannot be sent (numpy, pandas, pyarrow, cramjam, google-crc32c;
     confluent-kafka for live clusters): executors must have them, or read the folder that this process has them from,
-    for example of a volume (``pip install --target``). A stream of ``kafka_txn_samples`` under Spark Connect needs the
-    package where the server runs: Spark sends nothing to the process that plans a stream.
+    for example of a volume (``pip install --target``).
 
     Raises
     ------

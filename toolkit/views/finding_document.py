@@ -555,10 +555,11 @@ def _headline(finding: Finding) -> str:
     parts = ["LSO unknown" if finding.last_stable_offset is None else f"LSO {finding.last_stable_offset}"]
     if finding.queue_position == 1:
         parts[0] += " held"
-        if (length := age(finding)) is not None:
+        length, since = age(finding), finding.held_from or finding.opened_at
+        if length is not None and length >= dt.timedelta(seconds=1):
             parts[0] += f" for {duration(length)}"
-        elif finding.brokers_time is None and (since := finding.held_from or finding.opened_at):
-            parts[0] += f" since {at(since)}"
+        elif since and (length is not None or finding.brokers_time is None):
+            parts[0] += f" since {at(since)}"  # of files that end with its records, how long is not known
     if finding.records_held is not None:
         parts.append(count(finding.records_held, "record waiting", "records waiting"))
     elif finding.offsets_held is not None:

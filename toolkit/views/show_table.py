@@ -18,7 +18,7 @@ from toolkit.analysis.diagnosis.verdicts import OUTCOMES
 from toolkit.errors import UsageError
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import FINDINGS, TABLES, Row, Table
-from toolkit.schema.coerce import Data, records_of, rows_of, table_of
+from toolkit.schema.coerce import Data, one_table, records_of, rows_of, table_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Exposure, Finding, OffsetVisibility
 from toolkit.schema.log import LogTransaction, TransactionStatistics
@@ -436,7 +436,7 @@ def show(
     Parameters
     ----------
     data
-        A frame of a declared table, or rows of it; some of its columns are enough.
+        A frame of a declared table, frames of several sources, or rows; some of its columns are enough.
     table
         The table; recognized by its columns if null.
     columns
@@ -458,6 +458,7 @@ def show(
     --------
     >>> show(cluster.findings())  # doctest: +SKIP
     """
+    data = one_table(data)
     if not hasattr(data, "columns"):  # an iterator is read once
         data = [item.row() if isinstance(item, TableRow) else item for item in cast("Iterable[Row | TableRow]", data)]
     names = _names_in(data)

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from tests.spark.frames import assert_same
 from toolkit import LogDir
 from toolkit.lab.samples import load
 from toolkit.schema import FINDINGS
-from toolkit.spark import differences
 
 
 def probe(local: Any, access: Any, source: Any) -> None:
@@ -31,7 +31,7 @@ def report(local: Any, figure: Any, page: Any) -> None:
 
 def kept(local: Any, kept: Any, source: Any, consistent_copy: Any, summary: Any) -> None:
     if local:
-        assert differences(kept, LogDir(source, consistent_copy=consistent_copy).findings(), FINDINGS).empty
+        assert_same(kept, LogDir(source, consistent_copy=consistent_copy).findings(), FINDINGS)
         assert summary.errors == 0
 
 

@@ -2,21 +2,21 @@
 
 from typing import Any
 
+from tests.spark.frames import assert_same
 from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS
-from toolkit.spark import differences
 from toolkit.views.report import collect_incident
 
 
 def log(batches: Any, logs: Any, topic: str) -> None:
-    assert differences(batches, logs.batches(topics=[topic]), BATCHES).empty
+    assert_same(batches, logs.batches(topics=[topic]), BATCHES)
 
 
 def transactions_table(transactions: Any, logs: Any, topic: str) -> None:
-    assert differences(transactions, logs.log_transactions(topics=[topic]), LOG_TRANSACTIONS).empty
+    assert_same(transactions, logs.log_transactions(topics=[topic]), LOG_TRANSACTIONS)
 
 
 def findings(opened: Any, logs: Any, found: Any, min_held_ms: int) -> None:
-    assert differences(found, logs.findings(min_held_ms=min_held_ms), FINDINGS).empty
+    assert_same(found, logs.findings(min_held_ms=min_held_ms), FINDINGS)
     verdicts = {(row.topic, row.start_offset): row.verdict for row in found.toPandas().itertuples()}
     for name, known in opened.expected.items():
         assert verdicts[name, known["start_offset"]] in {known["verdict"], "ended"}  # files also have its end
@@ -34,10 +34,10 @@ def look(opened: Any, held: Any = None) -> None:
 
 def recording(over_time: Any) -> None:
     for recording, each in over_time.items():
-        assert differences(each, recording.findings_over_time(), FINDINGS).empty
+        assert_same(each, recording.findings_over_time(), FINDINGS)
 
 
 def kept(sources: Any, kept: Any, summary: Any, min_held_ms: int) -> None:
     together = collect_incident(*sources, min_held_ms=min_held_ms)["findings"]
-    assert differences(kept, FINDINGS.frame(together), FINDINGS).empty
+    assert_same(kept, FINDINGS.frame(together), FINDINGS)
     assert summary.errors == 0

@@ -74,6 +74,8 @@ def test_an_abort_moves_the_lso_and_selects_the_next_finding(kafka: Kafka, clust
         assert after is not None
         assert after > one.start_offset
         assert f"the LSO moved from {one.start_offset} to {after}" in panel_text(panel)
+        assert panel.picture, "before and after the action"
+        assert f"LSO was held at {one.start_offset} for" in panel.picture.figures["light"].layout.title.text
         assert list(panel.audit.frame()["step"]) == ["intent", "outcome"] == [row["step"] for row in panel.actions]
 
         button(panel, "Next: HANGING").click()

@@ -14,8 +14,10 @@ from toolkit.schema.durations import duration
 from toolkit.schema.log import ClusterEvent, LogTransaction, PastTransaction
 from toolkit.schema.verdict import Verdict
 from toolkit.views.plots import plot_timeline
+from toolkit.views.plots.notebook_figure import figure_svg
 from toolkit.views.plots.plot_theme import when
 from toolkit.views.plots.timeline_data import LsoCurve
+from toolkit.views.plots.timeline_plot import BEGINNING
 from toolkit.views.plots.transaction_history_plot import MANY, intervals, merged
 
 HOUR = dt.timedelta(hours=1)
@@ -143,6 +145,29 @@ def test_an_ended_hold_is_marked_and_in_the_past_tense() -> None:
     assert min(y for y in hatched["y"] if y is not None) == first["first_offset"]
     assert max(x for x in hatched["x"] if x is not None) == when(last["end"])
     assert "held back" not in traces(figure)
+
+
+def test_a_hold_of_days_shows_how_it_began() -> None:
+    """Of three days, the minutes that explain it were one line of pixels."""
+    log_transactions, _ = busy(500, hanging=0)
+    row = log_transactions[200]
+    row = {**row, "marker_offset": None, "marker": None, "outcome": "open", "end": None}
+    log_transactions[200] = row
+    since, offset = row["start"], row["first_offset"]
+    now = since + dt.timedelta(days=3)
+    held = finding(start_offset=offset, last_stable_offset=offset, producer_id=row["producer_id"], opened_at=since,
+                   held_from=since, observed_at=now, brokers_time=now)  # fmt: skip
+    figure = plot_timeline(log_transactions, findings=[held])
+    assert f"how it began, {since:%Y-%m-%d %H:%M:%S} UTC" in words(figure)
+    beginning = [trace for trace in figure.data if trace.yaxis == "y3"]
+    assert {"LSO", "high watermark", "HANGING ✕", "committed ▲"} <= {trace.name for trace in beginning}
+    assert {trace.showlegend for trace in beginning} == {False}
+    assert [figure.layout[axis].matches for axis in ("xaxis", "xaxis2", "xaxis3")] == ["x2", None, None]
+    assert figure.layout.xaxis3.range == (when(since - BEGINNING), when(since + BEGINNING))
+    assert figure_svg(figure).count("how it began") == 1
+    assert len(plot_timeline(log_transactions, findings=[held], now=since + HOUR).layout.annotations) < len(
+        figure.layout.annotations
+    )
 
 
 def test_open_transactions_precede_ended_ones() -> None:

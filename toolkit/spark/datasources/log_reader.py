@@ -55,7 +55,7 @@ from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LogDirLayout, 
 from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, SegmentSplit, read_split, splits
 from toolkit.sources.source import FILES, RowsOf, TableArguments, requested_partitions, tables_of
 from toolkit.spark.arrow_types import record_batches, selected, struct_type, without_damage
-from toolkit.spark.datasources.reader_options import (
+from toolkit.spark.datasources.data_sources import (
     MODES,
     Options,
     choice,
@@ -138,10 +138,7 @@ class LogMetadata(NamedTuple):
 
 
 class LogNames:
-    """Names of the logs at some paths; their metadata is read once.
-
-    `contents`: the logs.
-    """
+    """Names of the logs at some paths; their metadata is read once."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
@@ -326,7 +323,7 @@ class LogOptions:
 
     paths: Sequence[str]  # to read
     table: str
-    mode: str  # what to do with rows with `error`, one of `reader_options.MODES`
+    mode: str  # what to do with rows with `error`, one of `data_sources.MODES`
     max_partition_bytes: int  # approximate maximum of log bytes per task
     arguments: TableArguments  # of the table
     assertions: FileAssertions = NO_ASSERTIONS
@@ -642,7 +639,7 @@ def read_task(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[
     )
     contents = Contents(work.layout, logs_in_texts(work.layout), assertions=options.assertions, share=share)
     if options.table == LISTING:
-        return listing_rows(contents, contents.replica_logs())
+        return iter([LogListing.table.arrow(listings(contents, contents.replica_logs())).cast(LISTING_SCHEMA)])
     return _in_tables(LogDir.of(contents, *options.paths).read(options.table, options.arguments), options.table)
 
 
@@ -664,8 +661,8 @@ def _batches_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
     return log_tables.batch_tables(chunks, run.where, producer_id=arguments.producer_id)
 
 
-def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.Table]:
-    """Rows of the table ``listing``. `logs`: all replicas of a partition, or none."""
+def listings(contents: Contents, logs: Sequence[ReplicaLog]) -> list[LogListing]:
+    """The rows of the table ``listing``. `logs`: all replicas of a partition, or none."""
     names = LogNames(contents)
     by_name = names.by_name(logs)
     numbers = [log.where.partition for log in logs if log.where.topic == STATE_TOPIC]
@@ -681,7 +678,7 @@ def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.
         is_best = log.where.topic == STATE_TOPIC and (best is None or name in best)
         checkpoints, cleaned = "" if log.root is None else roots[log.root], contents.cleaned(log)
         rows.append(_row(names, name, log, is_best=is_best, checkpoints=checkpoints, cleaned=cleaned))
-    yield LogListing.table.arrow(rows).cast(LISTING_SCHEMA)
+    return rows
 
 
 def _row(

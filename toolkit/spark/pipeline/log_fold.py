@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from toolkit.analysis.coordinator.transaction_history import HistoryState, advance, current
@@ -32,19 +33,11 @@ from toolkit.formats.headers import LogChunk, LostOffsets, from_ipc, to_ipc
 from toolkit.formats.log_dir_files import log_path, segment_base_offset
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, TRANSACTION_LOG, Row, utc
 from toolkit.schema.log import Batch, PastTransaction, TransactionLogRecord
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import Table, TopicPartition
 from toolkit.sources.log_tables import LogFold, LogId, ReadError, batch_tables, error_table
 from toolkit.sources.logdir.dump_logs import read_texts
 from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, between, known_before
-from toolkit.spark.arrow_types import (
-    arrow_fields,
-    from_arrow,
-    spark_schema,
-    spark_table,
-    struct_arrays,
-    struct_fields,
-    struct_type,
-)
+from toolkit.spark.arrow_types import from_arrow, spark_schema, spark_table, struct_type
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing, Origin, freeze_modules
 from toolkit.spark.pipeline.log_states import LOST, REMEMBERED, TRUNCATED, LogPlan
 from toolkit.spark.pipeline.stored_tables import IDS, IS_FINAL, LOG, STATE, FoldedRows, StoredState, damaged_segments
@@ -88,8 +81,6 @@ def fold_records(
 ) -> Iterator[FoldedRows]:
     """Fold new records onto the state of a partition of ``__transaction_state``: final rows, and last its new state.
 
-    `name`: name of the log of the records.
-    `where`: the replica that was read.
     `records`: its records from the start of the plan on.
     `plan`, `before`: why it is read, and the stored state.
     """
@@ -264,25 +255,34 @@ def _position(record: TransactionLogRecord) -> tuple[str, int, int] | None:
     return record.file, record.position, record.offset or 0
 
 
-STAGED = [(each.name, each) for each in (BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, STATE)]
+STAGED = {each.name: each for each in (BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, STATE)}
 
-STAGE = StructType(
+
+def _struct(table: Table) -> pa.StructType:
+    """Nested fields are nullable, as pyarrow could not cast null structs otherwise."""
+    return pa.struct([field.with_nullable(True) for field in spark_schema(table.arrow_schema)])
+
+
+STAGE_SCHEMA = pa.schema(
     [
-        StructField("table", StringType()),
-        StructField(LOG, StringType()),
-        StructField(IS_FINAL, BooleanType()),
-        *struct_fields(STAGED),
+        *(("table", pa.string()), (LOG, pa.string()), (IS_FINAL, pa.bool_())),
+        *((name, _struct(table)) for name, table in STAGED.items()),
     ]
 )
-"""Spark's schema: name of the row's table, its log, and a struct for each table, null in rows of other tables."""
-
-STAGE_SCHEMA = pa.schema([("table", pa.string()), (LOG, pa.string()), (IS_FINAL, pa.bool_()), *arrow_fields(STAGED)])
+"""Name of the row's table, its log, and a struct for each table, null in rows of other tables."""
 
 
 def stage_rows(table: str, rows: pa.Table, *, log: str, is_final: bool) -> pa.RecordBatch:
-    """Rows of a declared table as rows of `STAGE`."""
-    leading = [pa.repeat(value, len(rows)) for value in (table, log, is_final)]
-    return pa.RecordBatch.from_arrays([*leading, *struct_arrays(STAGED, table, rows)], schema=STAGE_SCHEMA)
+    """Rows of a declared table as rows of `STAGE_SCHEMA`."""
+    (batch,) = spark_table(rows).combine_chunks().to_batches()
+    arrays = [pa.repeat(value, len(rows)) for value in (table, log, is_final)]
+    for name in STAGED:
+        type_ = STAGE_SCHEMA.field(name).type
+        of_table = name == table
+        arrays.append(
+            pa.StructArray.from_arrays(batch.columns, fields=list(type_)) if of_table else pa.nulls(len(rows), type_)
+        )
+    return pa.RecordBatch.from_arrays(arrays, schema=STAGE_SCHEMA)
 
 
 def rows_of(staged: DataFrame, table: str) -> DataFrame:
@@ -318,10 +318,8 @@ def fold_log(
 ) -> Iterator[FoldedRows]:
     """Fold new batches onto the state of a log: rows of the tables, and last its new state.
 
-    `name`: name of the log.
     `read`, `plan`: what is read of it, and why.
     `state`: its state; it is changed.
-    `with_batches`: whether to return the headers of the batches, too.
     """
     log = _Log(name=name, where=read.where, state=state)
     expected = state.log_end_offset if plan.remembered == REMEMBERED else None
@@ -522,20 +520,18 @@ def folded(
 ) -> tuple[Mapping[str, DataFrame], list[StoredState]]:
     """The new rows of each table, with `LOG` and `IS_FINAL`, and the new states.
 
-    `store`: the stored tables.
-    `works`, `options`: the logs to read, and how.
     `here`: whether this process reads them, and not tasks: each task some logs, and each log in one task.
     """
     if here:
         return _folded_here(store.spark, works, options)
     # Stored once: what is read twice would be folded twice.
     stored = store.internal.overwrite_plain(STAGE_NAME, folded_by_tasks(store.spark, works, options))
-    frames = {name: rows_of(stored, name) for name, _ in STAGED}
+    frames = {name: rows_of(stored, name) for name in STAGED}
     return frames, StoredState.of_table(frames.pop(STATE.name).toArrow())
 
 
 def folded_by_tasks(spark: SparkSession, works: Sequence[LogWork], options: WorkOptions) -> DataFrame:
-    """The new rows of all tables, as rows of `STAGE`."""
+    """The new rows of all tables, as rows of `STAGE_SCHEMA`."""
     bundles = _bundles(works, TASKS_PER_CORE * _cores(spark))
 
     @each_without_traceback
@@ -547,13 +543,13 @@ def folded_by_tasks(spark: SparkSession, works: Sequence[LogWork], options: Work
                         yield stage_rows(table, rows, log=work.log, is_final=is_final)
         freeze_modules()
 
-    return spark.range(0, len(bundles), 1, len(bundles)).mapInArrow(of_task, STAGE)
+    return spark.range(0, len(bundles), 1, len(bundles)).mapInArrow(of_task, from_arrow_schema(STAGE_SCHEMA))
 
 
 def _folded_here(
     spark: SparkSession, works: Sequence[LogWork], options: WorkOptions
 ) -> tuple[Mapping[str, DataFrame], list[StoredState]]:
-    found: dict[str, list[pa.Table]] = {name: [] for name, _ in STAGED}
+    found: dict[str, list[pa.Table]] = {name: [] for name in STAGED}
 
     def fold(work: LogWork) -> list[FoldedRows]:
         return list(fold_work(work, options))
@@ -567,7 +563,9 @@ def _folded_here(
                 found[table].append(rows)
     states = [state for rows in found.pop(STATE.name) for state in StoredState.of_table(rows)]
     frames = {}
-    for name, declared in (each for each in STAGED if each[1] is not STATE):
+    for name, declared in STAGED.items():
+        if declared is STATE:
+            continue
         empty = pa.schema([*declared.arrow_schema, (LOG, pa.string()), (IS_FINAL, pa.bool_())]).empty_table()
         frames[name] = from_arrow(spark, spark_table(pa.concat_tables([empty, *found[name]])))
     return frames, states
@@ -612,7 +610,7 @@ def fold_work(work: LogWork, options: WorkOptions) -> Iterator[FoldedRows]:
 def _opened(listing: LogListing) -> ReplicaLog:
     """The log of a listing."""
     if listing.replica is not None:
-        return FolderLog(pickle.loads(listing.replica))  # noqa: S301 - of `log_reader.listing_rows`
+        return FolderLog(pickle.loads(listing.replica))  # noqa: S301 - of `log_reader.listings`
     path = listing.folder or ""
     tp = listing.topic, listing.partition
     return next(log for log in read_texts(log_path(path)) if (log.where.topic, log.where.partition) == tp)

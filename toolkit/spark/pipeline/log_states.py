@@ -163,11 +163,7 @@ EARLIER = "~"
 
 
 def renames(listings: Mapping[str, LogListing], states: Mapping[str, StoredState]) -> dict[str, str]:
-    """New names of stored logs, by their old names.
-
-    `listings`: the listing of each log, by name.
-    `states`: the stored states, by log.
-    """
+    """New names of stored logs, by their old names."""
     by_place: dict[LogIdentity, str] = {}
     for name, _ in sorted(states.items(), key=lambda each: each[1].latest or EPOCH):  # the newest topic is the last
         identity = LogIdentity.of(name)
@@ -226,10 +222,7 @@ def _names_by_path(listings: Mapping[str, LogListing], states: Mapping[str, Stor
 
 
 def assumptions(names: Iterable[str]) -> list[str]:
-    """What is assumed of logs whose files lack ids, as sentences.
-
-    `names`: names of logs.
-    """
+    """What is assumed of logs whose files lack ids, as sentences."""
     identities = [LogIdentity.of(name) for name in names]
     by_path = sum(each.is_by_path for each in identities)
     without_topic_id = sum(each.topic_id is None and not each.is_by_path for each in identities)
@@ -278,10 +271,7 @@ class FoldStates:
         return self.runs[-1] if self.runs else StoredRun()
 
     def rename(self, names: Mapping[str, str]) -> None:
-        """Give logs other names, in the stored tables, too.
-
-        `names`: new names by old names.
-        """
+        """Give logs other names, in the stored tables, too."""
         if not names:
             return
         self.store.rename_logs({old: LogIdentity.of(new) for old, new in names.items()})
@@ -297,11 +287,7 @@ class FoldStates:
     def add(
         self, states: Iterable[StoredState], listed: Mapping[str, LogListing], plans: Mapping[str, LogPlan]
     ) -> None:
-        """Add the states of the logs that this run has read.
-
-        `states`: the new states.
-        `listed`, `plans`: the listing of each log, and how it was read.
-        """
+        """Add the states of the logs that this run has read."""
         for state in states:
             listing, plan = listed[state.log], plans[state.log]
             damaged = state.damaged_bases

@@ -258,7 +258,7 @@ class _PipelineRun:
         states.rename(renames(self.listings, states.all))
         self.plans = self.logs.plans(states.before) if self.logs else {}
         checked = [name for name in FROM_OFFSET if self.with_batches or name != BATCHES.name]
-        newest = newest_runs(store, checked)
+        newest = {name: each.newest_run for name, each in count_rows(store, checked, run_id=last.run_id).items()}
         older = [name for name in checked if name in self.counts and newest.get(name, 0) < self.counts[name].newest_run]
         self.repairs = [OLDER.format(name) for name in older]
         if older:
@@ -390,7 +390,8 @@ class _PipelineRun:
     def _count(self) -> None:
         """Count the rows of the tables that are not merged."""
         merged = {"findings", "lso_holds", "logs"} if self.has_news else ()
-        self.counts |= count_rows(self.store, run_id=self.states.run_id, without=merged)
+        names = [each for each in KEPT if each not in merged and (self.has_samples or each not in RECORDED_AS.values())]
+        self.counts |= count_rows(self.store, names, run_id=self.states.run_id)
 
     # Findings.
 
@@ -427,11 +428,8 @@ class _PipelineRun:
         self.states.save(replace(self.result, samples=tuple(samples.values()), tables=tuple(self.counts.values())))
 
 
-def count_rows(store: TableStore, *, run_id: int, without: Collection[str]) -> dict[str, TableCounts]:
-    """Row counts of the tables, but for some; in one stage, as each further one costs 0.25 s."""
-    names = [name for name in KEPT if name not in without and not name.startswith("recorded_")]
-    if store.find(RECORDED_AS["samples"]) is not None:
-        names += RECORDED_AS.values()
+def count_rows(store: TableStore, names: Iterable[str], *, run_id: int) -> dict[str, TableCounts]:
+    """Row counts of the tables that exist; in one stage, as each further one costs 0.25 s."""
     found = []
     for name in names:
         if (frame := store.find(name)) is not None:
@@ -456,16 +454,6 @@ def count_rows(store: TableStore, *, run_id: int, without: Collection[str]) -> d
     }
 
 
-def newest_runs(store: TableStore, names: Iterable[str]) -> dict[str, int]:
-    """The number of the last run that wrote rows of each table; 0 for a table without any."""
-    frames = {name: frame for name in names if (frame := store.find(name)) is not None}
-    found = [frame.select(sf.lit(name).alias("name"), RUN_ID) for name, frame in frames.items()]
-    if not found:
-        return {}
-    newest = reduce(DataFrame.unionByName, found).groupBy("name").agg(sf.max(RUN_ID).alias("run"))
-    return {row.name: row.run or 0 for row in newest.collect()}
-
-
 class Job(NamedTuple):
     """A function, and the names of the jobs that it depends on."""
 
@@ -476,7 +464,6 @@ class Job(NamedTuple):
 def run_jobs(jobs: Mapping[str, Job], *, progress: Progress) -> dict[str, Any]:
     """Run jobs and return their results by name. After a failure, no further job starts.
 
-    `jobs`: the jobs by name.
     `progress`: called with the name of a job and false when it starts, and true when it is done.
     """
     results: dict[str, Any] = {}

@@ -10,10 +10,8 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -28,22 +26,15 @@ from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.log_dir_files import log_path
 from toolkit.schema import FINDINGS, RECORDED
 from toolkit.schema.live import Partition
+from toolkit.sources.logdir import LogDir
+from toolkit.sources.logdir.consistency import files_proof
 from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions, found_in
 from toolkit.sources.recording.recording import EMPTY, current_files
+from toolkit.sources.source import TableArguments
 from toolkit.spark.arrow_types import struct_type
-from toolkit.spark.datasources.data_sources import register
-from toolkit.spark.datasources.log_reader import (
-    LEADER,
-    PROOF,
-    LogIdentity,
-    LogListing,
-    LogReader,
-    listing_rows,
-    read_options,
-    schema_of,
-)
-from toolkit.spark.datasources.reader_options import local_path
-from toolkit.spark.pipeline.log_fold import AT_ONCE, WorkOptions
+from toolkit.spark.datasources.data_sources import local_path, register
+from toolkit.spark.datasources.log_reader import LEADER, PROOF, LogIdentity, LogListing, listings
+from toolkit.spark.pipeline.log_fold import WorkOptions
 from toolkit.spark.pipeline.log_states import LogPlan, assumptions, plan_logs
 from toolkit.spark.pipeline.stored_tables import (
     IDS,
@@ -104,6 +95,7 @@ class ListedLogs:
     topics: Sequence[str] | None = None  # only these topics, and ``__transaction_state`` of files; null for all
     paths: Sequence[str] = ()  # log directories, partition folders, segments, texts
     assertions: FileAssertions = NO_ASSERTIONS  # what the caller asserts of them
+    files: LogDir | None = None  # these files as listed by this process; null if executors listed them
     cluster: Cluster | None = None  # null for files
 
     def counts(self, plans: Collection[str], states: Iterable[StoredState]) -> ReadCounts:
@@ -171,27 +163,20 @@ class ListedLogs:
         """The findings at the time that the files prove, or at present."""
         if self.cluster is not None:
             return FINDINGS.arrow(self.cluster.finding_rows(topics=self.topics))
+        if self.files is not None and self.reads_here:
+            return FINDINGS.arrow(self.files.read("findings", TableArguments(topics=self.topics)))
         options = assertion_options(self.assertions)
         if self.topics is not None:
             options["subscribe"] = json.dumps(list(self.topics))
-        return self._read("findings", here=self.reads_here, **options).cast(FINDINGS.arrow_schema)
+        return load(self.spark, "findings", self.paths, **options).toArrow().cast(FINDINGS.arrow_schema)
 
     def proof(self) -> str | None:
         """What the files prove and what they do not, in one line; null without files."""
         if self.cluster is not None:
             return None
-        here = isinstance(self.spark, ClassicSession)
-        return str(self._read(PROOF, here=here, **assertion_options(self.assertions))["line"][0])
-
-    def _read(self, table: str, *, here: bool, **options: str) -> pa.Table:
-        """Read a table of the data source; in this process by its reader, without Spark."""
-        if not here:
-            return load(self.spark, table, self.paths, **options).toArrow()
-        paths = json.dumps([local_path(path) for path in self.paths])
-        reader = LogReader(read_options({"table": table, "paths": paths, **options}), schema_of(table))
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            batches = pool.map(lambda work: list(reader.read(work)), reader.partitions())
-            return pa.Table.from_batches(chain.from_iterable(batches), reader.columns)
+        if self.files is not None:
+            return files_proof(self.files.contents()).line
+        return str(load(self.spark, PROOF, self.paths, **assertion_options(self.assertions)).toArrow()["line"][0])
 
 
 def list_files(
@@ -202,17 +187,18 @@ def list_files(
     assertions: FileAssertions = NO_ASSERTIONS,
 ) -> ListedLogs:
     """List log directories. Raises NotFound if the files contain no partition of a topic."""
+    files = None
     if isinstance(spark, ClassicSession):  # Spark's driver lists them, which is this process
-        contents = found_in([local_path(path) for path in paths], assertions=assertions)
-        listing = pa.concat_tables(listing_rows(contents, contents.replica_logs()))
+        local_paths = [local_path(path) for path in paths]
+        contents = found_in(local_paths, assertions=assertions)
+        files, logs = LogDir.of(contents, *local_paths), listings(contents, contents.replica_logs())
     else:
-        listing = load(spark, "listing", paths).toArrow()
-    logs = LogListing.of_table(listing)
+        logs = LogListing.of_table(load(spark, "listing", paths).toArrow())
     if topics is not None:
         if missing := sorted(set(topics) - {row.topic for row in logs}):
             raise NotFound(f"The files contain no partition of topic {missing[0]!r}.")
         logs = [row for row in logs if row.topic in {*topics, STATE_TOPIC}]
-    return ListedLogs(spark=spark, paths=paths, topics=topics, assertions=assertions, logs=logs)
+    return ListedLogs(spark=spark, paths=paths, topics=topics, assertions=assertions, files=files, logs=logs)
 
 
 def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) -> DataFrame:

@@ -59,10 +59,7 @@ BEFORE, AFTER = (  # an hour is far more than the clock difference between broke
 
 
 def best_logs(states: Iterable[StoredState]) -> list[StoredState]:
-    """The best replica of each partition, selected as by `toolkit.LogDir`; a topic created again is another one.
-
-    `states`: states of logs.
-    """
+    """The best replica of each partition, selected as by `toolkit.LogDir`; a topic created again is another one."""
     best: dict[tuple[Origin, TopicPartition], StoredState] = {}
     for state in states:
         if state.topic is None or state.partition is None or state.log.endswith(IDS):
@@ -83,8 +80,6 @@ def diagnosable(
     A partition may be deleted or not selected now. And a transaction that a running broker does not report has ended
     since its log was read.
 
-    `holds`: by the logs.
-    `current_findings`: of what is open now.
     `listed`: the partitions of a consistent copy; null for other sources.
     """
     keys = {each.key for each in current_findings}
@@ -106,7 +101,6 @@ def _rank(state: StoredState) -> tuple[object, ...]:
 def holds_of(states: Iterable[StoredState], *, min_held_ms: int) -> list[LsoHold]:
     """The holds of the LSO, from the states of logs.
 
-    `states`: states of logs.
     `min_held_ms`: leave out shorter holds that have ended.
     """
     found: list[LsoHold] = []
@@ -121,9 +115,6 @@ def near_transaction_history(holds: Sequence[LsoHold], transaction_history: Data
     """History that may belong to a hold by producer id and time, and the rows directly before and after.
 
     `history.hold_findings.attribute` selects among them. A producer id may have millions of other rows.
-
-    `holds`: the holds.
-    `transaction_history`: rows of ``schema.TRANSACTION_HISTORY``.
     """
     if not holds:
         return []
@@ -158,11 +149,7 @@ def near_transaction_history(holds: Sequence[LsoHold], transaction_history: Data
 
 
 def markers(findings: Iterable[Finding], log_transactions: DataFrame) -> list[LogTransaction]:
-    """Transactions of the logs with a marker that are open in findings.
-
-    `findings`: findings, open and closed.
-    `log_transactions`: rows of ``schema.LOG_TRANSACTIONS``.
-    """
+    """Transactions of the logs with a marker that are open in findings."""
     still_open = {each.key for each in findings if is_open(each)}
     if not still_open:
         return []
@@ -401,10 +388,7 @@ class TopicFindings:
 
 
 def log_rows(states: Iterable[StoredState]) -> list[StoredRecord]:
-    """The rows of the table ``logs``.
-
-    `states`: the states of all logs.
-    """
+    """The rows of the table ``logs``."""
     logs = [each for each in states if not each.log.endswith(IDS)]
     best = {each.log for each in best_logs(logs)}
     return [

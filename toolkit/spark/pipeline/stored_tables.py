@@ -357,9 +357,7 @@ class TableStore:
         Of a log that was read, these are rows that are not final, and at or after the offset from which it was read
         rows of a killed run. All other rows stay: another run cannot read what was deleted since.
 
-        `name`, `table`: name and declaration of the table.
         `rows`: rows with the declared columns, `LOG` and `IS_FINAL`.
-        `run_id`: number of the run.
         `last_run`: number of the last run that was complete; by default the one before.
         `read`: from which offset each log was read that `rows` are from.
         `changed`: those of them of which rows of earlier runs are replaced, too.
@@ -388,7 +386,6 @@ class TableStore:
     def replace_rows(self, name: str, table: Table, rows: DataFrame, *, run_id: int, replaced: str) -> None:
         """Add rows and delete others, in one transaction.
 
-        `name`, `table`, `rows`, `run_id`: as for `write`.
         `replaced`: condition in SQL for the rows to delete; all new rows must meet it, too.
         """
         new = self._with_run(name, table, rows, run_id)
@@ -423,7 +420,6 @@ class TableStore:
         `name`, `table`: name and declaration of the table; its key is in `KEYS`.
         `rows`: all rows, with the declared columns and those of the pipeline. Of several with one key, the last is
             kept.
-        `run_id`: number of the run.
         Returns: number of rows that were added or changed.
         """
         declared = with_extra(name, table)
@@ -559,9 +555,7 @@ def open_store(spark: SparkSession, target: str, *, format: str = "delta") -> Ta
 
     Raises UsageError if the target or the format is invalid.
     Raises NotFound if the catalog has no such schema.
-    `spark`: the session.
     `target`: a folder: any path or URL with a slash in it; or a schema: ``catalog.schema``, or one word.
-    `format`: ``delta`` or ``parquet``.
     """
     if format not in FORMATS:
         raise UsageError(f"{format!r} is not a table format.", do=f"Use one of {', '.join(FORMATS)}.")

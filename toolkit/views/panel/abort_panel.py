@@ -399,7 +399,9 @@ class AbortPanel(PanelLayout):
         samples = self._samples.setdefault(tp, deque(maxlen=MAX_SAMPLES))
         samples += records_of(self.cluster.partition_rows(topics=[tp.topic], partitions=[tp.partition]), Partition)
         here = [each for each in self.findings if each.tp == tp] or [finding]
-        self.picture = picture(self.cluster, finding, findings=here, samples=list(samples))
+        open_keys = {each.key for each in here if each.verdict.is_open}
+        ended = [each for key, each in self._acted.items() if each.tp == tp and key not in open_keys]
+        self.picture = picture(self.cluster, finding, findings=here, ended=ended, samples=list(samples))
         self.problems = [*self.problems, *self.picture.problems]
 
     def _beside(self, what: str, work: Callable[[], None]) -> None:

@@ -22,6 +22,7 @@ from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, LsoStep
 from toolkit.schema.recorded import ActionStep
 from toolkit.schema.table import TransactionKey
+from toolkit.schema.verdict import Verdict
 from toolkit.views.action_document import done_section, fence_section, passed
 from toolkit.views.document import Bullets, Connection, Paragraph, Part, Section
 from toolkit.views.explained_error import ExplainedError
@@ -66,12 +67,18 @@ class TimelinePicture:
 
 
 def picture(
-    cluster: Cluster, selected: Finding, *, findings: Sequence[Finding], samples: Sequence[Partition]
+    cluster: Cluster,
+    selected: Finding,
+    *,
+    findings: Sequence[Finding],
+    ended: Sequence[Finding],
+    samples: Sequence[Partition],
 ) -> TimelinePicture:
     """Read the log around the start of a transaction, and draw it.
 
     `selected`: the selected finding: its start is drawn, and the states of its id, even if it has ended.
     `findings`: the current findings of its partition, at least one.
+    `ended`: those that were ended here, as of before it, so that the picture has both.
     `samples`: the partition at several times, at least one, the newest last.
     """
     from toolkit.views.plots import plot_timeline
@@ -96,6 +103,7 @@ def picture(
         log_transactions = attempt("The log", lambda: records_of(read_log(), LogTransaction), [])
         read_steps = partial(cluster.lso_timeline, **where)
         steps = attempt("How the LSO moved", lambda: records_of(read_steps(), LsoStep), [])
+    closed = [each for each in close_by_log(ended, log_transactions) if each.verdict is Verdict.ENDED]
     ids = sorted({each.transactional_id for each in (selected, *findings) if each.transactional_id is not None})
     read_records = partial(cluster.transaction_log, transactional_ids=ids)
     events = attempt("Records of the coordinators", read_records, None) if ids else None
@@ -105,7 +113,7 @@ def picture(
             log_transactions,
             lso_timeline=steps,
             partitions=samples,
-            findings=findings,
+            findings=[*findings, *closed],
             transaction_log=events,
             topic=selected.topic,
             partition=selected.partition,

@@ -586,14 +586,18 @@ class NotebookFigure(go.Figure):  # type: ignore[misc]
         """The figure as data for plotly, as an SVG picture in HTML, and its title as text."""
         from plotly.io import renderers
 
-        picture, text = figure_svg(self).replace(">", f">{_picture_style()}", 1), figure_text(self)
-        packed = base64.b64encode(picture.encode()).decode("ascii")
+        text, packed = figure_text(self), base64.b64encode(image_svg(figure_svg(self)).encode()).decode("ascii")
         alternative = html.escape(text, quote=True)
         return {
             **renderers["plotly_mimetype"].to_mimebundle(self.to_dict()),
             "text/html": f'<img alt="{alternative}" style="max-width:100%" src="data:image/svg+xml;base64,{packed}">',
             "text/plain": text,
         }
+
+
+def image_svg(svg: str) -> str:
+    """The SVG of a light figure as an image or file of its own, legible on light and dark pages."""
+    return svg.replace(">", f">{_picture_style()}", 1)
 
 
 def figure_html(figure: go.Figure) -> str:

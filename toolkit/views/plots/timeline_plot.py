@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
@@ -172,8 +173,8 @@ def _hatch(
 CROWDED = 50  # bars of a kind; their symbols are smaller then
 
 
-def add_lines(figure: go.Figure, curve: LsoCurve, now: dt.datetime, theme: Theme) -> None:
-    """Draw the high watermark and the LSO."""
+def add_lines(figure: go.Figure, curve: LsoCurve, now: dt.datetime, theme: Theme, *, row: int = 1) -> None:
+    """Draw the high watermark and the LSO up to a time."""
     points = [(point, lso) for point, lso in zip(curve.points, curve.lso, strict=True) if point.time > EARLIEST]
     if not points:
         return
@@ -182,16 +183,17 @@ def add_lines(figure: go.Figure, curve: LsoCurve, now: dt.datetime, theme: Theme
     ends = [point.offset for point, _ in points] + [last.offset]
     lsos = [lso for _, lso in points] + [last_lso]
     line = {"shape": "hv"}
+    drawn: dict[str, Any] = {"x": xs, "mode": "lines", "showlegend": None if row == 1 else False}
     figure.add_trace(
-        go.Scatter(x=xs, y=ends, mode="lines", name="high watermark", line=line | {"color": theme.muted, "dash": "dash",
+        go.Scatter(**drawn, y=ends, name="high watermark", line=line | {"color": theme.muted, "dash": "dash",
                    "width": 2}, hovertemplate="high watermark <b>%{y:,d}</b><br>%{x}<extra></extra>", legendrank=11),
-        row=1, col=1,
+        row=row, col=1,
     )  # fmt: skip
     if any(lso is not None for lso in lsos):
         figure.add_trace(
-            go.Scatter(x=xs, y=lsos, mode="lines", name="LSO", line=line | {"color": theme.lso, "width": 2.5},
+            go.Scatter(**drawn, y=lsos, name="LSO", line=line | {"color": theme.lso, "width": 2.5},
                        hovertemplate="LSO <b>%{y:,d}</b><br>%{x}<extra></extra>", legendrank=10),
-            row=1, col=1,
+            row=row, col=1,
         )  # fmt: skip
 
 
@@ -249,7 +251,7 @@ NAMES: Mapping[str, str] = {
 }
 
 
-def add_bars(figure: go.Figure, bars: Sequence[TransactionBar], theme: Theme) -> None:
+def add_bars(figure: go.Figure, bars: Sequence[TransactionBar], theme: Theme, *, row: int = 1) -> None:
     """Draw transactions one by one, a trace for each kind."""
     for rank, (kind, style) in enumerate(KINDS.items()):
         of_kind = [bar for bar in bars if bar.kind == kind]
@@ -283,9 +285,10 @@ def add_bars(figure: go.Figure, bars: Sequence[TransactionBar], theme: Theme) ->
                 text=texts,
                 hoverinfo="text",
                 name=NAMES[kind],
+                showlegend=None if row == 1 else False,
                 legendrank=30 - rank,
             ),
-            row=1,
+            row=row,
             col=1,
         )
 
@@ -451,6 +454,35 @@ def _label_style(theme: Theme, colour: str) -> dict[str, Any]:
 
 
 LOWER_TITLE = "what their coordinator knew"
+LONG = dt.timedelta(days=1)  # a hold so long hides how it began
+BEGINNING = dt.timedelta(minutes=5)  # before and after it, in a panel of its own
+MAX_BEGINNING_BARS = 60
+
+
+def add_beginning(figure: go.Figure, timeline: TimelineData, since: dt.datetime, theme: Theme) -> None:
+    """Draw the minutes around the beginning of a hold in the third row, with a time axis of its own."""
+    first, last = since - BEGINNING, since + BEGINNING
+    points = timeline.curve.points
+    inside = [index for index, point in enumerate(points) if first <= point.time <= last]
+    begin = inside[0] if inside else sum(point.time <= last for point in points)
+    kept = range(max(begin - 1, 0), inside[-1] + 1 if inside else begin)  # with the last one before
+    curve = LsoCurve(
+        points=[replace(points[index], time=max(points[index].time, first)) for index in kept],
+        lso=[timeline.curve.lso[index] for index in kept],
+    )
+    bars = sorted(
+        (bar for bar in timeline.bars if bar.start <= last and bar.end >= first), key=lambda bar: abs(bar.start - since)
+    )[:MAX_BEGINNING_BARS]
+    add_bars(figure, [replace(bar, end=min(bar.end, last + BEGINNING)) for bar in bars], theme, row=3)
+    add_lines(figure, curve, last, theme, row=3)
+    offsets = [point.offset for point in curve.points] + [bar.first_offset for bar in bars if bar.start >= first]
+    low, high = min(offsets, default=0), max(offsets, default=1)
+    room = max(high - low, 4) * 0.14
+    figure.update_xaxes(matches="x2", row=1, col=1)
+    figure.update_xaxes(matches=None, row=2, col=1)
+    figure.update_xaxes(range=[when(first), when(last)], type="date", showticklabels=True, tickangle=0,
+                        nticks=7, title={"text": "time (UTC)", "standoff": 6}, row=3, col=1)  # fmt: skip
+    figure.update_yaxes(range=[low - room, high + room], tickformat=",d", nticks=4, row=3, col=1)
 
 
 def plot_timeline(
@@ -551,15 +583,17 @@ def _draw(timeline: TimelineData, theme: Theme, *, most: int) -> go.Figure:
     edges = timeline.edges
     drawn, aggregated_bars = aggregate_bars(timeline.bars, edges=edges, most=most)
     lanes = max(1, len(timeline.ids) if timeline.states else 1)
-    heights = [420, 60 + 34 * lanes]
+    since = _long_since(timeline)
+    begun = () if since is None else (f"how it began, {at(since)}",)
+    heights = [420, 60 + 34 * lanes, *(200 for _ in begun)]
     figure = make_subplots(
         figure=NotebookFigure(),
-        rows=2,
+        rows=len(heights),
         cols=1,
         shared_xaxes=True,
         row_heights=heights,
-        vertical_spacing=0.07,
-        subplot_titles=(None, LOWER_TITLE),
+        vertical_spacing=0.12 if begun else 0.07,
+        subplot_titles=(None, LOWER_TITLE, *begun),
     )
     curve = timeline.curve.thinned(edges)
     add_past_holds(figure, timeline.findings, curve, theme)
@@ -573,13 +607,26 @@ def _draw(timeline: TimelineData, theme: Theme, *, most: int) -> go.Figure:
     add_labels(figure, timeline, theme)
     add_lanes(figure, timeline.states, ids=timeline.ids if timeline.states else (), theme=theme, row=2,
               shown_from=timeline.start, now=timeline.now, nothing=no_states(timeline))  # fmt: skip
+    if since is not None:
+        add_beginning(figure, timeline, since, theme)
     subtitle = subtitle_of(timeline, aggregated_bars)
     apply_theme(figure, theme, title=title_of(timeline), subtitle=subtitle, height=sum(heights) + 190)
-    figure.update_annotations(
-        selector={"text": LOWER_TITLE}, x=0, xanchor="left", font={"size": 13, "color": theme.muted}
-    )
+    for text in (LOWER_TITLE, *begun):
+        figure.update_annotations(selector={"text": text}, x=0, xanchor="left", font={"size": 13, "color": theme.muted})
     _axes(figure, timeline)
     return figure
+
+
+def _long_since(timeline: TimelineData) -> dt.datetime | None:
+    """Since when the LSO is held, or else was held longest, if that is too long to show how it began."""
+    if timeline.open:
+        holder = timeline.open[0]
+        since = (holder.finding.held_from if holder.finding else None) or holder.start
+        length = timeline.now - since
+    else:
+        longest = next(iter(past_holds(timeline.findings)), None)
+        since, length = (longest.held_from, longest.length) if longest else (timeline.now, dt.timedelta())
+    return since if length >= LONG else None
 
 
 def _axes(figure: go.Figure, timeline: TimelineData) -> None:

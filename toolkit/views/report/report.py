@@ -190,7 +190,7 @@ class Report:
         links = []
         for number, (text, picture) in enumerate(self.pictures, start=1):
             file = path.with_name(f"{path.stem}-{number}.svg")
-            _write(file, picture)
+            _write(file, _image(picture))
             links.append(f"![{escaped_markdown(text)}]({quote(file.name)})")
         cells = self._cells(links)
         _write(path, "\n".join(cells) if path.suffix == ".md" else _notebook(cells))
@@ -206,7 +206,7 @@ class Report:
         content = f'title="{escape(self.title)}" srcdoc="{escape(body)}"'
         parts = [f"<h3>{escape(self.title)}</h3>", *(f"<p>{escape(sentence)}</p>" for sentence in self.summary)]
         for text, picture in self.pictures[:1]:
-            packed = base64.b64encode(picture.encode()).decode("ascii")
+            packed = base64.b64encode(_image(picture).encode()).decode("ascii")
             parts.append(f'<img alt="{escape(text)}" style="max-width:100%" src="data:image/svg+xml;base64,{packed}">')
         parts.append("<p>All of it: run the cell, choose Trust Notebook, or save it.</p>")
         frame = f'<iframe class="kafka-txn-frame" {content} style="width:100%;height:80vh;border:0"></iframe>'
@@ -217,6 +217,12 @@ FRAME_STYLE = (
     "<style>@media screen { .kafka-txn-without-frame { display: none; } } "
     "@media print { .kafka-txn-frame { display: none; } }</style>"
 )
+
+
+def _image(picture: str) -> str:
+    from toolkit.views.plots.notebook_figure import image_svg
+
+    return image_svg(picture)
 
 
 def _write(path: Path, text: str) -> None:
