@@ -11,7 +11,7 @@ from hypothesis import example, given
 from tests.analysis.build import NOW
 from tests.analysis.logged import at
 from tests.analysis.random_logs import LEADER_CHANGE, Step, batches, step_lists
-from tests.analysis.test_log_transactions import BASE, opened_before
+from tests.analysis.test_log_transactions import BASE, all_opened_before
 from tests.tiers import fuzzed
 from toolkit.analysis.history.hold_findings import attribute, by_producer, held_findings, held_offsets, lso_holds
 from toolkit.analysis.log.log_transactions import (
@@ -73,7 +73,7 @@ def became_at(row: Row) -> int:
 
 
 @thorough
-@given(step_lists, opened_before)
+@given(step_lists, all_opened_before)
 @example([Step("data", 1), Step("data", 2), Step("commit", 2), Step("data", 2), Step("commit", 2)], {})
 def test_the_holders_match_an_offset_by_offset_model(steps: list[Step], opened: dict[int, tuple[int, int]]) -> None:
     headers = batches(steps, base_offset=BASE)
@@ -90,7 +90,7 @@ def test_the_holders_match_an_offset_by_offset_model(steps: list[Step], opened: 
 
 
 @thorough
-@given(step_lists, opened_before)
+@given(step_lists, all_opened_before)
 def test_the_holders_match_the_steps_of_the_lso(steps: list[Step], opened: dict[int, tuple[int, int]]) -> None:
     headers = batches(steps, base_offset=BASE)
     log_transactions = finish(partial_transactions(headers), opened_before=opened)
