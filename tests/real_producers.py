@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from tests.coordinator_state import described_transaction
 from tests.java_gateway import JavaClients
+from tests.staged_state import described_transaction
 from toolkit.lab.clients import TxnProducer
 from toolkit.sources.live.broker_client import BrokerClient
 

@@ -24,19 +24,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tests.formats import test_offsets_log_records as offsets_values
-from tests.formats import test_transaction_log_records as transaction_values
+from tests.formats import test_coordinator_records as offsets_values
+from tests.formats import test_coordinator_records as transaction_values
 from tests.formats.logs import assert_accounted, batch, marker, message, placed, positions
 from tests.formats.packed import CODECS, HEADER_SIZE, compress, pack_batch, seal
 from tests.formats.test_broker_logs import LINE, OTHER
-from tests.formats.test_checkpoints import META, checked
 from tests.formats.test_coordinator_log_rows import COMMIT as COMMIT_VALUE
 from tests.formats.test_coordinator_log_rows import COMMIT_KEY, ID_KEY, ONGOING, coordinator_rows, group_rows
 from tests.formats.test_dumps import FUZZED, check
 from tests.formats.test_flink_checkpoint import both, written
-from tests.formats.test_indexes import SIZE, covered
+from tests.formats.test_log_dir_files import META, SIZE, checked, covered, write_snapshot
 from tests.formats.test_metadata_records import IDS
-from tests.formats.test_snapshots import write_snapshot
 from tests.sources.recorded import NINE, sample
 from tests.tiers import amount, seed
 from toolkit import LogDir

@@ -16,7 +16,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tests.hostile import CONTROL, HOSTILE, Tags, cells, hostile_rows
+from tests.distinct import CONTROL, HOSTILE, Tags, cells, hostile_rows
 from tests.test_cli_flags import CLUSTER, contexts
 from toolkit.cli.commands import app
 from toolkit.cli.options import SourceOptions

@@ -17,26 +17,24 @@ from pathlib import Path
 import pytest
 
 from tests.actions.rows import forged
-from tests.outcome_cases import (
+from tests.outcomes import (
+    FOLLOWER,
+    LEADER,
     SKIPPING,
+    STATE_PARTITIONS,
     Case,
     Client,
     Expected,
     Origin,
+    OutcomeCluster,
     Sequel,
+    StagedCase,
     cases,
+    columns_of,
     few_cases,
+    follow_remedies,
     real_cases,
     retried_cases,
-)
-from tests.outcomes import (
-    FOLLOWER,
-    LEADER,
-    STATE_PARTITIONS,
-    OutcomeCluster,
-    StagedCase,
-    columns_of,
-    follow_remedies,
     rows_of,
 )
 from tests.sources.log_files import compact_state_topic

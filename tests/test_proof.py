@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from _pytest.mark import ParameterSet
 
-from tests.outcome_cases import Expected
-from tests.outcomes import columns_of
+from tests.outcomes import Expected, columns_of
 from tests.proof_cases import STATE_PARTITIONS, VERSIONS, Broker, Case, Fate, plan_of, stories
 from toolkit import Cluster, LogDir
 from toolkit.actions.audit import Audit

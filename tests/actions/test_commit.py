@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from tests.actions.test_abort import read_committed
 from tests.brokers import NEWEST, OLDER, on_cluster
+from tests.builders import create_topics
 from tests.formats.flink_bytes import SAVEPOINT, write_checkpoint
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
@@ -34,8 +33,7 @@ class Staged:
 
     def __init__(self, kafka: Kafka, folder: Path, name: str, *, transaction_version: int = 1) -> None:
         self.kafka, self.topic, self.folder = kafka, name, folder
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        admin.create_topics([NewTopic(name, 2, 1)])[name].result()
+        create_topics(kafka, name, partitions=2)
         self.first, self.next = f"{name}-0-5", f"{name}-0-6"
         with Cluster(kafka.bootstrap_servers) as cluster:
             self.producers = [

@@ -11,10 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
+from tests.builders import create_topics, received
 from tests.java_clients import FlinkJob
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
@@ -42,30 +40,16 @@ def broker() -> Iterator[Kafka]:
         yield kafka
 
 
-def create(kafka: Kafka, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for created in admin.create_topics([NewTopic(topic, 1, 1)]).values():
-        created.result()
-
-
 def visible(kafka: Kafka, topic: str) -> list[int]:
     """What a read_committed consumer receives of the job."""
-    consumer = Consumer(
-        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader", "enable.partition.eof": True}
-    )
-    found: list[int] = []
-    with consumer:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        while (message := consumer.poll(30)) is not None and message.error() is None:
-            found.append(int(message.value() or b""))
-    return found
+    return [int(each.value() or b"") for each in received(kafka, [(topic, 0)])]
 
 
 def killed_before_its_commit(
     kafka: Kafka, folder: Path, topic: str, *, naming: str = "INCREMENTING"
 ) -> tuple[FlinkJob, FlinkCheckpoint]:
     """A job that was killed after its last checkpoint was complete and before it committed."""
-    create(kafka, topic)
+    create_topics(kafka, topic)
     with FlinkJob(kafka, folder, topic=topic, prefix=topic, naming=naming, records=RECORDS) as job:
 
         def complete() -> int | None:

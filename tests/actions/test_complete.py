@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from tests.actions.rows import forged
 from tests.actions.test_abort import read_committed
+from tests.builders import create_topics
 from tests.process import on
 from toolkit import Cluster
 from toolkit.actions import transaction as impact_module
@@ -113,10 +114,7 @@ def producer_here(cluster: Cluster, name: str, *, transaction_version: int = 1) 
 
 
 def create(kafka: Kafka, topic: str, broker_id: int, count: int, **config: str) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    created = NewTopic(topic, count, replica_assignment=[[broker_id]] * count, config=config)
-    for done in admin.create_topics([created]).values():
-        done.result()
+    create_topics(kafka, NewTopic(topic, count, replica_assignment=[[broker_id]] * count, config=config))
 
 
 def diagnosed(cluster: Cluster, tp: tuple[str, int]) -> Finding:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
+from tests.builders import create_topics
 from tests.formats.packed import seal
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
@@ -67,7 +68,7 @@ def test_a_fence_at_the_last_epoch(version: str, audit: Audit) -> None:
     with ExitStack() as stack:
         kafka = stack.enter_context(Kafka(version, brokers=2, properties=PROPERTIES))
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
-        admin.create_topics([NewTopic(topic, 1, replica_assignment=[[1]])])[topic].result()
+        create_topics(kafka, NewTopic(topic, 1, replica_assignment=[[1]]))
         with Cluster(kafka.bootstrap_servers) as cluster:
             earlier = TxnProducer(cluster.client, name).init()
             earlier.add(topic, 0)
@@ -126,9 +127,8 @@ def test_a_coordinator_that_restarts_in_a_rotation_of_the_producer_id() -> None:
     name, topic = "payments", "orders"
     with ExitStack() as stack:
         kafka = stack.enter_context(Kafka("4.2.1", brokers=2, properties=PROPERTIES))
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
         both = NewTopic(topic, 1, replica_assignment=[[1, 2]], config={"min.insync.replicas": "2"})
-        admin.create_topics([both])[topic].result()
+        create_topics(kafka, both)
         with Cluster(kafka.bootstrap_servers) as cluster:
             TxnProducer(cluster.client, name).init()
         for broker_id in (2, 1):

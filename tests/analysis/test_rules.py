@@ -114,19 +114,19 @@ def test_a_decided_transaction_that_its_coordinator_still_writes(state: str, out
             transaction(on=ELSEWHERE),
             "written but not added to the transaction",
             "Ongoing on other partitions and does not know this one",
-            "On this partition only: ",
+            "On this partition only:\n",
         ),
         (
             transaction(epoch=1, on=ELSEWHERE),
             "superseded epoch",
             "with epoch 1 elsewhere, so no coordinator will end this transaction of epoch 0",
-            "Soon, as the new epoch's marker would decide this data too: ",
+            "Soon, as the new epoch's marker would decide this data too:\n",
         ),
         (
             transaction(epoch=1, last_update_time=ago(seconds=10)),
             "superseded epoch",
             "so epoch 0 is dead, and the next marker will decide its data",
-            "Soon, as the new epoch's marker would decide this data too: ",
+            "Soon, as the new epoch's marker would decide this data too:\n",
         ),
     ],
 )
@@ -332,7 +332,7 @@ def test_what_the_log_decides() -> None:
     row = only(diagnosed(twice(ENDED), proven, *committed))
     assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
     assert row.reason.startswith('The transaction of "payments-7"')
-    assert row.remedy.startswith("kafka-txn complete --topic orders --partition 0 --start-offset 100 writes")
+    assert row.remedy.startswith("kafka-txn complete --topic orders --partition 0 --start-offset 100\n")
     row = only(diagnosed(twice(ENDED), proven, init(), *ended("Abort")))
     assert (row.verdict, row.outcome, row.action) == ("hanging", "abort", "abort")
     assert ": the transaction of" in row.reason
@@ -357,8 +357,8 @@ def test_a_commit_is_likely_without_a_brokers_time_between_its_records_and_its_d
     claim = "records of offset 100 are older than the commit of 2026-11-21 11:50:11 UTC"
     assert row.remedy == (
         "Do not abort: a commit is likely. Check in the client's log, or in its checkpoint, what it committed. If that "
-        f"shows that {claim}, kafka-txn complete --topic orders --partition 0 --start-offset 100 says how to write the "
-        "COMMIT marker that is missing."
+        f"shows that {claim}, this says how to write the COMMIT marker that is missing:\n"
+        "kafka-txn complete --topic orders --partition 0 --start-offset 100"
     )
     (missing,) = row.missing
     assert missing.startswith("a broker's time between offset 100 and the decision: the transaction of")
@@ -377,7 +377,7 @@ def test_a_commit_is_likely_where_the_log_is_not_proven_to_be_older() -> None:
     )
     claim = "records of offset 100 are of the commit of 2026-11-21 11:50:11 UTC, whose marker is missing"
     assert needed_override(row, "complete") == claim
-    assert f"If that shows that {claim}, kafka-txn complete" in row.remedy
+    assert f"If that shows that {claim}, this says" in row.remedy
 
 
 def test_a_log_that_was_not_read_to_its_end_has_no_claim_to_override() -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.analysis.log_invariants import batch_violations, record_violations
+from tests.builders import create_topics
 from tests.process import PATIENCE_S
 from tests.workload import BUSY, ENDINGS, Worker
 from toolkit.analysis.coordinator.transaction_history import newest, producer_ids, transaction_history
@@ -60,7 +60,7 @@ class StoppedBroker:
 def stopped_broker(request: pytest.FixtureRequest) -> Iterator[StoppedBroker]:
     with Kafka(request.param, properties={**BUSY, **EXPIRATION}) as kafka:
         with BrokerClient(config_of(kafka)) as cluster:
-            create(kafka)
+            create_topics(kafka, NewTopic(TOPIC, 2, 1, config={"segment.ms": "500"}))
             stage(cluster, version=1, prefix="")
             if request.param == "4.3.1":
                 stage(cluster, version=2, prefix="new-")
@@ -93,12 +93,6 @@ def stopped_broker(request: pytest.FixtureRequest) -> Iterator[StoppedBroker]:
             events=[TransactionLogRecord.of(row) for row in read_events(folder)],
             lines=list(broker_log_events(log)),
         )
-
-
-def create(kafka: Kafka) -> None:
-    admin = AdminClient({**kafka.client_config(), "log_level": 0})
-    [created] = admin.create_topics([NewTopic(TOPIC, 2, 1, config={"segment.ms": "500"})]).values()
-    created.result()
 
 
 def stage(cluster: BrokerClient, *, version: int, prefix: str) -> None:

@@ -29,7 +29,7 @@ from tests.exploration.server import (
 )
 from tests.exploration.steps import append_marker, coordinator_of, init_producer_id, successors
 from tests.exploration.world import EPOCH, NOBODY, State, World
-from tests.sources.recorded_apis import RECORDED_APIS
+from tests.sources.recorded import RECORDED_APIS
 from toolkit.actions import marker_actions
 from toolkit.actions.audit import ActionOutcome
 from toolkit.actions.coordinator_actions import plan_fence

@@ -1,6 +1,8 @@
-"""Scanned headers: real brokers against `read_header`; loop and file do not change the result."""
+"""Scanned headers: real brokers against `read_header`, old messages; damage by kind, any in test_damaged_files."""
 
+import gzip
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -14,10 +16,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.formats.logs import assert_accounted, batch, control_batch, joined, logs, marker, placed, positions
+from tests.formats.logs import assert_accounted, batch, control_batch, joined, logs, marker, message, placed, positions
 from toolkit.formats import scan as scanning
 from toolkit.formats.batches import HEADER_SIZE, MAGIC_AT, read_header
-from toolkit.formats.headers import ABORT, COMMIT, NO_MARKER, RAW_BYTES, UNREAD_MARKER, HeaderField
+from toolkit.formats.headers import (
+    ABORT,
+    COMMIT,
+    NO_MARKER,
+    RAW_BYTES,
+    UNREAD_MARKER,
+    HeaderField,
+    LogChunk,
+    header_table,
+)
 from toolkit.formats.scan import (
     MESSAGE_SIZE,
     REACH,
@@ -370,3 +381,220 @@ print((after - before) // 1024)
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=300)
     assert int(done.stdout) < 200  # MB
+
+
+def names(found: LogChunk) -> list[str]:
+    """What the damage is, without the sentences."""
+    return [each.reason.partition(":")[0] for each in found.damage]
+
+
+def starts(log: list[bytes]) -> list[int]:
+    return [0, *np.cumsum([len(each) for each in log]).tolist()]
+
+
+# Cut, and zeros
+
+
+def test_zeros_after_the_last_batch_are_a_torn_tail() -> None:
+    log = placed([batch(seed=1), marker(COMMIT), batch(seed=2)])
+    for zeros in (1, 16, 17, 60, 61, 1000, 3_000_000):
+        found = scan(b"".join(log) + bytes(zeros))
+        assert positions(found.headers) == starts(log)[:-1]
+        assert names(found) == ["TORN_TAIL"]
+        assert_accounted(found, 0, starts(log)[-1] + zeros)
+
+
+def test_an_unwritten_preallocated_file_is_a_torn_tail() -> None:
+    assert names(scan(bytes(100_000))) == ["TORN_TAIL"]
+
+
+@pytest.mark.parametrize("crc", [False, True])
+def test_a_partly_written_batch_is_a_torn_tail(crc: bool) -> None:
+    log = placed([batch(seed=1), batch(seed=2, size=120)])
+    for written in range(1, len(log[1])):
+        if any(log[1][written:]):
+            half = log[1][:written] + bytes(len(log[1]) - written)
+            found = scan(log[0] + half + bytes(2000), crc=crc)
+            assert positions(found.headers) == [0]
+            assert names(found) == ["TORN_TAIL"], (written, found.damage)
+
+
+# Contradictions in the middle
+
+
+def damaged(at: int, field: bytes, *, of: int = 2) -> tuple[list[bytes], LogChunk]:
+    """A log of five batches, one of them with other bytes somewhere."""
+    log = placed([batch(seed=seed, size=100) for seed in range(5)])
+    log[of] = log[of][:at] + field + log[of][at + len(field) :]
+    found = scan(b"".join(log))
+    assert_accounted(found, 0, starts(log)[-1])
+    return log, found
+
+
+@pytest.mark.parametrize(
+    ("at", "field", "reason"),
+    [
+        (0, b"\xff", "no batch starts here: its base offset is negative"),
+        (8, struct.pack(">i", 3), "no batch starts here: its length is 3"),
+        (8, struct.pack(">i", -1), "no batch starts here: its length is -1"),
+        (16, b"\x09", "no batch starts here: magic 9 is not known"),
+        (23, b"\xff", "no batch starts here: its fields contradict each other"),
+        (8, struct.pack(">i", 60), "its checksum does not match, and its length leads to no batch"),
+        (8, struct.pack(">i", 2_000_000_000), "the bytes end within a batch of 2,000,000,012 bytes"),
+    ],
+)
+def test_a_damaged_header_costs_one_batch(at: int, field: bytes, reason: str) -> None:
+    log, found = damaged(at, field)
+    begin = starts(log)
+    assert positions(found.headers) == [*begin[:2], *begin[3:5]]
+    (damage,) = found.damage
+    assert (damage.position, damage.size) == (begin[2], len(log[2]))
+    assert damage.reason == f"CORRUPT_BATCH: {reason}; the next intact batch starts at {begin[3]}."
+
+
+def test_a_damaged_first_header_costs_one_batch() -> None:
+    log, found = damaged(16, b"\x09", of=0)
+    assert positions(found.headers) == starts(log)[1:-1]
+
+
+def test_a_header_of_a_newer_kafka_is_read_if_its_checksum_matches() -> None:
+    """Attributes that have no meaning yet are no damage."""
+    log = placed([batch(seed=1), control_batch(b"any", attributes=0x4080), control_batch(b"", attributes=0x107)])
+    found = scan(b"".join(log), crc=True)
+    assert positions(found.headers) == starts(log)[:-1]
+    assert found.damage == ()
+    assert found.headers["crc_ok"].tolist() == [1, 1, 1]
+
+
+def test_a_header_within_a_record_is_no_batch() -> None:
+    """Neither where nothing is damaged, nor after damage: its checksum is not right."""
+    fake = bytearray(batch(seed=9, size=100))
+    fake[-1] ^= 1
+    log = placed([batch(seed=1), control_batch(b"x" * 30 + bytes(fake) + b"y" * 30, attributes=0), batch(seed=2)])
+    assert positions(scan(b"".join(log)).headers) == starts(log)[:-1]
+    log[1] = log[1][:16] + b"\xff" + log[1][17:]
+    found = scan(b"".join(log))
+    assert positions(found.headers) == [starts(log)[0], starts(log)[2]]
+
+
+def test_garbage_at_the_end_is_corrupt_and_not_torn() -> None:
+    log = placed([batch(seed=1), batch(seed=2)])
+    noise = np.random.default_rng(1).bytes(5000).replace(b"\0", b"\1")
+    found = scan(b"".join(log) + b"\xff" * 17 + noise)
+    assert names(found) == ["CORRUPT_BATCH"]
+    assert found.damage[0].reason.endswith("; no intact batch follows.")
+
+
+# No segments
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (gzip.compress(b"".join(batch(seed=seed) for seed in range(9))), "this is gzip. Unpack it first."),
+        (b"PAR1" + bytes(range(256)) * 20, "this is Parquet. Pass the log files that it was made from."),
+        (b"baseOffset: 0 lastOffset: 0\n" * 50, "this is text. If kafka-dump-log.sh printed it, read it as a dump."),
+        ("größer als 0\n".encode() * 50, "this is text. If kafka-dump-log.sh printed it, read it as a dump."),
+        (np.random.default_rng(1).bytes(300_000), "there is no record batch in it."),
+    ],
+)
+def test_other_files_are_distinguished_from_damaged_segments(data: bytes, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(data)
+    for found in (scan(data), joined(list(scan_file(tmp_path / "file", crc=True)))):
+        (damage,) = found.damage
+        assert damage == (0, len(data), f"NOT_A_SEGMENT: {sentence}")
+        assert len(found.headers) == 0
+
+
+# Bytes that would make a careless search take for ever
+
+
+def hostile() -> dict[str, bytes]:
+    fake = bytearray(batch())
+    fake[-1] ^= 1
+    claims_much = bytearray(fake[:61])
+    claims_much[8:12] = struct.pack(">i", 1_000_000)
+    size = 2_000_000
+    return {
+        "headers after headers": b"\xff" * 9 + bytes(fake[:61]) * (size // 61),
+        "headers that claim half of it": b"\xff" * 9 + bytes(claims_much) * (size // 61),
+        "wrong checksums": b"\xff" * 9 + bytes(fake) * (size // len(fake)),
+        "wrong and right ones": (bytes(claims_much) + batch()) * (size // (61 + len(fake))),
+        "small numbers": struct.pack(">i", 2) * (size // 4),
+        "small messages": b"\xff" * 9 + struct.pack(">qiIbbii", 1, 14, 0, 0, 0, -1, -1) * (size // 26),
+    }
+
+
+@pytest.mark.parametrize("name", hostile())
+def test_hostile_bytes_are_skipped_in_bounded_time(name: str) -> None:
+    data = hostile()[name]
+    assert_accounted(scan(data), 0, len(data))
+
+
+FOLDER = Path(__file__).parent / "segments"
+SEGMENTS = ["magic-0", "magic-1-log-append-time", "magic-1-then-2"]
+LINE = re.compile(
+    r"(?:offset|lastOffset): (\d+) .*?position: (\d+) (\w+): (-?\d+) size: (\d+) magic: (\d) "
+    r"compresscodec: (\w+) crc: (\d+) isvalid: true"
+)
+
+
+@pytest.mark.parametrize("name", SEGMENTS)
+def test_a_real_segment_is_read_as_by_kafka(name: str) -> None:
+    parts = list(scan_file(FOLDER / f"{name}.log", crc=True))
+    found = joined(parts)
+    assert_accounted(found, 0, (FOLDER / f"{name}.log").stat().st_size)
+    names = ["last_offset", "position", "timestamp_type", "size", "magic", "compression", "crc"]
+    columns = header_table(found.headers).select(names).to_pydict() | {"time": found.headers["max_timestamp"].tolist()}
+    columns["timestamp_type"] = [type_ or "NoTimestampType" for type_ in columns["timestamp_type"]]
+    columns["compression"] = [codec.upper() for codec in columns["compression"]]
+    order = ["last_offset", "position", "timestamp_type", "time", "size", "magic", "compression", "crc"]
+    rows = list(zip(*(map(str, columns[name]) for name in order), strict=True))
+    assert rows == LINE.findall((FOLDER / f"{name}.txt").read_text())
+    assert found.headers["crc_ok"].tolist() == [1] * len(rows)
+
+
+def test_missing_values_of_a_message_are_null() -> None:
+    bare, wrapper, log_append = (
+        scan_all("magic-0")[0],
+        scan_all("magic-1-then-2")[3],
+        scan_all("magic-1-log-append-time")[0],
+    )
+    for row in (bare, wrapper, log_append):
+        unsaid = ["producer_id", "producer_epoch", "base_sequence", "leader_epoch", "marker", "coordinator_epoch"]
+        assert [row[name] for name in unsaid] == [None] * len(unsaid)
+        assert not row["is_transactional"]
+        assert not row["is_control"]
+    assert (bare["base_offset"], bare["record_count"]) == (0, 1)
+    assert bare["base_timestamp"] is bare["max_timestamp"] is bare["timestamp_type"] is None
+    assert wrapper["base_offset"] is wrapper["record_count"] is wrapper["base_timestamp"] is None
+    assert (wrapper["last_offset"], wrapper["compression"]) == (5, "gzip")
+    assert log_append["timestamp_type"] == "LogAppendTime"
+
+
+def scan_all(name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = header_table(joined(list(scan_file(FOLDER / f"{name}.log"))).headers).to_pylist()
+    return rows
+
+
+def test_checksums_of_old_messages_are_checked() -> None:
+    log = placed([message(0, seed=1), message(1, seed=2), message(1, seed=3)])
+    damaged = log[1][:-1] + bytes([log[1][-1] ^ 1])
+    found = scan(log[0] + damaged + log[2], crc=True)
+    assert found.headers["crc_ok"].tolist() == [1, 0, 1]
+    assert found.headers["marker"].tolist() == [NO_MARKER] * 3
+
+
+def test_the_next_old_message_after_damage_is_found() -> None:
+    log = placed([message(0, seed=1), message(1, seed=2), message(1, codec=1, seed=3), message(0, seed=4)])
+    found = scan(log[0] + b"\xff" * 50 + b"".join(log[1:]))
+    sizes = [len(each) for each in log]
+    assert found.headers["size"].tolist() == sizes
+    assert [(each.position, each.size) for each in found.damage] == [(sizes[0], 50)]
+
+
+def test_a_message_with_inconsistent_sizes_is_damage() -> None:
+    log = placed([message(1, seed=1), message(1, seed=2), message(1, seed=3)])
+    key_size = struct.pack(">i", 5)  # was null
+    found = scan(log[0] + log[1][:26] + key_size + log[1][30:] + log[2])
+    assert found.headers["size"].tolist() == [len(log[0]), len(log[2])]

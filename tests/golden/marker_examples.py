@@ -5,12 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from tests.builders import create_topics, upgrade
 from tests.incident_matrix import short_graces
-from tests.outcome_cases import Case, Origin, Sequel
-from tests.outcomes import OutcomeCluster, rows_of
-from tests.rolling import upgrade
+from tests.outcomes import Case, Origin, OutcomeCluster, Sequel, rows_of
 from toolkit.formats.broker_logs import broker_log_events
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, await_coordinators, config_of, coordinator, until
@@ -46,9 +45,7 @@ def _not_sent() -> Row:
     """A coordinator of 4.2.0, while the leader is not upgraded yet; from their files and logs."""
     alone = {"transaction.state.log.replication.factor": 1}  # no other broker becomes coordinator
     with Kafka(BEFORE, brokers=3, properties=alone) as kafka, BrokerClient(config_of(kafka)) as client:
-        admin = AdminClient({**kafka.client_config(), "log_level": 0})
-        for created in admin.create_topics([NewTopic("orders", 1, replica_assignment=[[2]])]).values():
-            created.result()
+        create_topics(kafka, NewTopic("orders", 1, replica_assignment=[[2]]))
         names = (f"id-{number}" for number in range(1000))
         transactional_id = next(name for name in names if coordinator(client, name) == 1)
         upgrade(kafka, 1, FAULTY)

@@ -6,9 +6,8 @@ import threading
 from contextlib import ExitStack
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
+from tests.builders import create_topics
 from tests.golden import FOLDER, finding_rows, picture, text
 from toolkit.lab import Kafka
 from toolkit.lab.clients import blocked_consumer
@@ -37,10 +36,7 @@ def record() -> None:
 
 def create(kafka: Kafka, *topics: str, replicas: int = 3) -> None:
     """Topics of two partitions; by default with a replica on every broker."""
-    admin = AdminClient({**kafka.client_config()})
-    new = [NewTopic(topic, num_partitions=2, replication_factor=replicas) for topic in topics]
-    for created in admin.create_topics(new).values():
-        created.result(30)
+    create_topics(kafka, *topics, partitions=2, replicas=replicas)
 
 
 def write(kafka: Kafka, topic: str, count: int) -> None:

@@ -8,8 +8,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.brokers import NEWEST, on_cluster
-from tests.coordinator_state import described_transaction
-from tests.staged_state import COORDINATOR, coordinator_state, write_marker
+from tests.staged_state import COORDINATOR, coordinator_state, described_transaction, write_marker
 from toolkit.errors import LabError, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.clients import (

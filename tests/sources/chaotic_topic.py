@@ -13,6 +13,7 @@ from confluent_kafka import admin as kafka_admin
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.builders import create_topics
 from toolkit import Cluster
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, until
@@ -26,7 +27,7 @@ def chaos(kafka: Kafka, *, seed: str, steps: int = 60, topic: str = "") -> str:
     records between them; and its head deleted in the middle of a transaction.
     """
     topic = topic or f"chaos-{uuid.uuid4().hex[:6]}"
-    _create(kafka, topic, {"segment.ms": "500"})
+    create_topics(kafka, NewTopic(topic, 1, 1, config={"segment.ms": "500"}))
     with Cluster(kafka.bootstrap_servers) as cluster:
         _interleave(cluster, kafka, topic, random.Random(seed), steps=steps)
         (row,) = cluster.partition_rows(topics=[topic])
@@ -39,7 +40,7 @@ def compacted_chaos(kafka: Kafka, *, seed: str, steps: int = 60) -> str:
     """The same on a compacted topic, after the cleaner has run, and with the cleaner stopped."""
     topic = f"compacted-{uuid.uuid4().hex[:6]}"
     cleaned = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"}
-    _create(kafka, topic, {"segment.ms": "200", **cleaned})
+    create_topics(kafka, NewTopic(topic, 1, 1, config={"segment.ms": "200", **cleaned}))
     with Cluster(kafka.bootstrap_servers) as cluster:
         _interleave(cluster, kafka, topic, random.Random(seed), steps=steps)
 
@@ -146,11 +147,6 @@ def _batches(cluster: Cluster, topic: str) -> list[Row]:
 
 def _admin(kafka: Kafka) -> AdminClient:
     return AdminClient({**kafka.client_config(), **QUIET})
-
-
-def _create(kafka: Kafka, topic: str, config: Mapping[str, str]) -> None:
-    admin = _admin(kafka)
-    admin.create_topics([NewTopic(topic, 1, 1, config=dict(config))])[topic].result()
 
 
 def _delete_before(kafka: Kafka, topic: str, offset: int) -> None:

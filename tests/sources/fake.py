@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from tests.sources.recorded_apis import RECORDED_APIS
+from tests.sources.recorded import RECORDED_APIS
 from toolkit.errors import ToolkitError
 from toolkit.sources.live.broker_client import BrokerResponse
 

@@ -1,6 +1,8 @@
 """Samples of a cluster that is not there, for tests of what becomes of samples."""
 
 import datetime as dt
+import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,7 @@ from tests.analysis.build import clock, observation, partition, producer, transa
 from tests.analysis.logged import by_logs, sample_diagnosis
 from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
 from toolkit.schema import RECORDED
-from toolkit.sources.recording.recorder import Sample
+from toolkit.sources.recording.recorder import Sample, SampleWriter
 from toolkit.sources.recording.recording import recorded_sample
 
 NINE = dt.datetime(2026, 11, 21, 9, tzinfo=dt.UTC)
@@ -49,3 +51,25 @@ def rows_of(samples: Sequence[Sample], table: str) -> pa.Table:
 def files(directory: Path) -> list[str]:
     """Every file and folder in there, hidden ones included."""
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
+
+
+RECORDED_APIS: dict[str, dict[int, tuple[int, int]]] = {
+    name: {int(key): (low, high) for key, (low, high) in apis.items()}
+    for name, apis in json.loads(Path(__file__).with_name("recorded_apis.json").read_text()).items()
+}
+"""By release, with what is unusual: ``3.9.2 on ZooKeeper``."""
+
+
+EVERY = dt.timedelta(minutes=15)
+
+
+def main(directory: Path, count: int) -> None:
+    with SampleWriter(directory) as writer:
+        for each in range(count):
+            due = NINE + each * EVERY
+            writer.write(sample(due))
+            writer.merge(now=due)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

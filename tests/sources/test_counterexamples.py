@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from tests.coordinator_state import described_transaction
+from tests.builders import create_topics
 from tests.outcomes import PROPERTIES
+from tests.staged_state import described_transaction
 from toolkit import Cluster
 from toolkit.actions.coordinator_actions import plan_fence
 from toolkit.actions.marker_actions import plan_abort, plan_complete
@@ -55,7 +56,7 @@ def staged() -> Iterator[Staged]:
         contextlib.closing(SteadyClient(config_of(kafka))) as client,
         Cluster(kafka.bootstrap_servers) as cluster,
     ):
-        create_topics(kafka, client)
+        create_left_and_right(kafka, client)
         producers = [producer_of(client, partition) for partition in range(5)]
         for partition in (DEAD_EPOCH, RACE, LATE_RACE):
             leave_dead_epoch(producers[partition], partition)
@@ -77,14 +78,10 @@ def staged() -> Iterator[Staged]:
         yield Staged(cluster=cluster, producers=producers)
 
 
-def create_topics(kafka: Kafka, client: BrokerClient) -> None:
-    admin = AdminClient({**kafka.client_config()})
-    topics = [
-        NewTopic("left", 5, replica_assignment=[[KILLED]] * 5, config={"message.timestamp.type": "LogAppendTime"}),
-        NewTopic("right", 1, replica_assignment=[[STEADY]]),
-    ]
-    for created in admin.create_topics(topics).values():
-        created.result()
+def create_left_and_right(kafka: Kafka, client: BrokerClient) -> None:
+    appended = {"message.timestamp.type": "LogAppendTime"}
+    left = NewTopic("left", 5, replica_assignment=[[KILLED]] * 5, config=appended)
+    create_topics(kafka, left, NewTopic("right", 1, replica_assignment=[[STEADY]]))
     await_leaders(client)
 
 

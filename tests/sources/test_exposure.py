@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.rolling import stage, upgrade
+from tests.builders import stage, upgrade
 from tests.sources.fake import FakeCluster, Node
-from tests.sources.recorded_apis import RECORDED_APIS
+from tests.sources.recorded import RECORDED_APIS
 from toolkit import Cluster
 from toolkit.errors import BrokerError
 from toolkit.lab import Kafka

@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
+from tests.builders import create_topics
 from tests.process import PATIENCE_S
 from tests.tiers import amount
 from tests.workload import Worker
@@ -41,8 +40,7 @@ def diagnose_in_a_loop(
         Verdicts that may be said of what these workers do.
     """
     topic = f"busy-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({**kafka.client_config(), "log_level": 0})
-    admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS, replication_factor=replicas)])[topic].result()
+    create_topics(kafka, topic, partitions=PARTITIONS, replicas=replicas)
     stop = threading.Event()
     topic_partitions = [(topic, partition) for partition in range(PARTITIONS)]
     workers = [Worker(kafka, topic_partitions, f"worker-{i}", stop, endings=ENDINGS) for i in range(WORKERS)]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.brokers import by_tier
 from tests.sources.log_files import (
     HIGH_WATERMARK,
     STATE_TOPIC,
@@ -26,9 +27,14 @@ from tests.sources.log_files import (
     write_root,
     write_state_topic,
 )
-from toolkit import LogDir
+from tests.spark.read_log import plan_read, read
+from toolkit import Cluster, LogDir
+from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.schema import FINDINGS, Row
 from toolkit.sources.logdir import observe_files
+from toolkit.sources.logdir.consistency import foreign_id_doubts
 from toolkit.sources.logdir.contents import found_in
 from toolkit.sources.logdir.replica_log import FolderLog
 from toolkit.sources.offset_queries import milliseconds
@@ -274,3 +280,33 @@ def test_time_indexes_show_the_offset_to_begin_at(tmp_path: Path) -> None:
     (log,) = found_in([root]).logs
     assert isinstance(log, FolderLog)
     assert log.offset_before(milliseconds(after(seconds=29))) == 20
+
+
+FOREIGN = 4_000_000
+
+
+@pytest.mark.parametrize("version", by_tier("3.5.2", "4.3.1"))
+def test_a_transaction_with_an_id_of_another_cluster_never_hangs(version: str) -> None:
+    """Its start looks as that of a hanging one beside it; only the metadata log tells that it was copied here."""
+    with Kafka(version, properties=EVERYDAY.properties) as kafka:
+        own = INCIDENTS["never_added"](kafka)
+        with Cluster(kafka.bootstrap_servers) as cluster:
+            copied = TxnProducer(cluster.client, "elsewhere")
+            copied.producer_id, copied.producer_epoch = FOREIGN, 0
+            copied.send(own.topic, own.partition)
+        kafka.stop_broker(1)
+        files = LogDir(kafka.log_dirs[1], consistent_copy=True)
+        rows = {row["producer_id"]: row for row in files.finding_rows(topics=[own.topic]) if row["producer_id"]}
+        reader, tasks = plan_read(kafka.log_dirs[1], table="findings", subscribe=own.topic, consistentCopy=True)
+        of_spark = {row["producer_id"]: row["missing"] for row in read(reader, tasks).to_pylist()}
+    assert rows[own.producer_id]["verdict"] == "hanging", rows[own.producer_id]["missing"]
+    assert (rows[FOREIGN]["verdict"], rows[FOREIGN]["action"]) == ("unknown", None)
+    (missing,) = rows[FOREIGN]["missing"]
+    assert of_spark[FOREIGN] == [missing], "tasks of Spark read the metadata log, too"
+    assert missing.startswith(f"the cluster that gave out producer id {FOREIGN}: this one has not, by its metadata log")
+
+
+def test_an_id_from_the_next_block_on_is_foreign() -> None:
+    assert foreign_id_doubts(None, 5000) == []
+    assert foreign_id_doubts(2000, 1999) == []
+    assert len(foreign_id_doubts(2000, 2000)) == 1

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.brokers import by_tier
+from tests.builders import create_topics
 from toolkit import LogDir
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.lab import Kafka
@@ -115,8 +115,7 @@ def newest_leaders(rows: list[Row]) -> dict[tuple[str, int], tuple[int, int]]:
 def test_a_replica_that_was_not_in_sync_proves_nothing(tmp_path: Path) -> None:
     """A killed broker has the transaction open, as has the leader, whose files lack no replica in sync."""
     with Kafka("4.3.1", brokers=2, properties=EVERYDAY.properties) as kafka:
-        admin = AdminClient({**kafka.client_config(), "log_level": 0})
-        admin.create_topics([NewTopic("both", 1, replica_assignment=[[1, 2]])])["both"].result()
+        create_topics(kafka, NewTopic("both", 1, replica_assignment=[[1, 2]]))
         staged = INCIDENTS["never_added"](kafka, topic="both", partition=0)
         kafka.kill(2)
 

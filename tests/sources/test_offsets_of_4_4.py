@@ -6,9 +6,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
+from tests.builders import create_topics
 from tests.java_gateway import java_clients
 from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
@@ -30,8 +29,7 @@ def stable_lag(source: Cluster | LogDir) -> Row | None:
 @pytest.mark.full
 def test_offsets_of_a_client_of_4_4(tmp_path: Path) -> None:
     with Kafka("4.4.0", properties={"offsets.topic.num.partitions": 1}) as kafka:
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result()
+        create_topics(kafka, "orders")
         with Cluster(kafka.bootstrap_servers) as cluster, java_clients(kafka, tmp_path) as java:
             apis = cluster.client.send_one(broker_client.ApiVersions(**API_VERSIONS)).api_keys
             assert [each.max_version for each in apis if each.api_key == TXN_OFFSET_COMMIT] == [6]

@@ -1,23 +1,33 @@
-"""The log of a live partition over the network, against the very files of the broker that sends it."""
+"""The log of a live partition over the network, against the very files of its broker; coordinators' likewise."""
 
 import datetime as dt
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 from kafka.protocol import admin
 
-from tests.sources.fetched_chunks import fetched_chunks
 from toolkit import Cluster
-from toolkit.errors import BrokerError
+from toolkit.errors import BrokerError, NotFound
+from toolkit.formats.coordinator_records import coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.schema import BATCHES, Row
 from toolkit.schema.live import Partition
-from toolkit.sources.live import broker_client, partition_log
-from toolkit.sources.live.partition_log import batch_tables_of, fetch_range
+from toolkit.sources.live import broker_client, coordinator_logs, partition_log
+from toolkit.sources.live.coordinator_logs import read_coordinator_topic, transaction_log_records
+from toolkit.sources.live.leaders import read_partitions
+from toolkit.sources.live.partition_log import FetchedChunk, batch_tables_of, fetch_range
+
+
+def fetched_chunks(cluster: Cluster, topic: str, *, crc: bool = False) -> Iterator[FetchedChunk]:
+    """The whole log of partition 0, read lazily."""
+    (row,) = cluster.partition_rows(topics=[topic], partitions=[0])
+    return fetch_range(cluster.client, Partition.of(row), "log_start", "high_watermark", crc=crc).chunks
+
 
 pytestmark = pytest.mark.lab
 
@@ -180,3 +190,41 @@ def test_a_partition_without_a_leader_is_an_error(cluster: Cluster, staged: Stag
     text = rf"^{staged.topic}-0 cannot be read: LEADER_NOT_AVAILABLE \(the partition has no leader\)\.$"
     with pytest.raises(BrokerError, match=text):
         fetch_range(cluster.client, Partition.of(row), "log_start", "high_watermark")
+
+
+def test_only_the_newest_records_of_each_partition(cluster: Cluster, kafka: Kafka) -> None:
+    with INCIDENTS["late_message"](kafka) as staged:
+        topic_partitions = read_coordinator_topic(cluster.client, "__transaction_state")
+        number = coordinator_partition(staged.transactional_id, 50)
+        newest = list(transaction_log_records(cluster.client, topic_partitions, [number], newest=2))
+        every = list(transaction_log_records(cluster.client, topic_partitions, [number]))
+    assert newest == every[-2:]
+    assert newest[-1].state == "CompleteAbort"
+
+
+def test_missing_logs(cluster: Cluster, kafka: Kafka) -> None:
+    with INCIDENTS["never_added"](kafka):
+        with pytest.raises(NotFound, match=r"^Topic '__transaction_state' has no partition 50: it has 0 to 49"):
+            cluster.transaction_log(partitions=[0, 50])
+        assert cluster.transaction_log(transactional_ids=["nobody"]).empty
+
+
+def test_a_partition_without_leader_is_an_error_row(
+    cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = "LEADER_NOT_AVAILABLE: the partition has no leader"
+    with INCIDENTS["never_added"](kafka) as staged:
+        number = coordinator_partition(staged.transactional_id, 50)
+        leaderless = (number + 1) % 50
+        ask = read_partitions
+        monkeypatch.setattr(
+            coordinator_logs,
+            "read_partitions",
+            lambda client, leaders: [
+                replace(each, error=error, leader=None) if each.partition == leaderless else each
+                for each in ask(client, leaders)
+            ],
+        )
+        frame = cluster.transaction_log(partitions=[leaderless, number])
+    assert frame[frame["error"].notna()]["txn_state_partition"].tolist() == [leaderless]
+    assert staged.transactional_id in set(frame["transactional_id"])

@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
+from tests.builders import create_topics
 from toolkit import Cluster, LogDir
 from toolkit.errors import BrokerError, NotFound
 from toolkit.formats.batches import read_header
@@ -33,8 +33,7 @@ def admin_of(kafka: Kafka) -> AdminClient:
 
 
 def create(kafka: Kafka, topic: str) -> None:
-    admin = admin_of(kafka)
-    admin.create_topics([NewTopic(topic, 1, len(kafka.broker_ids))])[topic].result()
+    create_topics(kafka, topic, replicas=len(kafka.broker_ids))
 
 
 def delete_group(kafka: Kafka, group: str) -> None:

@@ -1,18 +1,33 @@
-"""When a recorder takes its samples, and what it does when it cannot."""
+"""When a recorder takes its samples, what it does when it cannot, and what it measures, as Prometheus reads it."""
 
+import builtins
 import datetime as dt
+import shutil
+import subprocess
 import threading
-from collections.abc import Callable
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
-from tests.sources.recorded import sample
+from tests.analysis.build import ago, observation, partition, producer, transaction
+from tests.analysis.logged import sample_diagnosis
+from tests.sources.recorded import NINE, sample
+from tests.stored import compare
 from toolkit import Cluster, Recording
-from toolkit.errors import ConnectionFailed
-from toolkit.schema.table import EPOCH
-from toolkit.sources.recording.recorder import Recorder, Sample, SampleOptions, Sampler, SampleWriter
+from toolkit.errors import ConnectionFailed, UsageError
+from toolkit.lab import Kafka
+from toolkit.lab.clients import blocked_consumer
+from toolkit.lab.incidents import INCIDENTS
+from toolkit.schema.live import GroupLag
+from toolkit.schema.recorded import LateTransaction
+from toolkit.schema.table import EPOCH, TransactionKey
+from toolkit.schema.verdict import Verdict
+from toolkit.sources.recording.metrics import LATE, MAX_GROUP_LAGS, Metrics, MetricSeries, measure
+from toolkit.sources.recording.recorder import Recorder, Sample, SampleOptions, Sampler, SampleWriter, take_sample
 
 SECOND = dt.timedelta(seconds=1)
 
@@ -139,3 +154,177 @@ def test_it_merges_at_start_and_after_every_hour(tmp_path: Path) -> None:
             writer.write(sample(yesterday + each * SECOND))
     record(tmp_path, Told(), samples=1)
     assert len(list((tmp_path / "samples").glob(f"{yesterday:%Y%m%d}.1.parquet"))) == 1
+
+
+pytest.importorskip("prometheus_client", reason="metrics are an extra")
+
+Labels = tuple[tuple[str, str], ...]
+KEY = TransactionKey("orders", 0, 8, 100)
+
+
+def numbers(metrics: Metrics) -> dict[tuple[str, Labels], float]:
+    from prometheus_client import generate_latest
+    from prometheus_client.parser import text_string_to_metric_families
+
+    families = text_string_to_metric_families(generate_latest(metrics.registry).decode())
+    return {(one.name, tuple(sorted(one.labels.items()))): one.value for family in families for one in family.samples}
+
+
+def late_on(number: int, leader: int) -> LateTransaction:
+    return LateTransaction(sampled_at=NINE, topic="orders", partition=number, broker_id=leader, observed_at=NINE)
+
+
+def series() -> Mapping[str, Sequence[Sample]]:
+    """Samples that a recorder takes one after the other."""
+    one = sample(NINE)
+    (finding,) = one.findings
+    opened = replace(finding, opened_at=NINE - 50 * SECOND)
+    unread = replace(finding, verdict=Verdict.UNKNOWN, producer_id=None, offsets_held=None, groups_held=None,
+                     error="NETWORK_EXCEPTION: x")  # fmt: skip
+    observed = observation(transaction(), partitions=[partition()], producers=[producer()])
+    healthy = replace(one, observation=observed, findings=sample_diagnosis(observed, observed).findings())
+    young = TransactionKey("orders", 0, 7, 100)
+    stuck = replace(finding, verdict=Verdict.STUCK_ENDING, outcome="commit")
+    ending = replace(finding, partition=1, verdict=Verdict.ENDING, outcome="commit")
+    held = [replace(finding, partition=n, groups_held=groups) for n, groups in enumerate((("a", "b"), ("b",), None))]
+    return {
+        "a partition has series while it is held": [one, replace(one, findings=[])],
+        "how long it is held: since it was seen first, opened by a broker's time, or became the lowest": [
+            replace(one, first_seen={KEY: NINE - 40 * SECOND}),
+            replace(one, findings=[opened]),
+            replace(one, findings=[replace(opened, brokers_time=None)], first_seen={KEY: NINE - 20 * SECOND}),
+            replace(one, findings=[replace(opened, held_from=NINE - 30 * SECOND)]),
+        ],
+        "a healthy transaction appears after two samples": [
+            replace(healthy, first_seen={young: observed.observed_at}),
+            replace(healthy, first_seen={young: ago(seconds=10)}),
+        ],
+        "a commit without its marker, and one whose coordinator is writing it; then an abort": [
+            replace(one, findings=[stuck, ending]),
+            replace(one, findings=[replace(finding, outcome="abort")]),
+        ],
+        "late partitions": [replace(one, late_transactions=[late_on(0, leader=2)] * 2)],
+        "what could not be read keeps its numbers": [
+            one,
+            replace(one, findings=[unread]),
+            sample(NINE + dt.timedelta(seconds=10), error="NETWORK_EXCEPTION: gone"),
+        ],
+        "blocked groups": [
+            replace(one, findings=held),
+            replace(one, findings=[unread, *held[2:]]),
+            replace(one, findings=[]),
+        ],
+    }
+
+
+def test_what_a_recorder_measures() -> None:
+    """Late partitions do not have the name of Kafka's metric, which counts by the brokers' maximum timeout."""
+    lines = list[str]()
+    for name, samples in series().items():
+        metrics = Metrics()
+        before = numbers(metrics)
+        for number, each in enumerate(samples):
+            metrics.on_sample(each, written=number < 2)
+            metrics.on_skip(number)
+            found = numbers(metrics)
+            lines.append(f"{name}, {number}")
+            lines += [f"  {key} {dict(labels)}: {value}" for (key, labels), value in sorted(found.items())
+                      if before.get((key, labels)) != value and "_created" not in key
+                      and "build_info" not in key]  # fmt: skip
+            lines += [f"  gone: {key} {dict(labels)}" for key, labels in sorted(before.keys() - found.keys())]
+            before = found
+    compare("metrics.txt", lines)
+
+
+def test_ten_thousand_partitions_give_a_bounded_number_of_series() -> None:
+    metrics = Metrics()
+    one = sample(NINE)
+    (finding,) = one.findings
+    numbered = [replace(finding, partition=number, groups_held=(f"group-{number}",)) for number in range(10_000)]
+    held = [replace(each, opened_at=NINE - dt.timedelta(seconds=each.partition or 0)) for each in numbered]
+    alive = [*held[:100], *(replace(each, verdict=Verdict.LONG) for each in held[100:])]
+    late = [late_on(number, leader=1 + number % 3) for number in range(10_000)]
+    metrics.on_sample(replace(one, findings=alive, late_transactions=late), written=True)
+    found = numbers(metrics)
+    assert len(found) < 7100, "6 for each of 1,000 partitions, 1 for each of 1,000 groups, and some"
+    parts = {int(dict(labels)["partition"]) for name, labels in found if name == "kafka_txn_partition_lso_held_seconds"}
+    assert parts == {*range(100), *range(9100, 10_000)}, "what hangs, and what has been held for longest"
+    assert found["kafka_txn_last_sample_omitted_partitions", ()] == 9000
+    assert found["kafka_txn_transactions", (("verdict", "hanging"),)] == 100
+    assert found["kafka_txn_transactions", (("verdict", "long"),)] == 9900
+    assert sum(value for (name, _), value in found.items() if name == LATE) == 10_000
+    healthy = [replace(each, verdict=Verdict.CLEAR, producer_id=None) for each in numbered]
+    assert len(alive) == len(healthy)
+    metrics.on_sample(replace(one, findings=healthy), written=True)
+    assert len(numbers(metrics)) < 50, "a healthy cluster has no series by partition, however large it is"
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_metric_names_follow_prometheus_rules() -> None:
+    from prometheus_client import generate_latest
+
+    metrics = Metrics()
+    one = sample(NINE)
+    (finding,) = one.findings
+    metrics.on_sample(replace(one, findings=[replace(finding, groups_held=("billing",))]), written=True)
+    text = generate_latest(metrics.registry)
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+@pytest.mark.lab
+def test_a_group_has_series_while_it_is_blocked(kafka: Kafka) -> None:
+    """Markers are not distinguished from records: the recorder reads no log for it."""
+    metrics, due = Metrics(), dt.datetime.now(dt.UTC)
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        staged = INCIDENTS["never_added"](kafka, records=5)
+        with blocked_consumer(kafka, staged.topic, f"billing-{staged.topic}"):
+            pass
+        first = take_sample(cluster, SampleOptions(interval_ms=1_000, with_held_groups=True), due=due)
+        second = take_sample(cluster, SampleOptions(interval_ms=1_000, with_held_groups=True), due=due, before=first)
+        (lag,) = cluster.group_lag_rows(f"billing-{staged.topic}")
+        metrics.on_sample(second, written=True)
+        labels = (("group", f"billing-{staged.topic}"), ("partition", "0"), ("topic", staged.topic))
+        output = numbers(metrics)
+        assert output["kafka_txn_group_held_offsets", labels] == lag["lag"] - lag["client_lag"] >= lag["held"] == 5
+        assert output["kafka_txn_group_behind_offsets", labels] == lag["client_lag"]
+        assert output["kafka_txn_group_series_omitted", ()] == 0
+        metrics.on_sample(replace(second, held_groups=None), written=True)
+        assert numbers(metrics)["kafka_txn_group_held_offsets", labels], "unreachable groups keep theirs"
+        metrics.on_sample(replace(second, held_groups=[]), written=True)
+        assert ("kafka_txn_group_held_offsets", labels) not in numbers(metrics)
+
+
+def test_the_number_of_groups_is_bounded_and_others_are_counted() -> None:
+    lag = GroupLag(group_id="one", topic="orders", behind=0)
+    lags = [replace(lag, partition=number, held=number) for number in range(MAX_GROUP_LAGS + 10)]
+    series = measure(replace(sample(NINE), held_groups=lags), MetricSeries())
+    assert len(series.group_lags) == MAX_GROUP_LAGS
+    assert series.group_lags_omitted == 9, "one of them holds nothing"
+    assert min(numbers.held for numbers in series.group_lags.values()) == 10
+
+
+def test_metrics_are_served_only_on_their_address() -> None:
+    metrics, other = Metrics(), Metrics()
+    port = metrics.serve("127.0.0.1", 0)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            assert b"kafka_txn_samples_taken_total 0.0" in answer.read()
+        with pytest.raises(UsageError, match=rf"^Cannot listen on 127\.0\.0\.1:{port}: Address already in use\.$"):
+            other.serve("127.0.0.1", port)
+    finally:
+        metrics.close()
+        other.close()
+
+
+def test_without_prometheus_client_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    really = builtins.__import__
+
+    def refuse(name: str, *arguments: Any, **options: Any) -> Any:
+        if name.startswith("prometheus_client"):
+            raise ImportError(name)
+        return really(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(UsageError, match=r"--metrics-port needs prometheus-client\. pip install prometheus-client"):
+        Metrics()

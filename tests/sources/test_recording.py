@@ -1,9 +1,10 @@
-"""Writing and reading the samples of a simulated cluster."""
+"""Writing and reading the samples of a simulated cluster; a kill loses nothing and leaves nothing twice."""
 
 import datetime as dt
 import errno
 import os
 import resource
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ import pytest
 from tests.analysis.build import clock
 from tests.analysis.test_exposure import IMITATED
 from tests.process import ROOT, started
+from tests.sources.killed import SCENES
 from tests.sources.recorded import NINE, files, rows_of, sample
 from toolkit import Recording
 from toolkit.analysis.exposure import software_gaps
@@ -401,7 +403,7 @@ def test_lso_holds_have_the_times_without_verdicts() -> None:
 def test_reading_while_a_recorder_writes_and_merges(tmp_path: Path) -> None:
     directory, count = tmp_path / "recording", 60
     SampleWriter(directory).close()
-    arguments = [sys.executable, "-m", "tests.sources.recorded_meanwhile", str(directory), str(count)]
+    arguments = [sys.executable, "-m", "tests.sources.recorded", str(directory), str(count)]
     with started(arguments, cwd=ROOT) as writing:
         observed = 0
         while writing.poll() is None:
@@ -444,3 +446,14 @@ def test_a_restarted_recorder_resumes_its_state(six: Path) -> None:
     assert went_on.first_seen == {("orders", 0, 8, 100): NINE}
     SampleWriter(six.parent / "new").close()
     assert resume(six.parent / "new") is None
+
+
+FULL = dict.fromkeys(("merge_again", "merge_what_a_kill_left"), pytest.mark.full)
+
+
+@pytest.mark.parametrize("context", [pytest.param(each, marks=FULL.get(each, pytest.mark.longer)) for each in SCENES])
+def test_killed_before_every_operation_on_files(context: str, tmp_path: Path) -> None:
+    arguments = [sys.executable, "-m", "tests.sources.killed", context, str(tmp_path)]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 15, "so many times it was killed"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import datetime as dt
 import inspect
+import sys
 from dataclasses import fields
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,7 +16,11 @@ import pytest
 import toolkit
 from toolkit import Cluster, LogDir, Recording
 from toolkit.errors import UsageError
-from toolkit.schema import SEGMENTS, Row
+from toolkit.lab import samples
+from toolkit.lab.lab_source import SampleSource
+from toolkit.schema import MISSING_OFFSETS, OFFSET_VISIBILITY, SEGMENTS, Row
+from toolkit.sources import progress_bar as progress_module
+from toolkit.sources.progress_bar import progress
 from toolkit.sources.source import CLUSTER, SOURCE_TABLES, DeclaredTable, Source, TableArguments, implements, tables_of
 
 SOURCES: list[type[Source]] = [Cluster, LogDir, Recording]
@@ -111,3 +117,51 @@ def test_topic_and_partition_are_names_of_arguments_too() -> None:
     for wrong in ({"tpic": "orders"}, {"topic": "orders", "topics": "orders"}):
         with pytest.raises(UsageError, match=r"^Seen\.findings: got an unexpected .* Its arguments: topics, "):
             source.findings(**wrong)
+
+
+def test_the_frames_of_offsets_are_their_rows() -> None:
+    log_dir = samples.load("several-open").log_dir()
+    topic = samples.load("several-open").topic
+    rows = log_dir.offset_visibility_rows(topic, 0, 2)
+    assert (rows[0]["topic"], rows[0]["partition"], rows[0]["offset"]) == (topic, 0, 2)
+    assert log_dir.offset_visibility(topic, 0, 2).equals(OFFSET_VISIBILITY.frame(rows))
+    everything = log_dir.missing_offsets(topic, 0)
+    first = int(everything["first_offset"][0])
+    options: dict[str, Any]
+    for options in ({"start": first + 1}, {"stop": first + 1}, {"read_committed": False}):
+        frame = log_dir.missing_offsets(topic, 0, **options)
+        assert frame.equals(MISSING_OFFSETS.frame(log_dir.missing_offset_rows(topic, 0, **options)))
+        assert not frame.equals(everything), options
+    with pytest.raises(UsageError, match="ends at 1"):
+        log_dir.missing_offsets(topic, 0, start=2, stop=1)
+
+
+def test_a_sample_without_a_trail_of_actions_has_one_of_its_own(tmp_path: Path) -> None:
+    source = SampleSource(samples.load("several-open"), folder=tmp_path)
+    assert source.audit.path == tmp_path / "audit.jsonl"
+
+
+def read() -> None:
+    with progress("orders-0", total=100, unit="offsets") as advance:
+        advance(40)
+        advance(60)
+
+
+def test_a_pipe_gets_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    read()
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("where", ["terminal", "notebook"])
+def test_a_terminal_shows_progress(
+    where: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_module, "DELAY", 0.0)
+    if where == "terminal":
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    else:
+        monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    read()
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "orders-0" in output.err

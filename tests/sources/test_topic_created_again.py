@@ -1,13 +1,16 @@
-"""A topic that was deleted and created again begins at offset 0, and has no marker of what was committed before."""
+"""A topic that was created again, and a torn transaction as Jepsen found it in 2024 (Bufstream 0.1.0)."""
 
 from __future__ import annotations
 
 import shutil
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from tests.causes import cause_names
 from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, until, write_committed
@@ -62,3 +65,34 @@ def test_the_replica_of_a_deleted_topic_is_not_read_for_the_one_created_again(tm
         row = finding(files, "orders")
         assert row["verdict"] == "unknown"
         assert "INCONSISTENT_TOPIC_ID" in str(row["error"])
+
+
+@pytest.fixture
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
+    with Cluster(kafka.bootstrap_servers) as connected:
+        yield connected
+
+
+def test_a_delayed_end_of_a_transaction_commits_half_of_the_next_one(kafka: Kafka, cluster: Cluster) -> None:
+    """The hint says so, and the producer's own commit returns success."""
+    topic = f"torn-{uuid.uuid4().hex[:6]}"
+    create_topic(kafka, topic)
+    producer = TxnProducer(cluster.client, topic).init()
+    producer.add(topic, 0, 1)
+    for partition in (0, 1):
+        producer.send(topic, partition)
+    producer.end(commit=True)
+
+    producer.add(topic, 0, 1)
+    first_half = producer.send(topic, 0)
+    producer.end(commit=True)  # the request of the transaction before, sent again and delayed: all of it is the same
+    other_half = producer.send(topic, 1)
+    producer.end(commit=True)  # its own
+
+    rows = cluster.finding_rows(topics=[topic], recheck_after=0.1)
+    committed, torn = sorted(rows, key=lambda row: row["partition"])
+    assert (committed["verdict"], torn["verdict"], torn["outcome"]) == ("clear", "hanging", "undecided")
+    assert committed["last_stable_offset"] == first_half + 2, "the record and the marker of its first half"
+    assert torn["start_offset"] == other_half
+    assert cause_names(torn) == ["late-after-commit", "torn-transaction"]
+    assert "may have committed the first half of the same transaction" in torn["cause"]

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
+from tests.builders import create_topics
 from tests.java_clients import JavaClient
 from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
@@ -27,12 +26,6 @@ def broker() -> Iterator[Kafka]:
         yield kafka
 
 
-def create(kafka: Kafka, *topics: str) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for created in admin.create_topics([NewTopic(each, 1, 1) for each in topics]).values():
-        created.result()
-
-
 def open_finding(kafka: Kafka, client: JavaClient, start: str) -> Row:
     """The finding on an open transaction whose id starts so, as soon as its owner is certain."""
 
@@ -48,7 +41,7 @@ def open_finding(kafka: Kafka, client: JavaClient, start: str) -> Row:
 
 
 def test_a_thread_of_kafka_streams(broker: Kafka) -> None:
-    create(broker, "streams-plaintext-input", "streams-wordcount-output")
+    create_topics(broker, "streams-plaintext-input", "streams-wordcount-output")
     properties = {
         "application.id": "word-count",
         "processing.guarantee": "exactly_once_v2",
@@ -87,7 +80,7 @@ def test_a_source_task_and_the_leader_of_kafka_connect(broker: Kafka, tmp_path: 
     (port,) = free_ports(1)
     source = tmp_path / "source.txt"
     source.write_text("one\ntwo\n")
-    create(broker, "from-file")
+    create_topics(broker, "from-file")
     properties = {
         "group.id": "connect-blue",
         "exactly.once.source.support": "enabled",

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.builders import create_topics
 from tests.process import run
 from tests.spark.read_log import read
 from toolkit import Cluster, LogDir, Recording
@@ -31,10 +31,8 @@ AWAY = 2  # the broker that will not answer
 def staged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
     """An open transaction on both partitions of ``paid``, of which one broker of three leads one; it stops at last."""
     with Kafka("4.3.1", brokers=3) as kafka:
-        admin = AdminClient({**kafka.client_config(), "log_level": 0})
         topics = [NewTopic("paid", 2, replica_assignment=[[1], [AWAY]]), NewTopic("quiet", 1, replica_assignment=[[1]])]
-        for created in admin.create_topics(topics).values():
-            created.result()
+        create_topics(kafka, *topics)
         with BrokerClient(config_of(kafka)) as client:
             producer = TxnProducer(client, "payments-7").init()
             producer.add("paid", 0, 1)

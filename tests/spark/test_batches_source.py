@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict
 
-from tests.sources.test_outage import create, is_led
+from tests.sources.test_authorization import create, is_led
 from toolkit import Cluster
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, until

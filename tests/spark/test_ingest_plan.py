@@ -76,7 +76,7 @@ def plans() -> Mapping[str, LogPlan | None]:
         "no partition.metadata": plan({}, **CHANGED_LISTING, topic_id=None),
         "a folder that cannot be read now": plan({}, **CHANGED_LISTING, begin=None, epochs={}),
         # Its newest segment begins before the known end, but its leader epochs prove that nothing was truncated.
-        "a replica that lags": plan({}, **CHANGED_LISTING, begin=0, segments=1, bytes=10),
+        "a replica that lags": plan({}, **CHANGED_LISTING, begin=0, bytes=10),
         "truncated to 60": plan({}, **CHANGED_LISTING, begin=0, epochs={3: 0, 4: 60}),
         "truncated to 79": plan({}, **CHANGED_LISTING, begin=20, epochs={3: 20, 5: 79}),
         "truncated to 40, before its start": plan({}, **CHANGED_LISTING, begin=60, epochs={3: 0, 4: 40}),

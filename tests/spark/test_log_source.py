@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
+from tests.builders import create_topics
 from tests.spark.read_log import assert_same_rows, plan_read, read, read_and_fold, rows
 from toolkit import LogDir
 from toolkit.lab import Kafka
@@ -159,8 +158,7 @@ def test_ranges_match_log_dir(history: Path) -> None:
 
 
 def test_a_segment_of_a_running_broker_is_split_by_its_index(kafka: Kafka) -> None:
-    admin = AdminClient({**kafka.client_config()})
-    admin.create_topics([NewTopic("cut", 1, 1)])["cut"].result()
+    create_topics(kafka, "cut")
     producer = Producer(kafka.client_config() | {"log_level": "0", "batch.size": "2000", "linger.ms": "0"})
     for number in range(3000):
         producer.produce("cut", b"%d" % number * 20)

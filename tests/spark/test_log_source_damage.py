@@ -21,7 +21,7 @@ from tests.sources.log_files import (
     write_root,
     write_snapshot,
 )
-from tests.sources.test_logdir_splits import batches, write_index
+from tests.sources.test_logdir_record_index import batches, write_index
 from tests.spark.read_log import assert_same_rows, plan_read, read, read_and_fold, rows
 from toolkit import LogDir
 from toolkit.errors import DecodeError, NotFound, UsageError

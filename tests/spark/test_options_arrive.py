@@ -96,7 +96,7 @@ WRONG: Sequence[tuple[type[Any], Mapping[str, str]]] = [
     *((KafkaLog, {"path": path}) for path in ("hdfs://name/logs", "file://host/logs", "s3:/x")),
     *((KafkaLog, {"subscribe": names}) for names in ("", "a,,b", "[", "[]", '["a"')),
     *((KafkaLog, {"subscribe": "a", "partitions": numbers}) for numbers in ("a-0", "0,x")),
-    (KafkaLog, {"partitions": "0"}),
+    *((KafkaLog, {"partitions": names}) for names in ("0", "orders-0,x")),
     (KafkaLog, {"table": "transaction_history", "partitions": "a-0"}),
     *((KafkaLog, options) for options in ({"path": ""}, {"path": "", "paths": ""})),
 ]

@@ -24,6 +24,10 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]  # creates a venv, and reads every table with its Spark
 
 ROWS_PROGRAM = Path(__file__).with_name("rows.py")
+RUN_HERE = (  # the driver imports this working tree, and the executors of Spark Connect do not
+    "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); del sys.argv[0]; "
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
 PACKAGES = ("pyspark[connect]==4.0.0", "pandas==2.2.3", "pyarrow==18.1.0", "numpy<2.3", "setuptools")
 
 PYTHON_WITHOUT_PACKAGE = """\
@@ -62,13 +66,14 @@ def spark_output(request: pytest.FixtureRequest, history: Path, tmp_path_factory
     out = tmp_path_factory.mktemp(request.param)
     mode, age = request.param.split("-")
     python = request.getfixturevalue("oldest_python") if age == "oldest" else Path(sys.executable)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
+    not_inherited = ("PYSPARK_", "SPARK_", "PYTHONPATH")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(not_inherited)}
     if mode == "connect":
         wrapper = out / "python"
         wrapper.write_text(PYTHON_WITHOUT_PACKAGE.format(site=site_packages(python), python=python))
         wrapper.chmod(0o755)
         environment["PYSPARK_PYTHON"] = str(wrapper)
-    command = [str(python), str(ROWS_PROGRAM), mode, str(history), str(out)]
+    command = [str(python), "-c", RUN_HERE, str(ROOT), str(ROWS_PROGRAM), mode, str(history), str(out)]
     process = subprocess.run(command, cwd=out, env=environment, capture_output=True, text=True, timeout=1500)
     assert process.returncode == 0, process.stderr
     version = "4.0.0" if age == "oldest" else importlib.metadata.version("pyspark")

@@ -17,7 +17,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from tests.config.certificates import Certificates
-from tests.sources.test_outage import create, is_led
+from tests.sources.test_authorization import create, is_led
 from tests.spark.rows import SESSION_MODULES
 from toolkit import Cluster
 from toolkit.config import ClientConfig

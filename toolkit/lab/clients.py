@@ -8,7 +8,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
@@ -269,30 +268,10 @@ class TxnProducer:
     which every broker from 2.8 to 4.x still accepts. With ``transaction_version=2`` it behaves like a Java client of
     4.0 or newer: its writes add the partition to the transaction, and each end brings the next epoch.
 
-    Parameters
-    ----------
-    cluster
-        The client to send with.
-    transactional_id
-        Transactional id.
-    timeout_ms
-        Transaction timeout.
-    transaction_version
-        1, or 2 (KIP-890, brokers from 4.0 on).
-
-    Raises
-    ------
-    RequestRefused
-        From every step, with the Kafka error. Transient errors (a coordinator that loads, a marker still being written)
-        are retried.
-
-    Examples
-    --------
-    >>> producer = TxnProducer(cluster, "payments").init()  # doctest: +SKIP
-    >>> producer.add("orders", 0)  # doctest: +SKIP
-    >>> producer.send("orders", 0)  # doctest: +SKIP
-    0
-    >>> producer.end(commit=True)  # doctest: +SKIP
+    Each step raises RequestRefused with the Kafka error; transient errors (a coordinator that loads, a marker that is
+    still being written) are retried.
+    `cluster`: the client to send with.
+    `transaction_version`: 1, or 2 (KIP-890, brokers from 4.0 on).
     """
 
     def __init__(
@@ -483,20 +462,8 @@ def blocked_consumer(kafka: ClusterAddress, topic: str, group: str, *, partition
 class BlockedConsumer:
     """A read_committed consumer of one partition, which reads up to the LSO and continues once it moves.
 
-    Parameters
-    ----------
-    kafka
-        A lab cluster, or the client configuration of another one.
-    topic, partition
-        Partition to read, from the group's committed offset or from the start of the log.
-    group
-        Consumer group.
-
-    Examples
-    --------
-    >>> with blocked_consumer(kafka, "payments", "billing") as billing:  # doctest: +SKIP
-    ...     billing.lag
-    17
+    `kafka`: a lab cluster, or the client configuration of another one.
+    `topic`, `partition`: partition to read, from the group's committed offset or from the start of the log.
     """
 
     def __init__(self, kafka: ClusterAddress, topic: str, *, group: str, partition: int = 0) -> None:
@@ -525,9 +492,7 @@ class BlockedConsumer:
     def __enter__(self) -> BlockedConsumer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

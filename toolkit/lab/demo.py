@@ -34,21 +34,9 @@ ShowLines = Callable[[Iterable[str]], None]
 
 
 def run(version: str, *, show: ShowLines, width: int | None = None) -> bool:
-    """Run the demo and show every step.
+    """Run the demo and show every step; whether every result was as expected.
 
-    Parameters
-    ----------
-    version
-        Kafka version.
-    show
-        Shows the lines of a step.
-    width
-        Columns to wrap at; null for no wrapping.
-
-    Returns
-    -------
-    bool
-        Whether every result was as expected.
+    `version`: Kafka version. `show`: shows the lines of a step. `width`: columns to wrap at; null for no wrapping.
     """
     began = time.monotonic()
     demo = Demo(show, width=width)

@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any
 
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
@@ -121,48 +120,23 @@ UNCLEAN = ClusterSetup(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedIncident:
-    """An incident on a cluster.
+    """An incident on a cluster."""
 
-    Parameters
-    ----------
-    name
-        Name of the incident.
-    topic, partition
-        Partition with the open transaction.
-    producer_id, producer_epoch, transactional_id
-        The producer.
-    start_offset
-        Offset of the transaction's first record on this partition, from the Produce response.
-    expected
-        The expected verdict now.
-    later
-        The expected verdict after some time; empty if it stays the same.
-    outcome
-        What was decided about its records: undecided, abort, commit, unknown; null if nothing is open.
-    action
-        The command that is safe now: abort, complete or fence; null if none is.
-    what
-        One sentence for a newcomer.
-    group
-        Consumer group in the incident; empty for none.
-    also
-        Other transactions of the incident; those on one partition in the order of their start offsets.
-    """
-
-    name: str
+    name: str  # of the incident
+    # topic, partition: the partition with the open transaction, of this producer
     topic: str
     partition: int
     producer_id: int
     producer_epoch: int
     transactional_id: str
-    start_offset: int
-    expected: str
-    later: str = ""
-    outcome: str | None = None
-    action: str | None = None
-    what: str = ""
-    group: str = ""
-    also: tuple[StagedIncident, ...] = ()
+    start_offset: int  # of the transaction's first record on this partition, from the Produce response
+    expected: str  # the verdict now
+    later: str = ""  # the verdict after some time; empty if it stays the same
+    outcome: str | None = None  # decided about its records: undecided, abort, commit, unknown; null if nothing is open
+    action: str | None = None  # the command that is safe now: abort, complete or fence; null if none is
+    what: str = ""  # one sentence for a newcomer
+    group: str = ""  # consumer group in the incident; empty for none
+    also: tuple[StagedIncident, ...] = ()  # other transactions of it; those on one partition by their start offsets
     _closing: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
     def close(self) -> None:
@@ -173,40 +147,23 @@ class StagedIncident:
     def __enter__(self) -> StagedIncident:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """An incident that can be staged: call it with a cluster.
+    """An incident that can be staged: call it with a cluster."""
 
-    Parameters
-    ----------
-    name
-        Its name in ``INCIDENTS``.
-    recipe
-        The steps of the incident.
-    expected, later
-        Expected verdict now, and after some time.
-    outcome, action
-        Expected outcome, and the command that is safe now.
-    setup
-        Brokers and properties that it needs.
-    since
-        First Kafka version that it can be staged on.
-    """
-
-    name: str
-    recipe: Callable[..., StagedIncident]
+    name: str  # in `INCIDENTS`
+    recipe: Callable[..., StagedIncident]  # its steps
+    # expected to action: as of `StagedIncident`
     expected: str
     later: str
     outcome: str | None
     action: str | None
-    setup: ClusterSetup
-    since: str
+    setup: ClusterSetup  # brokers and properties that it needs
+    since: str  # first Kafka version that it can be staged on
 
     @property
     def what(self) -> str:
@@ -228,23 +185,12 @@ class Incident:
     ) -> StagedIncident:
         """Stage it.
 
-        Parameters
-        ----------
-        kafka
-            A lab cluster, or the bootstrap servers or client properties of another one.
-        topic
-            Topic, created if it does not exist; a new one with a random suffix if null.
-        partition
-            Partition. Some incidents also write to the next one.
-        **options
-            Other arguments of the recipe.
-
-        Raises
-        ------
-        LabError
-            If a broker rejects a step, with the Kafka error.
-        UsageError
-            If this cluster is too old or too small, or `kafka` is an address and the incident stops brokers.
+        Raises LabError if a broker rejects a step, with the Kafka error.
+        Raises UsageError if the cluster is too old or small, or `kafka` is an address and the incident stops brokers.
+        `kafka`: a lab cluster, or the bootstrap servers or client properties of another one.
+        `topic`: topic, created if it does not exist; a new one with a random suffix if null.
+        `partition`: partition; some incidents also write to the next one.
+        `**options`: other arguments of the recipe.
         """
         with Stage(kafka, self, topic=topic, partition=partition) as stage:
             staged = self.recipe(stage, **options)
@@ -303,9 +249,7 @@ class Stage:
     def __enter__(self) -> Stage:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.cluster.close()
 
     @property

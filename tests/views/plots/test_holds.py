@@ -1,6 +1,7 @@
 """Who held an LSO over a day, as data."""
 
 import datetime as dt
+from dataclasses import replace
 
 from tests.views.plots.busy import NOW
 from tests.views.plots.drawn import hovers, traces, words
@@ -29,3 +30,15 @@ def test_the_id_that_held_longest_in_all_is_first_and_one_that_holds_still_is_an
     assert list(drawn["holds it still"]["y"]) == ["producer 7"]
     assert any("for <b>3 h<" in text for text in hovers(figure))
     assert "No hold of an LSO" in words(plot_holds([]))
+
+
+def test_a_day_of_holds_and_one_that_goes_on() -> None:
+    """A hold that went on for hours in a table of its own was "under 1 s", and a day was a comparison of texts."""
+    goes_on = replace(hold("a", 9, None), as_of=NOW - 4 * HOUR)
+    assert "a held an LSO longest: 5 h in 1 hold, and held it still at 2026-11-21 08:58:30 UTC" in words(
+        plot_holds([goes_on])
+    )
+    of_day = plot_holds([hold("a", 9, 8), hold("b", 7, 4), hold("c", 3, 2)], since=(NOW - 5 * HOUR).isoformat())
+    assert "b held an LSO longest: 1 h in 1 hold" in words(of_day), "or c, which held for as long"
+    assert "2 holds of 1 partition by 2 ids" in words(of_day)
+    assert "No hold of an LSO since 2026-11-21 12:58:30 UTC" in words(plot_holds([hold("a", 9, 8)], since=NOW))

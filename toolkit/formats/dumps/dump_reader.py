@@ -434,7 +434,7 @@ def _filled(row: dict[str, Any], text: str, position: RecordPosition, read: Any)
 
 LONGEST = 16 << 20  # bytes; a message is 1 MiB at most by default
 UNKNOWN_LONGEST = 1 << 16  # if the size is unknown
-KEY, PAYLOAD = " key: ", " payload: "
+KEY = " key: "
 BARE = ("| key: ", "| payload: ", " payload: ")  # without metadata; the last one up to 3.7, where there is no key
 
 

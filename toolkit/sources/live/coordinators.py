@@ -33,7 +33,7 @@ from toolkit.sources.live.broker_client import (
 )
 from toolkit.sources.live.leaders import ClusterMetadata, is_missing, read_metadata
 
-TOPIC, BROKER, GROUP = 2, 4, 32  # resource types
+TOPIC_CONFIGS, BROKER_CONFIGS, GROUP_CONFIGS = 2, 4, 32  # resource types of DescribeConfigs
 POLICY = "cleanup.policy"
 
 
@@ -53,7 +53,7 @@ def describe_configs(
 ) -> list[ResourceConfig]:
     """The configurations of resources, in one request to each broker that is a resource, or else to any broker.
 
-    `resource_type`, `names`: `TOPIC`, `BROKER` or `GROUP`, and the names of the resources.
+    `resource_type`, `names`: `TOPIC_CONFIGS`, `BROKER_CONFIGS` or `GROUP_CONFIGS`, and the names of the resources.
     """
     request = broker_client.DescribeConfigs
     resources = [
@@ -62,7 +62,7 @@ def describe_configs(
     ]
     options = {"include_synonyms": False, "include_documentation": False}
     requests: list[tuple[int | None, Any]] = [(None, request(resources=resources, **options))]
-    if resource_type == BROKER:
+    if resource_type == BROKER_CONFIGS:
         requests = [(int(each.resource_name), request(resources=[each], **options)) for each in resources]
     found: list[ResourceConfig] = []
     for (broker_id, _), response in zip(requests, client.send(requests), strict=True):
@@ -80,14 +80,14 @@ def describe_configs(
 
 def broker_configs(client: BrokerClient, brokers: Iterable[int], keys: Sequence[str]) -> list[ResourceConfig]:
     """The configuration of each broker, from itself."""
-    return describe_configs(client, BROKER, [str(broker) for broker in brokers], keys)
+    return describe_configs(client, BROKER_CONFIGS, [str(broker) for broker in brokers], keys)
 
 
 def compacted_topics(client: BrokerClient, topics: Collection[str]) -> dict[str, bool]:
     """Whether each topic is compacted; topics whose configuration may not be described are left out."""
     return {
         config.name: "compact" in (config.values[POLICY] or "")
-        for config in describe_configs(client, TOPIC, sorted(topics), [POLICY])
+        for config in describe_configs(client, TOPIC_CONFIGS, sorted(topics), [POLICY])
         if not config.error and POLICY in config.values
     }
 
@@ -115,7 +115,7 @@ def broker_identities(client: BrokerClient, brokers: Iterable[int]) -> list[Brok
 MAX_PROBES = 10_000
 NAMES_PER_REQUEST = 2000
 ANY, LITERAL = 1, 3
-TOPIC, GROUP, TRANSACTIONAL_ID = 2, 3, 5
+TOPIC_ACLS, GROUP_ACLS, TRANSACTIONAL_ID_ACLS = 2, 3, 5  # resource types of DescribeAcls
 AUTHORIZER = "authorizer.class.name"
 KAFKA_AUTHORIZERS = {
     "kafka.security.auth.SimpleAclAuthorizer",
@@ -148,21 +148,21 @@ class AclResource:
 
 
 TRANSACTIONAL_IDS = AclResource(
-    type=TRANSACTIONAL_ID,
+    type=TRANSACTIONAL_ID_ACLS,
     name="TransactionalId",
     request=lambda names: broker_client.DescribeTransactions(transactional_ids=names),
     codes=lambda answer: ((each.transactional_id, each.error_code) for each in answer.transaction_states),
     denied="TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
 )
 GROUPS = AclResource(
-    type=GROUP,
+    type=GROUP_ACLS,
     name="Group",
     request=lambda names: broker_client.DescribeGroups(groups=names),
     codes=lambda answer: ((each.group_id, each.error_code) for each in answer.groups),
     denied="GROUP_AUTHORIZATION_FAILED",
 )
 TOPICS = AclResource(
-    type=TOPIC,
+    type=TOPIC_ACLS,
     name="Topic",
     request=lambda names: broker_client.Metadata(
         topics=[broker_client.Metadata.MetadataRequestTopic(name=name) for name in names],
@@ -239,7 +239,7 @@ def _no_acls(resource: AclResource, response: BrokerResponse) -> str:
 
 
 def _or_read_the_log(resource: AclResource) -> str:
-    return "; or READ on Topic '__transaction_state'" if resource.type == TRANSACTIONAL_ID else ""
+    return "; or READ on Topic '__transaction_state'" if resource.type == TRANSACTIONAL_ID_ACLS else ""
 
 
 def _foreign_authorizer(client: BrokerClient, brokers: Sequence[int], resource: AclResource) -> str | None:

@@ -301,7 +301,7 @@ def _topics(kind: Any, topics: Mapping[str, list[int]] | None) -> list[Any] | No
 
 def share_isolation_level(client: BrokerClient, group: str) -> str | None:
     """Isolation level of a share group (DescribeConfigs of the group); null if its configuration is not visible."""
-    configs = coordinators.describe_configs(client, coordinators.GROUP, [group], [ISOLATION_LEVEL])
+    configs = coordinators.describe_configs(client, coordinators.GROUP_CONFIGS, [group], [ISOLATION_LEVEL])
     return next((config.values.get(ISOLATION_LEVEL) for config in configs if not config.error), None)
 
 

@@ -32,7 +32,6 @@ from toolkit.analysis.log.offset_status import clip
 from toolkit.errors import UsageError
 from toolkit.formats.batches import HEADER_SIZE
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
-from toolkit.formats.headers import LogChunk
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, MANIFEST, LogPath, log_path
 from toolkit.formats.scan import bytes_at
 from toolkit.schema import TABLES
@@ -283,7 +282,6 @@ class LogListing(TableRow):
     begin: Annotated[Int64 | None, "Base offset of its first segment."] = None
     has_snapshot: Annotated[bool, "Whether its folder has a producer snapshot of that offset."] = False
     cleaned: Annotated[Int64, "Offset up to which it was cleaned; -1 for never or unknown."] = -1
-    segments: Annotated[Int32 | None, "Number of segments."] = None
     bytes: Annotated[Int64 | None, "Size.", Unit("bytes")] = None
     listing: Annotated[str | None, "Digest of names, sizes and times of its segments, and of the two above."] = None
     segment_sizes: Annotated[str | None, "JSON: base offset, size and modification time (ns) of each."] = None
@@ -434,11 +432,6 @@ class SegmentRun:
 
     where: LogId  # topic, partition and broker
     splits: Sequence[SegmentSplit]  # the splits, in the order of the log
-
-    def parts(self, *, start: int | None, stop: int | None, crc: bool = False) -> Iterator[LogChunk]:
-        """The batches between two offsets; with `crc` the checksums are verified."""
-        chunks = chain.from_iterable(read_split(split, crc=crc) for split in self.splits)
-        return clip(chunks, start=start, stop=stop)
 
 
 @dataclass(frozen=True, eq=False)
@@ -657,8 +650,8 @@ def _batches_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
     arguments = options.arguments
     start: Any = arguments.start  # a number, or null: others are planned by log
     stop: Any = arguments.stop
-    chunks = run.parts(start=start, stop=stop, crc=arguments.crc)
-    return log_tables.batch_tables(chunks, run.where, producer_id=arguments.producer_id)
+    chunks = chain.from_iterable(read_split(split, crc=arguments.crc) for split in run.splits)
+    return log_tables.batch_tables(clip(chunks, start=start, stop=stop), run.where, producer_id=arguments.producer_id)
 
 
 def listings(contents: Contents, logs: Sequence[ReplicaLog]) -> list[LogListing]:
@@ -703,7 +696,6 @@ def _row(
         begin=begin,
         has_snapshot=bool(snapshot),
         cleaned=cleaned,
-        segments=len(log.base_offsets),
         bytes=log.size,
         listing=_digest([segments, topic_id, log.error, *snapshot, *([cleaned] if cleaned >= 0 else [])]),
         segment_sizes=json.dumps(sizes),

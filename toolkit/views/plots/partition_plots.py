@@ -6,13 +6,14 @@ import datetime as dt
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from toolkit.schema.coerce import Data, records_of
+from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.schema.coerce import Data, in_utc, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, GroupLag, Partition
 from toolkit.schema.recorded import LsoHold
@@ -87,15 +88,16 @@ def plot_overview(
     _add_panel(
         figure, visible, [line.waiting for line in visible], [line.waiting_text for line in visible], colours, col=2
     )
-    _add_legend(figure, visible, colours)
+    there = {line.verdict for line in visible}
+    for verdict in (each for each in Verdict if each in there):  # the legend
+        marker: dict[str, Any] = {"symbol": verdict.symbol, "color": colours[verdict.tone], "size": 12,
+                                  "line": {"width": 1.5, "color": colours[verdict.tone]}}  # fmt: skip
+        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=verdict), row=1, col=1)
     figure.update_yaxes(row_axis([line.name for line in visible], longest=NAME_WIDTH))
-    apply_theme(
-        figure,
-        colours,
-        title=_overview_title(lines),
-        subtitle=_overview_subtitle(lines, visible),
-        height=210 + 34 * len(visible),
-    )
+    subtitle = wrapped(f"partitions by verdict: {_named(Counter(line.verdict for line in lines))}")
+    if rest := Counter(line.verdict for line in lines[most:]):
+        subtitle += f"<br>{wrapped(f'not drawn: {_named(rest)}; show(findings) lists them')}"
+    apply_theme(figure, colours, title=_overview_title(lines), subtitle=subtitle, height=210 + 34 * len(visible))
     figure.update_annotations(selector={"yanchor": "bottom"}, xanchor="left", font={"size": 13, "color": colours.muted})
     for note, axis in zip(figure.layout.annotations[:2], ("xaxis", "xaxis2"), strict=True):
         note.x = figure.layout[axis].domain[0]
@@ -245,15 +247,6 @@ def _add_panel(
     figure.update_xaxes(type="log", range=[low, high], showticklabels=False, ticks="", showgrid=False, row=1, col=col)
 
 
-def _add_legend(figure: go.Figure, lines: Sequence[PartitionLine], theme: Theme) -> None:
-    there = {line.verdict for line in lines}
-    for verdict in Verdict:
-        if verdict in there:
-            marker: dict[str, Any] = {"symbol": verdict.symbol, "color": theme[verdict.tone], "size": 12,
-                                      "line": {"width": 1.5, "color": theme[verdict.tone]}}  # fmt: skip
-            figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=verdict), row=1, col=1)
-
-
 def _overview_title(lines: Sequence[PartitionLine]) -> str:
     """``2 partitions hang, longest orders-0 for 3 h``."""
     counted = Counter(line.verdict for line in lines)
@@ -267,12 +260,6 @@ def _overview_title(lines: Sequence[PartitionLine]) -> str:
 
 def _named(counted: Counter[Verdict]) -> str:
     return ", ".join(f"{counted[verdict]:,} {verdict.replace('_', ' ')}" for verdict in Verdict if counted[verdict])
-
-
-def _overview_subtitle(lines: Sequence[PartitionLine], visible: Sequence[PartitionLine]) -> str:
-    text = wrapped(f"partitions by verdict: {_named(Counter(line.verdict for line in lines))}")
-    rest = Counter(line.verdict for line in lines[len(visible) :])
-    return f"{text}<br>{wrapped(f'not drawn: {_named(rest)}; show(findings) lists them')}" if rest else text
 
 
 def _checked_text(findings: Sequence[Finding], read: Sequence[Partition]) -> str:
@@ -291,7 +278,12 @@ HOLD_KINDS = (("held", Verdict.ENDED, True), ("holds it still", Verdict.UNKNOWN,
 
 
 def plot_holds(
-    lso_holds: Data, *, now: dt.datetime | None = None, most: int = 20, theme: ThemeName = "light"
+    lso_holds: Data,
+    *,
+    since: dt.datetime | str | None = None,
+    now: dt.datetime | None = None,
+    most: int = 20,
+    theme: ThemeName = "light",
 ) -> go.Figure:
     """Draw who held an LSO, and when: a row for each transactional id, or producer id where no id is known.
 
@@ -299,8 +291,10 @@ def plot_holds(
     ----------
     lso_holds
         ``schema.LSO_HOLDS``, of a log directory or a recording, or as the pipeline stored them; of any partitions.
+    since
+        Count holds from this time on: a time, or its text such as ``2026-11-21T00:00Z``; from the first one if null.
     now
-        Where holds that go on end; the last time in the table if null.
+        Where holds that go on end; the time of its log or sample (``as_of``) if null.
     most
         Maximum number of rows, those that held for the longest time in all; the rest is counted below the title.
     theme
@@ -313,50 +307,56 @@ def plot_holds(
     """
     colours = theme_named(theme)
     holds = [each for each in records_of(lso_holds, LsoHold) if each.held_from is not None]
-    times = [time for each in holds for time in (each.held_from, each.held_to) if time is not None]
+    first = None if since is None else in_utc(since)
+    if first is not None:
+        holds = [replace(each, held_from=max(each.held_from or first, first)) for each in holds
+                 if each.held_to is None or each.held_to > first]  # fmt: skip
+    times = [time for each in holds for time in (each.held_from, each.held_to, each.as_of) if time is not None]
     if not times:
-        return empty_figure(colours, title="No hold of an LSO", missing="The table has no hold whose time is known.")
-    until = now or max(times)
+        after = "" if first is None else f" since {at(first)}"
+        return empty_figure(
+            colours, title=f"No hold of an LSO{after}", missing=f"The table has no hold whose time is known{after}."
+        )
+    last = max(times)
+    holds = [replace(each, as_of=now or each.as_of or last) for each in holds]
+    until = now or last
     by_name: dict[str, list[LsoHold]] = {}
     for hold in holds:
         by_name.setdefault(hold.transactional_id or f"producer {hold.producer_id}", []).append(hold)
-    ranked = sorted(
-        by_name.items(), key=lambda item: -sum((_hold_length(each, until) for each in item[1]), dt.timedelta())
-    )
+    ranked = sorted(by_name.items(), key=lambda item: -sum((_hold_length(each) for each in item[1]), dt.timedelta()))
+    length = until - min(each.held_from or until for each in holds)
     figure = NotebookFigure()
     for name, verdict, is_over in HOLD_KINDS:
         bars = [
             (row, each) for row, of_row in ranked[:most] for each in of_row if (each.held_to is not None) is is_over
         ]
         if bars:
-            figure.add_trace(_hold_bars(bars, theme=colours, name=name, verdict=verdict, first=min(times), until=until))
+            figure.add_trace(_hold_bars(bars, theme=colours, name=name, verdict=verdict, length=length))
     figure.update_yaxes(row_axis([name for name, _ in ranked[:most]], longest=NAME_WIDTH))
     figure.update_xaxes(type="date", title={"text": "time (UTC)", "standoff": 6}, nticks=7)
     longest, of_longest = ranked[0]
-    total = sum((_hold_length(each, until) for each in of_longest), dt.timedelta())
+    total = sum((_hold_length(each) for each in of_longest), dt.timedelta())
     partitions = {(each.topic, each.partition) for each in holds}
     rest = f"; {count(len(ranked) - most, 'more')} not drawn" if ranked[most:] else ""
     subtitle = (
         f"{count(len(holds), 'hold')} of {count(len(partitions), 'partition')} by {count(len(ranked), 'id')}{rest}"
     )
     title = f"{plain(longest, longest=40)} held an LSO longest: {duration(total)} in {count(len(of_longest), 'hold')}"
+    if goes_on := [each.as_of for each in of_longest if each.held_to is None and each.as_of]:
+        title += f", and held it still at {at(max(goes_on))}"
     return apply_theme(figure, colours, title=title, subtitle=subtitle, height=220 + 30 * len(ranked[:most]))
 
 
-def _hold_length(hold: LsoHold, until: dt.datetime) -> dt.timedelta:
-    return max((hold.held_to or until) - (hold.held_from or until), dt.timedelta())
+def _hold_length(hold: LsoHold) -> dt.timedelta:
+    """How long it lasted; up to when it was seen, if it goes on."""
+    end = hold.held_to or hold.as_of
+    return max(end - hold.held_from, dt.timedelta()) if end and hold.held_from else dt.timedelta()
 
 
 def _hold_bars(
-    bars: Sequence[tuple[str, LsoHold]],
-    *,
-    theme: Theme,
-    name: str,
-    verdict: Verdict,
-    first: dt.datetime,
-    until: dt.datetime,
+    bars: Sequence[tuple[str, LsoHold]], *, theme: Theme, name: str, verdict: Verdict, length: dt.timedelta
 ) -> go.Bar:
-    shortest = max(until - first, dt.timedelta(seconds=1)) / THINNEST
+    shortest = max(length, dt.timedelta(seconds=1)) / THINNEST
     colour = theme[verdict.tone]
     facts: list[list[tuple[str, object]]] = [
         [
@@ -366,7 +366,7 @@ def _hold_bars(
             ("offset", hold.first_offset),
             ("from", hold.held_from),
             ("to", hold.held_to),
-            ("for", _hold_length(hold, until)),
+            ("for", _hold_length(hold)),
             ("records held", hold.records_held),
             ("marker", hold.marker),
         ]
@@ -375,7 +375,7 @@ def _hold_bars(
     return go.Bar(
         orientation="h",
         base=[when(hold.held_from) for _, hold in bars],
-        x=[max(_hold_length(hold, until), shortest) / dt.timedelta(milliseconds=1) for _, hold in bars],
+        x=[max(_hold_length(hold), shortest) / dt.timedelta(milliseconds=1) for _, hold in bars],
         y=[plain(row) for row, _ in bars],
         width=0.56,
         marker={"color": colour, "line": {"color": colour, "width": 1}},
@@ -449,7 +449,9 @@ def plot_lag(rows: Data, *, group: str | None = None, most: int = 25, theme: The
     labels = [plain(name) for name in names]
     for part in PARTS:
         figure.add_trace(_lag_bars(part, visible, labels, colours))
-    _add_lag_words(figure, visible, labels, colours)
+    for lag, label in zip(visible, labels, strict=True):
+        figure.add_annotation(x=lag.lag or 0, y=label, xanchor="left", xshift=8, showarrow=False, text=_lag_words(lag),
+                              font={"size": 12, "color": colours.text})  # fmt: skip
     apply_theme(
         figure, colours, title=title, subtitle=_lag_subtitle(mine, lagging, visible), height=210 + 40 * len(visible)
     )
@@ -478,12 +480,6 @@ def _lag_bars(part: _LagPart, lags: Sequence[GroupLag], labels: Sequence[str], t
         hoverinfo="text",
         name=part.name,
     )  # fmt: skip
-
-
-def _add_lag_words(figure: go.Figure, lags: Sequence[GroupLag], labels: Sequence[str], theme: Theme) -> None:
-    for lag, label in zip(lags, labels, strict=True):
-        figure.add_annotation(x=lag.lag or 0, y=label, xanchor="left", xshift=8, showarrow=False, text=_lag_words(lag),
-                              font={"size": 12, "color": theme.text})  # fmt: skip
 
 
 def _lag_words(lag: GroupLag) -> str:

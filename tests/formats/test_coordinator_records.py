@@ -1,8 +1,6 @@
-"""Records of ``__consumer_offsets``: every version by Kafka's classes and as written here.
+"""Records of the coordinators' topics: as coordinators and Kafka's classes wrote them, as written here, invalid."""
 
-Segments of real brokers are in test_coordinator_log_rows.
-"""
-
+import itertools
 import struct
 from typing import Any
 
@@ -10,21 +8,222 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit.errors import DecodeError
+from tests.stored import compare
+from toolkit.errors import DecodeError, UsageError
 from toolkit.formats.coordinator_records import (
     GROUP_EPOCH_KINDS,
     KINDS,
+    STATES,
     GroupKey,
     GroupMetadata,
     OffsetCommit,
+    TransactionState,
+    coordinator_partition,
     read_group_epoch,
     read_group_key,
     read_group_metadata,
     read_offset_commit,
+    read_transaction_key,
+    read_transaction_value,
 )
+from toolkit.schema.table import TopicPartition
 
-INT32, INT64 = (st.integers(min_value=0, max_value=2 ** (bits - 1) - 1) for bits in (32, 64))
+# Captured from __transaction_state of the lab's Kafka 3.5.2 and 4.3.1 on 2026-11-21. Two ids: a librdkafka 2.16
+# producer that wrote to three partitions, and Kafka's own ProducerPerformance (transaction version 2 on 4.3.1).
+GOLDEN = {
+    "3.5.2 init": ("0000000000000000000000000000afc800ffffffff000001a1fe45be79ffffffffffffffff"),
+    "3.5.2 ongoing": (
+        "0000000000000000000000000000afc8010000000200087061796d656e7473000000010000000000066f726465727300000002000000"
+        "0000000002000001a1fe45bea8000001a1fe45bea8"
+    ),
+    "3.5.2 committed": ("0000000000000000000000000000afc80400000000000001a1fe45bee5000001a1fe45bea8"),
+    "3.5.2 aborting": (
+        "0000000000000000000000000000afc8030000000100066f72646572730000000100000001000001a1fe45bf27000001a1fe45bf1a"
+    ),
+    "4.3.1 init": ("0001000000000000000000000000afc80000000001a1fe46003effffffffffffffff0100080000000000000000"),
+    "4.3.1 ongoing": (
+        "0001000000000000000000000000afc80103097061796d656e7473020000000000076f726465727303000000000000000200000001a1"
+        "fe46008a000001a1fe46008a0100080000000000000000"
+    ),
+    "4.3.1 ongoing, transaction version 2": (
+        "0001000000000000000100000000ea600102097061796d656e7473020000000000000001a1fe460f11000001a1fe460f110200080000"
+        "00000000000102020002"
+    ),
+    "4.3.1 committing, transaction version 2: the epoch has grown": (
+        "0001000000000000000100010000ea600202097061796d656e7473020000000000000001a1fe460f33000001a1fe460f110200080000"
+        "00000000000102020002"
+    ),
+}
+INT16, INT32, INT64 = (st.integers(min_value=-1, max_value=2 ** (bits - 1) - 1) for bits in (16, 32, 64))
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+
+
+@st.composite
+def states(draw: st.DrawFn) -> TransactionState:
+    version = draw(st.sampled_from([0, 1]))
+
+    def known(numbers: st.SearchStrategy[int]) -> int | None:
+        return draw(numbers.map(lambda number: None if number == -1 else number))
+
+    return TransactionState(
+        version=version,
+        producer_id=known(INT64),
+        producer_epoch=known(INT16),
+        timeout_ms=draw(INT32),
+        state=draw(st.sampled_from(STATES)),
+        topic_partitions=tuple(draw(st.lists(st.builds(TopicPartition, TEXT, INT32), max_size=5))),
+        last_update_timestamp_ms=known(INT64),
+        start_timestamp_ms=known(INT64),
+        previous_producer_id=known(INT64) if version else None,
+        next_producer_id=known(INT64) if version else None,
+        next_producer_epoch=known(INT16) if version else None,
+        client_transaction_version=draw(st.integers(0, 2)) if version else None,
+        unknown_tags=draw(st.integers(0, 3)) if version else 0,
+    )
+
+
+def write_key(transactional_id: str) -> bytes:
+    data = transactional_id.encode()
+    return struct.pack(">hh", 0, len(data)) + data
+
+
+def write_value(state: TransactionState) -> bytes:
+    """A value as ``TransactionLog.valueToBytes`` writes it; partitions next to each other share their topic."""
+    flexible = state.version == 1
+    topics = [
+        (topic, [partition for _, partition in each])
+        for topic, each in itertools.groupby(state.topic_partitions, key=lambda each: each[0])
+    ]
+    out = struct.pack(">hqhib", state.version, raw(state.producer_id), raw(state.producer_epoch), state.timeout_ms, 0)
+    out = out[:-1] + bytes([STATES.index(state.state)])
+    if state.state == "Empty" and not topics:
+        out += b"\0" if flexible else b"\xff" * 4
+    else:
+        out += length(len(topics), flexible=flexible)
+        for topic, partitions in topics:
+            data = topic.encode()
+            out += (varint(len(data) + 1) if flexible else struct.pack(">h", len(data))) + data
+            out += length(len(partitions), flexible=flexible) + struct.pack(f">{len(partitions)}i", *partitions)
+            out += b"\0" if flexible else b""
+    out += struct.pack(">qq", raw(state.last_update_timestamp_ms), raw(state.start_timestamp_ms))
+    return out + (write_tags(state) if flexible else b"")
+
+
+def write_tags(state: TransactionState) -> bytes:
+    tags = [
+        (0, b"" if state.previous_producer_id is None else struct.pack(">q", state.previous_producer_id)),
+        (1, b"" if state.next_producer_id is None else struct.pack(">q", state.next_producer_id)),
+        (2, struct.pack(">h", state.client_transaction_version) if state.client_transaction_version else b""),
+        (3, b"" if state.next_producer_epoch is None else struct.pack(">h", state.next_producer_epoch)),
+        *[(200 + i, b"of a later Kafka") for i in range(state.unknown_tags)],
+    ]
+    present = [(tag, data) for tag, data in tags if data]
+    return varint(len(present)) + b"".join(varint(tag) + varint(len(data)) + data for tag, data in present)
+
+
+def raw(number: int | None) -> int:
+    return -1 if number is None else number
+
+
+def length(count: int, *, flexible: bool) -> bytes:
+    return varint(count + 1) if flexible else struct.pack(">i", count)
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def test_real_values() -> None:
+    states = {name: read_transaction_value(bytes.fromhex(data)) for name, data in GOLDEN.items()}
+    compare("transaction_states.txt", (f"{name}: {state}" for name, state in states.items()))
+    for name in GOLDEN.keys() - {"3.5.2 committed"}:  # an empty array where null would do
+        assert write_value(states[name]).hex() == GOLDEN[name]  # so the writer of these tests writes as Kafka does
+
+
+def test_real_key() -> None:
+    assert read_transaction_key(bytes.fromhex("00000006676f6c64656e")) == "golden"
+
+
+@given(states())
+def test_values_round_trip(state: TransactionState) -> None:
+    data = write_value(state)
+    assert read_transaction_value(data) == state
+    assert read_transaction_value(memoryview(bytearray(data))) == state
+
+
+@given(TEXT)
+def test_keys_round_trip(transactional_id: str) -> None:
+    assert read_transaction_key(write_key(transactional_id)) == transactional_id
+
+
+@given(st.integers(1, 2**15 - 1), st.binary(max_size=20))
+def test_a_key_of_a_newer_version_is_no_error(version: int, rest: bytes) -> None:
+    assert read_transaction_key(struct.pack(">h", version) + rest) is None
+
+
+V0 = bytes.fromhex("0000000000000000000000000000afc801")
+V1 = bytes.fromhex("0001000000000000000000000000afc801")
+TIMES = bytes(16)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "ends early"),
+        (b"\0\2" + bytes(40), "has version 2"),
+        (b"\xff\xff" + bytes(40), "has version -1"),
+        (V0[:-1] + b"\x08", "status 8 is not known"),
+        (V0[:-1] + b"\xff", "status -1 is not known"),
+        (V0 + b"\x7f\xff\xff\xff" + TIMES, "array of 2147483647 items does not fit"),
+        (V0 + bytes.fromhex("00000004") + TIMES, "array of 4 items does not fit"),  # in 16 bytes; an item has 6
+        (V0 + bytes.fromhex("00000001 0001 61 7fffffff") + TIMES, "array of 2147483647 items does not fit"),
+        (V0 + bytes.fromhex("00000001 0001 61 ffffffff") + TIMES, "array that must be there is null"),
+        (V0 + bytes.fromhex("00000001 ffff 00000000") + TIMES, "text that must be there is null"),
+        (V0 + bytes.fromhex("00000001 0001 ff 00000000") + TIMES, "not UTF-8"),
+        (V0 + bytes(4) + TIMES + b"!", "1 bytes are left over"),
+        (V1 + b"\xff\xff\xff\xff\x0f" + TIMES, "array of 4294967294 items does not fit"),
+        (V1 + b"\xff\xff\xff\xff\xff\xff" + TIMES, "varint is longer than 32 bits"),
+        (V1 + b"\xff\xff\xff\xff\x10" + TIMES, "varint is longer than 32 bits"),
+        (V1 + b"\0" + TIMES + b"\x01\x00\x04abcd", "tagged field of 8 bytes has 4"),
+        (V1 + b"\0" + TIMES + b"\xff\xff\xff\xff\x0f", "ends early"),
+    ],
+)
+def test_decode_errors_have_a_reason(data: bytes, message: str) -> None:
+    with pytest.raises(DecodeError, match=message):
+        read_transaction_value(data)
+
+
+@pytest.mark.parametrize(
+    ("key", "partitions", "partition"),
+    [
+        ("my-group", 50, 12),  # this and the next by Java itself, on a real cluster
+        ("my-unique-static-tid", 50, 33),
+        ("", 50, 0),
+        ("polygenelubricants", 50, 0),  # hashes to Integer.MIN_VALUE, whose Math.abs is negative
+        ("golden", 50, 43),  # the captures above lay there
+        ("java-client", 50, 20),
+        ("\N{GRINNING FACE}", 1000, 899),  # two UTF-16 code units: 31 * 0xD83D + 0xDE00 = 1772899
+    ],
+)
+def test_coordinator_partition(key: str, partitions: int, partition: int) -> None:
+    assert coordinator_partition(key, partitions) == partition
+
+
+@given(st.text(), st.integers(1, 1000))
+def test_coordinator_partition_is_in_range(key: str, partitions: int) -> None:
+    assert 0 <= coordinator_partition(key, partitions) < partitions
+
+
+def test_a_topic_without_partitions_is_rejected() -> None:
+    with pytest.raises(UsageError):
+        coordinator_partition("id", 0)
+
+
+POSITIVE_INT32, POSITIVE_INT64 = (st.integers(min_value=0, max_value=2 ** (bits - 1) - 1) for bits in (32, 64))
 FLEXIBLE = 4
 
 # Captured from __consumer_offsets of the lab's Kafka 4.3.1 on 2026-11-21: a classic group with one librdkafka member,
@@ -92,10 +291,10 @@ def commits(draw: st.DrawFn) -> OffsetCommit:
     version = draw(st.integers(0, 4))
     return OffsetCommit(
         version=version,
-        offset=draw(INT64),
-        leader_epoch=draw(st.none() | INT32) if version >= 3 else None,
-        commit_timestamp_ms=draw(st.none() | INT64),
-        expire_timestamp_ms=draw(st.none() | INT64) if version == 1 else None,
+        offset=draw(POSITIVE_INT64),
+        leader_epoch=draw(st.none() | POSITIVE_INT32) if version >= 3 else None,
+        commit_timestamp_ms=draw(st.none() | POSITIVE_INT64),
+        expire_timestamp_ms=draw(st.none() | POSITIVE_INT64) if version == 1 else None,
     )
 
 
@@ -105,10 +304,10 @@ def groups(draw: st.DrawFn) -> GroupMetadata:
     return GroupMetadata(
         version=version,
         protocol_type=draw(TEXT),
-        generation=draw(INT32),
+        generation=draw(POSITIVE_INT32),
         protocol=draw(st.none() | TEXT),
         leader_member_id=draw(st.none() | TEXT),
-        current_state_timestamp_ms=draw(st.none() | INT64) if version >= 2 else None,
+        current_state_timestamp_ms=draw(st.none() | POSITIVE_INT64) if version >= 2 else None,
         member_ids=tuple(draw(st.lists(TEXT, max_size=4))),
     )
 
@@ -146,7 +345,7 @@ def write_group(group: GroupMetadata, user_data: bytes = b"", tags: bytes = b"\0
     return out + (tags if flexible else b"")
 
 
-def write_key(version: int, *parts: str | int) -> bytes:
+def write_offsets_key(version: int, *parts: str | int) -> bytes:
     fields = [struct.pack(">i", each) if isinstance(each, int) else text(each, flexible=False) for each in parts]
     return struct.pack(">h", version) + b"".join(fields)
 
@@ -158,24 +357,12 @@ def text(data: str | None, *, flexible: bool) -> bytes:
     return (varint(size + 1) if flexible else struct.pack(">h", size)) + data.encode()
 
 
-def varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
-
-
-def raw(number: int | None) -> int:
-    return -1 if number is None else number
-
-
 TAGS = st.lists(st.tuples(st.integers(0, 300), st.binary(max_size=20)), max_size=3).map(
     lambda tags: varint(len(tags)) + b"".join(varint(tag) + varint(len(data)) + data for tag, data in tags)
 )
 
 
-def test_real_values() -> None:
+def test_real_values_of_groups() -> None:
     assert read_group_metadata(bytes.fromhex(REAL_GROUP)) == GroupMetadata(
         version=3,
         protocol_type="consumer",
@@ -232,26 +419,26 @@ def test_group_metadata_round_trips(group: GroupMetadata, user_data: bytes, tags
     assert read_group_metadata(write_group(group, user_data, tags)) == group
 
 
-@given(TEXT, TEXT, INT32)
+@given(TEXT, TEXT, POSITIVE_INT32)
 def test_every_kind_of_key_round_trips(group_id: str, other: str, partition: int) -> None:
     """Key versions 0 to 23 are what Kafka 3.5 to 4.3 have between them."""
     assert list(KINDS) == list(range(24))
     for version, kind in KINDS.items():
         key: dict[str, Any] = {"version": version, "kind": kind, "group_id": group_id}
         if version < 2:
-            data = write_key(version, group_id, other, partition)
+            data = write_offsets_key(version, group_id, other, partition)
             expected = GroupKey(**key, topic=other, partition=partition)
         elif "member" in kind:
-            data = write_key(version, group_id, other)
+            data = write_offsets_key(version, group_id, other)
             expected = GroupKey(**key, member_id=other)
         else:
-            data = write_key(version, group_id, *([other] if "regular" in kind else []))
+            data = write_offsets_key(version, group_id, *([other] if "regular" in kind else []))
             expected = GroupKey(**key)
         assert read_group_key(data) == expected
 
 
 @given(st.integers(24, 2**15 - 1), st.binary(max_size=20))
-def test_a_key_of_a_newer_version_is_no_error(version: int, rest: bytes) -> None:
+def test_an_offsets_key_of_a_newer_version_is_no_error(version: int, rest: bytes) -> None:
     assert read_group_key(struct.pack(">h", version) + rest) is None
 
 
