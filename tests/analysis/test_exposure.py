@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from tests.sources.recorded_apis import RECORDED_APIS
+from tests.sources.recorded import RECORDED_APIS
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.exposure import (
     MAX_TIMEOUT,
