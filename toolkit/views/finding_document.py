@@ -314,8 +314,10 @@ LINKED_FINDINGS = Table(
 def remedy(finding: Finding) -> tuple[Value, ...]:
     """What is safe: sentences, and a command."""
     own = finding.command
-    line = None if own is None else command_line(own)
-    return tuple(Command(own) if own and each == line else marked(each) for each in finding.remedy.split("\n"))
+    if own is None:
+        return (marked(finding.remedy),)  # of one line: a recording, or an id in it, says what it likes
+    line = command_line(own)
+    return tuple(Command(own) if each == line else marked(each) for each in finding.remedy.split("\n"))
 
 
 def linked_row(finding: Finding, connection: Connection) -> Row:
