@@ -6,7 +6,6 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]
 
-from plotly.offline import get_plotlyjs
 from site_text import substitutions
 
 import toolkit
@@ -48,7 +47,6 @@ html_theme = "pydata_sphinx_theme"
 html_title = "kafka-txn"
 html_baseurl = DOCS_URL
 html_static_path = ["_static"]
-(HERE / "_static/plotly.min.js").write_text(get_plotlyjs())  # once for the site, not in each notebook
 html_context = {"default_mode": "auto"}
 html_show_sourcelink = False
 html_favicon = "_static/favicon.svg"

@@ -41,7 +41,7 @@ SLOW = (
     "08_databricks",
     "04_abort",
     "tests/spark/test_log_fold.py",  # these two need no broker, and would come last
-    "tests/analysis/test_lso_holds.py",
+    "tests/analysis/test_hold_findings.py",
 )
 """Groups of tests, and notebooks, that take minutes: workers start with them, the longest first."""
 

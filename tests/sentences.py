@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from functools import cache
 from itertools import chain
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.stored import GOLDEN
+from toolkit.command_line import command_line
 from toolkit.errors import ToolkitError
 
 ROOT = Path(__file__).parent.parent
@@ -57,9 +58,10 @@ def _note_value(value: Any) -> None:
 _init = ToolkitError.__init__
 
 
-def _noting_error(self: ToolkitError, what: str, *, means: str = "", do: str = "") -> None:
-    _init(self, what, means=means, do=do)
-    SEEN.add(f"{type(self).__name__}: {' | '.join((what, means, do))}")
+def _noting_error(self: ToolkitError, what: str, *, means: str = "", do: str = "", command: Sequence[str] = ()) -> None:
+    _init(self, what, means=means, do=do, command=command)
+    own = [command_line(command)] if command else []
+    SEEN.add(f"{type(self).__name__}: {' | '.join((what, means, do, *own))}")
 
 
 ToolkitError.__init__ = _noting_error  # type: ignore[method-assign]

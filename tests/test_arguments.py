@@ -15,10 +15,8 @@ Function = ast.FunctionDef | ast.Lambda
 UNUSED = {  # functions whose callers decide what they take
     "_repr_mimebundle_": "IPython",
     "kafka_txn": "--version is read by its callback",
-    "latestOffset": "Spark",
     "on_sample": "RecorderListener",
     "parts_near": "ReplicaLog",
-    "streamReader": "Spark",
 }
 NOT_PASSED = {  # caller and callee: why an optional argument of the same name is another one, or is left out
     ("_appendix", "ReportSection"): "the events have them",

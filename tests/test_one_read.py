@@ -20,12 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.random_logs import Step, batches, step_lists
-from tests.analysis.test_log_transactions import sorted_rows
-from tests.analysis.test_lso_holds import table
-from tests.analysis.test_lso_timeline import BASE, end_of
+from tests.analysis.test_hold_findings import table
+from tests.analysis.test_log_transactions import BASE, end_of, figures, sorted_rows
 from tests.analysis.test_replayed_producers import rows_of
 from tests.analysis.test_resume_state import PARTITION, expected_holds, range_summary_of
-from tests.analysis.test_statistics import figures
 from tests.formats.logs import joined, logs
 from toolkit.analysis.history.hold_findings import candidates, lso_holds, without_short_holds
 from toolkit.analysis.history.resume_state import LogState

@@ -18,7 +18,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
+
+from toolkit.command_line import command_line
 
 __all__ = [
     "ActionFailed",
@@ -51,18 +54,27 @@ class ToolkitError(Exception):
         What that means for the user; optional.
     do
         What to do next; optional.
+    command
+        The command that does it, as its arguments; a line of its own where the error is printed.
     """
 
-    def __init__(self, what: str, *, means: str = "", do: str = "") -> None:
+    def __init__(self, what: str, *, means: str = "", do: str = "", command: Sequence[str] = ()) -> None:
         self.what = what
         self.means = means
         self.do = do
-        super().__init__(" ".join(part for part in (what, means, do) if part))
+        self.command = tuple(command)
+        super().__init__(self.text + (f"\n{command_line(command)}" if command else ""))
+
+    @property
+    def text(self) -> str:
+        """All of it but the command."""
+        return " ".join(part for part in (self.what, self.means, self.do) if part)
 
     def _render_traceback_(self) -> list[str]:
-        """Two lines, which IPython prints instead of a traceback: the error says what to do, the stack does not."""
+        """A few lines, which IPython prints instead of a traceback: the error says what to do, the stack does not."""
         rest = " ".join(part for part in (self.means, self.do) if part)
-        return [f"{type(self).__name__}: {self.what}", *([rest] if rest else [])]
+        command = [command_line(self.command)] if self.command else []
+        return [f"{type(self).__name__}: {self.what}", *([rest] if rest else []), *command]
 
 
 class UsageError(ToolkitError):
@@ -86,15 +98,15 @@ class BrokerError(ToolkitError):
 
     Parameters
     ----------
-    what, means, do
+    what, means, do, command
         As for `ToolkitError`.
     code
         Kafka's error name, for example ``"TOPIC_AUTHORIZATION_FAILED"``.
     """
 
-    def __init__(self, what: str, *, code: str, means: str = "", do: str = "") -> None:
+    def __init__(self, what: str, *, code: str, means: str = "", do: str = "", command: Sequence[str] = ()) -> None:
         self.code = code
-        super().__init__(what, means=means, do=do)
+        super().__init__(what, means=means, do=do, command=command)
 
 
 class DecodeError(ToolkitError):
@@ -102,15 +114,15 @@ class DecodeError(ToolkitError):
 
     Parameters
     ----------
-    what, means, do
+    what, means, do, command
         As for `ToolkitError`.
     position
         Byte position in the buffer or file where reading stopped.
     """
 
-    def __init__(self, what: str, *, position: int, means: str = "", do: str = "") -> None:
+    def __init__(self, what: str, *, position: int, means: str = "", do: str = "", command: Sequence[str] = ()) -> None:
         self.position = position
-        super().__init__(what, means=means, do=do)
+        super().__init__(what, means=means, do=do, command=command)
 
 
 class ActionRefused(ToolkitError):
@@ -122,7 +134,7 @@ class ActionFailed(ToolkitError):
 
     Parameters
     ----------
-    what, means, do
+    what, means, do, command
         As for `ToolkitError`.
     effect
         ``nothing``: nothing was written. ``written``: it was. ``uncertain``: it may have been, and `do` says how to
@@ -134,10 +146,19 @@ class ActionFailed(ToolkitError):
     effect: Effect = "uncertain"
     code: str | None = None
 
-    def __init__(self, what: str, *, effect: Effect, code: str | None = None, means: str = "", do: str = "") -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        effect: Effect,
+        code: str | None = None,
+        means: str = "",
+        do: str = "",
+        command: Sequence[str] = (),
+    ) -> None:
         self.effect = effect
         self.code = code
-        super().__init__(what, means=means, do=do)
+        super().__init__(what, means=means, do=do, command=command)
 
 
 class AuditFailed(ToolkitError):

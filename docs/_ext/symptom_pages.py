@@ -93,7 +93,7 @@ def _readable(pattern: str) -> str | None:
 
 def _items(texts: tuple[str, ...], *, numbered: bool = False) -> Iterator[str]:
     sign = "1." if numbered and len(texts) > 1 else "-"
-    return (f"{sign} {_text(each)}" for each in texts)
+    return (f"{sign} {_text(each)}".replace("\n", "  \n  ") for each in texts)  # a command is a line
 
 
 def _verdict_link(found: re.Match[str]) -> str:

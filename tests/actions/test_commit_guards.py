@@ -157,7 +157,7 @@ def test_without_an_answer_it_is_uncertain() -> None:
     def fail(_: RowCluster) -> None:
         raise NO_ANSWER
 
-    with pytest.raises(ActionFailed, match=r"uncertain whether .* was committed.*kafka-txn describe") as failed:
+    with pytest.raises(ActionFailed, match=r"(?s)uncertain whether .* was committed.*\nkafka-txn describe") as failed:
         plan_of(cluster_of(before={("send_one", 1): fail})).execute(confirm=NAME)
     assert failed.value.effect == "uncertain"
 

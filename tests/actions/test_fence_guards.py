@@ -306,7 +306,9 @@ def test_without_an_answer_it_is_uncertain() -> None:
 
     cluster = cluster_of(**OVERDUE)
     cluster.before = {("send_one", 1): fails}
-    with pytest.raises(ActionFailed, match=r"It is uncertain whether the id was fenced\. To find out, run") as raised:
+    with pytest.raises(
+        ActionFailed, match=r"It is uncertain whether the id was fenced\. To find out, describe"
+    ) as raised:
         execute(plan_of(cluster))
     assert raised.value.effect == "uncertain"
 

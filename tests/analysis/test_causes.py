@@ -1,4 +1,4 @@
-"""Root causes from headers and records, including those that the lab cannot stage: evidence for and against each."""
+"""Root causes of a held transaction, since when it holds, its impact, and what an abort changes."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from tests.analysis.logged import (
     diagnosed,
     ended_records,
     excerpt,
+    headers,
     init,
     marker,
     open_transaction,
@@ -25,12 +26,23 @@ from tests.analysis.logged import (
 )
 from tests.analysis.logged import explained as explained_diagnosis
 from toolkit.analysis.diagnosis.case import Case
-from toolkit.analysis.diagnosis.causes import CHECKS, DISOWNED, _events_around, cause, explain
+from toolkit.analysis.diagnosis.causes import (
+    CHECKS,
+    DISOWNED,
+    _events_around,
+    abort_effects,
+    cause,
+    explain,
+    held_back,
+    held_since,
+    opening_time,
+)
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence_text import record_entry
-from toolkit.analysis.diagnosis.log_excerpts import Excerpt
+from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ProducerBatches, producer_batches
 from toolkit.analysis.diagnosis.markers import MarkerSearch, other_markers
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
+from toolkit.formats.batches import LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT
 from toolkit.schema import Row
 from toolkit.schema.live import Finding, Transaction
@@ -373,18 +385,6 @@ def test_without_an_owner_no_id_gives_a_hint() -> None:
     assert cause(context(open_transaction(), None), CHECKS["long"]) is None
 
 
-@pytest.mark.parametrize("log_start_offset", [None, 100])
-def test_a_log_that_still_has_its_head_is_no_cause(log_start_offset: int | None) -> None:
-    one = open_transaction(transaction(), leader=partition(log_start_offset=log_start_offset))
-    assert cause(context(one, None), CHECKS["unknown"]) is None
-
-
-def test_a_healthy_transaction_has_no_cause() -> None:
-    healthy = context(open_transaction(transaction()), excerpt(*LATE_BATCHES))
-    for verdict in ("ongoing", "long", "overdue", "ending", "unknown"):
-        assert cause(healthy, CHECKS.get(verdict, ())) is None
-
-
 def test_an_unknown_finding_only_has_causes_that_the_log_proves() -> None:
     """The next transaction of a healthy producer has the same bytes as a late batch."""
     one = open_transaction(transaction(), leader=partition(log_start_offset=101))
@@ -539,14 +539,6 @@ def held(**fields: Any) -> Finding:
 def explained(finding: Finding, log: Excerpt, owner: Transaction = COMPLETE_ABORT) -> Finding:
     """The finding with the log around the transaction at offset 100."""
     return only(explain([finding], {held().key: context(open_transaction(owner), log, init())}))
-
-
-def test_only_the_transaction_that_holds_the_lso_holds_compaction_and_groups() -> None:
-    log = excerpt(data(100, second=30), start=0, is_compacted=True, groups={7: ["billing"]})
-    first = explained(held(), log)
-    assert (first.compaction_held, first.groups_held, first.held_from) == (True, ("billing",), at(30))
-    second = explained(held(queue_position=2), log)
-    assert (second.compaction_held, second.groups_held, second.held_from) == (None, None, None)
 
 
 def test_a_finding_without_log_evidence_of_its_own_only_has_what_its_partition_holds_back() -> None:
@@ -743,21 +735,6 @@ def test_an_event_without_a_leader_epoch_is_not_after_the_first_leader() -> None
     assert cause(with_lines(plain, replace(NOBODY, leader_epoch=None)), DISOWNED) == cause(plain, DISOWNED)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        replace(SKIPPED, transactional_id="other"),
-        replace(SKIPPED, partition=1),
-        replace(SKIPPED, timestamp=at(-600)),  # of an earlier transaction
-        replace(SKIPPED, timestamp=None),
-        replace(SKIPPED, event="marker_retried"),
-    ],
-)
-def test_lines_about_others_explain_nothing(line: ClusterEvent) -> None:
-    plain = context(ended(), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
-    assert cause(with_lines(plain, line), DISOWNED) == cause(plain, DISOWNED)
-
-
 def test_a_line_explains_a_missing_marker_from_the_decision_on_with_clocks_that_differ() -> None:
     """While a transaction was open for long, a marker of an earlier one may have been skipped."""
     records = [init(), *ended_records("Commit", began=9, at_second=900)]
@@ -799,16 +776,200 @@ def test_events_are_evidence_from_a_minute_before_its_first_batch_on() -> None:
     assert [each.name for each in _events_around(with_lines(one, *lines))] == ["log_truncated"]
 
 
-def test_the_lines_about_a_transaction_are_evidence_before_others() -> None:
-    """Of many events those about the transaction and its partition; each once; and what could not be read."""
-    others = [
-        logged("broker_fenced", 10 + n / 100, str(n), topic=None, partition=None, affected_broker=n) for n in range(30)
-    ]
-    unread = ClusterEvent(error="UNREADABLE: cut off.", source=FROM_BROKER_LOG, file="server.log")
-    one = context(ended(), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
-    timeout = logged("transaction_timed_out", 15, "its id", topic=None, partition=None, transactional_id="payments-7")
-    again = replace(SKIPPED, file="kafkaServer.out")
-    entries = list(_events_around(with_lines(one, *others, timeout, unread, SKIPPED, again, TRUNCATED)))
-    own = ["transaction_timed_out", "unread", "marker_skipped", "log_truncated"]
-    assert [each.name for each in entries] == ["broker_fenced"] * 16 + own
-    assert entries[17].value == "UNREADABLE: cut off."
+def row(**fields: Any) -> Finding:
+    columns = {
+        "verdict": "hanging",
+        "reason": "",
+        "remedy": "",
+        "missing": (),
+        "evidence": (),
+        "observed_at": NOW,
+        "brokers_time": NOW,
+    }
+    return Finding(**{**columns, "last_stable_offset": 100, "high_watermark": 110, **fields})
+
+
+def counts(finding: Finding, log: Excerpt) -> tuple[int | None, int | None]:
+    """Records and bytes."""
+    held = held_back(finding, log)
+    assert replace(held, records_held=None, bytes_held=None) == finding
+    return held.records_held, held.bytes_held
+
+
+BATCHES = (data(95, records=5), data(100, records=4), marker(104, COMMIT), data(105, pid=1, records=5))
+
+
+def test_records_and_bytes_from_the_lso_to_the_high_watermark() -> None:
+    assert counts(row(), excerpt(*BATCHES)) == (9, 300)
+    assert counts(row(high_watermark=105), excerpt(*BATCHES)) == (4, 200)
+    assert counts(row(high_watermark=100), excerpt(*BATCHES)) == (0, 0)
+
+
+def test_a_range_that_was_not_read_completely_is_not_counted() -> None:
+    assert counts(row(high_watermark=111), excerpt(*BATCHES)) == (None, None)
+    assert counts(row(last_stable_offset=80), excerpt(*BATCHES)) == (None, None)
+    assert counts(row(last_stable_offset=None), excerpt(*BATCHES)) == (None, None)
+    assert counts(row(high_watermark=None), excerpt(*BATCHES)) == (None, None)
+    assert counts(row(high_watermark=100), excerpt(start=150)) == (0, 0), "there is nothing to read"
+    assert counts(row(), excerpt(data(100), held=(9, 300))) == (9, 300), "counted while it was read"
+
+
+def test_a_batch_counts_from_the_log_start_offset() -> None:
+    log = excerpt(data(100, records=6), data(106, records=4), start=103, log_start_offset=103)
+    assert counts(row(), log) == (7, 200)
+    unknown = excerpt(data(0, records=2), start=0, log_start_offset=None)
+    assert counts(row(last_stable_offset=0, high_watermark=2), unknown) == (2, 100)
+
+
+def opening(
+    at_time: dt.datetime | None, batches: ProducerBatches, *, clock: str | None = "producer"
+) -> tuple[dt.datetime | None, str | None]:
+    """Opening time and clock."""
+    finding = row(opened_at=at_time, opened_at_clock=clock)
+    found = opening_time(finding, batches)
+    assert replace(found, opened_at=at_time, opened_at_clock=clock) == finding
+    return found.opened_at, found.opened_at_clock
+
+
+BETWEEN = (marker(98, COMMIT, pid=1, second=0), data(100, second=5), marker(101, COMMIT, pid=1, second=60))
+
+
+@pytest.mark.parametrize(
+    ("at_time", "expected"),
+    [
+        (at(5), (at(5), "producer")),
+        (at(-5), (at(-5), "producer")),  # clocks differ a little
+        (at(65), (at(65), "producer")),
+        (at(66), (at(0), "broker")),
+        (at(-3600), (at(0), "broker")),
+        (at(3600), (at(0), "broker")),
+    ],
+)
+def test_a_producers_time_counts_within_the_markers_around_it(
+    at_time: dt.datetime, expected: tuple[dt.datetime, str]
+) -> None:
+    assert opening(at_time, producer_batches(excerpt(*BETWEEN), 7, 100)) == expected
+
+
+def test_a_future_time_without_a_previous_marker_is_null() -> None:
+    without_marker = producer_batches(excerpt(data(100)), 7, 100)
+    assert opening(NOW + dt.timedelta(hours=1), without_marker) == (None, None)
+    assert opening(at(-3600), without_marker) == (at(-3600), "producer")
+
+
+def holder(**fields: Any) -> Finding:
+    """The finding of producer 7's transaction at offset 100, which holds the LSO."""
+    columns = {
+        "queue_position": 1,
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "start_offset": 100,
+        "last_stable_offset": 100,
+    }
+    return row(**columns | {"high_watermark": 101, **fields})
+
+
+def hold_start(*batches: Any, start: int = 90, **fields: Any) -> tuple[dt.datetime | None, list[str]]:
+    """The time since which it holds the LSO, and the names of the evidence."""
+    held = held_since(holder(**fields), producer_batches(excerpt(*batches, start=start), 7, 100))
+    assert held.held_ms == (held.held_from and (NOW - held.held_from) // dt.timedelta(milliseconds=1))
+    return held.held_from, [entry.name or "" for entry in held.evidence]
+
+
+def test_a_transaction_holds_once_all_earlier_transactions_have_ended() -> None:
+    before = (data(91, pid=1), data(92, pid=2), data(100, second=30))
+    ended = (marker(101, COMMIT, pid=2, second=40), marker(102, ABORT, pid=1, second=50))
+    later = (data(103, pid=3), marker(104, COMMIT, pid=3, second=60))
+    assert hold_start(*before, *ended, *later, high_watermark=105) == (at(50), ["held_since"])
+    log = producer_batches(excerpt(*before, *ended, *later), 7, 100)
+    (entry,) = held_since(holder(high_watermark=105), log).evidence
+    assert (entry.value or "").startswith("offsets 102..102: ABORT")
+    assert hold_start(*before, *ended[:1], high_watermark=102) == (None, []), (
+        "the log and the broker contradict each other"
+    )
+
+
+def test_earlier_transactions_of_the_same_producer_are_others() -> None:
+    own_earlier = (data(91), marker(92, COMMIT))
+    assert hold_start(*own_earlier, data(100, second=30)) == (at(30), [])
+    behind = (data(93, pid=1), data(100, second=30), marker(101, COMMIT, pid=1, second=40))
+    assert hold_start(*own_earlier, *behind, high_watermark=102) == (at(40), ["held_since"])
+
+
+def test_a_transaction_that_may_precede_the_excerpt_counts_as_holder() -> None:
+    behind = (data(100, second=30), marker(101, COMMIT, pid=2, second=40))
+    assert hold_start(*behind, high_watermark=102) == (at(40), ["held_at_least_since"])
+    assert hold_start(*behind, start=0, high_watermark=102) == (at(30), []), "no offset is before 0"
+    continued = (data(100, second=30), data(101, pid=2, sequence=8), marker(102, COMMIT, pid=2, second=40))
+    assert hold_start(*continued, high_watermark=103) == (at(40), ["held_at_least_since"])
+    first_of_epoch = (data(100, second=30), data(101, pid=2, sequence=0), marker(102, COMMIT, pid=2, second=40))
+    assert hold_start(*first_of_epoch, high_watermark=103) == (at(30), [])
+    after_its_marker = (data(92, pid=2, sequence=5), marker(93, ABORT, pid=2), *continued)
+    assert hold_start(*after_its_marker, high_watermark=103) == (at(30), [])
+    begun_in_it = (data(94, pid=2, sequence=6), data(100, second=30), marker(101, COMMIT, pid=2, second=40))
+    assert hold_start(*after_its_marker[:2], *begun_in_it, high_watermark=102) == (at(40), ["held_since"])
+    still_open = (data(100, second=30), data(101, pid=2, sequence=8))
+    assert hold_start(*still_open, high_watermark=102) == (at(30), []), "the broker has it behind this one"
+
+
+def test_an_excerpt_below_the_high_watermark_gives_no_hold_time() -> None:
+    assert hold_start(data(100, second=30), high_watermark=102) == (None, [])
+    assert hold_start(data(100, second=30), high_watermark=None) == (None, [])
+    assert hold_start(data(100, second=30), start=0, high_watermark=102) == (at(30), [])
+
+
+def test_a_deleted_first_batch_takes_its_time_from_the_coordinator() -> None:
+    rest = (data(105, second=30), data(106, pid=2), marker(107, COMMIT, pid=2))
+    assert hold_start(*rest, start=105, high_watermark=108) == (None, [])
+    with_owner: dict[str, Any] = {"opened_at": at(3), "opened_at_clock": "coordinator", "high_watermark": 108}
+    assert hold_start(*rest, start=105, **with_owner) == (at(3), [])
+
+
+def test_an_impossible_producer_time_is_replaced_in_held_from() -> None:
+    early = marker(98, COMMIT, pid=1, second=0)
+    assert hold_start(early, data(100, second=-3600)) == (at(0), [])
+    assert hold_start(early, data(100, second=3600)) == (at(0), [])
+    assert hold_start(data(100, second=3600)) == (None, [])
+    with_owner: dict[str, Any] = {"opened_at": at(7), "opened_at_clock": "coordinator"}
+    assert hold_start(data(100, second=3600), **with_owner) == (at(7), [])
+    assert hold_start(data(100, second=-3600), **with_owner) == (at(7), [])
+    assert hold_start(data(100, second=30), **with_owner) == (at(30), [])
+    assert hold_start(data(100, second=2), **with_owner) == (at(2), []), "clocks differ a little"
+    by_producer: dict[str, Any] = {"opened_at": at(90), "opened_at_clock": "producer"}
+    assert hold_start(data(100, second=30), **by_producer) == (at(30), [])
+
+
+def test_a_brokers_time_of_the_first_batch_is_not_corrected() -> None:
+    appended = data(100, second=-3600, attributes=TRANSACTIONAL | LOG_APPEND_TIME)
+    assert hold_start(marker(98, COMMIT, pid=1, second=0), appended) == (at(-3600), [])
+
+
+def test_own_records_are_dropped_and_ended_ones_up_to_the_next_lso_released() -> None:
+    batches = headers(
+        data(100, records=3),
+        data(103, pid=1, records=2),
+        marker(105, COMMIT, pid=1),
+        data(106, pid=1, records=4),
+        marker(110, ABORT, pid=1),
+        data(111, pid=-1, attributes=0),
+        data(112, pid=-1, attributes=0) | {"record_count": 0},  # all of its records were compacted
+        data(113, records=5),
+        data(118) | {"record_count": 0},
+        data(119, pid=5),
+        data(120, pid=3, records=2),
+        data(122, pid=1, records=6),
+        marker(128, COMMIT, pid=1),
+        marker(129, COMMIT, pid=5),
+    )
+    effects = abort_effects(batches, producer_id=7, start_offset=100, last_stable_offset=100, next_stable_offset=120)
+    assert effects == (8, 2 + 1 + 1)
+
+
+def test_behind_an_earlier_transaction_nothing_is_released() -> None:
+    """The producer's own earlier transaction is committed: none of its records is dropped."""
+    batches = headers(
+        data(90, pid=2, records=1), data(91, records=2), marker(93, COMMIT), data(94, pid=-1, attributes=0),
+        data(100, records=3),
+    )  # fmt: skip
+    effects = abort_effects(batches, producer_id=7, start_offset=100, last_stable_offset=90, next_stable_offset=90)
+    assert effects == (3, 0)

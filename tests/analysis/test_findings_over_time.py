@@ -1,4 +1,4 @@
-"""Findings of a recording over time, and merged with those of a log."""
+"""What becomes of findings over time: of samples, of a log and a recording, and once their end is known."""
 
 import datetime as dt
 from dataclasses import replace
@@ -6,11 +6,39 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.build import NOW
-from toolkit.analysis.history.findings_over_time import merge_findings, observation_times, over_time
-from toolkit.schema import FINDINGS, RECORDED, Row
-from toolkit.schema.live import Finding
-from toolkit.schema.recorded import OBSERVATION_TIMES, RecordedSample
+from tests.analysis.build import (
+    COMPLETE,
+    NOW,
+    ago,
+    first_batch,
+    observation,
+    only,
+    partition,
+    producer,
+    transaction,
+    twice,
+)
+from tests.analysis.logged import by_logs, diagnosed, diagnosed_sample, sample_diagnosis
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
+from toolkit.analysis.diagnosis.observation import Coverage, Observation
+from toolkit.analysis.diagnosis.verdicts import Outcome
+from toolkit.analysis.history.findings_over_time import (
+    close_by_log,
+    close_by_observation,
+    first_seen,
+    late_transactions,
+    merge_findings,
+    observation_times,
+    over_time,
+    verdict_before,
+    without_short,
+    without_stale,
+)
+from toolkit.schema import FINDINGS, LATE_TRANSACTIONS, RECORDED, Row
+from toolkit.schema.live import EvidenceEntry, Finding, Transaction
+from toolkit.schema.log import LogTransaction
+from toolkit.schema.recorded import OBSERVATION_TIMES, LateTransaction, RecordedSample
+from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.schema.verdict import Verdict
 
 INTERVAL_S = 10  # seconds
@@ -46,11 +74,6 @@ def recorded_findings(*rows: Row, samples: Any = range(10)) -> list[Finding]:
     found = over_time(RECORDED["findings"].arrow(rows), times)
     FINDINGS.arrow(each.row() for each in found)
     return found
-
-
-def only(rows: list[Finding]) -> Finding:
-    (row,) = rows
-    return row
 
 
 def entries(row: Finding) -> list[tuple[str | None, str | None]]:
@@ -304,3 +327,487 @@ def test_of_several_recorded_findings_the_last_one_counts() -> None:
     last = replace(last, observed_at=due(10))
     for recorded in ([first, last], [last, first]):
         assert only(merge_findings([log], recorded)).reason == "It is at 2."
+
+
+PARTITION_ROW = {"producer_id": None, "producer_epoch": None, "start_offset": None, "queue_position": None}
+
+
+def log_transaction(**fields: Any) -> LogTransaction:
+    row: Row = {
+        "topic": "orders", "partition": 0, "producer_id": 7, "first_offset": 100, "marker_offset": 110,
+        "marker": "ABORT", "end": due(6), **fields,
+    }  # fmt: skip
+    return LogTransaction.of(row)
+
+
+# Closing by a later observation.
+
+
+def test_a_transaction_missing_from_a_later_sample_has_ended() -> None:
+    """A report must not call a transaction hanging that was ended before it was written."""
+    row = only(recorded_findings(finding(2), finding(3, outcome="undecided", action="abort")))
+    assert (row.verdict, row.outcome, row.action) == ("ended", None, None)
+    assert (row.remedy, row.held_to) == ("None: it has ended.", due(4))
+    assert "While it was open it was hanging: It is, sample 3." in row.reason
+    assert verdict_before(row) == "hanging"
+    open_row = only(recorded_findings(finding(8), finding(9)))
+    assert (open_row.verdict, verdict_before(open_row)) == ("hanging", None)
+
+
+def test_a_sample_with_another_row_of_the_partition_has_read_it() -> None:
+    row = recorded_findings(finding(2), finding(3, "unreplicated", **PARTITION_ROW))[0]
+    assert (row.verdict, row.held_to) == ("ended", due(3))
+
+
+def test_a_partition_without_producer_state_is_not_read() -> None:
+    """Its offsets may have arrived anyway: then the finding names what is missing, and has no error."""
+    denied = "TOPIC_AUTHORIZATION_FAILED: no."
+    partition_row = partition(lso=100, observed_at=NOW)
+    hanging = observation(
+        transaction(8, state="Empty", on=()), partitions=[partition_row], producers=[producer(8, observed_at=NOW)]
+    )
+    unread = observation(partitions=[partition_row], producers=[producer(start=None, error=denied, producer_id=None)])
+    observations = [
+        replace(each, observed_at=due(number)) for number, each in enumerate((hanging, hanging, unread, unread))
+    ]
+    rows = [
+        {**row.row(), "sampled_at": due(number)}
+        for number in range(1, 4)
+        for row in diagnosed_sample(observations[number], observations[number - 1])
+    ]
+    assert [(row["verdict"], row["error"]) for row in rows if row["sampled_at"] == due(3)] == [("unknown", None)]
+    times = observation_times(sample(number) for number in range(4))
+    row, of_partition = over_time(RECORDED["findings"].arrow(rows), times)
+    assert (row.verdict, row.outcome, row.held_to) == ("hanging", "undecided", None)
+    assert (
+        "missed",
+        "the sample of 2026-11-21 12:00:20 UTC could not read the partition (TOPIC_AUTHORIZATION_FAILED)",
+    ) in (entries(row))
+    assert of_partition.verdict == "unknown"
+
+
+def test_a_missing_partition_proves_nothing_if_topics_may_be_hidden() -> None:
+    gap = "DESCRIBE on Topic '*' for this principal"
+    samples = [0, 1, 2, *(sample(number, topic_gaps=[gap]) for number in (3, 4))]
+    row = only(recorded_findings(finding(2), samples=samples))
+    assert (row.verdict, row.held_to) == ("hanging", None)
+    assert entries(row)[-1] == ("missed", f"the sample of 2026-11-21 12:00:30 UTC could not read the partition ({gap})")
+    other = finding(3, producer_id=8, start_offset=200)
+    assert recorded_findings(finding(2), other, samples=samples)[0].verdict == "ended", (
+        "that observation has the partition"
+    )
+
+
+@pytest.mark.parametrize("samples", [[0, 1, 2], [0, 1, 2, sample(3, "TIMED_OUT: nobody answered.")]])
+def test_without_a_later_sample_the_finding_is_unchanged(samples: Any) -> None:
+    assert only(recorded_findings(finding(2), samples=samples)).verdict == "hanging"
+
+
+def current(*rows: Row, at: float = 20) -> list[Finding]:
+    return [Finding.of({**row, "observed_at": due(at)}) for row in rows or [finding(0, "clear", **PARTITION_ROW)]]
+
+
+def test_a_current_observation_ends_findings_of_a_recording() -> None:
+    recorded = recorded_findings(finding(8), finding(9))
+    row = only(close_by_observation(recorded, current()))
+    assert (row.verdict, row.held_to, row.held_ms) == ("ended", due(20), 120_000)
+    assert row.reason.startswith("The sample of 2026-11-21 12:03:20 UTC no longer has it. Last seen open at")
+    assert close_by_observation([row], current(at=30)) == [row]
+
+
+def test_a_later_sample_keeps_the_time_of_a_marker_that_was_read() -> None:
+    """A look at the cluster replaced it by its own time; the samples of a recording kept it."""
+    recorded = recorded_findings(finding(8), finding(9, "ending", held_to=due(9)))
+    row = only(close_by_observation(recorded, current()))
+    assert (row.verdict, row.held_from, row.held_to, row.held_ms) == ("ended", due(8), due(9), recorded[0].held_ms)
+
+
+def test_a_sample_that_has_an_undecided_transaction_has_read_its_partition() -> None:
+    other = finding(0, "unknown", producer_id=8, start_offset=200, missing=["an answer"])
+    row = only(close_by_observation(recorded_findings(finding(9)), current(other)))
+    assert (row.verdict, row.held_to) == ("ended", due(20))
+
+
+def test_only_transactions_end() -> None:
+    of_partition = recorded_findings(finding(9, "unreplicated", **PARTITION_ROW))
+    assert close_by_observation(of_partition, current(finding(0))) == of_partition
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        [],
+        current(finding(0)),
+        current(finding(0, "ongoing", producer_epoch=1)),
+        current(finding(0, "unknown", error="NOT_LEADER: moved.", **PARTITION_ROW)),
+        current(finding(0, "unknown", missing=["an answer"], **PARTITION_ROW)),
+        current(finding(0, "clear", **{**PARTITION_ROW, "partition": 1})),
+        current(at=3),
+        current(at=9.1),  # the time of the finding
+    ],
+)
+def test_an_observation_without_proof_of_an_end_ends_no_finding(later: list[Finding]) -> None:
+    recorded = recorded_findings(finding(8), finding(9))
+    assert close_by_observation(recorded, later) == recorded
+
+
+# Closing by a log.
+
+
+def test_a_marker_in_a_log_ends_a_finding_of_a_recording() -> None:
+    row = only(close_by_log(recorded_findings(finding(8), finding(9)), [log_transaction(end=due(10))]))
+    assert (row.verdict, row.held_to, row.held_ms, row.observed_at) == ("ended", due(10), 20_000, due(10))
+    assert row.reason.startswith("Its ABORT marker is at offset 110 of the log. Last seen open at")
+    FINDINGS.arrow([row.row()])
+    assert only(close_by_log([row], [log_transaction()])) == row, "it is already closed"
+
+
+def test_the_time_of_a_hold_is_never_negative() -> None:
+    row = only(close_by_log(recorded_findings(finding(9)), [log_transaction(end=due(8))]))
+    assert (row.verdict, row.held_from, row.held_to, row.held_ms) == ("ended", due(9), due(8), 0)
+
+
+def test_a_marker_without_time_ends_a_finding_at_an_unknown_time() -> None:
+    row = only(close_by_log(recorded_findings(finding(9)), [log_transaction(end=None)]))
+    assert (row.verdict, row.held_from, row.held_to, row.held_ms) == ("ended", due(9), None, None)
+
+
+def test_a_transaction_that_was_never_first_in_the_queue_held_nothing() -> None:
+    second = recorded_findings(finding(9, queue_position=2))
+    row = only(close_by_log(second, [log_transaction(end=due(10))]))
+    assert (row.verdict, row.held_to, row.held_ms, row.observed_at) == ("ended", None, None, due(10))
+
+
+def test_a_transaction_that_ended_twice_has_one_verdict_before() -> None:
+    row = only(merge_findings([log_finding()], recorded_findings(finding(2, "ongoing"))))
+    assert [value for name, value in entries(row) if name == "verdict_before"] == ["ongoing"]
+    row = only(merge_findings([log_finding()], [log_finding()]))
+    assert (row.reason, verdict_before(row)) == ("It ended.", None)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"marker_offset": None}, {"first_offset": 101}, {"producer_id": 8}, {"partition": 1}]
+)
+def test_the_end_of_another_transaction_ends_no_finding(fields: Any) -> None:
+    recorded = recorded_findings(finding(8), finding(9))
+    assert close_by_log(recorded, [log_transaction(**fields)]) == recorded
+
+
+def test_an_observation_after_the_log_ends_its_open_transaction() -> None:
+    open_row = log_finding(verdict=Verdict.HANGING, queue_position=1, held_to=None, held_ms=90_000, observed_at=due(3))
+    row = only(merge_findings([open_row], recorded_findings(finding(2), finding(3))))
+    assert (row.verdict, row.held_from, row.held_to, row.held_ms) == ("ended", due(1), due(4), 30_000)
+    assert (row.queue_position, row.observed_at, verdict_before(row)) == (None, due(4), "hanging")
+    FINDINGS.arrow([row.row()])
+
+
+def test_an_earlier_observation_does_not_end_a_transaction_of_a_newer_log() -> None:
+    open_row = log_finding(verdict=Verdict.HANGING, queue_position=1, held_to=None, observed_at=due(9))
+    row = only(merge_findings([open_row], recorded_findings(finding(2), finding(3))))
+    assert (row.verdict, row.held_to, row.queue_position) == ("unknown", None, 1)
+    assert row.reason.startswith("It is open as of 2026-11-21 12:01:30 UTC. The sample of 2026-11-21 12:00:40")
+    assert row.missing == ("why the sample of 2026-11-21 12:00:40 UTC does not have what is open after it",)
+
+
+# Which findings are reported.
+
+
+def test_ended_healthy_transactions_are_reported_only_after_long_holds() -> None:
+    short = recorded_findings(finding(2, "ongoing"))
+    assert without_short(short, min_held_ms=60_000) == []
+    assert without_short(short, min_held_ms=10_000) == short
+    second_in_queue = recorded_findings(finding(2, "ongoing", queue_position=2))
+    assert without_short(second_in_queue, min_held_ms=10_000) == []
+    was_hanging, open_rows = recorded_findings(finding(2), finding(3)), recorded_findings(finding(9, "ongoing"))
+    for rows in (was_hanging, open_rows, [log_finding(held_ms=1)]):
+        assert without_short(rows, min_held_ms=60_000) == rows
+
+
+@pytest.mark.parametrize(
+    ("verdict", "is_reported"),
+    [("ongoing", False), ("long", False), ("ending", False), ("clear", False), ("overdue", True), ("prepared", True)],
+)
+def test_a_verdict_that_needs_no_action_is_healthy(verdict: str, is_reported: bool) -> None:
+    assert bool(without_short(recorded_findings(finding(2, verdict)), min_held_ms=60_000)) == is_reported
+
+
+def test_the_latest_sample_of_a_partition_wins() -> None:
+    early, late = (recorded_findings(finding(number, "unknown", **PARTITION_ROW)) for number in (3, 9))
+    assert without_stale(early, sampled_at=due(9)) == []
+    assert without_stale(late, sampled_at=due(9)) == late
+    assert without_stale(late, sampled_at=late[0].observed_at) == late
+    assert without_stale(recorded_findings(finding(3)), sampled_at=due(9)) != []
+
+
+HANGING = observation(transaction(state="Empty", on=()))
+
+
+def earlier_sample(one: Observation, *, seconds: float = 10) -> Observation:
+    return replace(one, observed_at=ago(seconds=seconds))
+
+
+def test_two_samples_are_two_observations() -> None:
+    assert diagnosed_sample(HANGING, earlier_sample(HANGING, seconds=5)) == diagnosed(twice(HANGING))
+    assert only(diagnosed_sample(HANGING, earlier_sample(HANGING))).verdict == "hanging"
+
+
+def test_a_transaction_in_only_one_sample_is_never_hanging() -> None:
+    row = only(diagnosed_sample(HANGING))
+    assert (row.verdict, row.cause) == ("unknown", None)
+    assert row.missing == ("a second sample: it was seen in one only",)
+    assert row.reason.startswith("Not proven to be hanging: coordinator 3:")
+
+
+def test_a_new_partition_has_only_one_observation() -> None:
+    new = [partition(), partition(number=1)]
+    producers = [producer(), producer(9, partition=1)]
+    rows = diagnosed_sample(
+        observation(transaction(state="Empty", on=()), partitions=new, producers=producers), earlier_sample(HANGING)
+    )
+    assert [(row.partition, row.verdict) for row in rows] == [(0, "hanging"), (1, "unknown")]
+
+
+def test_a_deleted_topic_holds_nothing() -> None:
+    assert diagnosed_sample(observation(partitions=[], producers=[]), earlier_sample(HANGING)) == []
+
+
+def test_missing_evidence_of_either_sample_is_missing() -> None:
+    gap = earlier_sample(replace(HANGING, coverage=Coverage(brokers=(1, 2), gaps=("broker 3 did not answer",))))
+    assert only(diagnosed_sample(HANGING, gap)).missing == ("broker 3 did not answer",)
+    hidden_topics = replace(COMPLETE, topic_gaps=("DESCRIBE on all topics",))
+    rows = diagnosed_sample(replace(HANGING, coverage=hidden_topics), earlier_sample(HANGING))
+    assert [(row.topic, row.verdict) for row in rows] == [("orders", "hanging"), (None, "unknown")]
+    rows = diagnosed_sample(
+        observation(
+            transaction(state="Empty", on=()), partitions=[partition(), partition("new")], coverage=hidden_topics
+        ),
+        earlier_sample(HANGING),
+    )
+    assert [row.topic for row in rows] == ["new", "orders", None], "reported once"
+    for partitions, before in (([partition("new", hw=100)], earlier_sample(HANGING)), ([], None)):
+        nothing_known = observation(partitions=partitions, producers=[], coverage=hidden_topics)
+        assert [row.topic for row in diagnosed_sample(nothing_known, before)] == [None]
+
+
+def test_requested_partitions_have_a_finding() -> None:
+    idle = observation(producers=[], partitions=[partition(hw=100)])
+    assert diagnosed_sample(idle) == []
+    for earlier in (None, earlier_sample(idle)):
+        assert only(diagnosed_sample(idle, earlier, requested=[TopicPartition("orders", 0)])).verdict == "clear"
+
+
+def recorded_again(*recorded: Finding) -> Finding:
+    """The finding of the sample, read again with what was recorded with it."""
+    return only(sample_diagnosis(HANGING, earlier_sample(HANGING)).findings(recorded=recorded))
+
+
+def test_cause_and_impact_are_read_from_the_recording() -> None:
+    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
+    recorded = replace(found, cause="late (late-after-commit)", records_held=7, groups_held=("g",), held_ms=12)
+    assert recorded_again(recorded) == recorded
+    unread = recorded_again()
+    assert recorded_again(replace(recorded, start_offset=99)) == unread, "another transaction"
+    assert recorded_again(replace(recorded, producer_epoch=1)) == unread
+
+
+def test_without_the_recorded_outcome_nothing_is_hanging() -> None:
+    """The log of that time cannot be read again, and an older recorder did not read it."""
+    row = recorded_again()
+    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
+    assert row.missing == ("the coordinators' log, which was not read: whether a commit includes these records",)
+    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
+    row = recorded_again(replace(found, outcome=None, action=None))
+    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
+
+
+def test_a_recorded_commit_is_never_aborted() -> None:
+    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
+    entry = EvidenceEntry(name="outcome", value="commit: the transaction was committed")
+    recorded = replace(found, verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete", evidence=(entry,))
+    row = recorded_again(recorded)
+    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
+    assert row.reason.startswith("The transaction was committed")
+    assert "kafka-txn abort" not in row.remedy
+
+
+def test_a_recorded_commit_that_could_not_be_completed_still_cannot() -> None:
+    """An older recorder wrote so of committed records behind which a newer epoch had written."""
+    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
+    entry = EvidenceEntry(name="outcome", value="commit: the transaction was committed")
+    row = recorded_again(replace(found, verdict=Verdict.STUCK_ENDING, outcome="commit", action=None, evidence=(entry,)))
+    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
+
+
+def test_recorded_committed_records_below_a_live_transaction_are_not_undecided() -> None:
+    """Its remedy was to wait, or to fence the id, which discards them."""
+    live = observation(transaction(start_time=ago(minutes=20), timeout_ms=3_600_000))
+    (found,) = sample_diagnosis(live).findings()
+    entry = EvidenceEntry(name="outcome", value="commit: the transaction was committed")
+    recorded = replace(found, verdict=Verdict.ONGOING, outcome="commit", evidence=(entry,))
+    row = only(sample_diagnosis(live).findings(recorded=[recorded]))
+    assert (row.verdict, row.outcome, row.action) == ("ongoing", "commit", None)
+    assert "Do not fence the id" in row.remedy
+
+
+PARTLY = Outcome(
+    name="unknown", reason="one", missing=("one decision",), offsets="offsets 4 to 9", is_partly_committed=True
+)
+LIKELY = Outcome(
+    name="unknown", reason="a time", missing=("a time",), offsets="offset 4", commit_claim="they are older than it"
+)
+NOT_KNOWN = Outcome(name="unknown", reason="its log", missing=("its log",), offsets="offset 4")
+
+
+@pytest.mark.parametrize("outcome", [PARTLY, LIKELY, NOT_KNOWN], ids=["committed in part", "likely", "not known"])
+@pytest.mark.parametrize(
+    "owner",
+    [
+        transaction(start_time=ago(minutes=20), timeout_ms=3_600_000),
+        transaction(start_time=ago(minutes=2)),
+        transaction(state="Empty", on=()),
+    ],
+    ids=["long", "overdue", "no owner"],
+)
+def test_a_finding_that_was_recorded_is_the_same_when_it_is_read(owner: Transaction, outcome: Outcome) -> None:
+    one = observation(owner)
+    diagnosis = sample_diagnosis(one, earlier_sample(one))
+    recorded = only(diagnosis.findings(read=by_logs(diagnosis, replace(outcome, are_markers_sought=True))))
+    again = only(diagnosis.findings(recorded=[recorded]))
+    names = ("verdict", "outcome", "action", "missing", "cause")
+    assert [getattr(again, name) for name in names] == [getattr(recorded, name) for name in names]
+    # What is asserted is checked against the logs of the moment, not against the recording.
+    for each in (recorded, again):
+        assert "kafka-txn fence" not in each.remedy
+        assert "kafka-txn abort" not in each.remedy
+
+
+def test_the_reason_of_a_recorded_abort_has_its_facts_once() -> None:
+    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
+    entry = EvidenceEntry(name="outcome", value="abort: the transaction was aborted")
+    row = recorded_again(replace(found, outcome="abort", evidence=(entry,)))
+    assert (row.verdict, row.outcome, row.action) == ("hanging", "abort", "abort")
+    assert row.reason.count("coordinator 3") == 1
+    assert ": the transaction was aborted (seen twice" in row.reason
+
+
+def test_what_was_recorded_as_ended_is_not_hanging() -> None:
+    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
+    row = recorded_again(replace(found, verdict=Verdict.ENDING, outcome=None, action=None))
+    assert (row.verdict, row.action) == ("unknown", None)
+    assert row.missing == ("a recorded finding that agrees: it was recorded as ending",)
+
+
+def test_a_recorded_contradiction_of_the_log_still_counts() -> None:
+    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
+    contradicted = replace(
+        found,
+        verdict=Verdict.UNKNOWN,
+        outcome="unknown",
+        action=None,
+        reason="It would be.",
+        missing=("a log that agrees",),
+    )
+    row = recorded_again(contradicted)
+    assert (row.verdict, row.outcome, row.missing, row.cause) == ("unknown", "unknown", ("a log that agrees",), None)
+    once = only(sample_diagnosis(HANGING).findings(recorded=[found]))
+    assert (once.verdict, once.missing) == ("unknown", ("a second sample: it was seen in one only",)), (
+        "a recorded hanging never overrides unknown"
+    )
+
+
+KEY = TransactionKey("orders", 0, 7, 100)
+
+
+def late(one: Observation, *, first_seen_at: dt.datetime = NOW, **options: Any) -> list[LateTransaction]:
+    rows = late_transactions(
+        Diagnosis.of([one]).findings(), one, sampled_at=NOW, first_seen={KEY: first_seen_at}, **options
+    )
+    LATE_TRANSACTIONS.arrow(row.row() for row in rows)
+    return rows
+
+
+def test_a_transaction_is_late_by_its_own_timeout_and_the_padding() -> None:
+    (row,) = late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6, seconds=6))))
+    assert (row.opened_at, row.opened_at_clock, row.timeout_ms) == (ago(minutes=6, seconds=6), "coordinator", 60_000)
+    assert (row.late_since, row.late_ms) == (ago(seconds=6), 1_000)
+    assert (row.transactional_id, row.start_offset, row.broker_id) == ("payments-7", 100, 1)
+    assert late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6, seconds=5)))) == []
+    assert late(observation(transaction(timeout_ms=3_600_000, start_time=ago(minutes=50)))) == [], (
+        "it may be open for an hour"
+    )
+
+
+def test_the_default_padding_is_five_minutes() -> None:
+    one = observation(transaction(timeout_ms=60_000, start_time=ago(minutes=2)))
+    assert late(one) == []
+    assert [row.late_ms for row in late(one, padding_ms=0)] == [55_000]
+
+
+def test_a_transaction_without_owner_is_late_past_the_longest_timeout() -> None:
+    (row,) = late(observation(first_batches=[first_batch(time=ago(minutes=21), log_append_time=True)]))
+    assert (row.transactional_id, row.timeout_ms, row.opened_at_clock) == (None, 900_000, "broker")
+    assert late(observation(first_batches=[first_batch(time=ago(minutes=19))])) == []
+    assert late(observation(first_batches=[first_batch(time=ago(minutes=21))]), longest_timeout_ms=3_600_000) == []
+
+
+def test_a_superseded_transaction_is_late_by_the_timeout_of_its_id() -> None:
+    (row,) = late(observation(transaction(state="Empty", on=()), first_batches=[first_batch(time=ago(minutes=7))]))
+    assert (row.opened_at_clock, row.timeout_ms) == ("producer", 60_000)
+
+
+@pytest.mark.parametrize("time", [None, NOW + dt.timedelta(minutes=50)], ids=["no time", "clock ahead"])
+def test_without_a_start_time_a_transaction_counts_from_its_first_sample(time: dt.datetime | None) -> None:
+    one = observation(first_batches=[first_batch(time=time)])
+    (row,) = late(one, first_seen_at=ago(minutes=30))
+    assert (row.opened_at, row.opened_at_clock) == (ago(minutes=30), "recorder")
+    assert late(one, first_seen_at=ago(minutes=3)) == []
+
+
+def test_a_transaction_seen_for_the_first_time_is_not_late() -> None:
+    one = observation(first_batches=[first_batch(time=None)])
+    assert late_transactions(Diagnosis.of([one]).findings(), one, sampled_at=NOW, first_seen={}, padding_ms=0) == []
+
+
+def test_an_unknown_timeout_is_the_longest_one() -> None:
+    """The coordinator listed the id and did not describe it."""
+    (row,) = late(observation(transaction(timeout_ms=None, start_time=ago(minutes=21))))
+    assert row.timeout_ms == 900_000
+
+
+def test_a_late_transaction_is_found_behind_others() -> None:
+    unread = partition("a", error="LEADER_NOT_AVAILABLE: x", lso=None, hw=None)
+    other = transaction(8, transactional_id="payments-8", start_time=ago(minutes=30))
+    one = observation(
+        transaction(start_time=ago(minutes=1)),
+        other,
+        partitions=[unread, partition()],
+        producers=[producer(), producer(8, start=120)],
+    )
+    (row,) = late(one)
+    assert (row.producer_id, row.transactional_id) == (8, "payments-8")
+
+
+def test_two_phase_commit_has_no_timeout() -> None:
+    assert late(observation(transaction(timeout_ms=2**31 - 1, start_time=ago(days=60)))) == []
+
+
+def test_without_an_open_transaction_nothing_is_late() -> None:
+    assert late(observation(producers=[producer(start=None)])) == [], "unreplicated"
+    assert (
+        late(observation(producers=[], partitions=[partition(error="LEADER_NOT_AVAILABLE: x", lso=None, hw=None)]))
+        == []
+    )
+    without_records = observation(transaction(start_time=ago(days=1)), producers=[], partitions=[partition(hw=100)])
+    assert late(without_records) == [], "it has not written to this partition yet"
+
+
+def test_the_first_sample_is_kept_while_the_transaction_is_open() -> None:
+    before = first_seen(observation(at=ago(seconds=10)), {})
+    assert before == {KEY: ago(seconds=10)}
+    assert first_seen(observation(), before) == before
+    other = observation(producers=[producer(start=140)])
+    assert first_seen(other, before) == {("orders", 0, 7, 140): NOW}
+    unread = observation(producers=[producer(None, start=None, error="NETWORK_EXCEPTION: gone")])  # type: ignore[arg-type]
+    assert first_seen(unread, before) == before, "it may still be open"
+    assert first_seen(observation(producers=[], partitions=[]), before) == {}, "the topic was deleted"
+    assert first_seen(observation(producers=[producer(start=None)]), before) == {}, "it has ended"

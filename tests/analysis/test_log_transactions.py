@@ -1,4 +1,4 @@
-"""Transactions from batches: against a slow reference, and case by case."""
+"""Transactions of a partition, its LSO, counts and statistics, wherever the log is split."""
 
 import pickle
 from typing import Any
@@ -9,24 +9,37 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.analysis.random_logs import Step, batches, random_headers
+from tests.analysis.aborted_transactions import aborted_transactions
+from tests.analysis.random_logs import Step, batches, random_headers, step_lists
 from tests.inverse import log_transactions_of
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
+    EVENTS,
     LOG_TRANSACTION,
     NO_DATA,
     OPEN,
+    OUTCOMES,
     LogTransactions,
+    RunningTotals,
+    Statistics,
+    Summary,
+    amounts,
     begin,
     finish,
     log_transaction_table,
+    lso_steps,
+    lso_table,
     merge,
+    open_rows,
     partial_transactions,
+    statistics,
+    statistics_row,
 )
 from toolkit.errors import UsageError
 from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT, HEADER, UNREAD_MARKER, Headers
-from toolkit.schema import LOG_TRANSACTIONS, utc
+from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, STATISTICS, Row, utc
+from toolkit.schema.log import LogTransaction
 
 Opened = dict[int, tuple[int, int]]
 NAMES = LOG_TRANSACTION.names or ()
@@ -238,3 +251,256 @@ def test_an_impossible_time_is_null() -> None:
         log_transaction_table(finish(partial_transactions(headers)), topic=None, partition=None).to_pylist()[0]["start"]
         is None
     )
+
+
+BASE = 50  # transactions open before the log begin below it
+all_opened_before = st.dictionaries(
+    st.sampled_from([1000, 2000, 3000, 9000]), st.tuples(st.integers(0, BASE - 1), st.integers(0, 2)), max_size=3
+).filter(lambda opened: len({start for start, _ in opened.values()}) == len(opened))
+
+
+def reference_steps(headers: Headers, opened: dict[int, tuple[int, int]]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Log end, LSO and open transactions after every batch; steps of the holder; aborted transactions."""
+    open_ = {producer: start for producer, (start, _) in opened.items()}
+    after_each_batch: list[Any] = []
+    steps: list[Any] = []
+    aborted_rows: list[Any] = []
+    holder = min(((start, producer) for producer, start in open_.items()), default=None)
+    if holder:
+        steps.append((holder[0] + 1, "open", holder))
+    for batch in headers:
+        producer, end = int(batch["producer_id"]), int(batch["last_offset"]) + 1
+        control, marker = batch["attributes"] & CONTROL, int(batch["marker"])
+        event: str | None = "open"
+        if producer >= 0 and control and marker in {COMMIT, ABORT, UNREAD_MARKER}:
+            event = {COMMIT: "commit", ABORT: "abort"}.get(marker)
+            first = open_.pop(producer, None)
+            if first is not None and marker == ABORT:
+                aborted_rows.append((producer, first, end - 1, min(open_.values(), default=end)))
+        elif producer >= 0 and not control and batch["attributes"] & TRANSACTIONAL:
+            open_.setdefault(producer, int(batch["base_offset"]))
+        lowest = min(((start, producer) for producer, start in open_.items()), default=None)
+        if lowest != holder:
+            steps.append((end, event, lowest))
+        holder = lowest
+        after_each_batch.append((end, holder[0] if holder else end, len(open_)))
+    return after_each_batch, steps, aborted_rows
+
+
+def end_of(headers: Headers) -> int:
+    return int(headers["last_offset"][-1]) + 1 if len(headers) else BASE
+
+
+def log_of(*steps: Step) -> tuple[LogTransactions, int]:
+    headers = batches(steps)
+    return finish(partial_transactions(headers), from_start=True), end_of(headers)
+
+
+def as_tuples(rows: Any) -> list[Any]:
+    return [
+        (
+            row["offset"],
+            row["event"],
+            None if row["holder_producer_id"] is None else (row["holder_first_offset"], row["holder_producer_id"]),
+        )
+        for row in lso_table(rows, topic=None, partition=None).to_pylist()
+    ]
+
+
+@given(step_lists, all_opened_before)
+@example([Step("data", 1), Step("data", 2), Step("commit", 2), Step("data", 2), Step("commit", 2)], {})
+@example([Step("data", 1), Step("data", 2), Step("abort", 2), Step("abort", 2), Step("data", 3), Step("abort", 1)], {})
+def test_steps_and_aborted_transactions_match_a_batch_by_batch_model(
+    steps: list[Step], opened: dict[int, tuple[int, int]]
+) -> None:
+    headers = batches(steps, base_offset=BASE)
+    end = end_of(headers)
+    log_transactions = finish(partial_transactions(headers), opened_before=opened)
+    after_each_batch, expected, aborted_rows = reference_steps(headers, opened)
+    result = lso_steps(log_transactions, log_end_offset=end)
+    assert as_tuples(result) == [*expected, (end, "end", expected[-1][2] if expected else None)]
+    right_after = {log_end: (lso, open_count) for log_end, lso, open_count in after_each_batch}
+    for row in result[result["offset"] > BASE]:
+        assert (row["last_stable_offset"], row["open_count"]) == right_after[int(row["offset"])]
+    assert aborted_transactions(log_transactions) == aborted_rows
+
+
+@given(step_lists, all_opened_before)
+def test_the_lso_at_the_log_end_is_right_after_every_batch(
+    steps: list[Step], opened: dict[int, tuple[int, int]]
+) -> None:
+    headers = batches(steps, base_offset=BASE)
+    after_each_batch, _, _ = reference_steps(headers, opened)
+    for log_end, lso, open_count in after_each_batch:
+        log_transactions = finish(partial_transactions(headers[headers["last_offset"] < log_end]), opened_before=opened)
+        last = lso_steps(log_transactions, log_end_offset=log_end)[-1]
+        assert (last["last_stable_offset"], last["open_count"]) == (lso, open_count)
+
+
+def test_the_lso_moves_to_the_next_open_transaction_and_then_to_the_log_end() -> None:
+    log_transactions, end = log_of(
+        Step("data", 1, records=2),  # 0, 1
+        Step("data", 2),  # 2
+        Step("commit", 1),  # 3
+        Step("abort", 2),  # 4
+        Step("plain", 3),  # 5
+    )
+    steps = lso_steps(log_transactions, log_end_offset=end, end_time=1_006)
+    output = [(row["at"], row["offset"], row["last_stable_offset"], EVENTS[row["event"]]) for row in steps]
+    assert output == [(1001, 2, 0, "open"), (1003, 4, 2, "commit"), (1004, 5, 5, "abort"), (1006, 6, 6, "end")]
+    assert steps["open_count"].tolist() == [1, 1, 0, 0]
+    assert steps["holder_first_offset"].tolist() == [0, 2, -1, -1]
+
+
+def test_the_table_is_as_declared() -> None:
+    log_transactions, end = log_of(Step("data", 1), Step("unread", 1))
+    table = lso_table(lso_steps(log_transactions, log_end_offset=end), topic="orders", partition=0, broker_id=2)
+    assert table.schema.equals(LSO_TIMELINE.arrow_schema, check_metadata=True)
+    assert table.to_pylist()[1] == {
+        "topic": "orders", "partition": 0, "broker_id": 2, "at": utc(1002), "offset": 2, "last_stable_offset": 2,
+        "event": None, "open_count": 0, "holder_producer_id": None, "holder_producer_epoch": None,
+        "holder_first_offset": None,
+    }  # fmt: skip
+
+
+def test_an_empty_log_has_no_steps() -> None:
+    no_transactions = finish(EMPTY)
+    assert as_tuples(lso_steps(no_transactions, log_end_offset=7)) == [(7, "end", None)]
+    assert aborted_transactions(no_transactions) == []
+
+
+LOG = batches(
+    [
+        Step("data", 1, records=3),  # offsets 0 to 2, 82 bytes
+        Step("commit", 1),  # 3, 68 bytes
+        Step("data", 1, records=2, gap=2),  # 4 to 7, 75 bytes
+        Step("plain", 2, records=4),  # 8 to 11, 89 bytes
+        Step("data", 1),  # 12, 68 bytes
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "stop", "expected"),
+    [
+        (0, 13, (10, 382)),
+        (2, 8, (3, 225)),
+        (2, 3, (1, 82)),
+        (3, 4, (0, 68)),
+        (5, 8, (2, 75)),
+        (7, 8, (1, 75)),
+        (6, 9, (6, 164)),
+        (12, 12, (0, 0)),
+        (13, 20, (0, 0)),
+    ],
+)
+def test_data_records_and_bytes_of_complete_batches(first: int, stop: int, expected: tuple[int, int]) -> None:
+    assert amounts(LOG, first, stop) == expected
+
+
+def test_an_offset_that_was_not_counted_at_has_no_totals() -> None:
+    totals = RunningTotals()
+    for part in (LOG[:2], LOG[2:]):
+        totals.add(part, np.array([4]))
+    assert totals.between(4, 13) == amounts(LOG, 4, 13)
+    assert (totals.between(4, 8), totals.between(8, 13), totals.between(0, 4)) == (None, None, None)
+
+
+def test_a_log_without_batches_has_no_records() -> None:
+    assert RunningTotals().between(0, 5) == (0, 0)
+
+
+COMMITTED = Step("commit", 1)
+
+
+def statistics_of(*steps: Step, from_start: bool = True) -> Statistics:
+    return statistics(finish(partial_transactions(batches(steps)), from_start=from_start))
+
+
+def figures(statistics: Statistics) -> Row:
+    """All but the open transactions themselves, as a row of the table."""
+    row = statistics_row(statistics, topic="orders", partition=0, broker_id=1).row()
+    assert len(STATISTICS.arrow([row])) == 1
+    return row
+
+
+def summary(name: str, values: list[int]) -> dict[str, Any]:
+    mean = pytest.approx(sum(values) / len(values)) if values else None
+    whole = {"count": len(values), "sum": sum(values), "min": min(values, default=None), "mean": mean}
+    return {f"{name}_{key}": value for key, value in (whole | {"max": max(values, default=None)}).items()}
+
+
+@given(random_headers, st.booleans())
+def test_statistics_match_plain_python(headers: Headers, from_start: bool) -> None:
+    log_transactions = finish(partial_transactions(headers), from_start=from_start)
+    rows = [dict(zip(LOG_TRANSACTION.names or (), row, strict=True)) for row in log_transactions.tolist()]
+    outcomes = [row["outcome"] for row in rows]
+    ended = [row for row in rows if row["outcome"] in {0, 1} and row["truncated"] == 0]
+    assert figures(statistics(log_transactions)) == {
+        "topic": "orders", "partition": 0, "broker_id": 1, "error": None,
+        "committed": outcomes.count(OUTCOMES.index("commit")), "aborted": outcomes.count(OUTCOMES.index("abort")),
+        "open": outcomes.count(2), "empty": outcomes.count(3), "undecided": outcomes.count(-2),
+        **summary("batches", [row["batches"] for row in ended]),
+        **summary("duration_ms", [row["end"] - row["start"] for row in ended]),
+    }  # fmt: skip
+
+
+def test_transactions_of_version_2_are_committed_and_not_open() -> None:
+    result = statistics_of(*[Step("data", 1), Step("commit", 1, version=2)] * 3, Step("data", 2))
+    assert (result.committed, result.aborted, len(result.open)) == (3, 0, 1)
+    assert result.open["first_offset"].tolist() == [6]
+
+
+def test_the_size_of_a_transaction_with_unread_start_is_not_counted() -> None:
+    steps = [*[Step("data", 1)] * 9, Step("commit", 1), *[Step("data", 1)] * 2, Step("commit", 1)]
+    result = statistics_of(*steps, from_start=False)
+    assert (result.committed, result.batches) == (2, Summary(count=1, sum=2, min=2, max=2))
+
+
+def test_negative_durations_are_kept_and_impossible_times_left_out() -> None:
+    headers = batches([Step("data", 1), Step("commit", 1, wait=-5), Step("data", 2), Step("abort", 2)])
+    headers["base_timestamp"][2] = 2**62
+    result = statistics(finish(partial_transactions(headers), from_start=True))
+    assert (result.committed, result.aborted, result.batches.count) == (1, 1, 2)
+    assert result.duration_ms == Summary(count=1, sum=-5, min=-5, max=-5)
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_transactions_of_unknown_time_have_no_duration(missing: int) -> None:
+    headers = batches([Step("data", 1), COMMITTED])
+    headers["base_timestamp"][missing] = headers["max_timestamp"][missing] = -1
+    result = statistics(finish(partial_transactions(headers), from_start=True))
+    assert (result.batches.count, result.duration_ms) == (1, Summary())
+
+
+def test_no_transactions_have_no_size() -> None:
+    empty = statistics(finish(EMPTY))
+    assert figures(empty) == figures(Statistics()) == figures(empty + Statistics())
+    assert (empty.committed, empty.batches.mean, empty.duration_ms.min) == (0, None, None)
+
+
+def test_two_sets_are_combined_in_any_order() -> None:
+    one = statistics_of(Step("data", 1), Step("data", 1), COMMITTED, Step("data", 2), Step("abort", 2))
+    other = statistics_of(*[Step("data", 1)] * 6, COMMITTED, Step("data", 3))
+    for result in (one + other, other + one):
+        assert (result.committed, result.aborted, len(result.open)) == (2, 1, 1)
+        assert result.batches == Summary(count=3, sum=9, min=1, max=6)
+        assert result.batches.mean == 3
+
+
+@pytest.mark.parametrize(("attributes", "clock"), [(0, "producer"), (LOG_APPEND_TIME, "broker")])
+def test_open_transactions_have_their_key_and_start(attributes: int, clock: str) -> None:
+    result = statistics_of(Step("data", 1), COMMITTED, Step("data", 2, records=2, attributes=attributes))
+    assert open_rows(result, topic="orders", partition=0, broker_id=1) == [
+        LogTransaction(
+            topic="orders",
+            partition=0,
+            broker_id=1,
+            producer_id=2000,
+            producer_epoch=0,
+            first_offset=2,
+            last_offset=3,
+            start=utc(1003 if clock == "producer" else 1005),
+            start_clock=clock,
+        )
+    ]

@@ -16,7 +16,7 @@ was tried: 29 were known, 11 unknown and 2 mistaken, both code with names of err
 
 ``public_errors_2026.tsv`` has 60 more of 55 sources, of 2024 to 2026, paraphrased and labelled before any was
 tried. Of the 32 in the open half, 24 were known and 8 unknown, then 30 and 2; of the 28 held out, 25 were known and 3
-mistaken, then 26 and 2.
+mistaken, then 26 and 2: these two get two symptoms at once, one of which is right or both are.
 
     python -m tests.analysis.test_public_errors [held-out]
 """

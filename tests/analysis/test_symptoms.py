@@ -19,6 +19,7 @@ from toolkit.analysis.symptoms.recognition import (
     recognize,
     searchable,
 )
+from toolkit.command_line import command_in
 
 WORDINGS = [each for symptom in SYMPTOMS.values() for each in symptom.wordings]
 
@@ -270,7 +271,8 @@ def test_every_symptom_is_complete() -> None:
             assert sentences
             assert all(each[0].isupper() or each.startswith(("kafka-", "__", "`", "librdkafka", "abort", "transaction"))
                        for each in sentences)  # fmt: skip
-            assert all(each.endswith((".", "?")) for each in sentences), name
+            lines = [line for each in sentences for line in each.split("\n")]
+            assert all(command_in(each) or each.endswith((".", "?", ":")) for each in lines), name
         assert symptom.sources
         assert all(len(each) > 3 for each in symptom.sources)
         assert set(symptom.instead_of) <= SYMPTOMS.keys() - {name}

@@ -6,16 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from toolkit.analysis.coordinator.transaction_history import (
-    HistoryState,
-    advance,
-    current,
-    names_any,
-    newest,
-    producer_ids,
-    transaction_history,
-)
-from toolkit.analysis.coordinator.transaction_owners import replica_of
+from toolkit.analysis.coordinator.transaction_history import names_any, newest, producer_ids, transaction_history
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS
 from toolkit.schema.log import ClusterEvent, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import TopicPartition
@@ -456,21 +447,6 @@ def test_successive_producer_ids_of_an_id_are_linked() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("ended", ["Commit", "Abort"])
-def test_exhausted_epochs_without_the_other_producer_ids(ended: str) -> None:
-    """Up to 4.2 a coordinator writes neither the previous nor the next producer id (KAFKA-20310): null says nothing."""
-    after = version_2(transaction("Commit", begin=20, decide=30, epochs=(0, 1), offset=10, producer_id=9))
-    found = []
-    for next_id, previous_id in ((9, 7), (None, None)):
-        first, second, third = version_2(transaction(ended, decide=10, epochs=(32766, 32767)))
-        second = replace(second, next_producer_id=next_id)
-        third = replace(third, producer_id=9, producer_epoch=0, previous_producer_id=previous_id)
-        events = [first, second, third, *after]
-        owners = {key: [each.now for each in of] for key, of in producer_ids(events).items()}
-        found.append((transaction_history(events), owners))
-    assert found[0] == found[1]
-
-
 def test_a_rotation_that_a_new_coordinator_lost() -> None:
     """A timeout's abort at epoch 32767 is no such loss: before 4.3 it rotates nothing."""
     assert only(EXHAUSTED).reason.endswith("is lost (KAFKA-20310): it has to be restarted.")
@@ -510,16 +486,6 @@ def test_why_init_producer_id_wrote_a_record(before: int, init: TransactionLogRe
     assert row.reason == f"InitProducerId {why}"
 
 
-def test_an_init_without_a_known_record_before_it() -> None:
-    init = record(5, 50, "Empty", 3, updated=40)
-    for events in ([init], [unread(4), init]):
-        row = transaction_history(events)[-1]
-        assert row.reason == "InitProducerId assigned producer id 7 with epoch 3."
-        assert (row.kind, row.end_time, row.truncated) == ("init", at(50), False)
-    [row] = transaction_history(untimed([init]))
-    assert row.end_time == at(40), "by the time in the record itself"
-
-
 @pytest.mark.parametrize("name", ["producer_id", "previous_producer_id", "next_producer_id"])
 def test_a_record_names_its_previous_and_next_producer_id_too(name: str) -> None:
     event = record(0, 0, "Ongoing", **{"producer_id": 1, name: 9})
@@ -528,10 +494,6 @@ def test_a_record_names_its_previous_and_next_producer_id_too(name: str) -> None
 
 
 # Order, damage, and the newest state
-
-
-def test_an_id_without_records_has_no_history() -> None:
-    assert (advance(HistoryState(), []), current(HistoryState())) == (([], HistoryState()), [])
 
 
 def test_records_of_one_batch_are_in_the_order_of_their_offsets() -> None:
@@ -585,10 +547,6 @@ def test_the_newest_record_of_each_id_gives_its_state() -> None:
     for state in ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"):
         [row] = newest([record(0, 10, state, 1, start=5)], observed_at=at(1000))
         assert row.start_time == at(5)
-
-
-def test_an_unknown_replica_is_none_of_the_known_ones() -> None:
-    assert replica_of(record(0, 0, "Empty", broker_id=None, txn_state_partition=None)) == ("payments", -1, -1)
 
 
 # Brokers' own logs
@@ -664,9 +622,3 @@ def test_records_without_a_time_exclude_no_timeout() -> None:
     no_times = [replace(each, timestamp=None, last_update_time=None) for each in ABORTED]
     for events in (no_init_time, no_times):
         assert only(events, broker_log_events=[STARTED, FOLLOWED]) == only(events)
-
-
-@pytest.mark.parametrize("end", ["Commit", "Abort"])
-def test_lines_change_no_ending_of_a_client(end: str) -> None:
-    events = with_next_init(transaction(end, decide=2500), "soon")
-    assert only(events, broker_log_events=[STARTED, TIMED_OUT, FOLLOWED]) == only(events)

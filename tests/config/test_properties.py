@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.config.forms import DEFAULTS, PLAIN
+from tests.config.forms import CREDENTIALS, DEFAULTS, PLAIN, TOKEN
 from toolkit.config import ClientConfig
-from toolkit.config.properties import parse_properties
+from toolkit.config.properties import parse_jaas, parse_properties
 from toolkit.errors import UsageError
 
 JAVA_PROPERTIES = r"""
@@ -118,3 +118,109 @@ def test_a_file_is_rejected_like_a_mapping(tmp_path: Path) -> None:
     path.write_text("bootstrap.servers=b:9092\nsecurity.protocl=SSL")
     with pytest.raises(UsageError, match=r"mean 'security.protocol'"):
         ClientConfig.from_properties(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("a.M required;", {}),
+        ('a.M required username="ann" password="a;b=c";', {"username": "ann", "password": "a;b=c"}),
+        ("a.M REQUIRED username='ann' password='it\"s';", {"username": "ann", "password": 'it"s'}),
+        (r'a.M required username="a\"b" password="x\\y\tz\101\q";', {"username": 'a"b', "password": "x\\y\tzAq"}),
+        ("a.M required username=ann password=secret-1 ;", {"username": "ann", "password": "secret-1"}),
+        ('a.M required // hi\n a="u" /* x\n y */ b="p" ;', {"a": "u", "b": "p"}),
+        ('a.M required / rest ignored\n a="u";', {"a": "u"}),
+        (r'a.M required a="\7\77\377\400";', {"a": "\7?\xff 0"}),
+        ('a.M required a="é€" b=é€;', {"a": "é€", "b": "é€"}),
+        ('a.M required a="1" a="2";', {"a": "2"}),
+        ('a.M required a="";', {"a": ""}),
+    ],
+)
+def test_jaas_as_kafka_reads_it(text: str, options: dict[str, str]) -> None:
+    """Expected values are what ``JaasContext`` of Kafka 4.3.1 made of these."""
+    assert parse_jaas(text) == ("a.M", options)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a.M",
+        "a.M required",
+        "a.M sometimes;",
+        'a.M username="s3cr3t";',
+        'a.M required password="s3cr3t"',
+        'a.M required password "s3cr3t";',
+        'a.M required password="s3cr3t;',
+        'a.M required password="s3c\nr3t";',
+        'a.M required password="s3cr3t"; b.N required;',
+        "a.M required = = =;",
+        "a.M required " + "/**/ " * 60 + "s3cr3t",  # in no exponential time
+    ],
+)
+def test_jaas_that_kafka_rejects_too(text: str) -> None:
+    with pytest.raises(UsageError, match=r"sasl.jaas.config does not parse") as caught:
+        parse_jaas(text)
+    assert "s3c" not in str(caught.value)
+
+
+SECRET = st.text(st.characters(exclude_categories=["Cs"]), min_size=4, max_size=30).map(lambda text: f"Zq9{text}")
+
+
+def quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+@given(SECRET)
+def test_no_representation_shows_a_secret(secret: str) -> None:
+    login: dict[str, object] = {"bootstrap.servers": "b:9092", "security.protocol": "SASL_SSL"}
+    forms: list[dict[str, object]] = [
+        login | {"sasl.mechanism": "PLAIN", "sasl.username": "ann", "sasl.password": secret},
+        login
+        | {
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f'{PLAIN} required username="ann" password={quoted(secret)};',
+        },
+        login
+        | TOKEN
+        | CREDENTIALS
+        | {"sasl.oauthbearer.token.endpoint.url": "https://idp/", "sasl.oauthbearer.client.secret": secret},
+        {"bootstrap.servers": "b:9092", "security.protocol": "SSL", "ssl.key.password": secret},
+    ]
+    for form in forms:
+        config = ClientConfig(form)
+        assert secret in config.librdkafka().values()
+        for output in (repr(config), str(config), f"{config}", str(config.masked()), config.scrub(f"no: {secret}!")):
+            assert "Zq9" not in output
+        assert "Zq9" not in config.scrub(f"no: {secret!r}")
+        assert config.scrub("nothing to hide") == "nothing to hide"
+
+
+@given(SECRET, st.data())
+def test_no_error_shows_a_secret(secret: str, data: st.DataObject) -> None:
+    jaas = f'{PLAIN} required username="ann" password={quoted(secret)};'
+    cut = data.draw(st.integers(0, len(jaas)))
+    damaged = jaas[:cut] + data.draw(st.sampled_from(["", '"', "=", ";", "'", " "])) + jaas[cut + 1 :]
+    properties = {"bootstrap.servers": "b:9092", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+    text = "\n".join(f"{key}={value}" for key, value in properties.items()) + f"\nsasl.jaas.config={damaged}"
+    for form in (lambda: properties | {"sasl.jaas.config": damaged}, lambda: read(text)):
+        error: BaseException | None = None
+        try:
+            ClientConfig(form())
+        except UsageError as caught:  # and nothing else
+            error = caught
+        while error is not None:  # everything that a traceback would print
+            assert "Zq9" not in str(error)
+            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def read(text: str) -> dict[str, object]:
+    return dict(parse_properties(text))
+
+
+def test_longer_secrets_are_masked_first() -> None:
+    config = ClientConfig(
+        {"bootstrap.servers": "b:9092", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+        | {"sasl.username": "ann", "sasl.password": "secret", "ssl.key.password": "secret-longer"}
+    )
+    assert config.scrub("it was secret-longer, not secret") == "it was [hidden], not [hidden]"

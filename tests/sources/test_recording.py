@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.analysis.build import clock
-from tests.analysis.test_broker_software import IMITATED
+from tests.analysis.test_exposure import IMITATED
 from tests.process import ROOT, started
 from tests.sources.killed import SCENES
 from tests.sources.recorded import NINE, files, rows_of, sample

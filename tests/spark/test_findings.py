@@ -191,6 +191,15 @@ def test_many_transactions_of_a_producer_id_are_matched_by_time(spark: SparkSess
     (row,) = held_findings(holds, transaction_history=by_producer(near), current_findings=(), min_held_ms=60_000)
     assert row.reason.endswith("This one.")
     assert row.opened_at == dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)
+    for name in ("base_timestamp", "max_timestamp"):
+        headers[name] += 100_000_000
+    earlier: Row = {"start_time": utc(1_000), "decided_at": utc(2_000), "end_time": utc(2_000)}
+    around = [*others, history(producer_id=1000, first_offset=1, topic_partitions=HERE, **earlier)]
+    holds = hold_rows(transactions_of_log(headers), headers)
+    near = near_transaction_history(holds, history_frame(spark, around))
+    assert len(near) == 2
+    (row,) = held_findings(holds, transaction_history=by_producer(near), current_findings=(), min_held_ms=60_000)
+    assert "Its coordinator did not know of it" in row.reason, "shown by the records before and after"
 
 
 def test_findings_over_time_of_a_recording_match_pandas(spark: SparkSession) -> None:

@@ -21,7 +21,7 @@ def advice(*findings: Row, producers: Any = (), epoch: int = 0) -> list[AbortAdv
         assert (topics, partitions) == (["orders"], [0])
         return findings
 
-    files: Any = SimpleNamespace(finding_rows=finding_rows, producer_rows=lambda: producers)
+    files: Any = SimpleNamespace(paths=["logs"], finding_rows=finding_rows, producer_rows=lambda: producers)
     return abort_advice(files, producer_id=7, producer_epoch=epoch, topics=["orders"], partitions=[0])
 
 

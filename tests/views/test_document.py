@@ -9,16 +9,18 @@ import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 import typer.main
 
+from tests.actions.rows import found
 from tests.corpus.answers import ANSWERS
 from toolkit.cli.commands import app
+from toolkit.command_line import ACTIONS, command_in, command_line
 from toolkit.views.document import (
-    ACTIONS,
     Bullets,
     Code,
     Command,
@@ -31,9 +33,10 @@ from toolkit.views.document import (
     Part,
     Quote,
     Section,
-    with_commands,
+    text_values,
 )
-from toolkit.views.renderers import command_line, html_text, json_value, markdown_lines, text_lines
+from toolkit.views.finding_document import remedy
+from toolkit.views.renderers import html_text, json_value, markdown_lines, text_lines
 
 HOSTILE = 'it\'s \x1b[31m\a\n$(touch x) `touch x` <script>alert(1)</script> | \u202e "q" \\ *b* ```'
 COMMAND = Command(("kafka-txn", "fence", "--transactional-id", HOSTILE))
@@ -111,25 +114,19 @@ def test_a_command_names_the_cluster_as_the_user_did() -> None:
     assert line("kafka-acls.sh --list", Connection()) == "kafka-acls.sh --bootstrap-server HOST:PORT --list"
 
 
+def test_a_command_is_a_line_of_its_own() -> None:
+    text = "Soon:\nkafka-txn abort --topic a --partition 0\nNever kafka-txn fence. `b` if c."
+    sentence = ("Never kafka-txn fence. ", Code("b"), " if c.")
+    assert text_values(text) == ["Soon:", Command(("kafka-txn", "abort", "--topic", "a", "--partition", "0")), sentence]
+
+
 @pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("Wait.", ["Wait."]),
-        ("Never kafka-txn abort.", ["Never kafka-txn abort."]),
-        ("Soon: kafka-txn abort --topic a --partition 0", ["Soon:", ["abort", "--topic", "a", "--partition", "0"]]),
-        ("kafka-txn abort --topic a (it drops b)", [["abort", "--topic", "a"], "It drops b."]),
-        ("kafka-txn complete --topic a writes b. Never c.", [["complete", "--topic", "a"], "It writes b. Never c."]),
-        ("See kafka-txn diagnose --topic a.", ["See", ["diagnose", "--topic", "a"]]),
-        ("kafka-txn fence --topic 'a'\"'\"'b c' ends it", [["fence", "--topic", "a'b c"], "It ends it"]),
-        ("kafka-txn list --state Ongoing: which one.", [["list", "--state", "Ongoing"], "Which one."]),
-        ("kafka-txn lag --group G: `a` if b.", [["lag", "--group", "G"], (Code("a"), " if b.")]),
-    ],
+    "id_", ["a", "it's", "a b;ls", "$(touch x)", "a\nb", "\x1b[31m\\", "é\u202e", "'", "", "\udc80"]
 )
-def test_a_command_is_never_inside_a_sentence(text: str, values: list[object]) -> None:
-    found = [
-        list(each.argv[1:]) if isinstance(each, Command) else each for each in with_commands(text, own=["a", "a'b c"])
-    ]
-    assert found == values
+def test_a_command_is_read_back_from_its_line(id_: str) -> None:
+    argv = ("kafka-txn", "fence", "--transactional-id", id_)
+    assert command_in(command_line(argv)) == argv
+    assert "\n" not in command_line(argv)
 
 
 @pytest.mark.parametrize(
@@ -137,14 +134,33 @@ def test_a_command_is_never_inside_a_sentence(text: str, values: list[object]) -
     [
         "kafka-txn abort --topic other --partition 0 --start-offset 5",
         'x" kafka-txn fence --transactional-id other "',
-        "kafka-txn abort --topic a --partition 0 --confirm a-0@5",
-        "kafka-txn diagnose --bootstrap-server evil:9092 --topic a",
-        "kafka-txn report --topic a --output /etc/passwd",
+        "\nkafka-txn abort --topic orders --partition 0 --start-offset 5\n",
+        "\nkafka-txn fence --transactional-id other\n",
+        "\nkafka-txn diagnose --bootstrap-server evil:9092 --topic orders\n",
+        "\nkafka-txn abort --topic orders --partition 0 --start-offset 100 --confirm orders-0@100\n",
     ],
 )
 def test_a_command_in_an_id_is_none_of_ours(name: str) -> None:
-    text = f'Ask the owner of "{name}".'
-    assert with_commands(text, own=["a", name]) == [text]
+    """An id is whatever a client says; a line of it looks like a remedy."""
+    said = found(transactional_id=name, remedy=f'Ask the owner of "{name}".')
+    assert said.command is None
+    assert not [each for each in remedy(said) if isinstance(each, Command)]
+    own = ("kafka-txn", "fence", "--transactional-id", name)
+    both = replace(said, remedy=f"{said.remedy}\n{command_line(own)}")
+    assert both.command == own
+    assert [each for each in remedy(both) if isinstance(each, Command)] == [Command(own)]
+
+
+def test_a_remedy_has_one_command_about_its_own_transaction() -> None:
+    own = "kafka-txn complete --topic orders --partition 0 --start-offset 100"
+    said = found(remedy=f"{own}\nIt writes the COMMIT marker. Never abort.")
+    assert said.command == tuple(own.split())
+    assert said.advice == "It writes the COMMIT marker. Never abort."
+    for other in ("--start-offset 101", "--start-offset 100 --confirm orders-0@100"):
+        assert found(remedy=own.replace("--start-offset 100", other)).command is None
+    commit = "kafka-txn commit --flink-checkpoint '/chk 5' --transactional-id one"
+    assert found(transactional_id="one", remedy=commit).command == tuple(shlex.split(commit))
+    assert found(transactional_id="two", remedy=commit).command is None
 
 
 def test_times_and_durations_have_their_units() -> None:
@@ -171,8 +187,10 @@ def commands_of_answers() -> Iterator[list[str]]:
     """The commands in the stored answers: lines of their own, `code` and lists of JSON."""
     for path in sorted(ANSWERS.rglob("*.txt")):
         text = path.read_text(encoding="utf-8")
+        if "--format csv" in text.partition("\n")[0]:
+            text = re.sub(r'",[^\n]*', "", text)  # the cells behind one of several lines
         lines = re.findall(r"^ *(kafka-txn [a-z-]+ --.*?)(?: [>|] .*)?$", text, re.MULTILINE)
         lines += map(html.unescape, re.findall(r"<code>(kafka-txn .*?)</code>", text))
         yield from map(shlex.split, lines)
-        for found in re.findall(r'"command": (\[\s*"kafka-txn".*?\])', text, re.DOTALL):
-            yield json.loads(found)
+        for argv in re.findall(r'"command": (\[\s*"kafka-txn".*?\])', text, re.DOTALL):
+            yield json.loads(argv)

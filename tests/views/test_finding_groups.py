@@ -82,7 +82,7 @@ def test_500_that_hang_are_grouped_by_cause_and_application() -> None:
         ([hanging(n, outcome="abort" if n % 2 else "undecided") for n in range(50)], 2),
         ([hanging(n, action="complete" if n % 2 else "abort") for n in range(50)], 2),
         ([hanging(n, cause="a hint" if n % 2 else None) for n in range(50)], 2),
-        ([hanging(n, remedy=f"{'Soon: ' * (n % 2)}kafka-txn abort --topic t{n}") for n in range(50)], 2),
+        ([hanging(n, remedy="Soon:\n" * (n % 2) + hanging(n)["remedy"]) for n in range(50)], 2),
         ([hanging(n, verdict="overdue" if n % 2 else "hanging") for n in range(50)], 2),
         ([healthy(partition=n) for n in range(20)], 20),
         ([healthy(partition=n, transactional_id=f"a-{n}") for n in range(21)], 1),

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from toolkit.command_line import command_line
 from toolkit.errors import UsageError
 from toolkit.lab import samples
 from toolkit.schema import ACTIONS, FINDINGS, LOG_TRANSACTIONS, PARTITIONS, RECORDED
 from toolkit.schema.verdict import DOCS_URL, RUNBOOK_URL, Verdict, cause_page
 from toolkit.views.document import Command
 from toolkit.views.plots.notebook_figure import image_svg
-from toolkit.views.renderers import command_line, sentence_text
+from toolkit.views.renderers import sentence_text
 from toolkit.views.report import Report, report
 
 AT = dt.datetime(2026, 11, 21, 9, 58, 11, tzinfo=dt.UTC)

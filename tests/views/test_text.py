@@ -209,7 +209,7 @@ def test_a_transaction_without_records_has_no_offset() -> None:
 @pytest.mark.parametrize("width", [20, 60, 80, 100])
 def test_a_narrow_terminal_wraps_sentences_and_never_a_command(width: int) -> None:
     command = "kafka-txn abort --topic orders --partition 0 --start-offset 913095344"
-    lines = finding_lines([finding(remedy=f"At once: {command}")], width=width)
+    lines = finding_lines([finding(remedy=f"At once:\n{command}")], width=width)
     assert command in map(str.strip, lines)
     sentences = [line for line in lines[1:] if command not in line and "https://" not in line]
     assert max(map(len, sentences)) <= max(width, 41)

@@ -271,5 +271,6 @@ def _who() -> str:
 
 
 def _text(error: BaseException) -> str:
-    notes = "".join(f". {note}" for note in getattr(error, "__notes__", ()))
-    return f"{type(error).__name__}: {error if str(error) else 'interrupted'}{notes}"
+    text = f"{type(error).__name__}: {error if str(error) else 'interrupted'}"
+    notes = " ".join(getattr(error, "__notes__", ()))
+    return f"{text}. {notes}" if notes else text

@@ -14,7 +14,6 @@ that had the old one is refused from then on (KIP-360, KIP-939; ``FenceProducers
 from __future__ import annotations
 
 import datetime as dt
-import shlex
 import threading
 import time
 from abc import abstractmethod
@@ -115,10 +114,9 @@ class CoordinatorAction(Action):
             nothing=self.nothing,
             written=f"{self.done}.",
             uncertain=f"It is uncertain whether {subject[:1].lower()}{subject[1:]} was {verb}.",
-            find_out=(
-                f"To find out, run kafka-txn describe --transactional-id {shlex.quote(plan.target)}: "
-                + self.done_if.format(producer_id=was.producer_id, producer_epoch=was.producer_epoch)
-            ),
+            find_out="To find out, describe the id: "
+            + self.done_if.format(producer_id=was.producer_id, producer_epoch=was.producer_epoch),
+            command=_describe(plan.target),
             cancel=cancel,
         )
 
@@ -137,6 +135,10 @@ class CoordinatorAction(Action):
         }
         source = EvidenceEntry(source=owner.source, broker_id=owner.broker_id, observed_at=owner.observed_at)
         return tuple(replace(source, name=name, value=str(each)) for name, each in values.items() if each is not None)
+
+
+def _describe(transactional_id: str) -> tuple[str, ...]:
+    return ("kafka-txn", "describe", "--transactional-id", transactional_id)
 
 
 def describe_owner(cluster: Cluster, transactional_id: str) -> Transaction:
@@ -218,7 +220,8 @@ class Commit(CoordinatorAction):
             raise ActionRefused(
                 f"{other.tp} is {other.verdict}: {other.reason}",
                 means=f"A commit would decide the records there, too. {self.nothing}",
-                do=f"Remedy: {other.remedy}",
+                do=f"Remedy: {other.advice}",
+                command=other.command or (),
             )
         transactions = [planned_with_impact(cluster, each) for each in found if each.start_offset is not None]
         for txn in transactions:
@@ -278,7 +281,12 @@ class Commit(CoordinatorAction):
         """The coordinator has committed it, and a read_committed consumer receives its records."""
         now, partitions = ended_owner(fresh, check), []
         if now.state not in COMMITTED:
-            raise BrokerError(f"{fresh.name} is {now.state}, not committed.", code="NONE", do="Run kafka-txn describe.")
+            raise BrokerError(
+                f"{fresh.name} is {now.state}, not committed.",
+                code="NONE",
+                do="Describe it again.",
+                command=_describe(fresh.target),
+            )
         for txn in fresh.transactions:
             check_ended(fresh.cluster, txn, check, patience=fresh.cluster.timeout)
             done = delivered(fresh.cluster, txn, lso_moved(fresh.cluster, txn, check), check)
@@ -333,7 +341,11 @@ def _checkpointed(cluster: Cluster, transactional_id: str) -> tuple[FlinkCheckpo
             raise ActionRefused(
                 f"{newer.parent} is complete and newer than {checkpoint.name}.",
                 means=f"The last completed checkpoint decides. {COMMIT.nothing}",
-                do=f"Use --flink-checkpoint {shlex.quote(str(newer))}",
+                do="Commit by that one, if the job is to be restored from it.",
+                command=(
+                    *("kafka-txn", "commit", "--flink-checkpoint", str(newer)),
+                    *("--transactional-id", transactional_id),
+                ),
             )
         if other := checkpoint.newer_of_other_job():
             raise ActionRefused(
@@ -364,7 +376,8 @@ def check_owner(owner: Transaction, committable: Committable) -> None:
             f"{name!r} belongs to {theirs} now, and the checkpoint has producer {committable.producer_id} epoch "
             f"{committable.producer_epoch}.",
             means=f"That transaction has ended: it was committed, or fenced and aborted. {COMMIT.nothing}",
-            do=f"kafka-txn history --transactional-id {shlex.quote(name)} says which.",
+            do="Its history says which.",
+            command=("kafka-txn", "history", "--transactional-id", name),
         )
     if owner.state != "Ongoing":
         means = "It is committed already." if owner.state in COMMITTED else "It cannot be committed any more."
@@ -490,7 +503,8 @@ class Fence(CoordinatorAction):
                 f"{fresh.name} is still owned by producer {now.producer_id} epoch {now.producer_epoch}, and "
                 f"{now.state}.",
                 code="NONE",
-                do="Check with kafka-txn describe.",
+                do="Describe it again.",
+                command=_describe(fresh.target),
             )
         still_open = [] if now.state in ENDED else [TopicPartition(*each) for each in now.topic_partitions or ()]
         return Result(owner=now, still_open=still_open)

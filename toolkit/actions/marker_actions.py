@@ -166,7 +166,8 @@ class MarkerAction(Action):
             raise ActionRefused(
                 f"{tp or 'The whole cluster'} is {found.verdict}: {found.reason}",
                 means=self.only,
-                do=f"Remedy: {found.remedy}",
+                do=f"Remedy: {found.advice}",
+                command=found.command or (),
             )
         name = f"{tp}@{found.start_offset}"
         if ruling.refusal is not None and ruling.needed_override is None:
@@ -271,9 +272,10 @@ class MarkerAction(Action):
             written=f"The {kind} marker was written.",
             uncertain=f"It is uncertain whether the {kind} marker was written.",
             find_out=(
-                f"To find out, run kafka-txn diagnose {txn.tp.flags}: the marker was written if no transaction of "
-                f"producer {txn.producer_id} is open at offset {txn.start_offset} any more."
+                f"To find out, diagnose the partition: the marker was written if no transaction of producer "
+                f"{txn.producer_id} is open at offset {txn.start_offset} any more."
             ),
+            command=("kafka-txn", "diagnose", *txn.tp.options),
             cancel=cancel,
         )
 
@@ -313,7 +315,8 @@ class MarkerAction(Action):
             refused=f"is {found.verdict} now, {self.blocked}",
             needed_override=None if refusal is None or never else needed_override(found, needs),
             cannot=never or why_not(found),
-            remedy=found.remedy,
+            remedy=found.advice,
+            command=found.command or (),
         )
 
 
@@ -394,7 +397,8 @@ class Abort(MarkerAction):
                 reason=found.reason,
                 refusal=f"its records were committed, and an abort marker would discard them: {why_not(found)}",
                 refused="is never aborted",
-                remedy=found.remedy,
+                remedy=found.advice,
+                command=found.command or (),
             )
         is_hanging = found.verdict is Verdict.HANGING and found.outcome in {verdicts.UNDECIDED, verdicts.ABORT}
         is_offered = found.action == "abort" and is_hanging
@@ -500,8 +504,16 @@ def _plan_or_left_out(cluster: Cluster, key: TransactionKey, findings: Sequence[
         refusal = error.what
     if refusal is None:
         return plan
-    verdict, outcome, remedy = (None, None, "") if fresh is None else (fresh.verdict, fresh.outcome, fresh.remedy)
-    return LeftOut(target=target, verdict=verdict, outcome=outcome, reason=refusal, remedy=remedy)
+    if fresh is None:
+        return LeftOut(target=target, verdict=None, outcome=None, reason=refusal)
+    return LeftOut(
+        target=target,
+        verdict=fresh.verdict,
+        outcome=fresh.outcome,
+        reason=refusal,
+        remedy=fresh.advice,
+        command=fresh.command or (),
+    )
 
 
 LOST_ABORT = (

@@ -29,6 +29,7 @@ from toolkit.actions.transaction import (
 )
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN
+from toolkit.command_line import command_line
 from toolkit.errors import ActionFailed, ActionRefused, AuditFailed, BrokerError, Effect, ToolkitError
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.recorded import ActionClaim, ActionStep
@@ -62,7 +63,8 @@ class Ruling:
     # why
     needed_override: str | None = None
     cannot: str = ""
-    remedy: str = ""
+    remedy: str = ""  # sentences
+    command: Sequence[str] = ()  # that the remedy has
 
     def check(self, override: str | None, *, target: str, means: str) -> None:
         """Raise ActionRefused unless the action is offered, or the override repeats exactly what is not proven.
@@ -81,7 +83,8 @@ class Ruling:
             what = f"{target}: the override {override!r} is not what is not proven now: {self.needed_override}"
         else:
             return
-        raise ActionRefused(f"{what.rstrip('.')}.", means=means, do=f"Remedy: {self.remedy}" if self.remedy else "")
+        do = f"Remedy: {self.remedy}".rstrip() if self.remedy or self.command else ""
+        raise ActionRefused(f"{what.rstrip('.')}.", means=means, do=do, command=self.command)
 
     def by(self, override: str | None) -> tuple[ActionClaim, ...]:
         """The claims, with who asserted those that are not proven."""
@@ -476,7 +479,8 @@ class Progress:
     nothing: str
     written: str
     uncertain: str
-    find_out: str  # what to run to find out
+    find_out: str  # how to find out, and the command that shows it
+    command: Sequence[str]
     cancel: threading.Event | None = None  # set by another thread to cancel the action; null if nobody can
     effect: Effect = "nothing"  # the effect so far
 
@@ -494,7 +498,9 @@ class Progress:
             return
         if self.effect == "nothing":
             raise ActionRefused("The action was cancelled.", means=self.nothing)
-        raise ActionFailed("The action was cancelled.", effect=self.effect, means=self._means, do=self.find_out)
+        raise ActionFailed(
+            "The action was cancelled.", effect=self.effect, means=self._means, do=self.find_out, command=self.command
+        )
 
     def wait(self, work: Callable[[], T]) -> T:
         """The result of work that only reads, or sends one request; a cancelled wait does not wait for its end."""
@@ -525,19 +531,20 @@ class Progress:
                 effect=self.effect,
                 code=getattr(error, "code", None),
                 means=self._means,
-                do=" ".join(each for each in (error.do if self.effect == "nothing" else "", self._do) if each),
+                do=error.do if self.effect == "nothing" else self.find_out,
+                command=error.command if self.effect == "nothing" else self.command,
             ) from error
         except BaseException as error:
-            error.add_note(" ".join(each for each in (self._means, self._do) if each))
+            if self.effect == "nothing":
+                error.add_note(self.nothing)
+            else:
+                error.add_note(f"{self._means} {self.find_out}")
+                error.add_note(command_line(self.command))
             raise
 
     @property
     def _means(self) -> str:
         return {"nothing": self.nothing, "written": self.written, "uncertain": self.uncertain}[self.effect]
-
-    @property
-    def _do(self) -> str:
-        return "" if self.effect == "nothing" else self.find_out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -735,7 +742,8 @@ def _check_moved(plan: Plan, result: Result) -> None:
         f"The LSO of {plan.transaction.tp} is {after}, and was {before} before the {plan.outcome.upper()} marker.",
         effect="written",
         means="The transaction is closed on the leader.",
-        do="Run kafka-txn diagnose on this partition before any other marker.",
+        do="Diagnose this partition before any other marker.",
+        command=("kafka-txn", "diagnose", *plan.transaction.tp.options),
     )
 
 
@@ -747,9 +755,10 @@ class LeftOut:
     # verdict, outcome: of the fresh check; null if it is not open any more
     verdict: str | None
     outcome: str | None
-    # reason, remedy: a sentence each; the remedy is empty if there is none
-    reason: str
+    reason: str  # as a sentence
+    # remedy, command: sentences, and the arguments of the command that they name; empty if there is none
     remedy: str = ""
+    command: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

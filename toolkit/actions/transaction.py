@@ -156,7 +156,8 @@ def transaction_at(
     raise NotFound(
         f"{tp} has no open transaction that starts at offset {start_offset}.",
         means="It never was there, or has ended.",
-        do="Run kafka-txn diagnose.",
+        do="Diagnose it again.",
+        command=("kafka-txn", "diagnose", *tp.options),
     )
 
 
@@ -172,7 +173,8 @@ def check_was_read(found: Iterable[Finding], tp: TopicPartition, *, what: str) -
                 f"{tp} could not be read: {why.rstrip('.')}.",
                 code=Error.of(each.error).code,
                 means=f"Whether {what} is not known.",
-                do="Get what is missing, and run kafka-txn diagnose.",
+                do="Get what is missing, and diagnose it again.",
+                command=("kafka-txn", "diagnose", *tp.options),
             )
 
 
@@ -262,7 +264,8 @@ def check_ended(
             raise BrokerError(
                 f"{txn.target} is still open: no marker has ended it.",
                 code="NONE",
-                do="Run kafka-txn diagnose before you send another marker.",
+                do="Diagnose it again before you send another marker.",
+                command=("kafka-txn", "diagnose", *txn.tp.options),
             )
         check()
         threading.Event().wait(POLL_S)

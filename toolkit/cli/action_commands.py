@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from toolkit.views.document import Connection, Part
 
 
-SCHEMA, VERSION = "action", 1  # of `ActionRow` in JSON; the version is raised when a field of it changes
+SCHEMA, VERSION = "action", 2  # of `ActionRow` in JSON; the version is raised when a field of it changes
 NOT_CONFIRMED = "Not confirmed: nothing was sent."
 # Fields of a plan that are no fact for a person: a connection, a file, what this process measures for itself.
 INTERNAL = {"action", "cluster", "checkpoint", "coordinators", "observation", "planned_at"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from toolkit.cli.options import (
     time_option,
 )
 from toolkit.cli.output import INCOMPLETE, Format, answer, exit_code, progress, remark, show, width
+from toolkit.command_line import command_line
 from toolkit.errors import UsageError
 from toolkit.schema import STATISTICS, TABLES
 from toolkit.sources.source import FILES, STREAMED, TableArguments, tables_of
@@ -186,7 +186,6 @@ def abort_command(
     cluster itself before it writes.
     """
     from toolkit.views.action_document import abort_advice
-    from toolkit.views.renderers import command_line
     from toolkit.views.row_formats import wrap
 
     partition_options(topic, partition)
@@ -237,7 +236,7 @@ def copy(
     changed = f"{len(done.changed)} partitions changed meanwhile" if done.changed else "nothing changed meanwhile"
     text = f"{target}: {len(done.files):,} files, {size}, at {done.moment:%Y-%m-%d %H:%M:%S} UTC; {changed}"
     show(wrap(text, before="", width=width()))
-    show(["Diagnose it:", f"kafka-txn diagnose --log-dir {shlex.quote(str(target))}"])
+    show(["Diagnose it:", command_line(("kafka-txn", "diagnose", "--log-dir", str(target)))])
     if not done.is_running:
         remark(f"No broker of this machine ran on {source}, so the manifest proves nothing of when its files are from.")
     for folder in done.incomplete:

@@ -7,7 +7,6 @@ import errno
 import inspect
 import math
 import os
-import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from toolkit.cli.output import Format, progress, remark
+from toolkit.cli.output import SOURCE, Format, progress, remark
+from toolkit.command_line import command_line
 from toolkit.errors import UsageError
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.durations import duration_s
@@ -352,7 +352,7 @@ class SourceOptions:
 
     @property
     def connection(self) -> Connection:
-        """What the commands of an answer need to reach the cluster; of files nothing."""
+        """What the commands of an answer need to reach the source."""
         from toolkit.views.document import Connection
 
         checkpoints = tuple(map(str, self.flink_checkpoint or ()))
@@ -363,20 +363,8 @@ class SourceOptions:
             config=self.command_config or "",
             cluster=self.cluster_name or "",
             checkpoints=checkpoints,
+            log_dirs=tuple(self.log_dir or ()),
         )
-
-    @property
-    def address(self) -> str:
-        """The options that name the cluster, for a command line; a file of secrets is named, not read."""
-        if self.cluster_name:
-            return f"--cluster {shlex.quote(self.cluster_name)}"
-        named = {"--bootstrap-server": self.bootstrap_server, "--command-config": self.command_config}
-        return " ".join(f"{option} {shlex.quote(value)}" for option, value in named.items() if value)
-
-    @property
-    def source(self) -> str:
-        """The options that name the source."""
-        return self.address or " ".join(f"--log-dir {shlex.quote(path)}" for path in self.log_dir or ())
 
     def named(self) -> SourceOptions:
         """These options, with those of their cluster in the file of clusters: an option that is given comes first.
@@ -410,7 +398,9 @@ class SourceOptions:
         if self.names_cluster or self.paths or not (server or config):
             return self
         named = replace(self, bootstrap_server=server or None, command_config=config or None)
-        remark(f"Cluster of the environment: {named.address}")
+        address = {"--bootstrap-server": server, "--command-config": config}
+        options = command_line(word for option, value in address.items() if value for word in (option, value))
+        remark(f"Cluster of the environment: {options}")
         return named
 
     def check(self) -> None:
@@ -554,6 +544,7 @@ def takes_source(*options: str) -> Callable[[Callable[..., None]], Callable[...,
             if len(used := [way for way, is_used in ways.items() if is_used]) > 1:
                 raise UsageError(f"{used[0]} names a cluster, and {used[1]} does.", do="Use one of them.")
             source_options = source_options.named().or_environment()
+            SOURCE.set(source_options)
             for name in WAITS:
                 source = ctx.get_parameter_source(name)
                 if source is not None and source.name == "COMMANDLINE" and not source_options.names_cluster:

@@ -8,7 +8,7 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import StrEnum
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from toolkit.command_line import command_in, command_line
 from toolkit.errors import (
     ActionFailed,
     ActionRefused,
@@ -28,11 +29,20 @@ from toolkit.errors import (
 from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
+    from toolkit.cli.options import SourceOptions
     from toolkit.schema import Row, Table
     from toolkit.schema.coerce import Scope
     from toolkit.sources.source import Source
 
 INVALID, INCOMPLETE, NOT_FOUND, REFUSED, FAILED, DEFECT = 2, 3, 4, 5, 6, 70
+CODES: Mapping[type[ToolkitError], int] = {
+    BrokerError: INCOMPLETE,  # no broker showed what was requested
+    ConnectionFailed: INCOMPLETE,
+    NotFound: NOT_FOUND,
+    ActionRefused: REFUSED,
+    ActionFailed: FAILED,
+    AuditFailed: FAILED,
+}
 ASCII = {"\N{MIDDLE DOT}": "-", "\N{HORIZONTAL ELLIPSIS}": "..."}
 IMPORTLIB = "<frozen importlib._bootstrap>"
 BROKEN_PIPE, INTERRUPTED = 141, 130  # 128 + SIGPIPE, 128 + SIGINT: what a shell expects of either
@@ -40,6 +50,8 @@ BROKEN_PIPE, INTERRUPTED = 141, 130  # 128 + SIGPIPE, 128 + SIGINT: what a shell
 NO_PLACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 STOPPED = "kafka-txn: interrupted."
 
+SOURCE: ContextVar[SourceOptions | None] = ContextVar("SOURCE", default=None)
+"""That a command reads, for the commands of its errors."""
 CLUSTER_NAME = ContextVar("CLUSTER_NAME", default="")
 """Of several clusters the one whose answer is read or written, which remarks name."""
 
@@ -157,22 +169,16 @@ def exit_on_failure() -> Iterator[None]:
     """Turn errors into `typer.Exit`; an error of the program itself stays one, with its traceback."""
     try:
         yield
-    except (BrokerError, ConnectionFailed) as error:  # no broker showed what was requested
-        raise _exit(f"kafka-txn: {error}", INCOMPLETE) from error
-    except NotFound as error:
-        raise _exit(f"kafka-txn: {error}", NOT_FOUND) from error
-    except ActionRefused as error:
-        raise _exit(f"kafka-txn: {error}", REFUSED) from error
-    except (ActionFailed, AuditFailed) as error:
-        raise _exit(f"kafka-txn: {error}", FAILED) from error
     except ToolkitError as error:
-        raise _exit(f"kafka-txn: {error}", INVALID) from error
+        code = next((code for kind, code in CODES.items() if isinstance(error, kind)), INVALID)
+        raise _exit(f"kafka-txn: {error.text}", code, error.command) from error
     except BrokenPipeError as error:
         _drop_output()
         raise typer.Exit(BROKEN_PIPE) from error
     except KeyboardInterrupt as error:
         for note in getattr(error, "__notes__", ()):  # what an action had written when it was interrupted
-            remark(f"kafka-txn: {note}")
+            argv = command_in(note)
+            remark(f"kafka-txn: {note}" if argv is None else command_line(connected(argv)))
         raise _interrupted(in_import=_is_in_import(error)) from error
     except ImportError as error:
         raise _not_imported(error) from error
@@ -205,15 +211,23 @@ def _not_written(error: OSError) -> Exception:
     return _exit(f"kafka-txn: {text}", INVALID)
 
 
-def _exit(text: str, code: int) -> typer.Exit:
-    from toolkit.views.document import Command, with_commands
-    from toolkit.views.renderers import command_line, sentence_text
-
+def _exit(text: str, code: int, command: Sequence[str] = ()) -> typer.Exit:
     with suppress(OSError):  # stderr may be what cannot be written
         for line in text.splitlines():  # the error of another program may have several
-            for each in with_commands(line) if "kafka-txn " in line else [line]:
-                remark(command_line(each.argv) if isinstance(each, Command) else sentence_text(each))
+            remark(line)
+        if command:
+            remark(command_line(connected(command)))
     return typer.Exit(code)
+
+
+def connected(command: Sequence[str]) -> Sequence[str]:
+    """A command with the options of the source that was to be read."""
+    from toolkit.views.document import Command
+
+    source = SOURCE.get()
+    if source is None or source.all_clusters:
+        return command
+    return source.connection.argv(Command(tuple(command)))
 
 
 def _drop_output() -> None:

@@ -21,7 +21,8 @@ from toolkit.cli.options import (
     takes_source,
     time_option,
 )
-from toolkit.cli.output import INCOMPLETE, Format, answer, exit_code, remark, show, width
+from toolkit.cli.output import INCOMPLETE, Format, answer, connected, exit_code, remark, show, width
+from toolkit.command_line import command_line
 from toolkit.errors import BrokerError, NotFound, UsageError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC
 from toolkit.schema import (
@@ -252,23 +253,15 @@ def lag(
         def write() -> int:
             answer(GROUP_LAG, rows, output, source=source, missing=[*failed, *hidden], without=("reason", "broker_id"))
             if output is Format.TABLE:
-                from toolkit.views.document import Field, Fields, with_commands
                 from toolkit.views.renderers import text_lines
+                from toolkit.views.show_table import lag_parts
 
-                reasons = []
-                for row in rows:
-                    # The numbers alone mislead where something is held, nothing of a lag is to read, or there is no
-                    # such offset.
-                    is_beyond = (row["committed_offset"] or 0) > (row["high_watermark"] or 0)
-                    if row["reason"] and (row["held"] or is_beyond or (row["lag"] and not row["behind"])):
-                        reasons.append(Field(f"{row['topic']}-{row['partition']}", tuple(with_commands(row["reason"]))))
-                if reasons:
-                    show(text_lines([Fields(tuple(reasons), indent=0)], connection=options.connection, width=width()))
+                if reasons := lag_parts(rows):
+                    show(text_lines(reasons, connection=options.connection, width=width()))
             if unstable := sorted({row["group_id"] for row in rows if (row["error"] or "").startswith(UNSTABLE)}):
                 names = ", ".join(map(repr, unstable))
-                show_it = f"kafka-txn diagnose {options.source} --topic {OFFSETS_TOPIC}"
                 remark(f"An open transaction has offsets of {names}. What it waits for:")
-                remark(show_it)
+                remark(command_line(connected(("kafka-txn", "diagnose", "--topic", OFFSETS_TOPIC))))
             return exit_code(rows, [*failed, *hidden])
 
         return Answer(write)

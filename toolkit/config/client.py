@@ -62,15 +62,17 @@ class ClientConfig:
     '[hidden]'
     """
 
-    __slots__ = ("_properties",)  # so that vars() shows no secret
+    __slots__ = ("_properties", "file")  # so that vars() shows no secret
     _properties: Properties
+    file: str  # that it was read from, for a command line; empty if it was not
 
-    def __init__(self, source: str | Mapping[str, object] | ClientConfig) -> None:
+    def __init__(self, source: str | Mapping[str, object] | ClientConfig, *, file: str = "") -> None:
         if isinstance(source, ClientConfig):
             properties = dict(source._properties)
         else:
             properties = canonical({"bootstrap.servers": source} if isinstance(source, str) else source)
         object.__setattr__(self, "_properties", properties)
+        object.__setattr__(self, "file", source.file if isinstance(source, ClientConfig) else file)
 
     @classmethod
     def from_properties(cls, path: str | os.PathLike[str], *, bootstrap_servers: str | None = None) -> ClientConfig:
@@ -94,7 +96,8 @@ class ClientConfig:
             user_properties.pop("metadata.broker.list", None)
             user_properties["bootstrap.servers"] = bootstrap_servers
         refuse_misspelt(user_properties)
-        return cls({key: value for key, value in user_properties.items() if key in KNOWN | CONNECTION})
+        own = {key: value for key, value in user_properties.items() if key in KNOWN | CONNECTION}
+        return cls(own, file=os.fspath(path))
 
     @property
     def bootstrap_servers(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
+from toolkit.command_line import ACTIONS, command_in, command_line
 from toolkit.schema.table import Int16, Int32, Int64, Merge, TableRow, TopicPartition, TransactionKey, Unit, declares
 from toolkit.schema.verdict import Verdict
 
@@ -152,7 +153,7 @@ class Finding(TableRow):
     ] = None
     reason: Annotated[str, "Reason for the verdict, as a sentence.", DECISION]
     cause: Annotated[str | None, "Root cause, if the log shows it.", KNOWN] = None
-    remedy: Annotated[str, "What is safe to do, as a sentence.", DECISION]
+    remedy: Annotated[str, "What is safe to do, as sentences; its command is a line of its own.", DECISION]
     action: Annotated[
         str | None, "Command that the remedy names: abort, complete, commit or fence; null if none is safe.", DECISION
     ] = None
@@ -215,6 +216,27 @@ class Finding(TableRow):
     def key(self) -> TransactionKey:
         """The key of its transaction."""
         return TransactionKey(self.topic, self.partition, self.producer_id, self.start_offset)
+
+    @property
+    def command(self) -> tuple[str, ...] | None:
+        """The arguments of the command in `remedy`; null if it has none.
+
+        It acts on this transaction or this id: the text of an id may look like a command, too.
+        """
+        of_id = ("--transactional-id", self.transactional_id)
+        place = ("--topic", self.topic, "--partition", str(self.partition), "--start-offset", str(self.start_offset))
+        for line in self.remedy.split("\n"):
+            _, verb, *options = command_in(line) or ("", "")
+            is_own = tuple(options) in {place, of_id} or (*options[:1], *options[2:]) == ("--flink-checkpoint", *of_id)
+            if verb in ACTIONS and is_own:
+                return ("kafka-txn", verb, *options)
+        return None
+
+    @property
+    def advice(self) -> str:
+        """The sentences of `remedy`, without its command."""
+        own = None if self.command is None else command_line(self.command)
+        return " ".join(line for line in self.remedy.split("\n") if line != own)
 
     def merged(self, other: "Finding") -> "Finding":
         """This finding of a transaction with what only another one of it knows, by the policy of each column."""

@@ -15,7 +15,6 @@ A record class declares a table, and each instance is one of its rows.
 from __future__ import annotations
 
 import datetime as dt
-import shlex
 import typing
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -23,6 +22,8 @@ from enum import Enum, StrEnum, auto
 from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+
+from toolkit.command_line import command_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +55,12 @@ class TopicPartition(NamedTuple):
     @property
     def flags(self) -> str:
         """The flags that name it in a command, as a shell takes them: ``--topic orders --partition 0``."""
-        return f"--topic {shlex.quote(self.topic)} --partition {self.partition}"
+        return command_line(self.options)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The same as arguments."""
+        return ("--topic", self.topic, "--partition", str(self.partition))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

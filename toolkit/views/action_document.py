@@ -8,11 +8,24 @@ from typing import TYPE_CHECKING
 
 from toolkit.actions.marker_actions import ABORT
 from toolkit.actions.plan import ListResult, PlanList, Result
+from toolkit.command_line import command_line
 from toolkit.errors import NotFound
 from toolkit.schema.live import Finding, Producer
 from toolkit.schema.verdict import Verdict
-from toolkit.views.document import Bullets, Code, Command, Connection, Options, Paragraph, Part, Section, Sentence
-from toolkit.views.renderers import DocumentView, command_line
+from toolkit.views.document import (
+    Bullets,
+    Code,
+    Command,
+    Connection,
+    Field,
+    Fields,
+    Options,
+    Paragraph,
+    Part,
+    Section,
+    Sentence,
+)
+from toolkit.views.renderers import DocumentView
 from toolkit.views.row_formats import count, size_text
 
 if TYPE_CHECKING:
@@ -295,8 +308,14 @@ def _lso_after(done: PartitionResult) -> str:
 def _list_parts(plan: PlanList, intro: str, *, saves: bool) -> Iterator[Part]:
     """What the markers of a list change in sum, each by name, and what is left out, why, and its own remedy."""
     left_out = tuple(
-        f"left out: {left.target}  {f'{left.verdict}: ' if left.verdict else ''}{left.reason}"
-        f"{f' Remedy: {left.remedy}' if left.remedy else ''}"
+        Field(
+            left.target,
+            (
+                f"{f'{left.verdict}: ' if left.verdict else ''}{left.reason}",
+                *([f"Remedy: {left.remedy}".rstrip()] if left.remedy or left.command else []),
+                *([Command(tuple(left.command))] if left.command else []),
+            ),
+        )
         for left in plan.left_out
     )
     if plan.plans:
@@ -309,7 +328,7 @@ def _list_parts(plan: PlanList, intro: str, *, saves: bool) -> Iterator[Part]:
         yield Bullets((f"{least}{records} of them are never read", groups_text(groups)))
         yield Section(title=f"All {plan.target}", parts=(Bullets(tuple(_each_of(plan))),), is_folded=True)
     if left_out:
-        yield Section(title=f"{len(left_out)} left out", parts=(Bullets(left_out),), is_folded=True)
+        yield Section(title=f"{len(left_out)} left out", parts=(Fields(left_out),), is_folded=True)
     if plan.plans:
         sizes = [each.impact.size for each in plan.plans]
         size = f"{'at least ' if None in sizes else ''}{size_text(sum(size or 0 for size in sizes))}"
@@ -402,7 +421,8 @@ def abort_advice(
     if not found:
         raise NotFound(
             f"Producer {producer_id} has no transaction open in these files.",
-            do="kafka-txn diagnose --log-dir PATH shows which ones are.",
+            do="A diagnosis shows which ones are:",
+            command=("kafka-txn", "diagnose", *(word for path in files.paths for word in ("--log-dir", str(path)))),
         )
     producers = [each for each in map(Producer.of, files.producer_rows()) if each.producer_id == producer_id]
     states = {(each.topic, each.partition): each for each in producers}
@@ -418,7 +438,8 @@ def _advice(finding: Finding, state: Producer | None, producer_epoch: int, serve
     refusal = ABORT.ruling(finding).refusal
     against = [f"Its epoch there is {finding.producer_epoch}, not {producer_epoch}."] if other_epoch else []
     if finding.outcome == "commit":
-        against += [f"Never abort it: {finding.reason}", f"Remedy: {finding.remedy}"]
+        against += [f"Never abort it: {finding.reason}", f"Remedy: {finding.advice}"]
+        against += [command_line(finding.command)] if finding.command else []
     elif finding.verdict is Verdict.UNKNOWN:
         against += [f"Not known: {missing}." for missing in finding.missing]
     elif refusal is not None:

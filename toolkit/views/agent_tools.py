@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeAl
 
 from pydantic import Field
 
+from toolkit.command_line import command_line
 from toolkit.errors import NotFound, ToolkitError, UsageError
 from toolkit.schema import GROUP_LAG, OFFSET_VISIBILITY, TRANSACTION_HISTORY, Row
 from toolkit.schema.coerce import Scope, records_of
@@ -29,9 +30,8 @@ from toolkit.views.agent_answers import (
     names_in,
     short_enough,
 )
-from toolkit.views.document import NOWHERE, Command, Connection, commands_in
+from toolkit.views.document import NOWHERE, Command, Connection
 from toolkit.views.finding_document import by_urgency, finding_groups
-from toolkit.views.renderers import command_line
 from toolkit.views.row_formats import Envelope
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def answering(tool: Callable[Concatenate[AgentTools, P], Answer]) -> Callable[Co
         try:
             return tool(self, *args, **kwargs)
         except ToolkitError as error:
-            return {"error": {name: inert(getattr(error, name)) for name in ("what", "means", "do")}}
+            return {"error": {name: inert(getattr(error, name)) for name in ("what", "means", "do", "command")}}
 
     return answered
 
@@ -281,14 +281,14 @@ class AgentTools:
         alike: list[Answer] = []
         for group in [each for each in finding_groups(findings) if len(each.partitions) > 1][:MAX_GROUPS]:
             first = inert_finding(group.findings[0].row())
-            grants = commands_in(list(right(group.findings[0], list(group.topics))))
+            rights = right(group.findings[0], list(group.topics))
             alike.append(
                 {
                     "partitions": len(group.partitions),
                     "transactions": sum(each.producer_id is not None for each in group.findings),
                     "where": inert(group.where()),
                     "most_urgent": inert({name: first[name] for name in OF_KIND}),
-                    "grant": [list(self._connection.argv(each)) for each in grants],
+                    "grant": [list(self._connection.argv(each)) for each in rights if isinstance(each, Command)],
                 }
             )
         return alike

@@ -5,19 +5,16 @@ Texts are of us or of others: a renderer escapes both. A command is its argument
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, cast
+
+from toolkit.command_line import command_in
 
 if TYPE_CHECKING:
     import datetime as dt
 
     from toolkit.sources.live.cluster import Cluster
-
-ACTIONS = frozenset({"abort", "complete", "commit", "fence"})
-"""Commands that change a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,24 +125,25 @@ class Connection:
     """What the commands of an answer need to reach its source.
 
     `server`, `config`: of a cluster. `cluster`: its name in the file of clusters, which has both. `checkpoints`: of
-    Flink, which abort and fence ask first.
+    Flink, which abort and fence ask first. `log_dirs`: of files, for commands that read them.
     """
 
     server: str = ""
     config: str = ""
     cluster: str = ""
     checkpoints: tuple[str, ...] = ()
+    log_dirs: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, source: object) -> Connection:
-        """That of a cluster, whose file of properties, if it has any, is not known; of another source none."""
+        """That of a cluster; of another source none. A file of properties that is not known is a FILE to be named."""
         from toolkit.sources.source import CLUSTER
 
         if getattr(source, "kind", None) != CLUSTER:
             return NOWHERE
         cluster = cast("Cluster", source)
         is_plain = cluster.config.masked().get("security.protocol", "plaintext").lower() == "plaintext"
-        config = "" if is_plain else "client.properties"
+        config = cluster.config.file or ("" if is_plain else "FILE")
         checkpoints = tuple(str(each.path) for each in cluster.flink_checkpoints)
         return cls(server=cluster.bootstrap_servers, config=config, checkpoints=checkpoints)
 
@@ -158,68 +156,36 @@ class Connection:
             at = 0 if server else 2  # behind the server
             return (program, *_options(server), *rest[:at], *config, *rest[at:])
         verb, *rest = rest
-        if {"--bootstrap-server", "--cluster", "--log-dir", "--recording"} & set(rest):
+        if verb in OFFLINE or {"--bootstrap-server", "--cluster", "--log-dir", "--recording"} & set(rest):
             return (program, verb, *rest)
         address = {"--bootstrap-server": self.server, "--command-config": self.config}
         named = _options({"--cluster": self.cluster} if self.cluster else address)
+        files = self.log_dirs if verb in READ_FILES else ()
         checked = self.checkpoints if verb in {"abort", "fence"} else ()
+        named += tuple(word for each in files for word in ("--log-dir", each))
         return (program, verb, *named, *(word for each in checked for word in ("--flink-checkpoint", each)), *rest)
 
 
 NOWHERE = Connection()
+OFFLINE = frozenset({"scan", "txn-stat", "copy", "abort-command"})
+"""Commands that take paths and no cluster."""
+READ_FILES = frozenset({"diagnose", "find-hanging", "history", "coordinator", "exposure", "lag", "why", "gaps"})
+"""Commands that read log directories, too."""
 
 
 def _options(named: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(word for option, value in named.items() if value for word in (option, value))
 
 
-_COMMAND = re.compile(r"kafka-txn [a-z-]+(?: --[a-z-]+ (?:'[^']*'|\"[^\"]*\"|[^\s'\"`])+)+")
-_OPTIONS = {"--topic", "--partition", "--start-offset", "--transactional-id", "--group", "--state", "--table"}
-_OPTIONS |= {"--flink-checkpoint", "--broker-id"}
-"""Of the commands in our texts. An id may contain a command of somebody else: it connects nowhere, confirms nothing."""
+def text_values(text: str) -> list[Value]:
+    """The lines of a text of ours: a command that is a line of its own, and sentences."""
+    lines = text.split("\n")
+    return [marked(line) if (argv := command_in(line)) is None else Command(argv) for line in lines]
 
 
-def with_commands(text: str, *, own: Collection[str | None] = ()) -> list[Value]:
-    """The sentences of a text, and the commands in it, each by itself.
-
-    `text`: as rules and symptoms have it, with the arguments of its commands quoted.
-    `own`: topics and ids that it is about: a command that acts on another one, as an id may contain it, stays prose.
-    """
-    values: list[Value] = []
-    done = 0
-    for found in _COMMAND.finditer(text):
-        is_action = found[0].split()[1] in ACTIONS  # in our texts a space follows those
-        line = found[0] if is_action else found[0].rstrip(".,:;)")
-        argv = shlex.split(line)
-        options = dict(zip(argv[2::2], argv[3::2], strict=True))
-        acts_on = {options.get("--topic"), options.get("--transactional-id")} - {None, *own}
-        if options.keys() <= _OPTIONS and not (is_action and acts_on):
-            if before := text[done : found.start()].strip():
-                values.append(_marked(_continued(before) if done else before))
-            values.append(Command(tuple(argv)))
-            done = found.start() + len(line)
-    rest = _continued(text[done:]) if done else text
-    return [*values, _marked(rest)] if rest else values
-
-
-def _continued(after: str) -> str:
-    """What follows a command, as a sentence of its own."""
-    text = after.lstrip(" .,:;)")
-    if text.startswith("(") and text.endswith(")"):
-        text = f"{text[1:-1]}."
-    elif text[:1].islower() and not after.startswith((":", ",")) and not text.startswith(("or ", "and ", "with ")):
-        return f"It {text}"
-    return text[:1].upper() + text[1:]
-
-
-def _marked(text: str) -> Sentence:
+def marked(text: str) -> Sentence:
     """A text of ours, with what it has in backticks as code."""
     parts = text.split("`")
     if len(parts) % 2 == 0 or len(parts) == 1:
         return text
     return tuple(Code(part) if index % 2 else part for index, part in enumerate(parts) if part)
-
-
-def commands_in(values: Sequence[Value]) -> list[Command]:
-    """The commands among them."""
-    return [each for each in values if isinstance(each, Command)]

@@ -14,7 +14,7 @@ from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.table import INT16, INT32, INT64, STRING, TOPIC_PARTITIONS
 from toolkit.schema.verdict import symptom_page
 from toolkit.sources.resource_checks import ResourceChecks, check_resources
-from toolkit.views.document import NOWHERE, Connection, Field, Fields, Paragraph, Section, Value, with_commands
+from toolkit.views.document import NOWHERE, Connection, Field, Fields, Paragraph, Section, Value, text_values
 from toolkit.views.finding_document import finding_parts, linked_row, summary
 from toolkit.views.renderers import DocumentView, text_lines
 
@@ -29,7 +29,7 @@ WHAT_TO_COLLECT = (
     "The first error of the client, with its `Caused by:` lines and 20 lines before it: later errors follow from it.",
     "Name and version of the client (Java, librdkafka, franz-go, Flink ...) and of the brokers.",
     "transactional.id, group.id, topic, partition: to pass as --transactional-id, --group, --topic, --partition.",
-    "What kafka-txn diagnose says of the cluster: whether any transaction holds anything at all.",
+    "What a diagnosis of the cluster says, whether any transaction holds anything at all:\nkafka-txn diagnose",
     "The logs of the coordinator and of the partition's leader at that time.",
 )
 
@@ -48,7 +48,7 @@ def symptom_section(recognized: RecognizedSymptom) -> Section:
 
 
 def _values(sentences: Sequence[str]) -> tuple[Value, ...]:
-    return tuple(value for sentence in sentences for value in with_commands(sentence))
+    return tuple(value for sentence in sentences for value in text_values(sentence))
 
 
 def _checked_section(checks: ResourceChecks, named: NamedResources) -> Section:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from toolkit.analysis.coordinator.transaction_owners import prefix_of
 from toolkit.analysis.diagnosis.evidence_text import NO_ANSWER, at
 from toolkit.analysis.diagnosis.verdicts import CAUSES, OUTCOMES
+from toolkit.command_line import command_line
 from toolkit.errors import UsageError
 from toolkit.schema import FINDINGS, Column, ListOf, Row, Table
 from toolkit.schema.coerce import Data, records_of
@@ -28,18 +29,7 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
 from toolkit.schema.table import STRING, Error
 from toolkit.schema.verdict import Verdict, cause_page, verdict_page
-from toolkit.views.document import (
-    NOWHERE,
-    Command,
-    Connection,
-    Field,
-    Fields,
-    Part,
-    Section,
-    Value,
-    commands_in,
-    with_commands,
-)
+from toolkit.views.document import NOWHERE, Command, Connection, Field, Fields, Part, Section, Value, marked
 from toolkit.views.renderers import text_lines
 from toolkit.views.row_formats import count, printable
 
@@ -297,7 +287,7 @@ def _said(finding: Finding) -> tuple[object, ...]:
         return finding.verdict, is_held, finding.reason.replace(name, ""), missing, finding.remedy, broker
     if finding.is_coordinators_only:
         return finding.verdict, finding.is_coordinators_only, Error.of(finding.error or "").code
-    advice = finding.remedy.partition("kafka-txn ")[0] if finding.action == "abort" else ""
+    advice = finding.advice if finding.action == "abort" else ""
     said = finding.verdict, finding.outcome, finding.action, advice, missing, bool(finding.cause)
     return *said, _application(finding), *cause_names(finding.cause)
 
@@ -322,13 +312,17 @@ LINKED_FINDINGS = Table(
 
 
 def remedy(finding: Finding) -> tuple[Value, ...]:
-    """What is safe: sentences and commands."""
-    return tuple(with_commands(finding.remedy, own=(finding.topic, finding.transactional_id)))
+    """What is safe: sentences, and a command."""
+    own = finding.command
+    if own is None:
+        return (marked(finding.remedy),)  # of one line: a recording, or an id in it, says what it likes
+    line = command_line(own)
+    return tuple(Command(own) if each == line else marked(each) for each in finding.remedy.split("\n"))
 
 
 def linked_row(finding: Finding, connection: Connection) -> Row:
     """A row of `LINKED_FINDINGS`; its command runs as it stands."""
-    command = next((list(connection.argv(each)) for each in commands_in(remedy(finding))), None)
+    command = None if finding.command is None else list(connection.argv(Command(finding.command)))
     return {**finding.row(), "docs": finding_page(finding.verdict, finding.cause), "command": command}
 
 
@@ -492,7 +486,7 @@ def group_section(group: FindingGroup) -> Section:
         if field.label == "missing" and first.is_coordinators_only and partitions > 1:
             logs = f"{field.values[0]}, and those of {count(partitions - 1, 'more partition')}"
             fields.append(Field("missing", (logs, *field.values[1:])))
-        elif field.label == "remedy" and commands_in(field.values):
+        elif field.label == "remedy" and first.command:
             fields.append(Field("remedy", (f"Of {group.name}:", *field.values, *_for_all(group, first))))
         else:
             fields.append(field)
@@ -506,11 +500,12 @@ def group_section(group: FindingGroup) -> Section:
 
 def _for_all(group: FindingGroup, first: Finding) -> Iterator[Value]:
     """How to do the same on all of its partitions: an abort has lists."""
-    if first.action != "abort":
-        yield "The others have their own commands: kafka-txn diagnose with the topic and the partition shows each."
-        return
     topics = list(group.topics)
     named = [word for each in topics if len(topics) <= MAX_NAMES for word in ("--topic", each)]
+    if first.action != "abort":
+        yield "The others have commands of their own:"
+        yield Command(("kafka-txn", "find-hanging", "--verdict", first.verdict, *named))
+        return
     yield "All that hang there: write the list of this command to a file, hanging.csv,"
     yield Command(("kafka-txn", "find-hanging", "--verdict", first.verdict, *named, "--format", "csv"))
     yield "and abort them one after another; it stops at the first that is not as planned:"

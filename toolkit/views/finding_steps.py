@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toolkit.command_line import command_line
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
@@ -92,7 +93,8 @@ def _of_verdict(verdict: Verdict, found: Sequence[Finding], kind: str) -> list[s
     ]
     more = f" and {count(len(found) - MAX_PARTITIONS, 'other')}" if found[MAX_PARTITIONS:] else ""
     lines = [f"- **{verdict}**: {', '.join(names)}{more}. {verdict.sentence}"]
-    lines += [f"    - remedy for {names[0]}: {plain(printable(first.remedy))}"] if first.remedy else []
+    lines += [f"    - remedy for {names[0]}: {plain(printable(first.advice))}".rstrip()] if first.remedy else []
+    lines += [f"        - {plain(command_line(first.command))}"] if first.command else []
     for file, what in OF_RECORDING if kind == RECORDING else NOTEBOOKS.get(verdict, (TIMELINE,)):
         where = "" if kind == CLUSTER or file != ABORT[0] else ", with the cluster as its source"
         lines.append(f"    - [{file}]({file}): {what}{where}")

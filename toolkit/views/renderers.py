@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import html
 import re
-import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import resources
@@ -13,6 +12,7 @@ from itertools import groupby
 from typing import Any, assert_never
 
 from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.command_line import command_line
 from toolkit.schema.durations import duration
 from toolkit.schema.verdict import DOCS_URL, TONES, Verdict
 from toolkit.views.document import (
@@ -37,19 +37,6 @@ from toolkit.views.row_formats import printable, text_columns, wrap
 
 LABEL = 9  # columns of the labels of fields
 LONG_WORD = 40  # characters
-
-
-def command_line(argv: Iterable[str]) -> str:
-    """Arguments as a shell reads them, in one line of printable characters."""
-    return " ".join(map(_quoted, argv))
-
-
-def _quoted(argument: str) -> str:
-    if argument.isprintable():
-        return shlex.quote(argument)
-    written = (c if c.isprintable() else "".join(f"\\x{byte:02x}" for byte in c.encode(errors="surrogatepass"))
-               for c in argument.replace("\\", r"\\").replace("'", r"\'"))  # fmt: skip
-    return f"$'{''.join(written)}'"  # of bash, ksh and zsh
 
 
 def sentence_text(sentence: Sentence) -> str:

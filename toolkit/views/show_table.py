@@ -20,11 +20,11 @@ from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import FINDINGS, TABLES, Row, Table
 from toolkit.schema.coerce import Data, one_table, records_of, rows_of, table_of
 from toolkit.schema.durations import duration
-from toolkit.schema.live import Exposure, Finding, OffsetVisibility
+from toolkit.schema.live import Exposure, Finding, GroupLag, OffsetVisibility
 from toolkit.schema.log import LogTransaction, TransactionStatistics
-from toolkit.schema.table import INT16, INT32, INT64, TIME, TableRow, utc_now
+from toolkit.schema.table import INT16, INT32, INT64, TIME, TableRow, TopicPartition, utc_now
 from toolkit.schema.verdict import Verdict
-from toolkit.views.document import Command, Field, Fields, Paragraph, Part, Section, Value, with_commands
+from toolkit.views.document import Command, Field, Fields, Paragraph, Part, Section, Value
 from toolkit.views.finding_document import (
     age,
     by_source,
@@ -106,6 +106,11 @@ def visibility_section(row: Row) -> Section:
     visibility = OffsetVisibility.of(row)
     status = (visibility.status or "unknown").replace("_", " ")
     values = {name: value for name, value in visibility.row().items() if name not in ASIDE and value is not None}
+    waits = (
+        [_diagnose(TopicPartition(visibility.topic, visibility.partition))]
+        if visibility.read_committed is False
+        else []
+    )
     fields = (
         Field(name.replace("_", " "), ((value,) if isinstance(value, dt.datetime) else cell_text(value),))
         for name, value in values.items()
@@ -113,13 +118,28 @@ def visibility_section(row: Row) -> Section:
     return Section(
         title=f"{visibility.topic}-{visibility.partition}@{visibility.offset}",
         lead=status,
-        parts=(*reason_parts(visibility.reason), Fields(tuple(fields))),
+        parts=(Paragraph(visibility.reason or "-"), *waits, Fields(tuple(fields))),
     )
 
 
-def reason_parts(reason: str | None) -> list[Part]:
-    """A reason, and the commands in it."""
-    return [each if isinstance(each, Command) else Paragraph(each) for each in with_commands(reason or "-")]
+def lag_parts(rows: Iterable[Row]) -> list[Part]:
+    """The reasons of lags, where the numbers alone mislead: something is held, nothing of a lag is to read, or there is
+    no such offset.
+
+    `rows`: of ``schema.GROUP_LAG``.
+    """
+    fields = []
+    for lag in records_of(rows, GroupLag):
+        is_beyond = (lag.committed_offset or 0) > (lag.high_watermark or 0)
+        if lag.reason and (lag.held or is_beyond or (lag.lag and not lag.behind)):
+            tp = TopicPartition(lag.topic or "", lag.partition or 0)
+            fields.append(Field(str(tp), (lag.reason, *([_diagnose(tp)] if lag.held else []))))
+    return [Fields(tuple(fields), indent=0)] if fields else []
+
+
+def _diagnose(tp: TopicPartition) -> Command:
+    """The command that shows what something waits for."""
+    return Command(("kafka-txn", "diagnose", *tp.options))
 
 
 _STATE_PARTITION = re.compile(rf"{STATE_TOPIC}-(\d+)")

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from toolkit.schema.live import GroupLag
-from toolkit.schema.table import TopicPartition
 
 StatusCount = tuple[int, int, str | None]
 """First and last offset of a range, and their status: `toolkit.analysis.log.offset_status.StatusRange`."""
@@ -87,14 +86,13 @@ def lag_reason(lag: GroupLag) -> str | None:
     if lag.lag is None:
         return None
     behind, held, lso = lag.behind or 0, lag.held or 0, lag.last_stable_offset
-    see = f"See kafka-txn diagnose {TopicPartition(lag.topic or '', lag.partition or 0).flags}."
     if held and not behind:
         client = f"A read_committed client reports lag {lag.client_lag}"
         if lag.client_lag is None:
             client = "The share group has read everything it can"
-        return f"{client}, and {_records(held)} held behind the LSO {lso}: visible once it moves. {see}"
+        return f"{client}, and {_records(held)} held behind the LSO {lso}: visible once it moves."
     if held:
-        return f"{_records(behind)} ready to read; {_records(held)} held behind the LSO {lso}. {see}"
+        return f"{_records(behind)} ready to read; {_records(held)} held behind the LSO {lso}."
     if behind:
         return f"{_records(behind)} ready to read, and nothing is held."
     if lag.markers:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,7 @@ from toolkit.analysis.diagnosis.verdicts import (
     Claim,
     recorded_claims,
 )
+from toolkit.command_line import command_line
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema.durations import duration
@@ -173,8 +173,8 @@ def _checkpoint(e: Case) -> FlinkCheckpoint:
 
 
 def _commit(e: Case) -> str:
-    path, name = shlex.quote(str(_checkpoint(e).path)), shlex.quote(e.transactional_id or "")
-    return f"kafka-txn commit --flink-checkpoint {path} --transactional-id {name}"
+    own = ("--flink-checkpoint", str(_checkpoint(e).path), "--transactional-id", e.transactional_id or "")
+    return command_line(("kafka-txn", "commit", *own))
 
 
 def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
@@ -343,8 +343,8 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         outcome=UNDECIDED,
         why=lambda e: f"{_says(e)}{_age(e)}, and {_checkpoint(e).name} of its Flink job is to commit it.",
         remedy=lambda e: (
-            "Restore the job from that checkpoint or a later one: it commits the transaction. If the job cannot start "
-            f"in time, {_commit(e)} commits it. Never fence or abort it: the job considers its records written."
+            "Restore the job from that checkpoint or a later one: it commits the transaction. Never fence or abort it: "
+            f"the job considers its records written. If the job cannot start in time, commit it:\n{_commit(e)}"
         ),
         action="commit",
         is_explained=True,
@@ -370,9 +370,9 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         why=lambda e: f"{_says(e)}{_past_timeout(e)}.",
         remedy=lambda e: (
             f"Check coordinator {number(_owner(e).coordinator_id)} (log, load, __transaction_state-"
-            f"{_owner(e).txn_state_partition}). kafka-txn fence --transactional-id "
-            f"{shlex.quote(e.transactional_id or '')} ends it; if it may be Flink's, check first that no "
-            "checkpoint is to commit it. Never an abort marker: it has an owner."
+            f"{_owner(e).txn_state_partition}). Never an abort marker: it has an owner. If it may be Flink's, check "
+            "first that no checkpoint is to commit it. A fence of its id ends it:\n"
+            + command_line(("kafka-txn", "fence", "--transactional-id", e.transactional_id or ""))
         ),
         action="fence",
         is_explained=True,
@@ -480,12 +480,12 @@ def _command(e: Case, action: str) -> str:
 
 def _abort(e: Case) -> str:
     if e.tp[0] == OFFSETS_TOPIC:
-        return f"{_command(e, 'abort')} ({OFFSETS_DROPPED})"
+        return f"{_command(e, 'abort')}\n{_capital(OFFSETS_DROPPED)}."
     return _command(e, "abort")
 
 
 def _abort_before_the_marker(e: Case) -> str:
-    return f"Soon, as the new epoch's marker would decide this data too: {_abort(e)}"
+    return f"Soon, as the new epoch's marker would decide this data too:\n{_abort(e)}"
 
 
 def _why_disowned(e: Case) -> str:
@@ -641,7 +641,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         outcome=COMMIT,
         why=lambda e: f"{_capital(e.outcome.reason)}, and none will be written.",
         remedy=lambda e: (
-            f"{_command(e, 'complete')} writes the COMMIT marker that is missing. Never an abort marker: these "
+            f"{_command(e, 'complete')}\nIt writes the COMMIT marker that is missing. Never an abort marker: these "
             "records are committed."
         ),
         action="complete",
@@ -667,8 +667,8 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         why=_not_proven,
         remedy=lambda e: (
             "Do not abort: a commit is likely. Check in the client's log, or in its checkpoint, what it committed. If "
-            f"that shows that {e.outcome.all_committed.words}, {_command(e, 'complete')} says how to write the "
-            "COMMIT marker that is missing."
+            f"that shows that {e.outcome.all_committed.words}, this says how to write the COMMIT marker that is "
+            f"missing:\n{_command(e, 'complete')}"
         ),
         needs=lambda e: e.outcome.missing,
     ),
@@ -732,7 +732,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         verdict=Verdict.HANGING,
         outcome=UNDECIDED,
         why=_hanging_reason,
-        remedy=lambda e: f"On this partition only: {_abort(e)}",
+        remedy=lambda e: f"On this partition only:\n{_abort(e)}",
         action="abort",
         cause="written but not added to the transaction",
     ),

@@ -35,7 +35,6 @@ from toolkit.formats.headers import (
 )
 from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema.live import OffsetVisibility, Partition
-from toolkit.schema.table import TopicPartition
 
 STATUSES = (
     "non_transactional",  # a record outside transactions
@@ -342,8 +341,7 @@ def _waits(row: OffsetVisibility) -> str:
         held = "and no transaction is open, so it waits for replication"
     else:
         held = f"held by the transaction of producer {holder} that began at {row.holder_first_offset}"
-    command = f"See kafka-txn diagnose {TopicPartition(row.topic, row.partition).flags}."
-    return f"read_committed consumers do not receive it yet: the LSO is {lso}, {held}. {command}"
+    return f"read_committed consumers do not receive it yet: the LSO is {lso}, {held}."
 
 
 def _owner(row: OffsetVisibility) -> str:

@@ -146,9 +146,10 @@ class FigureFrame(widgets.VBox):  # type: ignore[misc]
             self._has_script = True
         from toolkit.views.plots import figure_html
 
-        figures = {theme: figure.to_json() for theme, figure in picture.figures.items()}
+        by_theme = ", ".join(f'"{theme}": {figure.to_json()}' for theme, figure in picture.figures.items())
+        data = f'<script type="application/json">{{{by_theme}}}</script>'  # plotly escapes `<` in it
         # The static picture is for pages that forbid the script.
-        self._data.value = f'{_data_html(figures)}<div class="still">{figure_html(picture.figures["light"])}</div>'
+        self._data.value = f'{data}<div class="still">{figure_html(picture.figures["light"])}</div>'
 
     def clear(self) -> None:
         """Show none."""
@@ -161,12 +162,6 @@ def _frame_html() -> str:
     page = (resources.files(__package__) / "frame.html").read_text(encoding="utf-8")
     document = html.escape(page.replace("PLOTLY", packed_script()), quote=True)
     return f'<iframe class="drawn" title="timeline of the partition" srcdoc="{document}"></iframe>'
-
-
-def _data_html(figures: Mapping[str, str]) -> str:
-    """Figures by theme, as data; plotly escapes `<` in it."""
-    by_theme = ", ".join(f'"{theme}": {text}' for theme, text in figures.items())
-    return f'<script type="application/json">{{{by_theme}}}</script>'
 
 
 def postmortem(
@@ -236,7 +231,7 @@ class FindingList(widgets.VBox):  # type: ignore[misc]
         if list(findings) != self._findings:
             self._findings = list(findings)
             self._ranked = by_urgency(findings)
-            self._texts = [_searched_text(each) for each in self._ranked]
+            self._texts = [" ".join([choice(each), *_hidden_texts(each)]).lower() for each in self._ranked]
             self._show_groups()
         self._filter()
 
@@ -322,10 +317,6 @@ def _dress(button: Any, finding: Finding, search: str, *, is_selected: bool) -> 
     words = [word for word in search.lower().split() if word not in text.lower()]
     found = [part for part in _hidden_texts(finding) if any(word in part.lower() for word in words)]
     button.description = " · ".join([text, *map(printable, found)])
-
-
-def _searched_text(finding: Finding) -> str:
-    return " ".join([choice(finding), *_hidden_texts(finding)]).lower()
 
 
 def _hidden_texts(finding: Finding) -> list[str]:

@@ -23,7 +23,7 @@ from toolkit.errors import (
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
-from toolkit.views.document import Field, Fields, Paragraph, Part, Quote, Section, with_commands
+from toolkit.views.document import Command, Field, Fields, Paragraph, Part, Quote, Section
 from toolkit.views.finding_document import age, by_urgency, remedy
 from toolkit.views.report.incident_facts import partition_name
 from toolkit.views.report.report_sections import answer
@@ -159,16 +159,18 @@ def problem_section(error: BaseException) -> Section:
     """Any error."""
     if not isinstance(error, ToolkitError):
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return _problem("Unexpected error", text, _UNEXPECTED, _NEXT)
+        return _problem("Unexpected error", ToolkitError(text, means=_UNEXPECTED, do=_NEXT))
     head = next(text for kind, text in _HEADS if isinstance(error, kind))
     if isinstance(error, ActionFailed):
         head = _EFFECTS[error.effect]
-    return _problem(head, error.what, error.means, error.do)
+    return _problem(head, error)
 
 
-def _problem(head: str, what: str, means: str, do: str) -> Section:
-    fields = tuple(Field(label, tuple(with_commands(text))) for label, text in (("Means", means), ("Do", do)) if text)
-    return Section(title=head, tone="problem", lead=what, parts=(Fields(fields),) if fields else ())
+def _problem(head: str, error: ToolkitError) -> Section:
+    command = (Command(error.command),) if error.command else ()
+    said = (("Means", (error.means,)), ("Do", (error.do, *command)))
+    fields = tuple(Field(label, values) for label, values in said if values[0])
+    return Section(title=head, tone="problem", lead=error.what, parts=(Fields(fields),) if fields else ())
 
 
 def traceback_parts(error: BaseException) -> list[Part]:

@@ -88,15 +88,16 @@ def plot_overview(
     _add_panel(
         figure, visible, [line.waiting for line in visible], [line.waiting_text for line in visible], colours, col=2
     )
-    _add_legend(figure, visible, colours)
+    there = {line.verdict for line in visible}
+    for verdict in (each for each in Verdict if each in there):  # the legend
+        marker: dict[str, Any] = {"symbol": verdict.symbol, "color": colours[verdict.tone], "size": 12,
+                                  "line": {"width": 1.5, "color": colours[verdict.tone]}}  # fmt: skip
+        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=verdict), row=1, col=1)
     figure.update_yaxes(row_axis([line.name for line in visible], longest=NAME_WIDTH))
-    apply_theme(
-        figure,
-        colours,
-        title=_overview_title(lines),
-        subtitle=_overview_subtitle(lines, visible),
-        height=210 + 34 * len(visible),
-    )
+    subtitle = wrapped(f"partitions by verdict: {_named(Counter(line.verdict for line in lines))}")
+    if rest := Counter(line.verdict for line in lines[most:]):
+        subtitle += f"<br>{wrapped(f'not drawn: {_named(rest)}; show(findings) lists them')}"
+    apply_theme(figure, colours, title=_overview_title(lines), subtitle=subtitle, height=210 + 34 * len(visible))
     figure.update_annotations(selector={"yanchor": "bottom"}, xanchor="left", font={"size": 13, "color": colours.muted})
     for note, axis in zip(figure.layout.annotations[:2], ("xaxis", "xaxis2"), strict=True):
         note.x = figure.layout[axis].domain[0]
@@ -246,15 +247,6 @@ def _add_panel(
     figure.update_xaxes(type="log", range=[low, high], showticklabels=False, ticks="", showgrid=False, row=1, col=col)
 
 
-def _add_legend(figure: go.Figure, lines: Sequence[PartitionLine], theme: Theme) -> None:
-    there = {line.verdict for line in lines}
-    for verdict in Verdict:
-        if verdict in there:
-            marker: dict[str, Any] = {"symbol": verdict.symbol, "color": theme[verdict.tone], "size": 12,
-                                      "line": {"width": 1.5, "color": theme[verdict.tone]}}  # fmt: skip
-            figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=verdict), row=1, col=1)
-
-
 def _overview_title(lines: Sequence[PartitionLine]) -> str:
     """``2 partitions hang, longest orders-0 for 3 h``."""
     counted = Counter(line.verdict for line in lines)
@@ -268,12 +260,6 @@ def _overview_title(lines: Sequence[PartitionLine]) -> str:
 
 def _named(counted: Counter[Verdict]) -> str:
     return ", ".join(f"{counted[verdict]:,} {verdict.replace('_', ' ')}" for verdict in Verdict if counted[verdict])
-
-
-def _overview_subtitle(lines: Sequence[PartitionLine], visible: Sequence[PartitionLine]) -> str:
-    text = wrapped(f"partitions by verdict: {_named(Counter(line.verdict for line in lines))}")
-    rest = Counter(line.verdict for line in lines[len(visible) :])
-    return f"{text}<br>{wrapped(f'not drawn: {_named(rest)}; show(findings) lists them')}" if rest else text
 
 
 def _checked_text(findings: Sequence[Finding], read: Sequence[Partition]) -> str:
@@ -463,7 +449,9 @@ def plot_lag(rows: Data, *, group: str | None = None, most: int = 25, theme: The
     labels = [plain(name) for name in names]
     for part in PARTS:
         figure.add_trace(_lag_bars(part, visible, labels, colours))
-    _add_lag_words(figure, visible, labels, colours)
+    for lag, label in zip(visible, labels, strict=True):
+        figure.add_annotation(x=lag.lag or 0, y=label, xanchor="left", xshift=8, showarrow=False, text=_lag_words(lag),
+                              font={"size": 12, "color": colours.text})  # fmt: skip
     apply_theme(
         figure, colours, title=title, subtitle=_lag_subtitle(mine, lagging, visible), height=210 + 40 * len(visible)
     )
@@ -492,12 +480,6 @@ def _lag_bars(part: _LagPart, lags: Sequence[GroupLag], labels: Sequence[str], t
         hoverinfo="text",
         name=part.name,
     )  # fmt: skip
-
-
-def _add_lag_words(figure: go.Figure, lags: Sequence[GroupLag], labels: Sequence[str], theme: Theme) -> None:
-    for lag, label in zip(lags, labels, strict=True):
-        figure.add_annotation(x=lag.lag or 0, y=label, xanchor="left", xshift=8, showarrow=False, text=_lag_words(lag),
-                              font={"size": 12, "color": theme.text})  # fmt: skip
 
 
 def _lag_words(lag: GroupLag) -> str:

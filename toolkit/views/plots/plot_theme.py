@@ -290,7 +290,7 @@ def finding_facts(finding: Finding) -> list[tuple[str, object]]:
         ("why", finding.reason),
         ("cause", finding.cause),
         ("missing", finding.missing or None),
-        ("remedy", finding.remedy),
+        ("remedy", finding.remedy.replace("\n", " ")),
     ]
 
 

@@ -395,7 +395,8 @@ def timeline_data(
         now=until,
     )
     first = min([*times, *(bar.start for bar in bars)], default=until)
-    start = _visible_start(bars, first, until)
+    opened = min((bar.start for bar in bars if bar.end_offset is None), default=first)
+    start = max(first, opened - (until - opened) * 0.5)  # two thirds of the visible time is the oldest open transaction
     coordinators = {past.txn_state_partition for past in transaction_history}
     coordinators |= {record.txn_state_partition for record in events}
     around = events_around(cluster_events, tp, transactional_ids=ids, txn_state_partitions=coordinators)
@@ -438,9 +439,3 @@ def _ids(bars: Sequence[TransactionBar], findings: Iterable[Finding]) -> list[st
     worst = sorted(bars, key=lambda bar: (bar.kind != "hanging", not bar.is_kept, -bar.length.total_seconds()))
     named = [finding.transactional_id for finding in findings] + [bar.transactional_id for bar in worst]
     return list(dict.fromkeys(name for name in named if name is not None))[:LANES]
-
-
-def _visible_start(bars: Sequence[TransactionBar], first: dt.datetime, now: dt.datetime) -> dt.datetime:
-    """Start of the initially visible time, two thirds of which is the oldest open transaction."""
-    opened = min((bar.start for bar in bars if bar.end_offset is None), default=first)
-    return max(first, opened - (now - opened) * 0.5)

@@ -678,23 +678,16 @@ def title_of(timeline: TimelineData) -> str:
         hanging = [each for each in timeline.findings if each.verdict is Verdict.HANGING and each is not holder]
         behind = f", {count(len(hanging), 'more hangs', 'more hang')} behind it" if hanging else ""
         return f"{timeline.name}: {held}{behind}"
-    past = past_holds(timeline.findings)
-    return f"{timeline.name}: {_title_of_past(past) if past and not timeline.open else _title_by_the_log(timeline)}"
-
-
-def _title_of_past(past: Sequence[PastHold]) -> str:
-    longest = past[0]
-    more = f", and {count(len(past) - 1, 'more time', 'more times')}" if past[1:] else ""
-    held = f"LSO was held at {number(longest.start_offset)} for {duration(longest.length)}"
-    return f"{held} by producer {longest.finding.producer_id}{more}"
-
-
-def _title_by_the_log(timeline: TimelineData) -> str:
-    if timeline.open:
+    if timeline.open:  # by the log
         first = timeline.open[0]
         held = f"LSO held at {number(first.first_offset)} for {duration(first.length)}"
-        return f"{held} by producer {first.log_transaction.producer_id}"
-    return f"nothing is open, {count(len(timeline.bars), 'transaction')} ended"
+        return f"{timeline.name}: {held} by producer {first.log_transaction.producer_id}"
+    if past := past_holds(timeline.findings):
+        longest = past[0]
+        more = f", and {count(len(past) - 1, 'more time', 'more times')}" if past[1:] else ""
+        held = f"LSO was held at {number(longest.start_offset)} for {duration(longest.length)}"
+        return f"{timeline.name}: {held} by producer {longest.finding.producer_id}{more}"
+    return f"{timeline.name}: nothing is open, {count(len(timeline.bars), 'transaction')} ended"
 
 
 def subtitle_of(timeline: TimelineData, aggregated_bars: Sequence[AggregatedBar]) -> str:

@@ -15,6 +15,7 @@ from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNKNOWN
 from toolkit.analysis.history.findings_over_time import VERDICT_BEFORE, verdict_before
 from toolkit.schema.recorded import OUTCOME, unfinished
+from toolkit.schema.table import TransactionKey
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Field, Fields, Grid, Section
 from toolkit.views.renderers import DocumentView
@@ -130,10 +131,8 @@ def hold_end(finding: Finding, log_transactions: Iterable[LogTransaction] = ()) 
     """
     if finding.held_to is None:
         return None
-    key = finding.topic, finding.partition, finding.producer_id, finding.start_offset
     for txn in log_transactions:
-        own = txn.topic, txn.partition, txn.producer_id, txn.first_offset
-        if own == key and txn.marker_offset is not None and txn.end is not None:
+        if _key(txn) == finding.key and txn.marker_offset is not None and txn.end is not None:
             kind = f"{txn.marker} marker" if txn.marker else "marker"
             return HoldEnd(time=txn.end, marker=f"its {kind} at offset {txn.marker_offset} ended it")
     names = {entry.name for entry in finding.evidence or ()}
@@ -395,7 +394,7 @@ def _facts(finding: Finding, tables: ReportTables, number: int | None) -> Incide
         number=number,
         finding=finding,
         end=end,
-        transaction=_own_transaction(finding, tables.log_transactions),
+        transaction=next((txn for txn in tables.log_transactions if _key(txn) == finding.key), None),
         actions=actions,
         has_trail="actions" not in tables.absent,
         stalls=tuple(group_stalls(finding, tables)),
@@ -407,10 +406,8 @@ def _facts(finding: Finding, tables: ReportTables, number: int | None) -> Incide
     )
 
 
-def _own_transaction(finding: Finding, log_transactions: Iterable[LogTransaction]) -> LogTransaction | None:
-    key = tuple(finding.key)
-    own = (txn for txn in log_transactions if (txn.topic, txn.partition, txn.producer_id, txn.first_offset) == key)
-    return next(own, None)
+def _key(txn: LogTransaction) -> TransactionKey:
+    return TransactionKey(txn.topic, txn.partition, txn.producer_id, txn.first_offset)
 
 
 def _ended(end: HoldEnd | None) -> IncidentTime | None:

@@ -11,7 +11,7 @@ from toolkit.analysis.diagnosis.verdicts import CAUSES, COMMIT, OUTCOMES, UNKNOW
 from toolkit.schema.durations import duration
 from toolkit.schema.recorded import OUTCOME
 from toolkit.schema.verdict import DOCS_URL, RUNBOOK_URL, Verdict
-from toolkit.views.document import Field, Grid, commands_in
+from toolkit.views.document import Field, Grid
 from toolkit.views.finding_document import cause_names, explained_fields, finding_page, is_healthy, remedy, summary
 from toolkit.views.report.incident_facts import (
     NOT_KNOWN,
@@ -270,7 +270,7 @@ def what_was_done(incident: IncidentFacts) -> str:
         return "What was done is not known: no audit trail was included."
     if incident.is_over:
         return "No action is in the audit trail: its client, its coordinator or another tool ended it."
-    return "What is safe: the command of its remedy, below." if commands_in(remedy(incident.finding)) else (
+    return "What is safe: the command of its remedy, below." if incident.finding.command else (
         f"What is safe: {printable(incident.finding.remedy)}")  # fmt: skip
 
 
@@ -439,7 +439,7 @@ def overview_section(incidents: Sequence[IncidentFacts]) -> ReportSection:
             each.verdict,
             moment(each.begun.time if each.begun else None, otherwise=NOT_KNOWN if each.holds else NOT_SEEN),
             moment(each.ended.time if each.ended else None, otherwise=NOT_SEEN),
-            _length_cell(each),
+            NOT_SEEN if each.length is None else f"{up_to(each.end)}{duration(each.length)}",
             _causes(each),
             "yes" if each.is_over else "no",
         )
@@ -471,10 +471,6 @@ def times_section(incidents: Sequence[IncidentFacts]) -> ReportSection:
 def cause_section(incidents: Sequence[IncidentFacts]) -> ReportSection:
     """The cause of each incident, and the observed values that prove it."""
     return ReportSection(title="Root cause", grids=tuple(map(_proof, incidents)))
-
-
-def _length_cell(incident: IncidentFacts) -> str:
-    return NOT_SEEN if incident.length is None else f"{up_to(incident.end)}{duration(incident.length)}"
 
 
 def _causes(incident: IncidentFacts) -> str:
@@ -693,9 +689,8 @@ def _of_incident(incident: IncidentFacts) -> Iterator[tuple[str, str]]:
             yield f"Read what is missing: {printable('; '.join(finding.missing))}", f"{name} could not be diagnosed."
         return
     if not incident.is_over:
-        has_command = commands_in(remedy(finding))
         yield (
-            "Run the command of its remedy, above." if has_command else printable(finding.remedy),
+            "Run the command of its remedy, above." if finding.command else printable(finding.remedy),
             f"{name} is not over.",
         )
     for step in incident.unfinished:
