@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.case import DEFAULTS, Case, DiagnoseOptions
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, explained_by
-from toolkit.analysis.diagnosis.log_excerpts import excerpt_starts
 from toolkit.analysis.diagnosis.observation import BEFORE_OPENING, Observation
 from toolkit.analysis.diagnosis.verdicts import UNKNOWN, Outcome
 from toolkit.errors import ToolkitError
@@ -100,6 +99,8 @@ def gather(source: EvidenceSource, to_read: Sequence[Case], *, search_all: bool 
     `to_read`: from `Diagnosis.to_read`.
     `search_all`: look for markers on other partitions for those that a coordinator owns, too.
     """
+    from toolkit.analysis.diagnosis.log_excerpts import excerpt_starts  # imports numpy
+
     excerpts = source.excerpts(excerpt_starts(to_read))
     # In doubt, too, unlike `Case.needs_markers`: a recorder keeps the outcome for later samples, a fence needs no more.
     disowned = {each.key for each in to_read if each.is_disowned}
