@@ -42,7 +42,6 @@ from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.coordinators import longest_timeout_ms
 from toolkit.sources.live.group_offsets import offsets_of_groups
 from toolkit.sources.live.observe import LiveEvidence
-from toolkit.sources.recording import recorder
 from toolkit.sources.recording.recording import (
     AFTER,
     AN_INSTANT,
@@ -463,9 +462,9 @@ class SampleWriter:
     def _put(self, path: Path, rows: pa.Table) -> None:
         import pyarrow.parquet as pq
 
-        with recorder.writing(path) as out:
+        with writing(path) as out:
             pq.write_table(rows, out, compression="zstd")
-        recorder.flush(path.parent)
+        flush(path.parent)
 
 
 def _groups(
@@ -496,7 +495,7 @@ def _merge(path: Path, paths: Sequence[Path], table: str) -> None:
     schema = RECORDED[table].arrow_schema
     rows = ds.dataset([str(each) for each in paths], schema=schema, format="parquet")
     try:
-        with recorder.writing(path) as out, pq.ParquetWriter(out, schema, compression="zstd") as writer:
+        with writing(path) as out, pq.ParquetWriter(out, schema, compression="zstd") as writer:
             batches: list[pa.RecordBatch] = []
             for batch in rows.to_batches():
                 batches.append(batch)
@@ -508,7 +507,7 @@ def _merge(path: Path, paths: Sequence[Path], table: str) -> None:
         if not is_damage(error):
             raise
         raise damaged(path.parent, error) from error
-    recorder.flush(path.parent)
+    flush(path.parent)
 
 
 def _locked(directory: Path) -> int:
