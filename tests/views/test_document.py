@@ -158,6 +158,8 @@ def test_a_remedy_has_one_command_about_its_own_transaction() -> None:
     assert said.advice == "It writes the COMMIT marker. Never abort."
     for other in ("--start-offset 101", "--start-offset 100 --confirm orders-0@100"):
         assert found(remedy=own.replace("--start-offset 100", other)).command is None
+    for verb in ("abort", "complete", "commit", "fence"):
+        assert found(remedy=own.replace("complete", verb)).command == tuple(own.replace("complete", verb).split())
     commit = "kafka-txn commit --flink-checkpoint '/chk 5' --transactional-id one"
     assert found(transactional_id="one", remedy=commit).command == tuple(shlex.split(commit))
     assert found(transactional_id="two", remedy=commit).command is None
