@@ -153,7 +153,7 @@ def test_committed_records_are_left_out_by_name(lab: Kafka) -> None:
     left = next(each for each in plan.left_out if each.target == target(committed))
     assert (left.verdict, left.outcome) == ("stuck_ending", "commit")
     assert "is never aborted" in left.reason
-    assert "kafka-txn complete" in left.remedy
+    assert tuple(left.command)[:2] == ("kafka-txn", "complete")
 
 
 @pytest.mark.full
@@ -200,7 +200,8 @@ def test_a_list_of_the_command_line(kafka: Kafka, tmp_path: Path) -> None:
         assert dry.returncode == 0, dry.stderr
         for each in (first, last):
             assert re.search(rf"- {target(each)}  producer .*: 1 record never read, 0 behind it", dry.stdout)
-        assert f"- left out: {target(live)}  ongoing: " in dry.stdout
+        assert "1 left out" in dry.stdout
+        assert re.search(rf"{target(live)}\s+ongoing: ", dry.stdout)
         assert "To do it, add: --confirm '2 transactions'" in dry.stdout
         wrong = on(kafka, "abort", "--list", str(listed), *trail, "--confirm", "3 transactions")
         assert (wrong.returncode, "does not name '2 transactions'" in wrong.stderr) == (5, True)
@@ -209,7 +210,7 @@ def test_a_list_of_the_command_line(kafka: Kafka, tmp_path: Path) -> None:
         assert done.stdout.startswith("2 of 2 transactions aborted.\n")
         again = on(kafka, "abort", "--list", str(listed), *trail, "--confirm", "2 transactions")
         assert again.returncode == 5
-        assert f"- left out: {target(first)}  Producer" in again.stdout
+        assert re.search(rf"{target(first)}\s+Producer", again.stdout)
         assert [row["step"] for row in Audit(tmp_path / "audit.jsonl").rows()][-2:] == ["outcome", "refused"]
     mixed = on(kafka, "abort", "--list", str(listed), "--topic", last.topic)
     assert (mixed.returncode, "--list names the transactions" in mixed.stderr) == (2, True)

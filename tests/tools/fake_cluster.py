@@ -38,7 +38,8 @@ class FakeCluster:
         self.topics = [f"orders-{number:05}" for number in range(partitions // PER_TOPIC)]
         self.names = frozenset(self.topics)
         self.ids = ids
-        self.started = int(time.time() * 1000)  # of what is open; what is overdue would have to be proven by logs
+        # Of what is open: some seconds ago in all tests; what is overdue would have to be proven by logs.
+        self.started = int(time.time() * 1000) - 20_000
         self._encoded: dict[tuple[Any, ...], bytes] = {}
 
     def number(self, topic: str, partition: int) -> int:
@@ -70,7 +71,7 @@ class FakeCluster:
         key, version, correlation_id = struct.unpack_from(">hhi", frame)
         (client,) = struct.unpack_from(">h", frame, 8)
         cached = broker, key, version, frame[10 + client :]
-        if cached not in self._encoded:
+        if cached not in self._encoded or key == admin.DescribeQuorumRequest.API_KEY:  # which has the time
             request_class = BY_KEY[key]
             request = request_class.decode(frame, version=version, header=True)
             kind, answer = ANSWERS[request_class]
