@@ -44,11 +44,12 @@ class ReadError(NamedTuple):
     file: str | None
     position: int | None
     error: str
+    size: int | None = None  # in bytes
 
     @property
     def damage(self) -> DamagedRange:
-        """The unreadable bytes, whose number is not known."""
-        return DamagedRange(self.position or 0, 0, self.error)
+        """The unreadable bytes, of which there are none where their number is not known."""
+        return DamagedRange(self.position or 0, self.size or 0, self.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +121,7 @@ class LogFold:
                 bounds = [each[name] for each in parts for name in ("first_offset", "marker_offset")]
                 self.totals.add(headers, np.concatenate(bounds))
             self.partial = merge(self.partial, found)
-        self.damage += [ReadError(file, each.position, each.reason) for each in chunk.damage]
+        self.damage += [ReadError(file, each.position, each.reason, each.size) for each in chunk.damage]
 
     @property
     def file_names(self) -> tuple[str | None, ...]:
@@ -197,7 +198,7 @@ def error_table(errors: Iterable[ReadError], log_id: LogId) -> pa.Table:
     """What could not be read of a log, as ``schema.LOG_TRANSACTIONS``."""
     columns = log_id.columns
     return LOG_TRANSACTIONS.arrow(
-        LogTransaction(**columns, file=file, position=position, error=error) for file, position, error in errors
+        LogTransaction(**columns, file=each.file, position=each.position, error=each.error) for each in errors
     )
 
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
@@ -321,7 +320,7 @@ def fold_log(
     `read`, `plan`: what is read of it, and why.
     `state`: its state; it is changed.
     """
-    log = _Log(name=name, where=read.where, state=state)
+    log = _Log(name=name, where=read.where, state=state, with_batches=with_batches)
     expected = state.log_end_offset if plan.remembered == REMEMBERED else None
     is_new = plan.remembered is None or (plan.remembered == TRUNCATED and plan.offset == 0)
     if plan.remembered == TRUNCATED:
@@ -351,15 +350,12 @@ def fold_log(
     except StoppedRead as stopped:
         yield from log.flush()
         log.fold.damage += stopped.errors
-        if with_batches:
-            errors = [Batch(**read.where.columns, file=each.file, error=each.error) for each in stopped.errors]
-            yield FoldedRows(BATCHES.name, BATCHES.arrow(errors), is_final=False)
     yield from log.finish()
 
 
 def _with_rows(read: LogRead, log: _Log) -> Iterator[LogChunk]:
     for chunk in read.chunks:
-        log.batches += batch_tables([chunk], read.where)
+        log.batches += batch_tables([replace(chunk, damage=())], read.where)
         yield chunk
 
 
@@ -370,6 +366,7 @@ class _Log:
     name: str
     where: LogId
     state: LogState
+    with_batches: bool
     fold: LogFold = field(default_factory=LogFold)  # since the last flush; its damage may be from before
     batches: list[pa.Table] = field(default_factory=list)  # rows of ``schema.BATCHES`` that were not returned
     is_damaged: bool = False
@@ -414,7 +411,7 @@ class _Log:
         if missing.error is not None:
             if missing.expected < missing.found:
                 self.damaged_segments.add(~missing.found)
-            yield from self._damage([ReadError(None, None, missing.error)], is_final=True)
+            yield from self._damage([ReadError(None, None, missing.error)], is_final=True, has_bytes=False)
 
     def reach(self, end: int) -> Iterator[FoldedRows]:
         """End the log at an offset; if its newest segment begins there, the next run reads no earlier segment."""
@@ -447,15 +444,12 @@ class _Log:
         yield FoldedRows(STATE.name, STATE.arrow([stored]), is_final=False)
 
     def take_batches(self) -> Iterator[FoldedRows]:
-        """The rows of batches since the last call; a torn end is read again."""
+        """The rows of batches since the last call."""
         for rows in self.batches:
-            is_torn = pc.fill_null(pc.starts_with(rows["error"], "TORN_TAIL"), False)
-            for is_final, of_kind in ((True, pc.invert(is_torn)), (False, is_torn)):
-                if (found := rows.filter(of_kind)).num_rows:
-                    yield FoldedRows(BATCHES.name, found, is_final)
+            yield FoldedRows(BATCHES.name, rows, is_final=True)
         self.batches = []
 
-    def _damage(self, errors: Sequence[ReadError], *, is_final: bool) -> Iterator[FoldedRows]:
+    def _damage(self, errors: Sequence[ReadError], *, is_final: bool, has_bytes: bool = True) -> Iterator[FoldedRows]:
         if not errors:
             return
         self.is_damaged |= any(not each.damage.is_torn for each in errors)
@@ -463,6 +457,13 @@ class _Log:
         self.is_unread |= any(each.damage.is_unreadable for each in errors)
         self.damaged_segments |= damaged_segments(errors)
         yield from self._log_transactions(error_table(errors, self.where), is_final=is_final)
+        if self.with_batches and has_bytes:
+            where = self.where.columns
+            rows = [
+                Batch(**where, file=each.file, position=each.position, size=each.size, error=each.error)
+                for each in errors
+            ]
+            yield FoldedRows(BATCHES.name, BATCHES.arrow(rows), is_final)
 
     def _log_transactions(self, log_transactions: pa.Table, *, is_final: bool) -> Iterator[FoldedRows]:
         if log_transactions.num_rows:
