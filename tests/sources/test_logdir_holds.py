@@ -93,11 +93,15 @@ def without_holding(row: Row) -> Row:
 
 
 def test_exactly_the_long_holds_are_reported(past: Past) -> None:
-    """By a walk over the batches of each partition."""
-    found = {(row["topic"], row["partition"], row["start_offset"]): row for row in past.findings if row["held_to"]}
-    by_partition: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
+    """By a walk over the batches of each partition whose first ones were not deleted."""
+    batches_of: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
     for batch in BATCHES.rows(past.files.batches()):
-        by_partition[batch["topic"], batch["partition"]].append(batch)
+        batches_of[batch["topic"], batch["partition"]].append(batch)
+    # What holds of deleted batches are known by is their coordinator's log: a slow workload deletes the start of one.
+    by_partition = {tp: each for tp, each in batches_of.items() if min(row["base_offset"] for row in each) == 0}
+    assert len(by_partition) > len(HANGING)
+    holds = [row for row in past.findings if row["held_to"] and (row["topic"], row["partition"]) in by_partition]
+    found = {(row["topic"], row["partition"], row["start_offset"]): row for row in holds}
     for tp, batches in by_partition.items():
         for first, marker, held_ms in walked(batches):
             row = found.pop((*tp, first), None)
