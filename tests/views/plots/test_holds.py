@@ -35,7 +35,7 @@ def test_the_id_that_held_longest_in_all_is_first_and_one_that_holds_still_is_an
 def test_a_day_of_holds_and_one_that_goes_on() -> None:
     """A hold that went on for hours in a table of its own was "under 1 s", and a day was a comparison of texts."""
     goes_on = replace(hold("a", 9, None), as_of=NOW - 4 * HOUR)
-    assert "a held an LSO longest: 5 h in 1 hold, and held it still at 2026-11-21 08:58:30 UTC" in words(
+    assert "a held an LSO longest: at least 5 h in 1 hold, and held it still at 2026-11-21 08:58:30 UTC" in words(
         plot_holds([goes_on])
     )
     of_day = plot_holds([hold("a", 9, 8), hold("b", 7, 4), hold("c", 3, 2)], since=(NOW - 5 * HOUR).isoformat())

@@ -341,10 +341,15 @@ def plot_holds(
     subtitle = (
         f"{count(len(holds), 'hold')} of {count(len(partitions), 'partition')} by {count(len(ranked), 'id')}{rest}"
     )
-    title = f"{plain(longest, longest=40)} held an LSO longest: {duration(total)} in {count(len(of_longest), 'hold')}"
-    if goes_on := [each.as_of for each in of_longest if each.held_to is None and each.as_of]:
+    goes_on = [each.as_of for each in of_longest if each.held_to is None and each.as_of]
+    lasted = f"{'at least ' if goes_on else ''}{duration(total)} in " if total >= SHOWN or not goes_on else ""
+    title = f"{plain(longest, longest=40)} held an LSO longest: {lasted}{count(len(of_longest), 'hold')}"
+    if goes_on:
         title += f", and held it still at {at(max(goes_on))}"
     return apply_theme(figure, colours, title=title, subtitle=subtitle, height=220 + 30 * len(ranked[:most]))
+
+
+SHOWN = dt.timedelta(seconds=1)  # the least that a text says of how long something lasted
 
 
 def _hold_length(hold: LsoHold) -> dt.timedelta:
