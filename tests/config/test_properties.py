@@ -224,3 +224,14 @@ def test_longer_secrets_are_masked_first() -> None:
         | {"sasl.username": "ann", "sasl.password": "secret", "ssl.key.password": "secret-longer"}
     )
     assert config.scrub("it was secret-longer, not secret") == "it was [hidden], not [hidden]"
+
+
+def test_of_the_options_of_kafkas_tools(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=in-file:9092\nclient.id=own\n")
+    assert ClientConfig.of("given:9092", None).bootstrap_servers == ClientConfig("given:9092").bootstrap_servers
+    assert ClientConfig.of(None, file).bootstrap_servers == ClientConfig("in-file:9092").bootstrap_servers
+    both = ClientConfig.of("given:9092", str(file))
+    assert (both.bootstrap_servers, both.file) == (ClientConfig("given:9092").bootstrap_servers, str(file))
+    with pytest.raises(UsageError, match=r"bootstrap\.servers"):
+        ClientConfig.of(None, None)

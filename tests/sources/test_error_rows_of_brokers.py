@@ -58,7 +58,7 @@ from toolkit.sources.resource_checks import check_resources
 from toolkit.sources.source import SOURCE_TABLES, STREAMED, TableArguments
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.batches_reader import BatchesReader
-from toolkit.spark.datasources.data_sources import batches_options
+from toolkit.spark.datasources.reader_options import batches_options
 
 FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, API_VERSIONS, WRITE_TXN_MARKERS = 1, 2, 3, 10, 18, 27
 DESCRIBE_ACLS, DESCRIBE_QUORUM, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 29, 55, 61, 65, 66

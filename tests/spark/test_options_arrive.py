@@ -16,15 +16,9 @@ from toolkit import LogDir
 from toolkit.errors import UsageError
 from toolkit.schema import TABLES
 from toolkit.spark.datasources import batches_reader, log_reader
-from toolkit.spark.datasources.data_sources import (
-    CONNECTION,
-    OF_BATCHES,
-    BatchesOptions,
-    KafkaBatches,
-    KafkaLog,
-    batches_options,
-)
+from toolkit.spark.datasources.data_sources import KafkaBatches, KafkaLog
 from toolkit.spark.datasources.log_reader import FOR_ALL, INTERNAL, TAKES, LogOptions, read_options
+from toolkit.spark.datasources.reader_options import CONNECTION, OF_BATCHES, BatchesOptions, batches_options
 
 VALUES = (
     *("other", "7", "7m", "orders-7", "true", "false", '{"orders": [7]}', '{"orders": {"7": 8}}'),

@@ -25,7 +25,8 @@ from toolkit.errors import UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import EVERYDAY
-from toolkit.spark.datasources.data_sources import SECRETS, SETTING, KafkaBatches, client_config, hide_secrets
+from toolkit.spark.datasources.data_sources import KafkaBatches
+from toolkit.spark.datasources.reader_options import SECRETS, SETTING, client_config, hide_secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -505,8 +505,7 @@ class SourceOptions:
     def _config(self) -> ClientConfig:
         from toolkit.config import ClientConfig
 
-        server, path = self.bootstrap_server, self.command_config
-        return ClientConfig.from_properties(path, bootstrap_servers=server) if path else ClientConfig(server or "")
+        return ClientConfig.of(self.bootstrap_server, self.command_config)
 
 
 _NO_LOGS: dict[str, Any] = {  # what selects a cluster or files, at its default

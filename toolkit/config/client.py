@@ -75,6 +75,13 @@ class ClientConfig:
         object.__setattr__(self, "file", source.file if isinstance(source, ClientConfig) else file)
 
     @classmethod
+    def of(cls, bootstrap_servers: str | None, command_config: str | os.PathLike[str] | None) -> ClientConfig:
+        """That of ``--bootstrap-server`` and ``--command-config``, of which one may be missing. Raises UsageError."""
+        if command_config:
+            return cls.from_properties(command_config, bootstrap_servers=bootstrap_servers)
+        return cls(bootstrap_servers or "")
+
+    @classmethod
     def from_properties(cls, path: str | os.PathLike[str], *, bootstrap_servers: str | None = None) -> ClientConfig:
         """Read a Java ``client.properties`` file, the one the application or ``--command-config`` uses.
 

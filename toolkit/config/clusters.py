@@ -33,8 +33,7 @@ class NamedCluster:
     @property
     def config(self) -> ClientConfig:
         """The client configuration. Raises UsageError as `ClientConfig`."""
-        server, path = self.bootstrap_server, self.command_config
-        return ClientConfig.from_properties(path, bootstrap_servers=server) if path else ClientConfig(server or "")
+        return ClientConfig.of(self.bootstrap_server, self.command_config)
 
 
 def clusters_file() -> Path:

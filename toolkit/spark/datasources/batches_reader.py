@@ -20,7 +20,7 @@ from toolkit.sources.live.leaders import ClusterMetadata, read_metadata, read_pa
 from toolkit.sources.live.partition_log import LogRange, batch_tables_of, read_range, resolve_range, split
 from toolkit.sources.source import TableArguments, requested_partitions
 from toolkit.spark.arrow_types import record_batches, selected, struct_type, without_damage
-from toolkit.spark.datasources.data_sources import BatchesOptions
+from toolkit.spark.datasources.reader_options import BatchesOptions
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
 
 

@@ -54,7 +54,7 @@ from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LogDirLayout, 
 from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, SegmentSplit, read_split, splits
 from toolkit.sources.source import FILES, RowsOf, TableArguments, requested_partitions, tables_of
 from toolkit.spark.arrow_types import record_batches, selected, struct_type, without_damage
-from toolkit.spark.datasources.data_sources import (
+from toolkit.spark.datasources.reader_options import (
     MODES,
     Options,
     choice,

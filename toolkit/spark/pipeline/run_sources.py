@@ -32,8 +32,9 @@ from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions, found
 from toolkit.sources.recording.recording import EMPTY, current_files
 from toolkit.sources.source import TableArguments
 from toolkit.spark.arrow_types import struct_type
-from toolkit.spark.datasources.data_sources import local_path, register
+from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_reader import LEADER, PROOF, LogIdentity, LogListing, listings
+from toolkit.spark.datasources.reader_options import local_path
 from toolkit.spark.pipeline.log_fold import WorkOptions
 from toolkit.spark.pipeline.log_states import LogPlan, assumptions, plan_logs
 from toolkit.spark.pipeline.stored_tables import (
