@@ -20,12 +20,12 @@ from tests.analysis.build import (
 )
 from tests.analysis.logged import HERE, by_logs, data, diagnosed, ended_records, excerpt, facts, init, marker, record
 from toolkit.analysis.diagnosis.case import DiagnoseOptions
-from toolkit.analysis.diagnosis.decision import decide
+from toolkit.analysis.diagnosis.decision import decide_ended, decide_unknown
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.rules import claim_entries, claims_of, needed_override
-from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED, Claim, EndEvidence, GapEvidence, Outcome
+from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED, Claim, Outcome
 from toolkit.formats.headers import COMMIT
 from toolkit.schema import Row
 from toolkit.schema.live import Finding, Transaction
@@ -498,11 +498,10 @@ def test_doubts_of_one_observation_are_named_once() -> None:
 
 
 def test_evidence_that_is_missing_altogether() -> None:
-    gap = GapEvidence(reason="No coordinator was asked.", missing=("answers",))
-    found = decide(gap)
+    found = decide_unknown("No coordinator was asked.", missing=("answers",))
     assert (found.verdict, found.outcome, found.missing, found.action) == ("unknown", "unknown", ("answers",), None)
-    assert decide(replace(gap, is_open=False)).outcome is None
-    ended = decide(EndEvidence(proof="Its marker is there."))
+    assert decide_unknown("No sample.", missing=("answers",), is_open=False).outcome is None
+    ended = decide_ended("Its marker is there.")
     assert (ended.verdict, ended.outcome, ended.reason, ended.missing) == ("ended", None, "Its marker is there.", ())
     assert ended.remedy == "None: it has ended."
 

@@ -832,28 +832,6 @@ class CoordinatorLog:
         return [self.histories[name] for name in names if name in self.histories]
 
 
-def events_of(histories: Iterable[IdHistory]) -> list[TransactionLogRecord]:
-    """The records of several ids, one id after the other."""
-    return [record for history in histories for record in history.records]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
-    """A transactional id that a producer id belonged to."""
-
-    transactional_id: str
-    txn_state_partition: int | None
-    # the producer id's highest epoch in the records; null if they only have it as previous or next producer id
-    producer_epoch: int | None
-    # first_seen, last_seen: times of the first and the last record with the producer id, by the coordinator's clock
-    first_seen: dt.datetime | None
-    last_seen: dt.datetime | None
-    last_offset: int | None  # offset of that last record
-    # ``"owner"``, ``"next"`` (the client already has the producer id, and uses it after the end of the transaction),
-    # ``"replaced"`` (the id has another producer id now) or ``"expired"`` (the id has expired)
-    now: str
-
-
 def names_any(event: TransactionLogRecord, producer_ids: Collection[int]) -> bool:
     """Whether a record has one of these producer ids: as its own, as the previous, or as the next."""
     return any(each in producer_ids for each in _named_ids(event))
@@ -863,59 +841,3 @@ def _named_ids(event: TransactionLogRecord) -> Iterator[int]:
     """Its own producer id, the previous and the next one, as far as it has them."""
     ids = (event.producer_id, event.previous_producer_id, event.next_producer_id)
     return (each for each in ids if each is not None)
-
-
-def producer_ids(events: Iterable[TransactionLogRecord]) -> dict[int, list[Owner]]:
-    """Every producer id in the records, with its owners.
-
-    By producer id. Kafka assigns a producer id to one transactional id only, and never reuses it.
-    `events`: the records, in offset order within a partition. A compacted log has lost most producer ids; since Kafka
-    4.1, the first record of a new producer id also has the previous one.
-    """
-    owners: dict[tuple[int, IdReplica], Owner] = {}
-    current: dict[IdReplica, int] = {}
-    for event in events:
-        if event.transactional_id is None or event.error:
-            continue
-        replica = replica_of(event)
-        before = current.pop(replica, None)
-        reasons = {before: "replaced", event.previous_producer_id: "replaced", event.next_producer_id: "next"}
-        if state_of(event) == EXPIRED:
-            reasons = {before: "expired"}
-        elif event.producer_id is not None:
-            reasons[event.producer_id] = "owner"
-            current[replica] = event.producer_id
-        for producer_id, now in reasons.items():
-            if producer_id is not None:
-                key = producer_id, replica
-                owners[key] = _updated(owners.get(key), producer_id, event, now=now)
-    return _by_producer_id(owners)
-
-
-def _updated(owner: Owner | None, producer_id: int, event: TransactionLogRecord, *, now: str) -> Owner:
-    """The owner, updated with one more record."""
-    epochs = [] if owner is None or owner.producer_epoch is None else [owner.producer_epoch]
-    if event.producer_id == producer_id and event.producer_epoch is not None:
-        epochs.append(event.producer_epoch)
-    return Owner(
-        transactional_id=event.transactional_id or "",
-        txn_state_partition=event.txn_state_partition,
-        producer_epoch=max(epochs, default=None),
-        first_seen=event.timestamp if owner is None else owner.first_seen,
-        last_seen=event.timestamp,
-        last_offset=event.offset,
-        now=now,
-    )
-
-
-def _by_producer_id(owners: Mapping[tuple[int, IdReplica], Owner]) -> dict[int, list[Owner]]:
-    """The owners of each producer id; if several replicas were read, from the longest one."""
-    longest: dict[tuple[int, str, int], Owner] = {}
-    for (producer_id, replica), owner in owners.items():
-        key = producer_id, replica.transactional_id, replica.txn_state_partition
-        if key not in longest or (owner.last_offset or 0) > (longest[key].last_offset or 0):
-            longest[key] = owner
-    found: defaultdict[int, list[Owner]] = defaultdict(list)
-    for (producer_id, _, _), owner in sorted(longest.items(), key=lambda item: item[0]):
-        found[producer_id].append(owner)
-    return dict(found)

@@ -8,17 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.analysis.diagnosis.case import DEFAULTS, Case, DiagnoseOptions, IndexedObservation
-from toolkit.analysis.diagnosis.decision import Decision, Evidence, decide
+from toolkit.analysis.diagnosis.decision import Decision, PartitionEvidence, decide_unknown
 from toolkit.analysis.diagnosis.evidence_text import case_evidence, coverage_evidence, partition_evidence
 from toolkit.analysis.diagnosis.observation import Observation, TransactionAge, is_held, is_overdue
 from toolkit.analysis.diagnosis.rules import claim_entries
-from toolkit.analysis.diagnosis.verdicts import (
-    CHECKPOINT_ENTRY,
-    OUTCOME_ENTRY,
-    TO_COMMIT,
-    GapEvidence,
-    PartitionEvidence,
-)
+from toolkit.analysis.diagnosis.verdicts import CHECKPOINT_ENTRY, OUTCOME_ENTRY, TO_COMMIT
 from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import FINDINGS, EvidenceEntry, Finding, Partition
 from toolkit.schema.table import TopicPartition, TransactionKey
@@ -138,13 +132,13 @@ class Diagnosis:
                 rows.append(_partition_finding(of_partition, covering[-1].observation))
         last = self.indexed[-1].observation
         if gaps := tuple(last.coverage.topic_gaps):
-            hidden = GapEvidence(
-                reason="The cluster may have topics that this principal cannot see.",
+            hidden = decide_unknown(
+                "The cluster may have topics that this principal cannot see.",
                 remedy="Diagnose as a principal that may describe all topics.",
                 missing=gaps,
                 is_open=False,
-            )
-            rows.append(gap_finding(hidden, last))
+            ).finding(observed_at=last.observed_at)
+            rows.append(replace(hidden, evidence=coverage_evidence(last), brokers_time=last.brokers_time.time))
         known = [by_key.get((each.key, each.producer_epoch)) for each in rows]
         return FINDINGS.in_order(
             each if same is None else explained_by(each, same) for each, same in zip(rows, known, strict=True)
@@ -247,18 +241,12 @@ def _partition(tp: TopicPartition, covering: Sequence[IndexedObservation]) -> Pa
 
 def _partition_finding(evidence: PartitionEvidence, observation: Observation) -> Finding:
     return replace(
-        _decided(decide(evidence), evidence.partition, observation),
+        _decided(evidence.decision, evidence.partition, observation),
         evidence=partition_evidence(evidence.partition, [observation]),
         broker_id=evidence.partition.broker_id,
         observed_at=observation.observed_at,
         error=evidence.partition.error,
     )
-
-
-def gap_finding(evidence: Evidence, observation: Observation) -> Finding:
-    """The finding about a whole cluster."""
-    found = decide(evidence).finding(observed_at=observation.observed_at)
-    return replace(found, evidence=coverage_evidence(observation), brokers_time=observation.brokers_time.time)
 
 
 def _decided(decision: Decision, partition: Partition, observation: Observation) -> Finding:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.coordinator.transaction_history import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import PREPARE_GRACE, may_be_flinks
-from toolkit.analysis.diagnosis.decision import OpenRule
+from toolkit.analysis.diagnosis.decision import Rule
 from toolkit.analysis.diagnosis.evidence_text import at, by_observations, coordinator_says, number
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, TIMEOUT_GRACE, age_verdict, is_overdue
 from toolkit.analysis.diagnosis.verdicts import (
@@ -177,9 +177,9 @@ def _commit(e: Case) -> str:
     return command_line(("kafka-txn", "commit", *own))
 
 
-def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
+def _ending_rules(state: str, outcome: str) -> Iterator[Rule[Case]]:
     """What is decided and not yet written everywhere: the outcome follows from the coordinator's state."""
-    yield OpenRule(
+    yield Rule(
         name=f"{state} for long",
         applies=lambda e: e.state == state and e.listed and _state_since(e) > PREPARE_GRACE,
         verdict=Verdict.STUCK_ENDING,
@@ -193,7 +193,7 @@ def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
         cause="marker not written by the coordinator",
         is_explained=True,
     )
-    yield OpenRule(
+    yield Rule(
         name=state,
         applies=lambda e: e.state == state and e.listed,
         verdict=Verdict.ENDING,
@@ -206,9 +206,9 @@ def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
     )
 
 
-def _over_committed(name: str, outcome: str, is_committed: Callable[[Case], bool]) -> OpenRule:
+def _over_committed(name: str, outcome: str, is_committed: Callable[[Case], bool]) -> Rule[Case]:
     """A live transaction whose marker decides committed records of an earlier one, too."""
-    return OpenRule(
+    return Rule(
         name=name,
         applies=lambda e: _is_live(e) and is_committed(e),
         verdict=Verdict.ONGOING,
@@ -225,8 +225,8 @@ def _over_committed(name: str, outcome: str, is_committed: Callable[[Case], bool
     )
 
 
-OWNED_RULES: tuple[OpenRule, ...] = (
-    OpenRule(
+OWNED_RULES: tuple[Rule[Case], ...] = (
+    Rule(
         name="its partition was not read",
         applies=lambda e: e.partition_error is not None,
         verdict=Verdict.UNKNOWN,
@@ -241,7 +241,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         remedy=lambda e: GET_MISSING,
         needs=lambda e: (f"the log of {e.tp}: {e.partition_error}",),
     ),
-    OpenRule(
+    Rule(
         name="on the coordinators' topic",
         applies=lambda e: e.tp[0] == STATE_TOPIC,
         verdict=Verdict.UNKNOWN,
@@ -251,7 +251,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         needs=lambda e: ("an explanation: Kafka itself never writes transactions to this topic",),
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="several coordinators",
         applies=lambda e: len(e.owners) > 1,
         verdict=Verdict.UNKNOWN,
@@ -261,7 +261,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         needs=lambda e: ("one coordinator that owns the id: " + "; ".join(map(coordinator_says, e.owners)),),
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="not described",
         applies=lambda e: e.owner is not None and bool(e.owner.error),
         verdict=Verdict.UNKNOWN,
@@ -274,7 +274,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     *_ending_rules("PrepareCommit", COMMIT),
     *_ending_rules("PrepareAbort", ABORT),
     *_ending_rules("PrepareEpochFence", ABORT),
-    OpenRule(
+    Rule(
         name="ending elsewhere",
         applies=lambda e: e.state.startswith("Prepare"),
         verdict=Verdict.UNKNOWN,
@@ -284,7 +284,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         needs=lambda e: ("the end of the transaction on its other partitions",),
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="prepared",
         applies=lambda e: e.state == "Ongoing" and e.two_phase and e.listed,
         verdict=Verdict.PREPARED,
@@ -293,7 +293,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         remedy=lambda e: "Ask the external coordinator of this id whether to commit or abort; never decide it here.",
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="prepared elsewhere",
         applies=lambda e: e.two_phase and e.state == "Ongoing",
         verdict=Verdict.UNKNOWN,
@@ -303,7 +303,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         needs=lambda e: ("the external coordinator's decision on this transaction",),
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="stale coordinator",
         applies=lambda e: e.owner_epoch >= 0 and e.epoch > e.owner_epoch,
         verdict=Verdict.UNKNOWN,
@@ -319,7 +319,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     _over_committed(
         "live, over records of which some are committed", UNKNOWN, lambda e: e.outcome.no_commit.status == REFUTED
     ),
-    OpenRule(
+    Rule(
         name="live, of two epochs",
         applies=lambda e: _is_live(e) and e.is_mixed,
         verdict=Verdict.ONGOING,
@@ -336,7 +336,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         cause="mixed epochs in one transaction",
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="pre-committed by a checkpoint of Flink",
         applies=lambda e: _is_live(e) and e.checkpoint is not None,
         verdict=Verdict.PREPARED,
@@ -349,7 +349,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         action="commit",
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="overdue, perhaps over committed records",
         applies=lambda e: _is_live(e) and _age_verdict(e) is Verdict.OVERDUE and _may_have_committed(e),
         verdict=Verdict.OVERDUE,
@@ -362,7 +362,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         ),
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="overdue",
         applies=lambda e: _is_live(e) and _age_verdict(e) is Verdict.OVERDUE,
         verdict=Verdict.OVERDUE,
@@ -377,7 +377,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         action="fence",
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="long",
         applies=lambda e: _is_live(e) and _age_verdict(e) is Verdict.LONG,
         verdict=Verdict.LONG,
@@ -386,7 +386,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         remedy=lambda e: f"{RESTART} Otherwise w{_wait(e)[1:]}",
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="live, with an older first batch",
         applies=lambda e: _is_live(e) and _begins_earlier(e),
         verdict=Verdict.ONGOING,
@@ -395,10 +395,8 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         remedy=_wait,
         is_explained=True,
     ),
-    OpenRule(
-        name="live", applies=_is_live, verdict=Verdict.ONGOING, outcome=UNDECIDED, why=_within_timeout, remedy=_wait
-    ),
-    OpenRule(
+    Rule(name="live", applies=_is_live, verdict=Verdict.ONGOING, outcome=UNDECIDED, why=_within_timeout, remedy=_wait),
+    Rule(
         name="an epoch is missing",
         applies=lambda e: e.owner is not None and (e.owner_epoch < 0 or (e.listed and e.epoch < 0)),
         verdict=Verdict.UNKNOWN,
@@ -411,7 +409,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         ),
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="overdue, fenced by the last epoch",
         applies=_is_stuck_at_last_epoch,
         verdict=Verdict.OVERDUE,
@@ -431,7 +429,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         cause="the coordinator could not log epoch 32767: KAFKA-20090",
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="a fence may be in progress",
         applies=lambda e: (
             e.state == "Ongoing" and e.epoch < e.owner_epoch and e.listed and _owner(e).last_update_time is None
@@ -449,7 +447,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         ),
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="a state that this version does not know",
         applies=lambda e: (
             e.owner is not None and e.state not in {"Ongoing", "Empty", "CompleteCommit", "CompleteAbort", "Dead"}
@@ -565,9 +563,9 @@ def _is_decided_only(e: Case) -> bool:
     return e.outcome.transaction is not None and e.outcome.transaction.end_time is None
 
 
-def _decided_rule(outcome: str) -> OpenRule:
+def _decided_rule(outcome: str) -> Rule[Case]:
     """For an outcome that is decided, with its marker on the way."""
-    return OpenRule(
+    return Rule(
         name=f"its {outcome} is decided and the marker on the way",
         applies=lambda e: e.outcome.name == outcome and _is_decided_only(e),
         verdict=Verdict.ENDING,
@@ -579,8 +577,8 @@ def _decided_rule(outcome: str) -> OpenRule:
 
 _DISOWNED_VERDICTS = {Verdict.HANGING, Verdict.STUCK_ENDING}  # of transactions that no coordinator will end
 
-DISOWNED_RULES: tuple[OpenRule, ...] = (
-    OpenRule(
+DISOWNED_RULES: tuple[Rule[Case], ...] = (
+    Rule(
         name="not proven to be disowned",
         applies=lambda e: bool(doubts(e)),
         verdict=Verdict.UNKNOWN,
@@ -589,7 +587,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         remedy=lambda e: GET_MISSING,
         needs=doubts,
     ),
-    OpenRule(
+    Rule(
         name="recorded otherwise",
         applies=lambda e: not e.is_read and e.recorded is not None and _is_recorded_otherwise(e.recorded),
         verdict=Verdict.UNKNOWN,
@@ -598,7 +596,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         remedy=lambda e: GET_MISSING,
         needs=_recorded_otherwise,
     ),
-    OpenRule(
+    Rule(
         name="the log has another producer's batch",
         applies=lambda e: e.outcome.other_producer_id is not None,
         verdict=Verdict.UNKNOWN,
@@ -607,7 +605,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         remedy=lambda e: GET_MISSING,
         needs=lambda e: (f"a log that agrees: the batch at {e.start} is of producer {e.outcome.other_producer_id}",),
     ),
-    OpenRule(
+    Rule(
         name="the log has its marker, the producer state has not",
         applies=lambda e: e.outcome.marker_contradicts,
         verdict=Verdict.UNKNOWN,
@@ -616,7 +614,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         remedy=lambda e: GET_MISSING,
         needs=lambda e: (f"producer state that agrees: there is the {e.outcome.marker_after}",),
     ),
-    OpenRule(
+    Rule(
         name="its marker came meanwhile",
         applies=lambda e: e.outcome.marker_after is not None,
         verdict=Verdict.ENDING,
@@ -624,7 +622,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         why=lambda e: f"The {e.outcome.marker_after} has ended it in the meantime.",
         remedy=lambda e: "None: it has ended.",
     ),
-    OpenRule(
+    Rule(
         name="it has ended meanwhile",
         applies=lambda e: e.outcome.has_ended,
         verdict=Verdict.ENDING,
@@ -634,7 +632,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     ),
     _decided_rule(COMMIT),
     _decided_rule(ABORT),
-    OpenRule(
+    Rule(
         name="committed without its marker",
         applies=lambda e: e.outcome.name == COMMIT,
         verdict=Verdict.STUCK_ENDING,
@@ -646,7 +644,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         ),
         action="complete",
     ),
-    OpenRule(
+    Rule(
         name="committed in part",
         applies=lambda e: e.outcome.no_commit.status == e.outcome.all_committed.status == REFUTED,
         verdict=Verdict.UNKNOWN,
@@ -659,7 +657,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         ),
         needs=lambda e: e.outcome.missing,
     ),
-    OpenRule(
+    Rule(
         name=COMMIT_IS_LIKELY,
         applies=lambda e: e.outcome.name == UNKNOWN and e.outcome.all_committed.status == NOT_PROVEN,
         verdict=Verdict.UNKNOWN,
@@ -672,7 +670,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         ),
         needs=lambda e: e.outcome.missing,
     ),
-    OpenRule(
+    Rule(
         name=OUTCOME_NOT_PROVEN,
         applies=lambda e: e.outcome.name == UNKNOWN,
         verdict=Verdict.UNKNOWN,
@@ -681,7 +679,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         remedy=lambda e: GET_MISSING,
         needs=lambda e: e.outcome.missing,
     ),
-    OpenRule(
+    Rule(
         name=MARKERS_NOT_READ,
         applies=are_markers_unread,
         verdict=Verdict.UNKNOWN,
@@ -693,7 +691,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
             f"log has lost a commit: {e.outcome.markers_unread or 'they were not read'}",
         ),
     ),
-    OpenRule(
+    Rule(
         name="aborted without its marker",
         applies=lambda e: e.outcome.name == ABORT,
         verdict=Verdict.HANGING,
@@ -702,7 +700,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         remedy=_abort,
         action="abort",
     ),
-    OpenRule(
+    Rule(
         name="to be committed by a checkpoint of Flink",
         applies=lambda e: e.checkpoint is not None,
         verdict=Verdict.UNKNOWN,
@@ -716,7 +714,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
             f"a coordinator that has it open: {e.checkpoint and e.checkpoint.name} of its Flink job is to commit it",
         ),
     ),
-    OpenRule(
+    Rule(
         name="superseded epoch",
         applies=_is_superseded,
         verdict=Verdict.HANGING,
@@ -726,7 +724,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         action="abort",
         cause="superseded epoch",
     ),
-    OpenRule(
+    Rule(
         name="not added to the open transaction",
         applies=lambda e: e.state == "Ongoing",
         verdict=Verdict.HANGING,
@@ -736,7 +734,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         action="abort",
         cause="written but not added to the transaction",
     ),
-    OpenRule(
+    Rule(
         name="nothing open under its id",
         applies=lambda e: e.owner is not None,
         verdict=Verdict.HANGING,
@@ -745,7 +743,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         remedy=_abort,
         action="abort",
     ),
-    OpenRule(
+    Rule(
         name="no owner",
         applies=lambda e: True,
         verdict=Verdict.HANGING,

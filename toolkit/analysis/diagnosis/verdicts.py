@@ -1,12 +1,11 @@
-"""Outcomes, claims and causes by name; evidence on no `Case`: on partitions, on ends, and on what is missing."""
+"""Outcomes, claims and causes by name."""
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from toolkit.schema.live import EvidenceEntry, Finding, Partition
+from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import PastTransaction
 
 UNDECIDED, ABORT, COMMIT, UNKNOWN = "undecided", "abort", "commit", "unknown"
@@ -148,72 +147,3 @@ def recorded_claims(finding: Finding) -> Mapping[str, Claim]:
         for name in (NOT_OWNED, NO_COMMIT, ALL_COMMITTED)
         if name in found
     }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionEvidence:
-    """Evidence of a partition whose LSO no open transaction explains."""
-
-    partition: Partition  # the partition, last read
-    errors: Sequence[str] = ()  # why it could not be read
-    lso_before: int | None = None  # its LSO in the first observation
-    # whether its LSO was below the high watermark in every observation, without an open transaction at it
-    is_held: bool = False
-    # whether the LSO has moved, or a transaction was open at some time: it is not the same hold
-    has_moved: bool = False
-    has_begun: bool = False  # for files: whether what holds it began while they were copied
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndEvidence:
-    """Evidence that a transaction has ended: its marker, or a later sample that read its partition without it."""
-
-    proof: str  # the proof, in sentences
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GapEvidence:
-    """Evidence that is missing altogether: hidden topics, failed samples, a transaction without coordinators' answers.
-
-    `reason`, `remedy`: sentences for the operator.
-    `missing`: what is missing, a phrase each.
-    `is_open`: whether it is about an open transaction.
-    """
-
-    reason: str
-    missing: tuple[str, ...]
-    remedy: str = GET_MISSING
-    is_open: bool = True
-
-
-def _by_brokers(finding: Finding) -> dt.datetime:
-    """When it was observed: if no broker's time is known, by the clock of who observed it."""
-    return finding.brokers_time or finding.observed_at
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TwoSourceEvidence:
-    """Evidence of one transaction from two sources, each of which was decided by itself."""
-
-    log: Finding  # its finding by a log, or by the running cluster
-    recorded: Finding  # its last finding by a recording
-
-    @property
-    def is_logged_later(self) -> bool:
-        """Whether the log was read after the sample, by the brokers' time of both, as far as it is known."""
-        return _by_brokers(self.log) > _by_brokers(self.recorded)
-
-    @property
-    def is_recorded_later(self) -> bool:
-        """Whether the sample was taken after the log was read."""
-        return _by_brokers(self.recorded) > _by_brokers(self.log)
-
-    @property
-    def earlier(self) -> Finding:
-        """The one that was observed first."""
-        return self.log if self.is_recorded_later else self.recorded
-
-    @property
-    def later(self) -> Finding:
-        """The one that was observed last."""
-        return self.log if self.earlier is self.recorded else self.recorded

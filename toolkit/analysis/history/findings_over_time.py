@@ -21,10 +21,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.analysis.coordinator.transaction_owners import TWO_PHASE_COMMIT
-from toolkit.analysis.diagnosis.decision import decide
+from toolkit.analysis.diagnosis.decision import decide_ended, decide_merged
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, MAX_TRANSACTION_TIMEOUT_MS, Observation
-from toolkit.analysis.diagnosis.verdicts import EndEvidence, TwoSourceEvidence
 from toolkit.schema.durations import duration, elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer
 from toolkit.schema.log import LogTransaction
@@ -74,7 +73,7 @@ def close(finding: Finding, *, end: str, before: Finding | None = None) -> Findi
         seen_at = "an unknown time" if entry.observed_at is None else at(entry.observed_at)
         end = f"{end} Last seen open at {seen_at}. While it was open it was {entry.value}{why}"
         evidence = (*(each for each in evidence if each.name != VERDICT_BEFORE), entry)
-    closed = decide(EndEvidence(proof=end)).applied_to(finding)
+    closed = decide_ended(end).applied_to(finding)
     return replace(closed, queue_position=None, expires_at=None, evidence=evidence)
 
 
@@ -144,13 +143,7 @@ def _entry_before(finding: Finding) -> EvidenceEntry | None:
     """Evidence entry: when a transaction was last seen open, and with which verdict."""
     if finding.verdict is Verdict.ENDED:
         return next((entry for entry in finding.evidence if entry.name == VERDICT_BEFORE), None)
-    return EvidenceEntry(
-        source="findings",
-        broker_id=finding.broker_id,
-        observed_at=finding.observed_at,
-        name=VERDICT_BEFORE,
-        value=finding.verdict,
-    )
+    return EvidenceEntry.of_record(finding, source="findings", name=VERDICT_BEFORE, value=finding.verdict)
 
 
 def without_short(findings: Iterable[Finding], *, min_held_ms: int) -> list[Finding]:
@@ -174,7 +167,7 @@ def merge_findings(of_log: Iterable[Finding], of_recording: Iterable[Finding]) -
     """Findings of a log and of a recording: one for each transaction.
 
     Where both have a transaction, the log's times and amounts win, if it has them (`Finding.merged`); which verdict it
-    has is decided on both (`decision.decide`). The recording's verdict becomes evidence if the
+    has is decided on both (`decision.decide_merged`). The recording's verdict becomes evidence if the
     transaction is over.
     `of_log`: from `toolkit.analysis.history.hold_findings.held_findings`, or from the running cluster.
     `of_recording`: from `over_time`.
@@ -194,7 +187,7 @@ def merge_findings(of_log: Iterable[Finding], of_recording: Iterable[Finding]) -
 
 
 def _both(log: Finding, recorded: Finding) -> Finding:
-    decision = decide(TwoSourceEvidence(log=log, recorded=recorded))
+    decision = decide_merged(log, recorded)
     merged = decision.applied_to(log.merged(recorded))
     held_ms = log.held_ms
     if log.verdict is Verdict.ENDED:

@@ -29,10 +29,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from toolkit.analysis.coordinator.transaction_owners import PREPARE_GRACE, TWO_PHASE_COMMIT
-from toolkit.analysis.diagnosis.causes import CauseIndicator, cause_of, habit
-from toolkit.analysis.diagnosis.decision import Decision, decide
+from toolkit.analysis.diagnosis.causes import Cause, cause_of, habit
+from toolkit.analysis.diagnosis.decision import Decision, decide_ended, decide_unknown
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
-from toolkit.analysis.diagnosis.verdicts import EndEvidence, GapEvidence
 from toolkit.analysis.history.findings_over_time import close
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import Array, integers, labels, milliseconds, numbers, times
@@ -387,7 +386,7 @@ def _ended(hold: LsoHold, attribution: Attribution, least_ms: int, finding: Find
     if hold.held_ms is not None:
         time = f"for {duration(hold.held_ms * MILLISECOND)}"
     end = f"{_name(hold)} held the LSO {time} until {marker} at offset {hold.marker_offset}. {attribution.sentence}"
-    ended = _finding(hold, attribution, decide(EndEvidence(proof=end)))
+    ended = _finding(hold, attribution, decide_ended(end))
     if finding is None:
         return ended
     known = replace(ended, transactional_id=ended.transactional_id or finding.transactional_id)
@@ -397,7 +396,7 @@ def _ended(hold: LsoHold, attribution: Attribution, least_ms: int, finding: Find
 def _open(hold: LsoHold, attribution: Attribution, missing: str) -> Finding:
     """The finding of a transaction open at the log end: the log does not show whether its coordinator will end it."""
     reason = f"{_name(hold)} held the LSO at the end of the log that was read. {attribution.sentence}"
-    return _finding(hold, attribution, decide(GapEvidence(reason=reason, missing=(missing,))))
+    return _finding(hold, attribution, decide_unknown(reason, missing=(missing,)))
 
 
 def _current(hold: LsoHold, finding: Finding) -> Finding:
@@ -630,33 +629,33 @@ def past_cause(hold: LsoHold, attribution: Attribution) -> str | None:
     return None if cause is None else cause.sentence
 
 
-def _causes(hold: LsoHold, attribution: Attribution) -> Iterator[CauseIndicator]:
+def _causes(hold: LsoHold, attribution: Attribution) -> Iterator[Cause]:
     past, first, epoch = attribution.history, hold.first_epoch, hold.producer_epoch
     if not attribution.was_known:
         text = "its coordinator did not know of it: a batch came late or was resent, or its partition was never added"
-        yield CauseIndicator(text=text, names=("late-after-commit", "late-after-abort", "never-added"))
+        yield Cause(text=text, names=("late-after-commit", "late-after-abort", "never-added"))
     if first is not None and epoch is not None and first < epoch:
         text = f"mixed epochs in one transaction: epoch {first} opened it, and epoch {epoch} wrote into it"
-        yield CauseIndicator(text=text)
+        yield Cause(text=text)
     if past is not None:
         if past.producer_epoch is not None and epoch is not None and past.producer_epoch > epoch:
             text = (
                 f"superseded epoch: the marker of epoch {past.producer_epoch} decided what epoch {epoch} had left open"
             )
-            yield CauseIndicator(text=f"{text}, and made it visible" if hold.marker == "COMMIT" else text)
+            yield Cause(text=f"{text}, and made it visible" if hold.marker == "COMMIT" else text)
         if past.ended == "timeout":
-            yield CauseIndicator(text="its client did not end it in time", names=("client-too-slow",))
+            yield Cause(text="its client did not end it in time", names=("client-too-slow",))
         if past.ended == "fence":
-            yield CauseIndicator(text="its client left it open, until a new instance took over the id")
+            yield Cause(text="its client left it open, until a new instance took over the id")
         if past.decided_at is not None and hold.held_to is not None and hold.held_to - past.decided_at > PREPARE_GRACE:
             took = duration(hold.held_to - past.decided_at)
             names = ("marker-not-written", *(("marker-not-sent",) if past.client_transaction_version == 2 else ()))
-            yield CauseIndicator(text=f"its coordinator had decided, and took {took} to write its marker", names=names)
+            yield Cause(text=f"its coordinator had decided, and took {took} to write its marker", names=names)
         if past.timeout_ms == TWO_PHASE_COMMIT:
             text = "a two-phase commit: its external coordinator took that long to decide"
-            yield CauseIndicator(text=text, names=("two-phase-commit",))
+            yield Cause(text=text, names=("two-phase-commit",))
     if hold.topic == OFFSETS_TOPIC:
-        yield CauseIndicator(text="it held offsets of consumer groups", names=("group-offsets",))
+        yield Cause(text="it held offsets of consumer groups", names=("group-offsets",))
     if past is not None and past.ended in {"timeout", "fence"}:  # its client did not end it
         hint = habit(attribution.transactional_id or "", past.timeout_ms)
         if hint is not None:

@@ -33,11 +33,10 @@ from typing import TYPE_CHECKING
 
 from toolkit import schema
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
-from toolkit.analysis.diagnosis.decision import decide
+from toolkit.analysis.diagnosis.decision import decide_unknown
 from toolkit.analysis.diagnosis.evidence_text import at as at_time
 from toolkit.analysis.diagnosis.evidence_text import scope
 from toolkit.analysis.diagnosis.observation import BrokersTime, Coverage, Observation
-from toolkit.analysis.diagnosis.verdicts import GapEvidence
 from toolkit.analysis.history.findings_over_time import (
     observation_times,
     observed_holds,
@@ -745,13 +744,13 @@ def _failed_samples(found: FoundSamples) -> list[Finding]:
     first, last = found.failed[0], found.failed[-1]
     count, since = len(found.failed), at_time(first.sampled_at)
     failed = f"the sample of {since}" if count == 1 else f"{count} samples since {since}"
-    unreachable = GapEvidence(
-        reason=f"The cluster could not be reached any more: {failed} failed.",
+    unreachable = decide_unknown(
+        f"The cluster could not be reached any more: {failed} failed.",
         remedy="Diagnose the live cluster.",
         missing=tuple(dict.fromkeys(each.error for each in found.failed if each.error)),
         is_open=False,
     )
-    return [replace(decide(unreachable).finding(observed_at=last.observed_at), error=last.error)]
+    return [replace(unreachable.finding(observed_at=last.observed_at), error=last.error)]
 
 
 def _time(bound: OffsetSpec | None) -> dt.datetime | None:
