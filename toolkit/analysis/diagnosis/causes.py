@@ -61,11 +61,6 @@ class Cause:
     names: tuple[str, ...] = ()  # keys of `CAUSES`, the deciding one first; empty if it has no name, or none was found
     evidence: tuple[EvidenceEntry, ...] = ()  # the batches and records that prove it
 
-    @property
-    def sentence(self) -> str:
-        """The cause, followed by its names."""
-        return f"{self.text} ({', '.join(self.names)})" if self.names else self.text
-
 
 def cause(case: Case, checks: Sequence[CauseCheck]) -> Cause | None:
     """The root cause of a held transaction, as far as the log shows it.
@@ -79,12 +74,13 @@ def cause(case: Case, checks: Sequence[CauseCheck]) -> Cause | None:
 
 
 def cause_of(indications: Sequence[Cause]) -> Cause | None:
-    """The cause that these indications show together; null if there are none."""
+    """The cause that these indications show together, with its names in its text; null if there are none."""
     if not indications:
         return None
+    names = tuple(dict.fromkeys(name for each in indications for name in each.names))
     return Cause(
-        text="; ".join(each.text for each in indications),
-        names=tuple(dict.fromkeys(name for each in indications for name in each.names)),
+        text="; ".join(each.text for each in indications) + (f" ({', '.join(names)})" if names else ""),
+        names=names,
         evidence=tuple(entry for each in indications for entry in each.evidence),
     )
 
@@ -452,7 +448,7 @@ def _explained(finding: Finding, case: Case | None, excerpts: Mapping[TopicParti
     why = cause(case, DISOWNED if is_disowned else CHECKS.get(finding.verdict, ()))
     if why is None:
         return finding
-    return replace(finding, cause=why.sentence, evidence=(*finding.evidence, *why.evidence))
+    return replace(finding, cause=why.text, evidence=(*finding.evidence, *why.evidence))
 
 
 def _events_around(case: Case) -> tuple[EvidenceEntry, ...]:

@@ -626,7 +626,7 @@ def past_cause(hold: LsoHold, attribution: Attribution) -> str | None:
     `hold`: a hold that is over. `attribution`: whose transaction it was.
     """
     cause = cause_of(list(_causes(hold, attribution)))
-    return None if cause is None else cause.sentence
+    return None if cause is None else cause.text
 
 
 def _causes(hold: LsoHold, attribution: Attribution) -> Iterator[Cause]:

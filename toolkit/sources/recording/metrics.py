@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -76,14 +76,6 @@ class PartitionSeries:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLagSeries:
-    """Number of offsets of one group on one partition: readable now, and beyond a held LSO."""
-
-    behind: int
-    held: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSeries:
     """Metrics of the newest successful sample."""
 
@@ -98,9 +90,8 @@ class MetricSeries:
     # number of partitions on which each blocked group is blocked
     groups: Mapping[str, int] = field(default_factory=dict)
     omitted: int = 0  # number of partitions beyond the `MAX_PARTITIONS` in `partitions`
-    # by group id, topic and partition, for groups with offsets beyond a held LSO; at most `MAX_GROUP_LAGS`, those with
-    # most held offsets
-    group_lags: Mapping[tuple[str, str, int], GroupLagSeries] = field(default_factory=dict)
+    # of groups with offsets beyond a held LSO: at most `MAX_GROUP_LAGS`, those with most held offsets
+    group_lags: Sequence[GroupLag] = ()
     group_lags_omitted: int = 0  # number of further ones
     # gaps, unread: number of gaps in the coordinators' responses, and of partitions that could not be read
     gaps: int = 0
@@ -139,7 +130,8 @@ def measure(sample: Sample, before: MetricSeries) -> MetricSeries:
     outcomes = Counter(each.outcome for each in sample.findings if each.producer_id is not None)
     group_lags, lags_omitted = before.group_lags, before.group_lags_omitted
     if sample.held_groups is not None:
-        group_lags, lags_omitted = _group_lag_series(sample.held_groups)
+        held = sorted((each for each in sample.held_groups if each.held), key=lambda each: -(each.held or 0))
+        group_lags, lags_omitted = held[:MAX_GROUP_LAGS], len(held[MAX_GROUP_LAGS:])
     return MetricSeries(
         partitions=dict(islice(partitions.items(), MAX_PARTITIONS)),
         late_partitions={broker_id: counts[broker_id] for broker_id in sample.row.brokers or ()},
@@ -165,17 +157,6 @@ def _by_urgency(item: tuple[TopicPartition, PartitionSeries]) -> tuple[int, int,
     """Sort key that is stable over time, so that samples do not create new series each time."""
     tp, series = item
     return -series.hanging - series.commits_without_marker, -series.late, -series.held_seconds, tp
-
-
-def _group_lag_series(lags: Iterable[GroupLag]) -> tuple[dict[tuple[str, str, int], GroupLagSeries], int]:
-    held = sorted((each for each in lags if each.held), key=lambda each: each.held or 0, reverse=True)
-    series = {
-        (each.group_id, each.topic or "", each.partition or 0): GroupLagSeries(
-            behind=each.behind or 0, held=each.held or 0
-        )
-        for each in held[:MAX_GROUP_LAGS]
-    }
-    return series, len(held) - len(series)
 
 
 def _is_reported(finding: Finding, sample: Sample) -> bool:
@@ -319,8 +300,9 @@ class Metrics:
         for name, attribute, doc in PARTITION_GAUGES:
             by_partition = {tp: getattr(each, attribute) for tp, each in series.partitions.items()}
             yield self._gauge(f"kafka_txn_partition_{name}", doc, by_partition, "topic", "partition")
+        lags = sorted(series.group_lags, key=lambda each: (each.group_id, each.topic or "", each.partition or 0))
         for name, attribute, doc in GROUP_LAGS:
-            by_group = {key: getattr(each, attribute) for key, each in sorted(series.group_lags.items())}
+            by_group = {(each.group_id, each.topic, each.partition): getattr(each, attribute) or 0 for each in lags}
             yield self._gauge(f"kafka_txn_group_{name}", doc, by_group, "group", "topic", "partition")
         omitted = series.group_lags_omitted
         yield self._gauge(
