@@ -55,12 +55,11 @@ class Decision:
     action: str | None = None
     missing: tuple[str, ...] = ()  # for `unknown`: what is missing, a phrase each
     cause: str | None = None  # the cause that the coordinator's state alone shows
-    rule: str  # name of the rule that decided
 
     @classmethod
-    def of(cls, finding: Finding, *, rule: str) -> Decision:
-        """The decision that a finding has, by the rule that selected the finding."""
-        return cls(**_parts(finding), cause=finding.cause, rule=rule)
+    def of(cls, finding: Finding) -> Decision:
+        """The decision that a finding has."""
+        return cls(**_parts(finding), cause=finding.cause)
 
     @property
     def parts(self) -> Mapping[str, Any]:
@@ -107,7 +106,6 @@ class Rule(Generic[E]):
             action=self.action,
             missing=self.needs(e),
             cause=None if self.verdict is Verdict.UNKNOWN else self.cause,
-            rule=self.name,
         )
 
 
@@ -185,9 +183,7 @@ PARTITION_RULES: tuple[Rule[PartitionEvidence], ...] = (
 
 def decide_ended(proof: str) -> Decision:
     """The decision on a transaction that has ended: `proof` is its marker, or a later sample without it."""
-    return Decision(
-        verdict=Verdict.ENDED, outcome=None, reason=proof, remedy="None: it has ended.", rule="it has ended"
-    )
+    return Decision(verdict=Verdict.ENDED, outcome=None, reason=proof, remedy="None: it has ended.")
 
 
 def decide_unknown(
@@ -200,12 +196,7 @@ def decide_unknown(
     `is_open`: whether it is about an open transaction.
     """
     return Decision(
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN if is_open else None,
-        reason=reason,
-        remedy=remedy,
-        missing=missing,
-        rule="evidence is missing altogether",
+        verdict=Verdict.UNKNOWN, outcome=UNKNOWN if is_open else None, reason=reason, remedy=remedy, missing=missing
     )
 
 
@@ -217,14 +208,14 @@ def decide_merged(log: Finding, recorded: Finding) -> Decision:
     # By the brokers' time of both; if that is not known, by the clock of who observed it.
     logged_at, recorded_at = (each.brokers_time or each.observed_at for each in (log, recorded))
     if log.verdict is Verdict.ENDED:
-        return Decision.of(log, rule="ended in the log")
+        return Decision.of(log)
     if recorded.verdict is Verdict.ENDED and logged_at > recorded_at:
         return decide_unknown(
             f"It is open as of {at(log.observed_at)}. {recorded.reason}",
             missing=(f"why the sample of {at(recorded.observed_at)} does not have what is open after it",),
         )
     if recorded.verdict is Verdict.ENDED:
-        return Decision.of(recorded, rule="ended in the recording")
+        return Decision.of(recorded)
     earlier, later = (log, recorded) if recorded_at > logged_at else (recorded, log)
     is_lost = earlier.outcome == COMMIT and later.outcome == UNDECIDED  # what is committed stays committed
     if is_lost or {log.outcome, recorded.outcome} == {COMMIT, ABORT}:
@@ -236,10 +227,10 @@ def decide_merged(log: Finding, recorded: Finding) -> Decision:
     # A `hanging` of a version that did not record the outcome may be of committed records, and decides nothing.
     decides = recorded.verdict is not Verdict.HANGING or recorded.outcome is not None
     if log.verdict is Verdict.UNKNOWN and decides:
-        return Decision.of(recorded, rule="decided by the recording only")
+        return Decision.of(recorded)
     if recorded.outcome == COMMIT and recorded_at > logged_at:
-        return Decision.of(recorded, rule="committed since")
-    return Decision.of(log, rule="decided by the log")
+        return Decision.of(recorded)
+    return Decision.of(log)
 
 
 OVERDUE, UNPROVEN, COMMITTED = "overdue", "unproven", "committed"
@@ -328,7 +319,7 @@ def _no_commit(e: IdEvidence) -> Iterator[ActionClaim]:
                 continue
             proof = next((entry.value for entry in each.evidence if entry.name == OUTCOME_ENTRY), None)
             by = None if claim.status == NOT_PROVEN else proof
-            yield ActionClaim(claim=claim.words, status=claim.status, discharged_by=by)
+            yield replace(claim, discharged_by=by)
 
 
 def _verdict(e: IdEvidence, claims: Sequence[ActionClaim]) -> str:

@@ -506,20 +506,35 @@ def checked_by_markers(case: Case, outcome: Outcome) -> Outcome:
     unexplained = unexplained_marker(producer_id, history, markers, is_commit=True) or unexplained_marker(
         producer_id, history, aborts, is_commit=False
     )
+    evidence: tuple[EvidenceEntry, ...]
     if unexplained is not None:
-        missing, evidence = unexplained_text(unexplained, outcome.offsets), [unexplained.entry]
+        when = "" if unexplained.time is None else f", of {at(unexplained.time)}"
+        missing = (
+            f"the decision of {unexplained.name}{when}: the coordinators' log does not have it, so it has lost "
+            f"records, and may have lost a decision on {outcome.offsets}"
+        )
+        evidence = (unexplained.entry,)
     elif (ahead := search.ahead.get(producer_id)) is not None:
         sources = FILES if case.observation.from_files else REQUESTS
-        missing, evidence = ahead_text(ahead, outcome.offsets), [elsewhere_entry(ahead, source=sources.producers)]
+        missing = (
+            f"why producer {producer_id} has epoch {ahead.producer_epoch} on {ahead.tp}: a coordinator writes an "
+            "epoch to its log before anyone uses it, so the log has lost records, and may have lost a decision on "
+            f"{outcome.offsets}"
+        )
+        evidence = (elsewhere_entry(ahead, source=sources.producers),)
     elif outcome.name != COMMIT and (lost := lost_end(case, history, markers)):
-        missing, evidence = lost_end_text(lost, outcome.offsets), [*lost.evidence]
+        why, evidence = lost
+        missing = (
+            f"why a transaction of this producer was ended twice ({why}): if the coordinators' log has lost its first "
+            f"end, it may have lost a later transaction with {outcome.offsets}, too"
+        )
     else:
         return outcome
     return Outcome(
         name=UNKNOWN,
         reason=missing,
         missing=(missing,),
-        evidence=tuple(evidence),
+        evidence=evidence,
         offsets=outcome.offsets,
         is_contradicted=True,
     )
@@ -589,16 +604,12 @@ def _decision_of(
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostEnd:
-    """A sign that the coordinators' log has lost that a transaction had ended: it may have lost the next one, too."""
+def lost_end(
+    case: Case, history: IdHistory | None, markers: Sequence[OtherMarker]
+) -> tuple[str, tuple[EvidenceEntry, ...]] | None:
+    """That a transaction was ended twice, and the evidence, if open records may be of a lost one after it; else null.
 
-    reason: str
-    evidence: tuple[EvidenceEntry, ...]
-
-
-def lost_end(case: Case, history: IdHistory | None, markers: Sequence[OtherMarker]) -> LostEnd | None:
-    """A transaction that was ended twice, if open records may be of a lost one after it; null if there is none.
+    It is a sign that the coordinators' log has lost that it had ended: it may have lost the next one, too.
 
     A coordinator that loads its log writes the markers of a decision again, unless the log has their end. So there are
     two on a partition. From 4.3.0 on (KAFKA-20734) it skips those without a leader, and what is left is an end of
@@ -622,8 +633,7 @@ def lost_end(case: Case, history: IdHistory | None, markers: Sequence[OtherMarke
             continue  # it is of the next transaction, which had no records on the partition
         until = next((each for each in begun if each > last + CLOCKS_DIFFER), None)
         if _may_be_between(parts, epoch=marker.epoch, first=first, until=until):
-            reason = f"{marker.name}, of {at(last)}, repeats that of {at(first)}"
-            return LostEnd(reason=reason, evidence=(marker.entry,))
+            return f"{marker.name}, of {at(last)}, repeats that of {at(first)}", (marker.entry,)
     for decision, end in pairwise(own):
         first, last, epoch = decision.timestamp, end.timestamp, end.producer_epoch
         is_end = (decision.state or "").startswith("Prepare") and (end.state or "").startswith("Complete")
@@ -644,9 +654,8 @@ def lost_end(case: Case, history: IdHistory | None, markers: Sequence[OtherMarke
             continue
         until = next((each for each in begun if each > last), None)
         if _may_be_between(parts, epoch=epoch, first=not_ended, until=until):
-            reason = f"it was decided at {at(first)}, and ended at {at(last)}"
             entries = record_entry(decision, name="decision"), record_entry(end, name="end")
-            return LostEnd(reason=reason, evidence=entries)
+            return f"it was decided at {at(first)}, and ended at {at(last)}", entries
     return None
 
 
@@ -662,37 +671,11 @@ def _may_be_between(parts: Sequence[OpenPart], *, epoch: int, first: dt.datetime
     return False
 
 
-def lost_end_text(lost: LostEnd, offsets: str) -> str:
-    """What is missing if a transaction was ended twice."""
-    return (
-        f"why a transaction of this producer was ended twice ({lost.reason}): if the coordinators' log has lost its "
-        f"first end, it may have lost a later transaction with {offsets}, too"
-    )
-
-
 def _data_epochs(marker: OtherMarker, decision: PastTransaction) -> set[int | None]:
     """The epochs that the data of a decision can have if a marker is of it; coordinators raise them in their aborts."""
     if not marker.is_commit:
         return {None, marker.epoch, marker.epoch - 1}
     return {None, marker.epoch - ((decision.client_transaction_version or 0) >= 2)}
-
-
-def unexplained_text(marker: OtherMarker, offsets: str) -> str:
-    """What is missing if a marker contradicts the coordinators' log."""
-    when = "" if marker.time is None else f", of {at(marker.time)}"
-    return (
-        f"the decision of {marker.name}{when}: the coordinators' log does not have it, so it has lost records, and may "
-        f"have lost a decision on {offsets}"
-    )
-
-
-def ahead_text(producer: Producer, offsets: str) -> str:
-    """What is missing if a producer has an epoch that the coordinators' log does not have."""
-    return (
-        f"why producer {producer.producer_id} has epoch {producer.producer_epoch} on {producer.topic}-"
-        f"{producer.partition}: a coordinator writes an epoch to its log before anyone uses it, so the log has lost "
-        f"records, and may have lost a decision on {offsets}"
-    )
 
 
 def outcome_by_markers(case: Case, markers: Sequence[OtherMarker]) -> Outcome | None:

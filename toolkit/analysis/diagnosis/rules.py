@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.coordinator.transaction_history import LAST_EPOCH
@@ -30,7 +31,6 @@ from toolkit.analysis.diagnosis.verdicts import (
     REFUTED,
     UNDECIDED,
     UNKNOWN,
-    Claim,
     recorded_claims,
 )
 from toolkit.command_line import command_line
@@ -38,6 +38,7 @@ from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
+from toolkit.schema.recorded import ActionClaim
 from toolkit.schema.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _wait(e: Case) -> str:
     expires_at = at(e.expires_at)
     condition = f", and {NOT_CHECKPOINTED}" if _may_be_flinks(e) else ""
     if e.has_outcome and _may_have_committed(e):
-        condition += f", and if {e.outcome.no_commit.words}, which is not proven"
+        condition += f", and if {e.outcome.no_commit.claim}, which is not proven"
     return (
         f"Wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to end it sooner"
         f"{condition}.{_longer_recheck(e, _timeout(e) + TIMEOUT_GRACE)}"
@@ -358,7 +359,7 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
         remedy=lambda e: (
             f"Check coordinator {number(_owner(e).coordinator_id)} (log, load, __transaction_state-"
             f"{_owner(e).txn_state_partition}). A fence would end it, and discard all that is open here: first get the "
-            f"proof that {e.outcome.no_commit.words} ({e.outcome.reason}). Never an abort marker: it has an owner."
+            f"proof that {e.outcome.no_commit.claim} ({e.outcome.reason}). Never an abort marker: it has an owner."
         ),
         is_explained=True,
     ),
@@ -665,7 +666,7 @@ DISOWNED_RULES: tuple[Rule[Case], ...] = (
         why=_not_proven,
         remedy=lambda e: (
             "Do not abort: a commit is likely. Check in the client's log, or in its checkpoint, what it committed. If "
-            f"that shows that {e.outcome.all_committed.words}, this says how to write the COMMIT marker that is "
+            f"that shows that {e.outcome.all_committed.claim}, this says how to write the COMMIT marker that is "
             f"missing:\n{_command(e, 'complete')}"
         ),
         needs=lambda e: e.outcome.missing,
@@ -773,18 +774,18 @@ def claim_entries(e: Case) -> Iterator[EvidenceEntry]:
     status = PROVEN if rule is None and not doubts(e) else NOT_PROVEN
     if rule is not None and rule.verdict is not Verdict.UNKNOWN:
         status = REFUTED
-    not_owned = Claim(words=f"no live transaction owns {e.outcome.offsets}", status=status)
+    not_owned = ActionClaim(claim=f"no live transaction owns {e.outcome.offsets}", status=status)
     no_commit = e.outcome.no_commit
     if rule is None and no_commit.status == PROVEN and are_markers_unread(e):
-        no_commit = Claim(words=no_commit.words, status=NOT_PROVEN)
+        no_commit = replace(no_commit, status=NOT_PROVEN)
     claims = {NOT_OWNED: not_owned, NO_COMMIT: no_commit, ALL_COMMITTED: e.outcome.all_committed}
     for name, claim in claims.items():
         yield EvidenceEntry(
-            source="claims", observed_at=e.observation.observed_at, name=name, value=f"{claim.words}: {claim.status}"
+            source="claims", observed_at=e.observation.observed_at, name=name, value=f"{claim.claim}: {claim.status}"
         )
 
 
-def claims_of(finding: Finding, action: str) -> Sequence[Claim]:
+def claims_of(finding: Finding, action: str) -> Sequence[ActionClaim]:
     """The claims that an action on a finding needs; none if it has none, as no marker may be written."""
     found = recorded_claims(finding)
     return [found[name] for name in NEEDED[action] if name in found]
@@ -798,4 +799,4 @@ def needed_override(finding: Finding, action: str) -> str | None:
     claims = claims_of(finding, action)
     if finding.verdict is not Verdict.UNKNOWN or not claims or any(each.status == REFUTED for each in claims):
         return None
-    return ", and ".join(each.words for each in claims if each.status == NOT_PROVEN) or None
+    return ", and ".join(each.claim for each in claims if each.status == NOT_PROVEN) or None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import PastTransaction
+from toolkit.schema.recorded import ActionClaim
 
 UNDECIDED, ABORT, COMMIT, UNKNOWN = "undecided", "abort", "commit", "unknown"
 
@@ -19,15 +20,7 @@ OUTCOMES: Mapping[str, str] = {
 """Outcome by name, and what it means."""
 
 
-PROVEN, REFUTED, NOT_PROVEN = "proven", "refuted", "not proven"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """What has to be true before a marker is written."""
-
-    words: str  # the claim, as an operator repeats it to override it
-    status: str  # `PROVEN`, `REFUTED` or `NOT_PROVEN`
+PROVEN, REFUTED, NOT_PROVEN = "proven", "refuted", "not proven"  # of a claim, before a marker is written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,21 +57,21 @@ class Outcome:
         return self.name in (COMMIT, ABORT)
 
     @property
-    def no_commit(self) -> Claim:
+    def no_commit(self) -> ActionClaim:
         """That no commit includes any of them, which an abort needs."""
         status = PROVEN if self.name in (UNDECIDED, ABORT) else NOT_PROVEN
         if self.name == COMMIT or self.is_partly_committed:
             status = REFUTED
-        return Claim(words=f"no commit includes {self.offsets}", status=status)
+        return ActionClaim(claim=f"no commit includes {self.offsets}", status=status)
 
     @property
-    def all_committed(self) -> Claim:
+    def all_committed(self) -> ActionClaim:
         """That commits include all of them, which a COMMIT marker needs."""
         if self.name == COMMIT:
-            return Claim(words=f"a commit includes {self.offsets}", status=PROVEN)
+            return ActionClaim(claim=f"a commit includes {self.offsets}", status=PROVEN)
         if self.commit_claim is None or self.is_partly_free:
-            return Claim(words=f"a commit includes {self.offsets}", status=REFUTED)
-        return Claim(words=self.commit_claim, status=NOT_PROVEN)
+            return ActionClaim(claim=f"a commit includes {self.offsets}", status=REFUTED)
+        return ActionClaim(claim=self.commit_claim, status=NOT_PROVEN)
 
 
 CAUSES: Mapping[str, str] = {
@@ -133,17 +126,17 @@ def recorded_outcome(finding: Finding) -> Outcome:
         name=finding.outcome,
         reason=reason.partition(": ")[2] or finding.reason.rstrip("."),
         missing=finding.missing,
-        offsets=no_commit.words.removeprefix("no commit includes ") if no_commit else "these records",
+        offsets=no_commit.claim.removeprefix("no commit includes ") if no_commit else "these records",
         is_partly_committed=no_commit is not None and no_commit.status == REFUTED,
-        commit_claim=all_committed.words if all_committed and all_committed.status == NOT_PROVEN else None,
+        commit_claim=all_committed.claim if all_committed and all_committed.status == NOT_PROVEN else None,
     )
 
 
-def recorded_claims(finding: Finding) -> Mapping[str, Claim]:
+def recorded_claims(finding: Finding) -> Mapping[str, ActionClaim]:
     """The claims in the evidence of a finding, by the names of their entries."""
     found = {each.name: (each.value or "").rpartition(": ") for each in finding.evidence}
     return {
-        name: Claim(words=found[name][0], status=found[name][2])
+        name: ActionClaim(claim=found[name][0], status=found[name][2])
         for name in (NOT_OWNED, NO_COMMIT, ALL_COMMITTED)
         if name in found
     }
