@@ -226,6 +226,33 @@ def _over_committed(name: str, outcome: str, is_committed: Callable[[Case], bool
     )
 
 
+def _not_proven(e: Case) -> str:
+    owner = e.owner
+    why = f"no transactional id that was read has producer {e.producer_id}" if owner is None else _why_disowned(e)
+    return f"Not proven to be hanging: {why}."
+
+
+def _unknown(
+    name: str,
+    *,
+    applies: Callable[[Case], bool],
+    needs: Callable[[Case], tuple[str, ...]],
+    why: Callable[[Case], str] = _not_proven,
+    remedy: Callable[[Case], str] = lambda e: GET_MISSING,
+) -> Rule[Case]:
+    """A transaction of which `needs` is missing."""
+    return Rule(
+        name=name,
+        applies=applies,
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=why,
+        remedy=remedy,
+        needs=needs,
+        is_explained=True,
+    )
+
+
 OWNED_RULES: tuple[Rule[Case], ...] = (
     Rule(
         name="its partition was not read",
@@ -242,48 +269,34 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
         remedy=lambda e: GET_MISSING,
         needs=lambda e: (f"the log of {e.tp}: {e.partition_error}",),
     ),
-    Rule(
-        name="on the coordinators' topic",
+    _unknown(
+        "on the coordinators' topic",
         applies=lambda e: e.tp[0] == STATE_TOPIC,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: "An open transaction on __transaction_state cannot come from a producer.",
         remedy=lambda e: "Never write a marker here; keep a copy of the segment and report it to Kafka.",
         needs=lambda e: ("an explanation: Kafka itself never writes transactions to this topic",),
-        is_explained=True,
     ),
-    Rule(
-        name="several coordinators",
+    _unknown(
+        "several coordinators",
         applies=lambda e: len(e.owners) > 1,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: f"{len(e.owners)} coordinators report producer {e.producer_id}.",
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: ("one coordinator that owns the id: " + "; ".join(map(coordinator_says, e.owners)),),
-        is_explained=True,
     ),
-    Rule(
-        name="not described",
+    _unknown(
+        "not described",
         applies=lambda e: e.owner is not None and bool(e.owner.error),
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: f'Transactional id "{e.transactional_id}" could not be described.',
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: (f'the state of "{e.transactional_id}": {_owner(e).error}',),
-        is_explained=True,
     ),
     *_ending_rules("PrepareCommit", COMMIT),
     *_ending_rules("PrepareAbort", ABORT),
     *_ending_rules("PrepareEpochFence", ABORT),
-    Rule(
-        name="ending elsewhere",
+    _unknown(
+        "ending elsewhere",
         applies=lambda e: e.state.startswith("Prepare"),
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: f"{_says(e)} on other partitions and no longer expects a marker here.",
         remedy=lambda e: "Do not abort while the coordinator is ending the transaction; diagnose again when it has.",
         needs=lambda e: ("the end of the transaction on its other partitions",),
-        is_explained=True,
     ),
     Rule(
         name="prepared",
@@ -294,27 +307,20 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
         remedy=lambda e: "Ask the external coordinator of this id whether to commit or abort; never decide it here.",
         is_explained=True,
     ),
-    Rule(
-        name="prepared elsewhere",
+    _unknown(
+        "prepared elsewhere",
         applies=lambda e: e.two_phase and e.state == "Ongoing",
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: f"{_says(e)} by two-phase commit, which may run ahead of its producer id.",
         remedy=lambda e: "Ask the external coordinator of this id; never decide it here.",
         needs=lambda e: ("the external coordinator's decision on this transaction",),
-        is_explained=True,
     ),
-    Rule(
-        name="stale coordinator",
+    _unknown(
+        "stale coordinator",
         applies=lambda e: e.owner_epoch >= 0 and e.epoch > e.owner_epoch,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: f"{_says(e)} with epoch {e.owner_epoch}, older than the partition's {e.epoch}.",
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: (
             "a coordinator that knows the partition's epoch (this one is stale or lost its newest records)",
         ),
-        is_explained=True,
     ),
     _over_committed("live, over committed records", COMMIT, lambda e: e.outcome.name == COMMIT),
     _over_committed(
@@ -397,18 +403,14 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
         is_explained=True,
     ),
     Rule(name="live", applies=_is_live, verdict=Verdict.ONGOING, outcome=UNDECIDED, why=_within_timeout, remedy=_wait),
-    Rule(
-        name="an epoch is missing",
+    _unknown(
+        "an epoch is missing",
         applies=lambda e: e.owner is not None and (e.owner_epoch < 0 or (e.listed and e.epoch < 0)),
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: f"{_says(e)}, and whether this transaction is an older one is not known.",
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: (
             f"the epoch of producer {e.producer_id} "
             f"{'at its coordinator' if e.owner_epoch < 0 else 'on the partition'}",
         ),
-        is_explained=True,
     ),
     Rule(
         name="overdue, fenced by the last epoch",
@@ -430,35 +432,27 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
         cause="the coordinator could not log epoch 32767: KAFKA-20090",
         is_explained=True,
     ),
-    Rule(
-        name="a fence may be in progress",
+    _unknown(
+        "a fence may be in progress",
         applies=lambda e: (
             e.state == "Ongoing" and e.epoch < e.owner_epoch and e.listed and _owner(e).last_update_time is None
         ),
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: (
             f"{_says(e)} with epoch {e.owner_epoch} on this partition: either epoch {e.epoch} is "
             "dead, or its coordinator is fencing it and will abort it."
         ),
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: (
             f'the record of "{e.transactional_id}" with epoch {e.owner_epoch} in __transaction_state'
             f"-{_owner(e).txn_state_partition} (READ on that topic): the epoch is raised before it is logged",
         ),
-        is_explained=True,
     ),
-    Rule(
-        name="a state that this version does not know",
+    _unknown(
+        "a state that this version does not know",
         applies=lambda e: (
             e.owner is not None and e.state not in {"Ongoing", "Empty", "CompleteCommit", "CompleteAbort", "Dead"}
         ),
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: f"{_says(e)}, a state this version does not know.",
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: (f"the meaning of the state {e.state or 'that was not returned'}",),
-        is_explained=True,
     ),
 )
 """Rules on transactions that a coordinator owns, or whose coordinator's answer cannot be trusted."""
@@ -512,12 +506,6 @@ def _hanging_reason(e: Case) -> str:
 
 def _aborted_reason(e: Case) -> str:
     return f"{_why_disowned(e)}: {e.outcome.reason} ({by_observations(e.observations)})."
-
-
-def _not_proven(e: Case) -> str:
-    owner = e.owner
-    why = f"no transactional id that was read has producer {e.producer_id}" if owner is None else _why_disowned(e)
-    return f"Not proven to be hanging: {why}."
 
 
 def doubts(e: Case) -> tuple[str, ...]:
@@ -578,41 +566,44 @@ def _decided_rule(outcome: str) -> Rule[Case]:
 
 _DISOWNED_VERDICTS = {Verdict.HANGING, Verdict.STUCK_ENDING}  # of transactions that no coordinator will end
 
+
+def _hanging(
+    name: str,
+    *,
+    applies: Callable[[Case], bool],
+    outcome: str = UNDECIDED,
+    why: Callable[[Case], str] = _hanging_reason,
+    remedy: Callable[[Case], str] = _abort,
+    cause: str | None = None,
+) -> Rule[Case]:
+    """A transaction that no coordinator will end, and that no commit includes."""
+    return Rule(
+        name=name,
+        applies=applies,
+        verdict=Verdict.HANGING,
+        outcome=outcome,
+        why=why,
+        remedy=remedy,
+        action="abort",
+        cause=cause,
+    )
+
+
 DISOWNED_RULES: tuple[Rule[Case], ...] = (
-    Rule(
-        name="not proven to be disowned",
-        applies=lambda e: bool(doubts(e)),
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
-        remedy=lambda e: GET_MISSING,
-        needs=doubts,
-    ),
-    Rule(
-        name="recorded otherwise",
+    _unknown("not proven to be disowned", applies=lambda e: bool(doubts(e)), needs=doubts),
+    _unknown(
+        "recorded otherwise",
         applies=lambda e: not e.is_read and e.recorded is not None and _is_recorded_otherwise(e.recorded),
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
-        remedy=lambda e: GET_MISSING,
         needs=_recorded_otherwise,
     ),
-    Rule(
-        name="the log has another producer's batch",
+    _unknown(
+        "the log has another producer's batch",
         applies=lambda e: e.outcome.other_producer_id is not None,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: (f"a log that agrees: the batch at {e.start} is of producer {e.outcome.other_producer_id}",),
     ),
-    Rule(
-        name="the log has its marker, the producer state has not",
+    _unknown(
+        "the log has its marker, the producer state has not",
         applies=lambda e: e.outcome.marker_contradicts,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: (f"producer state that agrees: there is the {e.outcome.marker_after}",),
     ),
     Rule(
@@ -645,12 +636,9 @@ DISOWNED_RULES: tuple[Rule[Case], ...] = (
         ),
         action="complete",
     ),
-    Rule(
-        name="committed in part",
+    _unknown(
+        "committed in part",
         applies=lambda e: e.outcome.no_commit.status == e.outcome.all_committed.status == REFUTED,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
         remedy=lambda e: (
             "Write no marker: an abort discards committed records, and a commit makes others visible. Read "
             f"{e.tp[0]}-{e.tp[1]} from offset {e.start} with read_uncommitted, and keep the records of "
@@ -658,12 +646,9 @@ DISOWNED_RULES: tuple[Rule[Case], ...] = (
         ),
         needs=lambda e: e.outcome.missing,
     ),
-    Rule(
-        name=COMMIT_IS_LIKELY,
+    _unknown(
+        COMMIT_IS_LIKELY,
         applies=lambda e: e.outcome.name == UNKNOWN and e.outcome.all_committed.status == NOT_PROVEN,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
         remedy=lambda e: (
             "Do not abort: a commit is likely. Check in the client's log, or in its checkpoint, what it committed. If "
             f"that shows that {e.outcome.all_committed.claim}, this says how to write the COMMIT marker that is "
@@ -671,42 +656,21 @@ DISOWNED_RULES: tuple[Rule[Case], ...] = (
         ),
         needs=lambda e: e.outcome.missing,
     ),
-    Rule(
-        name=OUTCOME_NOT_PROVEN,
-        applies=lambda e: e.outcome.name == UNKNOWN,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
-        remedy=lambda e: GET_MISSING,
-        needs=lambda e: e.outcome.missing,
-    ),
-    Rule(
-        name=MARKERS_NOT_READ,
+    _unknown(OUTCOME_NOT_PROVEN, applies=lambda e: e.outcome.name == UNKNOWN, needs=lambda e: e.outcome.missing),
+    _unknown(
+        MARKERS_NOT_READ,
         applies=are_markers_unread,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: (
             f"the markers of producer {e.producer_id} on other partitions, which show whether the coordinators' "
             f"log has lost a commit: {e.outcome.markers_unread or 'they were not read'}",
         ),
     ),
-    Rule(
-        name="aborted without its marker",
-        applies=lambda e: e.outcome.name == ABORT,
-        verdict=Verdict.HANGING,
-        outcome=ABORT,
-        why=_aborted_reason,
-        remedy=_abort,
-        action="abort",
+    _hanging(
+        "aborted without its marker", applies=lambda e: e.outcome.name == ABORT, outcome=ABORT, why=_aborted_reason
     ),
-    Rule(
-        name="to be committed by a checkpoint of Flink",
+    _unknown(
+        "to be committed by a checkpoint of Flink",
         applies=lambda e: e.checkpoint is not None,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
         remedy=lambda e: (
             "Do not abort it: the Flink job considers its records written. Save them by kafka-txn scan, and check "
             "whether a later transaction of the job has them too."
@@ -715,44 +679,16 @@ DISOWNED_RULES: tuple[Rule[Case], ...] = (
             f"a coordinator that has it open: {e.checkpoint and e.checkpoint.name} of its Flink job is to commit it",
         ),
     ),
-    Rule(
-        name="superseded epoch",
-        applies=_is_superseded,
-        verdict=Verdict.HANGING,
-        outcome=UNDECIDED,
-        why=_hanging_reason,
-        remedy=_abort_before_the_marker,
-        action="abort",
-        cause="superseded epoch",
-    ),
-    Rule(
-        name="not added to the open transaction",
+    _hanging("superseded epoch", applies=_is_superseded, remedy=_abort_before_the_marker, cause="superseded epoch"),
+    _hanging(
+        "not added to the open transaction",
         applies=lambda e: e.state == "Ongoing",
-        verdict=Verdict.HANGING,
-        outcome=UNDECIDED,
-        why=_hanging_reason,
         remedy=lambda e: f"On this partition only:\n{_abort(e)}",
-        action="abort",
         cause="written but not added to the transaction",
     ),
-    Rule(
-        name="nothing open under its id",
-        applies=lambda e: e.owner is not None,
-        verdict=Verdict.HANGING,
-        outcome=UNDECIDED,
-        why=_hanging_reason,
-        remedy=_abort,
-        action="abort",
-    ),
-    Rule(
-        name="no owner",
-        applies=lambda e: True,
-        verdict=Verdict.HANGING,
-        outcome=UNDECIDED,
-        why=_hanging_reason,
-        remedy=_abort,
-        action="abort",
-        cause="no owner: the id has expired or moved on to another producer id",
+    _hanging("nothing open under its id", applies=lambda e: e.owner is not None),
+    _hanging(
+        "no owner", applies=lambda e: True, cause="no owner: the id has expired or moved on to another producer id"
     ),
 )
 """Rules on transactions that no coordinator will end, as far as the coordinators' answers go."""

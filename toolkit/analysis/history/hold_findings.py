@@ -215,15 +215,10 @@ class _MarkerTimes:
 
 def hold_table(rows: pa.Table, new_columns: Mapping[str, pa.Array]) -> pa.Table:
     """Rows of `LSO_HOLDS` with new columns; those that the rows lack are null."""
-    columns = []
-    for field in SCHEMA:
-        column = new_columns[field.name] if field.name in new_columns else _column(rows, field)
-        columns.append(column.cast(field.type))
-    return pa.Table.from_arrays(columns, schema=SCHEMA)
-
-
-def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
-    return rows[field.name] if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
+    known = {name: rows[name] for name in rows.column_names} | dict(new_columns)
+    columns = (known[each.name] if each.name in known else pa.nulls(rows.num_rows, each.type) for each in SCHEMA)
+    cast = [column.cast(each.type) for column, each in zip(columns, SCHEMA, strict=True)]
+    return pa.Table.from_arrays(cast, schema=SCHEMA)
 
 
 AT_LEAST = "held_at_least_since"  # evidence name of `toolkit.analysis.diagnosis.causes.held_since`
@@ -285,8 +280,10 @@ def held_findings(
             if (held_ms or 0) < min_held_ms and same is None:
                 continue
             found.append(_ended(hold, attribution, held_ms or 0, same))
-        elif finding is None:
-            found.append(_open(hold, attribution, NO_FINDINGS if current_findings is None else NOT_IN_FINDINGS))
+        elif finding is None:  # the log does not show whether its coordinator will end it
+            reason = f"{_name(hold)} held the LSO at the end of the log that was read. {attribution.sentence}"
+            missing = NO_FINDINGS if current_findings is None else NOT_IN_FINDINGS
+            found.append(_finding(hold, attribution, decide_unknown(reason, missing=(missing,))))
         elif same is not None and same.queue_position == 1:
             found.append(_current(raw, same))
         else:
@@ -391,12 +388,6 @@ def _ended(hold: LsoHold, attribution: Attribution, least_ms: int, finding: Find
         return ended
     known = replace(ended, transactional_id=ended.transactional_id or finding.transactional_id)
     return close(known, end=end, before=finding)
-
-
-def _open(hold: LsoHold, attribution: Attribution, missing: str) -> Finding:
-    """The finding of a transaction open at the log end: the log does not show whether its coordinator will end it."""
-    reason = f"{_name(hold)} held the LSO at the end of the log that was read. {attribution.sentence}"
-    return _finding(hold, attribution, decide_unknown(reason, missing=(missing,)))
 
 
 def _current(hold: LsoHold, finding: Finding) -> Finding:
@@ -506,16 +497,19 @@ def attribute(hold: LsoHold, transaction_history: Iterable[PastTransaction]) -> 
     if len(ids) > 1:
         return Attribution(sentence=f"Records of {len(ids)} transactional ids have its producer id: {', '.join(ids)}.")
     fitting = _fitting(hold, events)
-    if len(fitting) == 1:
-        return Attribution(transactional_id=ids[0], history=fitting[0], sentence=fitting[0].reason)
-    if fitting:
+    history = fitting[0] if len(fitting) == 1 else None
+    was_known = bool(fitting) or not _has_all_records(hold, events)
+    if history is not None:
+        why = history.reason
+    elif fitting:
         why = f"{len(fitting)} transactions of its transactional id fit; the records do not show which it was."
-        return Attribution(transactional_id=ids[0], sentence=why)
-    if _has_all_records(hold, events):
+    elif was_known:
+        why = (
+            "No transaction of its transactional id fits: its coordinator did not know of it, or its records are gone."
+        )
+    else:
         why = "Its coordinator did not know of it: the records of that time are complete, and none has this partition."
-        return Attribution(transactional_id=ids[0], was_known=False, sentence=why)
-    why = "No transaction of its transactional id fits: its coordinator did not know of it, or its records are gone."
-    return Attribution(transactional_id=ids[0], sentence=why)
+    return Attribution(transactional_id=ids[0], history=history, was_known=was_known, sentence=why)
 
 
 def _fitting(hold: LsoHold, events: Sequence[PastTransaction]) -> Sequence[PastTransaction]:
@@ -536,9 +530,16 @@ def _fitting(hold: LsoHold, events: Sequence[PastTransaction]) -> Sequence[PastT
 
 def _may_be(hold: LsoHold, past: PastTransaction) -> bool:
     """Whether nothing shows that the hold is of another transaction."""
+    # It may have ended as the marker shows; an unread marker fits every end.
+    ends = NOT_ENDED if hold.marker_offset is None else ENDED.get(hold.marker, {past.ended})
+    # It has the epoch of the data, or a newer epoch, whose marker also ends data of an older one.
+    epoch, data, marker = past.producer_epoch, hold.producer_epoch, hold.marker_epoch
+    has_epoch = epoch is None or data is None or epoch == data
+    if not has_epoch and epoch is not None and data is not None and marker is not None:
+        has_epoch = data < epoch <= marker <= epoch + MAX_EPOCH_RAISE
     return (
-        _end_fits(hold, past)
-        and _epoch_fits(hold, past)
+        past.ended in ends
+        and has_epoch
         and _has_partition(hold, past) is not False
         and _lasted(past, hold.least_ms, differ=CLOCKS_DIFFER)
         and (
@@ -546,21 +547,6 @@ def _may_be(hold: LsoHold, past: PastTransaction) -> bool:
             or (_ended_within(hold, past, CLOCKS_DIFFER) and _lasted_until_marker(hold, past))
         )
     )
-
-
-def _end_fits(hold: LsoHold, past: PastTransaction) -> bool:
-    """Whether it may have ended as the marker shows; an unread marker fits every end."""
-    if hold.marker_offset is None:
-        return past.ended in NOT_ENDED
-    return past.ended in ENDED.get(hold.marker, {past.ended})
-
-
-def _epoch_fits(hold: LsoHold, past: PastTransaction) -> bool:
-    """Whether it has the epoch of the data, or a newer epoch, whose marker also ends data of an older one."""
-    epoch, data, marker = past.producer_epoch, hold.producer_epoch, hold.marker_epoch
-    if epoch is None or data is None or epoch == data:
-        return True
-    return marker is not None and data < epoch <= marker <= epoch + MAX_EPOCH_RAISE
 
 
 def _has_partition(hold: LsoHold, past: PastTransaction) -> bool | None:
@@ -609,15 +595,17 @@ def _has_all_records(hold: LsoHold, events: Sequence[PastTransaction]) -> bool:
     ends = marker + CLOCKS_DIFFER
     has_earlier = any(each.end_time is not None and each.end_time < begins for each in events)
     has_later = any((each.start_time or each.end_time or begins) > ends for each in events)
-    return has_earlier and has_later and not any(_touches(hold, each, begins, ends) for each in events)
-
-
-def _touches(hold: LsoHold, past: PastTransaction, begins: dt.datetime, ends: dt.datetime) -> bool:
-    """Whether it is a transaction of that time that may have included the partition."""
-    if past.kind != "transaction" or _has_partition(hold, past) is False:
-        return False
-    start, end = past.start_time, past.end_time
-    return (start is None or start <= ends) and (end is None or end >= begins)
+    return (
+        has_earlier
+        and has_later
+        and not any(  # a transaction of that time that may have included the partition
+            each.kind == "transaction"
+            and _has_partition(hold, each) is not False
+            and (each.start_time is None or each.start_time <= ends)
+            and (each.end_time is None or each.end_time >= begins)
+            for each in events
+        )
+    )
 
 
 def past_cause(hold: LsoHold, attribution: Attribution) -> str | None:

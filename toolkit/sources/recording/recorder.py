@@ -656,8 +656,13 @@ def resume(directory: Path) -> Sample | None:
     )
 
 
-class _SilentListener(RecorderListener):
+class _SilentListener:
     """Ignores what the recorder reports."""
+
+    def on_wait(self, due: dt.datetime) -> None: ...
+    def on_sample(self, sample: object, *, written: bool) -> None: ...
+    def on_skip(self, count: int) -> None: ...
+    def on_warning(self, text: str) -> None: ...
 
 
 def _earliest(
