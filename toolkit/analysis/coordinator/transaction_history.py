@@ -478,19 +478,42 @@ def transaction_history(
         `events`.
     `broker_log_events`: events in brokers' own logs: they distinguish a timeout from other aborts.
     """
-    found, unreadable, latest_read = _by_replica(events)
-    latest = max((time for time in (latest, latest_read) if time is not None), default=None)
+    found: defaultdict[IdReplica, list[TransactionLogRecord]] = defaultdict(list)
+    last: dict[IdReplica, int] = {}  # number of its last record
+    unreadable: defaultdict[IdReplica, list[tuple[int, TransactionLogRecord]]] = defaultdict(list)
+    for number, record in enumerate(events):
+        replica, time = replica_of(record), record.timestamp
+        if record.transactional_id is not None:
+            found[replica].append(record)
+            last[replica] = number
+        elif record.error:
+            unreadable[replica].append((number, record))
+        latest = time if latest is None or (time is not None and time > latest) else latest
+    # Of the unreadable ones of a replica, the last by location and the last by number are enough.
+    ends = {
+        replica: [max(reversed(records), key=lambda each: _location(each[1]) or ("", 0, 0)), records[-1]]
+        for replica, records in unreadable.items()
+    }
     past: list[PastTransaction] = []
     lines = coordinator_lines(broker_log_events)
-    for replica in sorted(found):
+    for replica, records in sorted(found.items()):
         of_id = lines.get(replica.transactional_id)
-        settled, id_state = advance(HistoryState(), [event.record for event in found[replica]], lines=of_id)
-        last = found[replica][-1]
-        unreadable_records = unreadable.get(replica._replace(transactional_id=""), ())
-        unread = next((each.record.error for each in unreadable_records if each.comes_after(last)), None)
+        settled, id_state = advance(HistoryState(), records, lines=of_id)
+        unread, own = None, _location(records[-1])
+        for number, record in ends.get(replica._replace(transactional_id=""), ()):
+            # By their locations if both are known: damaged records of a file are listed after the readable ones.
+            location = _location(record)
+            is_later = number > last[replica] if location is None or own is None else location > own
+            unread = record.error if unread is None and is_later else unread
         past += settled
         past += current(id_state, as_of=as_of, latest=latest, unread=unread, lines=of_id)
     return past
+
+
+def _location(record: TransactionLogRecord) -> tuple[str, int, int] | None:
+    """File, position and offset, null if unknown; the names of a log's files sort in log order."""
+    file, position = record.file, record.position
+    return None if file is None or position is None else (file, position, record.offset or 0)
 
 
 def advance(
@@ -543,23 +566,6 @@ def current(
     ]
 
 
-def _by_replica(
-    events: Iterable[TransactionLogRecord],
-) -> tuple[dict[IdReplica, list[_NumberedRecord]], dict[IdReplica, list[_NumberedRecord]], dt.datetime | None]:
-    """The records of each id, the last unreadable records of each replica, and the newest time in the records."""
-    found: defaultdict[IdReplica, list[_NumberedRecord]] = defaultdict(list)
-    unreadable: defaultdict[IdReplica, list[_NumberedRecord]] = defaultdict(list)
-    latest: dt.datetime | None = None
-    for number, record in enumerate(events):
-        event, time = _NumberedRecord(number, record), record.timestamp
-        if record.transactional_id is not None:
-            found[replica_of(record)].append(event)
-        elif record.error:
-            unreadable[replica_of(record)].append(event)
-        latest = time if latest is None or (time is not None and time > latest) else latest
-    return found, {replica: _last(events) for replica, events in unreadable.items()}, latest
-
-
 def unread_histories(
     partitions: Mapping[str, int | None], log_records: Iterable[TransactionLogRecord]
 ) -> Iterator[PastTransaction]:
@@ -599,29 +605,6 @@ def newest(events: Iterable[TransactionLogRecord], *, observed_at: dt.datetime) 
         for event in sorted(events, key=lambda event: str(event.transactional_id))
         if not event.tombstone
     ]
-
-
-class _NumberedRecord(NamedTuple):
-    """A record, readable or not, and its number."""
-
-    number: int
-    record: TransactionLogRecord
-
-    @property
-    def location(self) -> tuple[str, int, int] | None:
-        """File, position and offset, null if unknown; the names of a log's files sort in log order."""
-        file, position = self.record.file, self.record.position
-        return None if file is None or position is None else (file, position, self.record.offset or 0)
-
-    def comes_after(self, other: _NumberedRecord) -> bool:
-        """Compare locations if both are known: damaged records of a file are listed after the readable ones."""
-        location, other_location = self.location, other.location
-        return self.number > other.number if location is None or other_location is None else location > other_location
-
-
-def _last(events: Sequence[_NumberedRecord]) -> list[_NumberedRecord]:
-    """The last record by location, and the last by number."""
-    return [sorted(events, key=lambda event: event.location or ("", 0, 0))[-1], events[-1]]
 
 
 def _past_transaction(records: TransactionRecords) -> PastTransaction:

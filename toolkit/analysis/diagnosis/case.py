@@ -471,7 +471,10 @@ class IndexedObservation:
 
     def __init__(self, observation: Observation) -> None:
         self.observation = observation
-        unseen = [_unseen_partition(tp, error, observation) for tp, error in observation.unseen.items()]
+        unseen = [
+            Partition(topic=tp.topic, partition=tp.partition, observed_at=observation.observed_at, error=error)
+            for tp, error in observation.unseen.items()
+        ]
         self.before = _by_partition([*observation.partitions, *unseen])
         self.after = {**self.before, **_by_partition(observation.partitions_after)}
         self._open_before, self._open_after = _open(observation.producers), _open(observation.producers_after)
@@ -563,10 +566,6 @@ class IndexedObservation:
             partition_error=partition_error,
             first_batch=None if start is None else self._first_batches.get((*tp, start)),
         )
-
-
-def _unseen_partition(tp: TopicPartition, error: str, observation: Observation) -> Partition:
-    return Partition(topic=tp.topic, partition=tp.partition, observed_at=observation.observed_at, error=error)
 
 
 def _by_partition(partitions: Iterable[Partition]) -> dict[TopicPartition, Partition]:

@@ -39,8 +39,8 @@ from toolkit.formats.headers import COMMIT, NO_MARKER, Headers, StructuredRow
 from toolkit.schema import utc
 from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding
-from toolkit.schema.log import FROM_BROKER_LOG, ClusterEvent, TransactionLogRecord
-from toolkit.schema.table import Error, TopicPartition, TransactionKey
+from toolkit.schema.log import FROM_BROKER_LOG, ClusterEvent
+from toolkit.schema.table import Error, TransactionKey
 from toolkit.schema.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -186,8 +186,8 @@ def _never_added(case: Case) -> Cause | None:
     records = case.of_epoch
     if case.was_never_added:
         text = (
-            f"written but never added: the coordinator wrote {_count(records)} of producer "
-            f"{case.producer_id} epoch {case.opening_epoch}, and none includes {case.tp}"
+            f"written but never added: the coordinator wrote {len(records)} record{'' if len(records) == 1 else 's'} "
+            f"of producer {case.producer_id} epoch {case.opening_epoch}, and none includes {case.tp}"
         )
     elif case.is_late or case.opening_epoch != case.owner_epoch:
         return None
@@ -285,9 +285,8 @@ def _led_by_another(case: Case) -> Reason:
 def _refused(case: Case) -> Reason:
     """Whether the partition refuses the coordinator's epoch as too old."""
     known = case.producer.coordinator_epoch
-    coordinator_epoch = max(
-        (record.leader_epoch for record in case.records if record.leader_epoch is not None), default=None
-    )
+    epochs = (record.leader_epoch for record in case.records if record.leader_epoch is not None)
+    coordinator_epoch = max(epochs, default=None)
     if known is None or coordinator_epoch is None or known <= coordinator_epoch:
         return (), ""
     return (
@@ -361,10 +360,6 @@ def _no_cause_found(case: Case) -> str:
     return "no cause found: " + "; ".join([read, *unread])
 
 
-def _count(records: Sequence[TransactionLogRecord]) -> str:
-    return f"{len(records)} record{'' if len(records) == 1 else 's'}"
-
-
 def _first_batch(case: Case) -> tuple[EvidenceEntry, ...]:
     return (case.opening.entry("first_batch", case.opening.first_batch),) if case.opening else ()
 
@@ -404,37 +399,29 @@ LOG_LEFT_OUT = (
 def explain(findings: Sequence[Finding], cases: Mapping[TransactionKey, Case]) -> list[Finding]:
     """Add log evidence to findings.
 
-    Parameters
-    ----------
-    findings
-        From `Diagnosis.findings`.
-    cases
-        The open transactions whose logs had to be read. Without an excerpt of a partition, the evidence of its findings
-        states so (``left_out``), as for one that could not be read.
-
-    Returns
-    -------
-    list of Finding
-        The findings with ``cause``, ``opened_at``, ``records_held``, ``bytes_held``, ``compaction_held``, ``held_from``
-        and further evidence.
+    Returns: with ``cause``, ``opened_at``, ``records_held``, ``bytes_held``, ``compaction_held``, ``held_from`` and
+        further evidence.
+    `findings`: from `Diagnosis.findings`.
+    `cases`: the open transactions whose logs had to be read. Without an excerpt of a partition, the evidence of its
+        findings states so (``left_out``), as for one that could not be read.
     """
     excerpts = {each.tp: each.excerpt for each in cases.values() if each.excerpt is not None}
-    return [_explained(each, cases.get(each.key), excerpts) for each in findings]
+    found = []
+    for finding in findings:
+        case, excerpt = cases.get(finding.key), None if finding.tp is None else excerpts.get(finding.tp)
+        if excerpt is not None:
+            finding = held_back(finding, excerpt)
+            if finding.queue_position == 1:
+                groups = excerpt.groups.get(finding.producer_id or -1)
+                held = None if groups is None else tuple(groups)
+                finding = replace(finding, compaction_held=excerpt.is_compacted, groups_held=held)
+        if case is not None:
+            finding = _left_out(finding, LOG_LEFT_OUT) if excerpt is None else _explained(finding, case, excerpt)
+        found.append(finding)
+    return found
 
 
-def _explained(finding: Finding, case: Case | None, excerpts: Mapping[TopicPartition, Excerpt]) -> Finding:
-    if (tp := finding.tp) is None:
-        return finding
-    excerpt = excerpts.get(tp)
-    if excerpt is None:
-        return finding if case is None else _left_out(finding, LOG_LEFT_OUT)
-    finding = held_back(finding, excerpt)
-    if finding.queue_position == 1:
-        groups = excerpt.groups.get(finding.producer_id or -1)
-        held = None if groups is None else tuple(groups)
-        finding = replace(finding, compaction_held=excerpt.is_compacted, groups_held=held)
-    if case is None:
-        return finding
+def _explained(finding: Finding, case: Case, excerpt: Excerpt) -> Finding:
     batches = case.batches
     if batches is not None:
         finding = opening_time(finding, batches)

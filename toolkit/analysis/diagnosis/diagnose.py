@@ -129,7 +129,15 @@ class Diagnosis:
             of_partition = _partition(tp, covering)
             is_unread = bool(of_partition.errors) and not any(each.partition_error for each in held)
             if is_unread or of_partition.is_held or (tp in requested and not held):
-                rows.append(_partition_finding(of_partition, covering[-1].observation))
+                observation, partition = covering[-1].observation, of_partition.partition
+                finding = replace(
+                    _decided(of_partition.decision, partition, observation),
+                    evidence=partition_evidence(partition, [observation]),
+                    broker_id=partition.broker_id,
+                    observed_at=observation.observed_at,
+                    error=partition.error,
+                )
+                rows.append(finding)
         last = self.indexed[-1].observation
         if gaps := tuple(last.coverage.topic_gaps):
             hidden = decide_unknown(
@@ -236,16 +244,6 @@ def _partition(tp: TopicPartition, covering: Sequence[IndexedObservation]) -> Pa
         is_held=is_held(partition) and is_held(first.before[tp]) and not is_explained,
         has_begun=last.has_begun(tp),
         has_moved=not last.observation.from_files and (lso_before != lso or last.open_at_any_time(tp)),
-    )
-
-
-def _partition_finding(evidence: PartitionEvidence, observation: Observation) -> Finding:
-    return replace(
-        _decided(evidence.decision, evidence.partition, observation),
-        evidence=partition_evidence(evidence.partition, [observation]),
-        broker_id=evidence.partition.broker_id,
-        observed_at=observation.observed_at,
-        error=evidence.partition.error,
     )
 
 

@@ -152,24 +152,18 @@ class ClosedTransactions:
         marker, epoch = (self.markers[-1] if self.markers else None), transaction.epoch
         if marker is not None and transaction.has_raised(marker):
             return True  # its own marker: a leader that had forgotten the producer has taken a late batch
-        if self._has_own_epoch(transaction) and (marker is None or marker.is_commit or marker.epoch != epoch):
+        # A leader that has appended its marker, which has the next epoch, refuses the open records.
+        has_own_epoch = transaction.is_version_2 and epoch is not None and epoch >= self.lowest_epoch
+        if has_own_epoch and (marker is None or marker.is_commit or marker.epoch != epoch):
             return False
-        if marker is None:
-            return False if self._is_older_than(transaction) and not self.has_gaps else None
+        if marker is None:  # if the excerpt begins before the decision, a marker of the transaction would be in it
+            is_older = self.has_clocks and self.read_from < transaction.decided_from - MAX_DIFFERENCE_MS
+            return False if is_older and not self.has_gaps else None
         if epoch is not None and marker.epoch > epoch:
             return True
         if epoch is not None and marker.epoch < epoch and marker.is_commit:
             return None if self.has_gaps else False
         return None
-
-    def _is_older_than(self, transaction: DecidedTransaction) -> bool:
-        """Whether the excerpt begins before the decision: a marker of the transaction would be in it."""
-        return self.has_clocks and self.read_from < transaction.decided_from - MAX_DIFFERENCE_MS
-
-    def _has_own_epoch(self, transaction: DecidedTransaction) -> bool:
-        """Whether a leader that has appended its marker, which has the next epoch, refuses the open records."""
-        epoch = transaction.epoch
-        return transaction.is_version_2 and epoch is not None and epoch >= self.lowest_epoch
 
     @cached_property
     def _within_bound(self) -> set[int]:
@@ -219,18 +213,13 @@ class ClosedTransactions:
         """As `last`, by these differences of the clocks."""
         if not last.is_commit or last.is_by_hand:
             return set(self._after_decision(time, differences))
-        found = self._of_coordinator(last, time, differences)
+        found = {index for index, each in self._ranges(last, time, differences) if _meet([each], differences)}
+        if self.began is not None and _meet([(time - self.began, MAX_DIFFERENCE_MS)], differences):
+            found.add(-1)
         if not found and self.is_one_clock:
             return set(self._after_decision(time, differences))
         if found and self._may_be_by_hand(len(self.markers) - 1):
             found |= self._completed(time, differences)
-        return found
-
-    def _of_coordinator(self, last: ProducerMarker, time: float, differences: Sequence[Range]) -> set[int]:
-        """As `last`, if a coordinator has written the COMMIT marker."""
-        found = {index for index, each in self._ranges(last, time, differences) if _meet([each], differences)}
-        if self.began is not None and _meet([(time - self.began, MAX_DIFFERENCE_MS)], differences):
-            found.add(-1)
         return found
 
     def _completed(self, time: float, differences: Sequence[Range]) -> set[int]:
