@@ -12,7 +12,7 @@ from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.source import CLUSTER, RECORDING
-from toolkit.views.finding_document import by_source, by_urgency, clusters
+from toolkit.views.finding_document import by_urgency, clusters
 from toolkit.views.plots.plot_theme import plain
 from toolkit.views.row_formats import count, printable
 
@@ -81,7 +81,7 @@ def next_steps(findings: Data, *, source: Source | None = None, now: dt.datetime
         Markdown in a notebook, text elsewhere.
     """
     kind = CLUSTER if source is None else source.kind
-    return NextSteps(findings=by_urgency(by_source(records_of(findings, Finding)), now), kind=kind)
+    return NextSteps(findings=by_urgency(records_of(findings, Finding), now), kind=kind)
 
 
 def _of_verdict(verdict: Verdict, found: Sequence[Finding], kind: str) -> list[str]:

@@ -28,7 +28,6 @@ from toolkit.views.document import Command, Field, Fields, Paragraph, Part, Sect
 from toolkit.views.finding_document import (
     age,
     by_source,
-    by_urgency,
     clusters,
     finding_groups,
     finding_page,
@@ -39,6 +38,7 @@ from toolkit.views.finding_document import (
     parts_of_groups,
     remedy,
     summary,
+    urgency_key,
 )
 from toolkit.views.renderers import page, text_lines, value_html, verdict_colours
 from toolkit.views.row_formats import cell_text, count, printable, row_lines
@@ -510,8 +510,9 @@ SUMMARY_COLUMNS = {"topic", "partition", "verdict", "reason"}  # without one of 
 
 def _by_urgency(rows: Sequence[Row], now: dt.datetime | None) -> list[Row]:
     findings = records_of(rows, Finding)
-    row_of = {id(finding): row for finding, row in zip(findings, rows, strict=True)}
-    return [row_of[id(finding)] for finding in by_urgency(findings, now)]
+    until = now or newest(findings)
+    ranks = [urgency_key(finding, until) for finding in findings]
+    return [rows[number] for number in sorted(range(len(rows)), key=ranks.__getitem__)]
 
 
 def _names_in(data: object) -> list[str]:
