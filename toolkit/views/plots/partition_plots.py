@@ -265,7 +265,7 @@ THINNEST = 300  # share of the time for the shortest bar
 HOLD_KINDS = (("held", Verdict.ENDED, True), ("holds it still", Verdict.UNKNOWN, False))
 
 
-def plot_holds(lso_holds: Data, *, since: dt.datetime | str | None = None, theme: ThemeName = "light") -> go.Figure:
+def plot_holds(lso_holds: Data, *, since: dt.date | str | None = None, theme: ThemeName = "light") -> go.Figure:
     """Draw who held an LSO, and when: a row for each transactional id, or producer id where no id is known.
 
     Parameters
