@@ -86,7 +86,7 @@ def by_urgency(findings: Iterable[Finding], now: dt.datetime | None = None) -> l
     `findings`: the findings.
     `now`: time up to which ages are counted; that of the newest finding if null.
     """
-    found = list(findings)
+    found = by_source(findings)
     until = now or newest(found)
     return sorted(found, key=lambda finding: urgency_key(finding, until))
 
@@ -184,7 +184,7 @@ def place(finding: Finding) -> Place:
 
 def clusters(findings: Iterable[Finding]) -> list[str | None]:
     """The clusters of findings; null for those that do not know theirs."""
-    return list(dict.fromkeys(finding.cluster_id for finding in findings))
+    return list(dict.fromkeys(finding.cluster_id for finding in by_source(findings)))
 
 
 def by_source(findings: Iterable[Finding]) -> list[Finding]:
@@ -203,7 +203,7 @@ def by_source(findings: Iterable[Finding]) -> list[Finding]:
 
 def check_cluster(findings: Iterable[Finding], what: str) -> None:
     """Raise UsageError if findings are of several clusters, as the tables beside them do not say of which they are."""
-    found = clusters(by_source(findings))
+    found = clusters(findings)
     named = [each for each in found if each is not None]
     if len(named) > 1 or any(each.startswith("not known") for each in named):
         names = ", ".join(each or "not known" for each in found)

@@ -65,7 +65,6 @@ from toolkit.schema.table import EPOCH, TopicPartition
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.diagnose import EvidenceSource, diagnose
 from toolkit.sources.offset_queries import OffsetSpec
-from toolkit.sources.offset_reader import of_partition
 from toolkit.sources.source import RECORDING, Source, TableArguments, implements, requested_partitions
 
 if TYPE_CHECKING:
@@ -446,7 +445,7 @@ def _coordinator(
 def recorded_visibility(observation: Observation, offset: int) -> OffsetVisibility:
     """Where an offset was. `observation`: a sample's observation of one partition."""
     partition = (*observation.partitions, *observation.partitions_after)[-1]
-    found = of_partition(partition, offset)
+    found = OffsetVisibility.of_record(partition, offset=offset, reason="")
     if (status := _outside_log(partition, offset)) is not None:
         outside = replace(found, status=status, read_committed=False, read_uncommitted=False)
         return replace(outside, reason=visibility_reason(outside))

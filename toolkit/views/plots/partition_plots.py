@@ -182,7 +182,7 @@ class PartitionLine:
 def partition_lines(findings: Iterable[Finding], now: dt.datetime) -> list[PartitionLine]:
     """The lines of the overview: a partition each that is not clear, by its most urgent finding, the worst first."""
     by_partition: dict[tuple[str | None, str | None, int | None], list[Finding]] = {}
-    for finding in by_urgency(by_source(findings), now):
+    for finding in by_urgency(findings, now):
         if finding.verdict not in {Verdict.CLEAR, Verdict.ENDED}:
             by_partition.setdefault(place(finding), []).append(finding)
     many = len({cluster for cluster, _, _ in by_partition}) > 1
