@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from toolkit.analysis.coordinator.transaction_owners import prefix_of
 from toolkit.analysis.diagnosis.evidence_text import NO_ANSWER, at
 from toolkit.analysis.diagnosis.verdicts import CAUSES, OUTCOMES
-from toolkit.command_line import command_line
+from toolkit.command_line import command_line, grant
 from toolkit.errors import UsageError
 from toolkit.schema import FINDINGS, Column, ListOf, Row, Table
 from toolkit.schema.coerce import Data, records_of
@@ -602,13 +602,12 @@ def right(finding: Finding, topics: Sequence[str]) -> Iterator[Value]:
     """The right that is missing, and the command that grants it; to all topics, where there are too many."""
     if all(Error.of(text).code != "TOPIC_AUTHORIZATION_FAILED" for text in finding.missing):
         return
-    grant = ("kafka-acls.sh", "--add", "--allow-principal", "User:NAME", "--operation", "READ")
     if len(topics) <= MAX_NAMES:
         yield f"READ on {count(len(topics), 'topic')}:"
-        yield Command((*grant, *(f"--topic={topic}" for topic in topics)))
+        yield Command(grant("READ", "topic", topics))
     else:
         yield f"READ on {len(topics):,} topics; to all topics of the cluster:"
-        yield Command((*grant, "--topic=*"))
+        yield Command(grant("READ", "topic", "*"))
 
 
 def _next(first: Finding, behind: Sequence[Finding]) -> Iterator[Value]:
