@@ -1,4 +1,4 @@
-"""``kafka_log_dir`` returns the rows of `LogDir`, for any split into tasks and any selection."""
+"""``kafka_log_dir`` returns the rows of `LogDir`, in however many tasks, for any selection."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
 
-from tests.builders import create_topics
 from tests.spark.read_log import assert_same_rows, plan_read, read, read_and_fold, rows
 from toolkit import LogDir
 from toolkit.lab import Kafka
 from toolkit.schema import TABLES
 from toolkit.spark.datasources.data_sources import KafkaLog
-from toolkit.spark.datasources.log_reader import INTERNAL, TAKES, SegmentRanges
+from toolkit.spark.datasources.log_reader import INTERNAL, TAKES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,21 +153,6 @@ def test_ranges_match_log_dir(history: Path) -> None:
         for table in ("batches", "log_transactions", "lso_timeline", "aborted", "statistics"):
             actual = rows(history, table=table, maxPartitionBytes=10_000, **bounds)
             assert_same_rows(actual, getattr(files, table)(**options), table)
-
-
-def test_a_segment_of_a_running_broker_is_split_by_its_index(kafka: Kafka) -> None:
-    create_topics(kafka, "cut")
-    producer = Producer(kafka.client_config() | {"log_level": "0", "batch.size": "2000", "linger.ms": "0"})
-    for number in range(3000):
-        producer.produce("cut", b"%d" % number * 20)
-    producer.flush(30)
-    folder = kafka.log_dirs[1] / "cut-0"
-    reader, tasks = plan_read(folder, maxPartitionBytes="20k")
-    assert len(tasks) > 3
-    assert all(isinstance(task, SegmentRanges) and len(task.runs) == 1 for task in tasks)
-    actual = read(reader, tasks).to_pylist()
-    assert_same_rows(actual, LogDir(folder).batches(), "batches")
-    assert actual[-1]["last_offset"] == 2999
 
 
 def test_spark_reads_the_tables(kafka_log_dir: Any, history: Path) -> None:

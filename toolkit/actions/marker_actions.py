@@ -583,10 +583,8 @@ def plan_complete(cluster: Cluster, finding: FindingLike | Finding) -> Plan:
 
     Parameters
     ----------
-    cluster
-        Where the finding was made.
-    finding
-        A finding, or a row of ``schema.FINDINGS``: a dict, or a row of a frame.
+    cluster, finding
+        As for `plan_abort`.
 
     Raises
     ------

@@ -380,7 +380,7 @@ DISOWNED: tuple[CauseCheck, ...] = (
 
 CHECKS: Mapping[str, tuple[CauseCheck, ...]] = {
     "unknown": (_head_deleted, _mixed_epochs),
-    "ongoing": (_mixed_epochs,),
+    **{verdict: (_mixed_epochs,) for verdict in Verdict if verdict.is_live},
     "long": (_mixed_epochs, _head_deleted, _habit),
     Verdict.OVERDUE: (_head_deleted, _habit),
     Verdict.PREPARED: (_two_phase,),

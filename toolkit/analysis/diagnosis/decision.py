@@ -236,7 +236,11 @@ def decide_merged(log: Finding, recorded: Finding) -> Decision:
 OVERDUE, UNPROVEN, COMMITTED = "overdue", "unproven", "committed"
 CHECKPOINTED, DECIDED, IDLE = "checkpointed", "decided", "idle"
 MEANINGS: Mapping[str, str] = {
-    "ongoing": "it is within its own timeout, and its process may be alive: wait, or fence it deliberately.",
+    **{
+        verdict: "it is within its own timeout, and its process may be alive: wait, or fence it deliberately."
+        for verdict in Verdict
+        if verdict.is_live
+    },
     "long": "it is within its own timeout, which is long. Whether its process is alive, no coordinator knows: start it "
     "again with its id, wait, or fence it deliberately.",
     OVERDUE: "it is open past its own timeout.",
@@ -250,9 +254,10 @@ MEANINGS: Mapping[str, str] = {
     UNPROVEN: "it is not proven that no commit includes what is open under it, which a fence discards.",
 }
 """What each verdict on an id means."""
-BY_CHOICE = frozenset({"ongoing", "long", "prepared", IDLE})
+BY_CHOICE = frozenset({*(verdict.value for verdict in Verdict if verdict.is_live), "prepared", IDLE})
 """Verdicts that an override names: live within its own timeout, or not ours to decide, or nothing to end."""
-_LIVE = (Verdict.PREPARED, Verdict.ONGOING, Verdict.LONG, Verdict.OVERDUE)
+_LIVE = (Verdict.PREPARED, *(verdict for verdict in reversed(Verdict) if verdict.is_live), Verdict.OVERDUE)
+"""Of several verdicts on an id's transaction, the first of these is its own: the one that leaves most to its owner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

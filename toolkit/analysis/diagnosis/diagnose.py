@@ -173,9 +173,7 @@ def _in_order(found: Sequence[Finding]) -> list[Finding]:
 def _case(case: Case) -> Finding:
     decision = case.decision
     opened_at, clock = _opened(case, owned=decision.verdict.is_owned or case.partition_error is not None)
-    has_timeout = (
-        decision.verdict in {Verdict.ONGOING, Verdict.LONG, Verdict.OVERDUE} or case.partition_error is not None
-    )
+    has_timeout = decision.verdict.is_live or decision.verdict is Verdict.OVERDUE or case.partition_error is not None
     return replace(
         _decided(decision, case.leader, case.observation),
         producer_id=case.producer_id,

@@ -49,6 +49,7 @@ NOT_CHECKPOINTED = "if no checkpoint of Flink is to commit it"
 COMPARED_AFTER = dt.timedelta(seconds=10)  # of a live transaction, before its log is read for records of an earlier one
 
 
+ALIVE = "No request shows whether its process is alive; a group's member that its id names is named as `owner`."
 RESTART = (
     "If its process is gone, start it again with the same transactional.id: its InitProducerId ends the transaction."
 )
@@ -389,7 +390,7 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
         applies=lambda e: _is_live(e) and _age_verdict(e) is Verdict.LONG,
         verdict=Verdict.LONG,
         outcome=UNDECIDED,
-        why=lambda e: f"{_within_timeout(e)}{_last_write(e)}",
+        why=lambda e: f"{_within_timeout(e)}{_last_write(e)} {ALIVE}",
         remedy=lambda e: f"{RESTART} Otherwise w{_wait(e)[1:]}",
         is_explained=True,
     ),

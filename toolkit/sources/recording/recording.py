@@ -63,7 +63,6 @@ from toolkit.schema.table import EPOCH
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.diagnose import EvidenceSource, diagnose
 from toolkit.sources.offset_queries import OffsetSpec
-from toolkit.sources.offset_reader import of_partition
 from toolkit.sources.source import RECORDING, Source, TableArguments, implements, requested_partitions
 
 if TYPE_CHECKING:
@@ -415,7 +414,7 @@ def coordinators(
 def recorded_visibility(observation: Observation, offset: int) -> OffsetVisibility:
     """Where an offset was. `observation`: a sample's observation of one partition."""
     partition = (*observation.partitions, *observation.partitions_after)[-1]
-    found = of_partition(partition, offset)
+    found = OffsetVisibility.of_record(partition, offset=offset, reason="")
     ends = {
         "deleted": partition.log_start_offset is not None and offset < partition.log_start_offset,
         "beyond_log_end": partition.log_end_offset is not None and offset >= partition.log_end_offset,

@@ -73,13 +73,12 @@ class KafkaLog(DataSource):
         dropped. ``FAILFAST``: the first such row fails the job, except for a torn end of a log's newest segment, which
         a running or crashed broker leaves: it stays a row with ``error``.
     ``maxPartitionBytes``
-        Approximate maximum of bytes per task: ``128m``. Segments are split by their ``.index``; small ones are
-        combined.
+        Approximate maximum of bytes per task: ``128m``. A task reads complete logs, so that a larger log is a task of
+        its own.
 
-    Batches are divided among tasks by segment. For the other tables, one task reads a log; for histories,
-    transactions, coordinators and statistics, one task reads everything, as their rows depend on all logs. Findings
-    read a bounded amount of log evidence in each task. Texts of kafka-dump-log.sh are read completely, also on the
-    driver.
+    For histories, transactions, coordinators and statistics, one task reads everything, as their rows depend on all
+    logs. Findings read a bounded amount of log evidence in each task. Texts of kafka-dump-log.sh are read completely,
+    also on the driver.
 
     An unknown option, or one that the table does not have, is an error. `toolkit.spark.register` registers this source
     in a session.

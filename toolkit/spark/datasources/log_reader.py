@@ -8,7 +8,6 @@ replicas; without a topic id, the topic is assumed to be the same as long as its
 from __future__ import annotations
 
 import builtins  # `bytes` is a column
-import datetime as dt
 import gc
 import hashlib
 import json
@@ -16,10 +15,8 @@ import pickle
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain, groupby, islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -28,7 +25,6 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from toolkit.analysis.log.offset_status import clip
 from toolkit.errors import UsageError
 from toolkit.formats.batches import HEADER_SIZE
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
@@ -37,8 +33,6 @@ from toolkit.formats.scan import bytes_at
 from toolkit.schema import TABLES
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.table import Int32, Int64, TableRow, TopicPartition, Unit, declares
-from toolkit.sources import log_tables
-from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir.consistency import files_proof
 from toolkit.sources.logdir.contents import (
     NO_ASSERTIONS,
@@ -51,7 +45,7 @@ from toolkit.sources.logdir.contents import (
 )
 from toolkit.sources.logdir.log_dir import LogDir
 from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LogDirLayout, LogDirRoot
-from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, SegmentSplit, read_split, splits
+from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog
 from toolkit.sources.source import FILES, RowsOf, TableArguments, requested_partitions, tables_of
 from toolkit.spark.arrow_types import record_batches, selected, struct_type, without_damage
 from toolkit.spark.datasources.reader_options import (
@@ -420,25 +414,9 @@ def schema_of(table: str) -> StructType:
 OF_THE_END = {"partitions", "producers", "findings"}  # they read little more than the newest segment of a log
 OF_SMALL_FILES = {"aborted", "checkpoints", "snapshots", "segments", LISTING}
 TO_OPEN = 1 << 16  # bytes that can be read in the time of opening a file
-AT_ONCE = 8  # segments split in parallel: on a mounted volume, reading an index has latency
 WORTH_IT = 4  # a task of findings reads __transaction_state, and at least so many times as much of other logs
 
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentRun:
-    """Consecutive splits of one log."""
-
-    where: LogId  # topic, partition and broker
-    splits: Sequence[SegmentSplit]  # the splits, in the order of the log
-
-
-@dataclass(frozen=True, eq=False)
-class SegmentRanges(InputPartition):
-    """Splits of one log, or small splits of several."""
-
-    runs: Sequence[SegmentRun]
 
 
 @dataclass(frozen=True, eq=False)
@@ -458,15 +436,7 @@ def plan(options: LogOptions) -> list[InputPartition]:
         nothing = LogDirLayout(roots=(), replicas=(), texts=(), left_out=())
         return [WholeLogs(layout=nothing, topic_partitions=())]
     contents = found_in(options.paths)
-    logs = _selected_logs(contents, options)
-    bounds = options.arguments.start, options.arguments.stop
-    by_state = any(isinstance(bound, str | dt.datetime) for bound in bounds)  # the log must be read to resolve them
-    if options.table != "batches" or by_state:
-        return list(_of_logs(contents, logs, options))
-    in_folders = [log for log in logs if isinstance(log, FolderLog) and not log.error]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        cut = dict(zip(in_folders, pool.map(partial(_cut, options=options), in_folders), strict=True))
-    return [*_of_segments(cut, options), *_of_logs(contents, [log for log in logs if log not in cut], options)]
+    return list(_of_logs(contents, _selected_logs(contents, options), options))
 
 
 def _selected_logs(contents: Contents, options: LogOptions) -> Sequence[ReplicaLog]:
@@ -477,21 +447,6 @@ def _selected_logs(contents: Contents, options: LogOptions) -> Sequence[ReplicaL
         return contents.logs
     select = contents.named_logs if function and function.needs_topic else contents.replica_logs
     return select(arguments.topics, arguments.partitions)
-
-
-def _cut(log: FolderLog, options: LogOptions) -> list[SegmentSplit]:
-    start: Any = options.arguments.start
-    stop: Any = options.arguments.stop
-    return splits(log, start=start, stop=stop, max_bytes=options.max_partition_bytes)
-
-
-def _of_segments(cut: Mapping[FolderLog, list[SegmentSplit]], options: LogOptions) -> Iterator[SegmentRanges]:
-    pairs = [(log, split) for log, splits in cut.items() for split in splits]
-    for bundle in _bundled(pairs, lambda pair: pair[1].size + TO_OPEN, options.max_partition_bytes):
-        by_log = groupby(bundle, key=lambda pair: pair[0])
-        yield SegmentRanges(
-            [SegmentRun(where=log.where, splits=[split for _, split in of_log]) for log, of_log in by_log]
-        )
 
 
 def _of_logs(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions) -> Iterator[WholeLogs]:
@@ -599,7 +554,7 @@ class LogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
         # For an empty plan, Spark adds a partition of another type.
-        if isinstance(partition, SegmentRanges | WholeLogs):
+        if isinstance(partition, WholeLogs):
             found = without_damage(read_task(partition, self.options), self.options.mode)
             yield from record_batches(found, self.columns)
         freeze_modules()
@@ -620,10 +575,8 @@ def freeze_modules() -> None:
         gc.freeze()
 
 
-def read_task(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[pa.Table]:
+def read_task(work: WholeLogs, options: LogOptions) -> Iterator[pa.Table]:
     """The rows of one task."""
-    if isinstance(work, SegmentRanges):
-        return chain.from_iterable(_batches_of_run(run, options) for run in work.runs)
     if options.table == PROOF:
         contents = found_in(options.paths, assertions=options.assertions)
         return iter([pa.table({"line": [files_proof(contents).line]})])
@@ -644,14 +597,6 @@ def _in_tables(found: Iterable[Any], name: str) -> Iterator[pa.Table]:
             yield from chain(some, found)
             return
         yield TABLES[name].arrow([*some, *islice(found, ROWS_AT_ONCE - 1)])
-
-
-def _batches_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
-    arguments = options.arguments
-    start: Any = arguments.start  # a number, or null: others are planned by log
-    stop: Any = arguments.stop
-    chunks = chain.from_iterable(read_split(split, crc=arguments.crc) for split in run.splits)
-    return log_tables.batch_tables(clip(chunks, start=start, stop=stop), run.where, producer_id=arguments.producer_id)
 
 
 def listings(contents: Contents, logs: Sequence[ReplicaLog]) -> list[LogListing]:
