@@ -564,7 +564,10 @@ def _width(text: str, size: float) -> float:
 OWN_RENDERERS = {"plotly_mimetype", "plotly_mimetype+notebook"}  # plotly's choice in Jupyter; others are the user's
 
 
-DARK_PAGE = ':is([data-jp-theme-light="false"], [data-vscode-theme-kind="vscode-dark"])'  # JupyterLab, Voila; VS Code
+DARK_PAGE = (  # JupyterLab, Voila; VS Code
+    ':is([data-jp-theme-light="false"], [data-vscode-theme-kind="vscode-dark"], '
+    '[data-vscode-theme-kind="vscode-high-contrast"])'
+)
 
 
 class NotebookFigure(go.Figure):  # type: ignore[misc]
