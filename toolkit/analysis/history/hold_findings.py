@@ -397,29 +397,22 @@ def _current(hold: LsoHold, finding: Finding) -> Finding:
         records_held=hold.records_held if finding.records_held is None else finding.records_held,
         bytes_held=hold.bytes_held if finding.bytes_held is None else finding.bytes_held,
     )
+    held_from, now = hold.held_from, finding.brokers_time
+    if hold.after_offset is None:  # since its first batch
+        is_ahead = held_from is not None and now is not None and held_from > now + CLOCKS_DIFFER
+        if is_ahead and hold.opened_at_clock == "producer":
+            held_from = hold.not_before
+        if finding.opened_at_clock == "coordinator" and finding.opened_at is not None:
+            held_from = _not_before(held_from, finding.opened_at)
     at_least = any(entry.name == AT_LEAST for entry in finding.evidence)
-    held_from = _current_held_from(hold, finding)
     if held_from is None or (finding.held_from is not None and not at_least):
         return finding
     return replace(
         finding,
         evidence=(*(entry for entry in finding.evidence if entry.name != AT_LEAST), *_since(hold)),
         held_from=held_from,
-        held_ms=elapsed_ms(held_from, finding.brokers_time, differ=CLOCKS_DIFFER),
+        held_ms=elapsed_ms(held_from, now, differ=CLOCKS_DIFFER),
     )
-
-
-def _current_held_from(hold: LsoHold, finding: Finding) -> dt.datetime | None:
-    held_from = hold.held_from
-    if hold.after_offset is not None:
-        return held_from
-    now = finding.brokers_time
-    is_ahead = held_from is not None and now is not None and held_from > now + CLOCKS_DIFFER
-    if is_ahead and hold.opened_at_clock == "producer":
-        held_from = hold.not_before
-    if finding.opened_at_clock != "coordinator" or finding.opened_at is None:
-        return held_from
-    return _not_before(held_from, finding.opened_at)
 
 
 def _evidence(hold: LsoHold, attribution: Attribution) -> Iterator[EvidenceEntry]:
