@@ -13,8 +13,8 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
 
 from toolkit.analysis.coordinator.transaction_owners import prefix_of
+from toolkit.analysis.diagnosis.decision import OUTCOMES
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.verdicts import OUTCOMES
 from toolkit.errors import UsageError
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import FINDINGS, TABLES, Row, Table

@@ -8,11 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.analysis.diagnosis.case import DEFAULTS, Case, DiagnoseOptions, IndexedObservation
-from toolkit.analysis.diagnosis.decision import Decision, PartitionEvidence, decide_unknown
+from toolkit.analysis.diagnosis.decision import (
+    CHECKPOINT_ENTRY,
+    OUTCOME_ENTRY,
+    TO_COMMIT,
+    Decision,
+    PartitionEvidence,
+    decide_unknown,
+)
 from toolkit.analysis.diagnosis.evidence_text import case_evidence, coverage_evidence, partition_evidence
 from toolkit.analysis.diagnosis.observation import Observation, TransactionAge, is_held, is_overdue
 from toolkit.analysis.diagnosis.rules import claim_entries
-from toolkit.analysis.diagnosis.verdicts import CHECKPOINT_ENTRY, OUTCOME_ENTRY, TO_COMMIT
 from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import FINDINGS, EvidenceEntry, Finding, Partition
 from toolkit.schema.table import TopicPartition, TransactionKey

@@ -14,7 +14,7 @@ coordinators know what is safe to do.
 Whose a hold was, the coordinators' log shows. Kafka assigns a producer id to one transactional id only, so a record
 with the producer id proves the transactional id. Epoch, partition, outcome and times select one of the id's
 transactions; if several fit, none is selected. `past_cause` says why one that has ended held the LSO, in the names of
-`toolkit.analysis.diagnosis.verdicts.CAUSES`.
+`toolkit.analysis.diagnosis.decision.CAUSES`.
 """
 
 from __future__ import annotations

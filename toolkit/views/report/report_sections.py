@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.diagnosis.verdicts import CAUSES, COMMIT, OUTCOMES, UNKNOWN
+from toolkit.analysis.diagnosis.decision import CAUSES, COMMIT, OUTCOMES, UNKNOWN
 from toolkit.schema.durations import duration
 from toolkit.schema.recorded import OUTCOME
 from toolkit.schema.verdict import DOCS_URL, RUNBOOK_URL, Verdict
