@@ -36,7 +36,8 @@ from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, 
 from toolkit.sources.logdir.contents import FileAssertions
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing
 from toolkit.spark.pipeline import run_sources
-from toolkit.spark.pipeline.log_fold import LogWork, WorkOptions, current_transaction_history, fold_work
+from toolkit.spark.pipeline.history_fold import current_transaction_history
+from toolkit.spark.pipeline.log_fold import LogWork, WorkOptions, fold_work
 from toolkit.spark.pipeline.log_states import TRUNCATED, FoldStates, LogPlan, renames
 from toolkit.spark.pipeline.stored_tables import IDS, STATE, StoredState
 

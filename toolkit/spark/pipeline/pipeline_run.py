@@ -30,7 +30,8 @@ from toolkit.spark.arrow_types import from_arrow, mapped, spark_table
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing, Origin
 from toolkit.spark.pipeline import run_sources
-from toolkit.spark.pipeline.log_fold import CURRENT, LogWork, current_transaction_history, folded
+from toolkit.spark.pipeline.history_fold import CURRENT, current_transaction_history
+from toolkit.spark.pipeline.log_fold import LogWork, folded
 from toolkit.spark.pipeline.log_states import LOST, NEVER, TRUNCATED, FoldStates, LogPlan, read_again, renames
 from toolkit.spark.pipeline.run_sources import (
     ListedLogs,

@@ -28,7 +28,6 @@ from toolkit.analysis.history.findings_over_time import (
     without_short,
 )
 from toolkit.analysis.history.hold_findings import attributed_holds, by_producer, held_findings, merge_holds
-from toolkit.analysis.history.resume_state import LogState
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, TRANSACTION_HISTORY, Row
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, PastTransaction
@@ -36,6 +35,7 @@ from toolkit.schema.recorded import OBSERVATION_TIMES, LsoHold, ObservationTime,
 from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing, Origin
+from toolkit.spark.pipeline.log_fold import LogState
 from toolkit.spark.pipeline.log_states import FoldStates
 from toolkit.spark.pipeline.stored_tables import (
     CLUSTER_ID,
@@ -105,9 +105,7 @@ def holds_of(states: Iterable[StoredState], *, min_held_ms: int) -> list[LsoHold
     """
     found: list[LsoHold] = []
     for state in states:
-        location: Any = {"topic": state.topic, "partition": state.partition, "broker_id": state.broker_id}
-        log_state = LogState.from_bytes(state.remembered or b"", **location, min_held_ms=min_held_ms)
-        found += LsoHold.of_table(log_state.lso_holds())
+        found += LsoHold.of_table(LogState.of(state, min_held_ms=min_held_ms).lso_holds())
     return found
 
 
