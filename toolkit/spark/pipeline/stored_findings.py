@@ -10,9 +10,8 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -204,34 +203,6 @@ def _observation_times(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
 ENDED = "ended"
 
 
-class StoredRecord(NamedTuple):
-    """A row of ``lso_holds`` or ``logs``."""
-
-    record: LsoHold | StoredLog
-    origin: Origin
-
-    def row(self) -> dict[str, Any]:
-        """Its stored columns."""
-        return {**self.record.row(), **self.origin._asdict()}
-
-
-class StoredFinding(NamedTuple):
-    """A row of ``findings``."""
-
-    finding: Finding
-    origin: Origin
-    is_current: bool
-
-    @staticmethod
-    def of(row: Row) -> StoredFinding:
-        """The finding of a stored row."""
-        return StoredFinding(Finding.of(row), Origin(row[CLUSTER_ID], row[TOPIC_ID]), bool(row[IS_CURRENT]))
-
-    def row(self) -> dict[str, Any]:
-        """Its stored columns."""
-        return {**self.finding.row(), **self.origin._asdict(), IS_CURRENT: self.is_current}
-
-
 @dataclass(slots=True)
 class _TopicResults:
     """Holds and findings of one topic, or of a cluster."""
@@ -251,20 +222,23 @@ class TopicFindings:
     is_consistent: bool  # whether they are asserted to be a consistent copy
     min_held_ms: int  # shortest hold of the LSO to keep
 
-    def stored(self, *, with_samples: bool) -> tuple[list[StoredRecord], list[StoredFinding]]:
-        """All holds and findings. `with_samples`: whether there are samples of recordings."""
+    def stored(self, *, with_samples: bool) -> tuple[list[Row], list[Row]]:
+        """All holds and findings, with the columns of the pipeline.
+
+        `with_samples`: whether there are samples of recordings.
+        """
         found = self._of_logs() if self.run.signature is not None else {}
         if with_samples:
             self._add_samples(found)
         since = self._since(with_samples=with_samples)
-        holds: list[StoredRecord] = []
-        findings: list[StoredFinding] = []
+        holds: list[Row] = []
+        findings: list[Row] = []
         for origin, results in found.items():
-            holds += [StoredRecord(hold, origin) for hold in results.holds]
+            holds += [{**hold.row(), **origin._asdict()} for hold in results.holds]
             for each in without_short(results.findings, min_held_ms=self.min_held_ms):
                 is_open = each.held_to is None and each.verdict != ENDED
                 is_current = is_open and (since is None or each.observed_at >= since)
-                findings.append(StoredFinding(each, origin, is_current))
+                findings.append({**each.row(), **origin._asdict(), IS_CURRENT: is_current})
         return holds, findings
 
     @cached_property
@@ -385,14 +359,12 @@ class TopicFindings:
         return self.store.load(name, KEPT[name]).select(*KEPT[name].names)
 
 
-def log_rows(states: Iterable[StoredState]) -> list[StoredRecord]:
+def log_rows(states: Iterable[StoredState]) -> list[Row]:
     """The rows of the table ``logs``."""
     logs = [each for each in states if not each.log.endswith(IDS)]
     best = {each.log for each in best_logs(logs)}
-    return [
-        StoredRecord(
-            replace(StoredLog.of_columns(each.row()), is_best=each.log in best, is_damaged=bool(each.is_damaged)),
-            LogIdentity.of(each.log).origin,
-        )
-        for each in logs
-    ]
+    found: list[Row] = []
+    for each in logs:
+        row = StoredLog.of_record(each, is_best=each.log in best, is_damaged=bool(each.is_damaged)).row()
+        found.append({**row, **LogIdentity.of(each.log).origin._asdict()})
+    return found
