@@ -12,7 +12,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -103,9 +103,7 @@ class LogState:
     records: int = 0
     bytes: int = 0
     before: dict[int, tuple[int, int]] = field(default_factory=dict)  # records and bytes before open transactions
-    # candidates for holds that are open, by producer and offset; and those that have ended, and markers
-    open_holds: dict[tuple[int, int], Row] = field(default_factory=dict)
-    holds: list[pa.Table] = field(default_factory=list)
+    holds: pa.Table = field(default_factory=lambda: NO_HOLDS)  # candidates for holds, and markers
     # Of this run; damage is of the fold until it is known whether the next run reads it again.
     has_damage: bool = False
     is_unread: bool = False
@@ -126,7 +124,7 @@ class LogState:
         touching: LogTransactions = np.concatenate((ended, self._open))
         table = self._table(touching)
         assert fold.totals is not None
-        self._add_holds(table, len(ended), start=start or 0, totals=fold.totals)
+        self._add_holds(table, start=start or 0, totals=fold.totals)
         steps = lso_steps(touching, log_end_offset=None, start=self.steps_from if start is None else start)
         records, size = fold.totals.total
         self.records, self.bytes, self.bytes_read = self.records + records, self.bytes + size, self.bytes_read + size
@@ -170,14 +168,15 @@ class LogState:
         if is_deleted:
             self._restart(self.log_end_offset)
         else:
-            self.fold.partial, self.before, self.open_holds = EMPTY, {}, {}
+            self.fold.partial, self.before = EMPTY, {}
+            self.holds = self.holds.filter(pc.is_valid(self.holds["marker_offset"]))
         return rows
 
     def truncate(self, offset: int) -> None:
         """Drop the open transactions and the holds from an offset on, to read the log again from its start."""
         self._restart(offset)
         self.is_damaged = False
-        self.holds = [each.filter(pc.less(each["marker_offset"], offset)) for each in self.holds]
+        self.holds = self.holds.filter(pc.less(self.holds["marker_offset"], offset))
 
     def stored(self, log: str) -> StoredState:
         """The row for the next run. `log`: the name of the log."""
@@ -186,8 +185,7 @@ class LogState:
         edges = partial.edges.copy()
         edges["file"] = codes.reshape(-1)
         names = self.fold.file_names
-        held_marks = pa.concat_tables([NO_HOLDS, *self.holds])
-        held_marks = held_marks.filter(pc.is_null(held_marks["first_offset"])).sort_by(
+        held_marks = self.holds.filter(pc.is_null(self.holds["first_offset"])).sort_by(
             [("marker_offset", "descending")]
         )
         remembered = {
@@ -235,7 +233,7 @@ class LogState:
         state.fold.partial = PartialTransactions(edges=edges, settled=row["is_settled"])
         state.fold.files = {name: number for number, name in enumerate(row["files"])}
         state.before = {at: (records, size) for at, records, size in np.frombuffer(row["before"], COUNTED).tolist()}
-        state._keep(from_ipc(row["holds"]))
+        state.holds = from_ipc(row["holds"])
         return state
 
     # What becomes of the rows.
@@ -310,7 +308,8 @@ class LogState:
         elif self.steps_from is not None and offset is not None:
             self.steps_from = min(offset, self.steps_from)
         self.log_end_offset, self.end_time, self.leader_epoch = None, -1, -1
-        self.fold, self.before, self.open_holds = _new_fold(), {}, {}
+        self.fold, self.before = _new_fold(), {}
+        self.holds = self.holds.filter(pc.is_valid(self.holds["marker_offset"]))
 
     def _table(self, log_transactions: LogTransactions) -> pa.Table:
         if not len(log_transactions):
@@ -318,54 +317,29 @@ class LogState:
         return log_transaction_table(log_transactions, **self.where.columns, files=self.fold.file_names)
 
     def _settled(self) -> pa.Table:
-        if not self.open_holds and all(each["first_offset"].null_count == len(each) for each in self.holds):
+        if self.holds["first_offset"].null_count == self.holds.num_rows:
             return NO_HOLDS  # of most logs; by far cheaper
-        now = {(row["producer_id"], row["first_offset"]): row for row in self._of_held(self._table(self._open))}
-        held = [{**row, **now.get(key, {})} for key, row in self.open_holds.items()]
-        held = pa.Table.from_pylist(held, schema=LSO_HOLDS.arrow_schema)
-        return without_short_holds(pa.concat_tables([held, *self.holds]), min_held_ms=self.min_held_ms)
+        return without_short_holds(self.holds, min_held_ms=self.min_held_ms)
 
-    def _keep(self, found: pa.Table) -> None:
-        """Keep candidates: the open ones by transaction, all others as tables."""
-        is_open = pc.and_(pc.is_valid(found["first_offset"]), pc.is_null(found["marker_offset"]))
-        for row in found.filter(is_open).to_pylist():
-            self.open_holds[row["producer_id"], row["first_offset"]] = row
-        rest = found.filter(pc.invert(is_open))
-        if rest.num_rows:
-            self.holds.append(rest)
-
-    def _add_holds(self, table: pa.Table, ended: int, *, start: int, totals: RunningTotals) -> None:
-        """Add the candidates of a range, and the ends of earlier candidates."""
-        known = set(self.open_holds)  # a second range also begins at 0 if the first one had no batch
-        closed = pa.Table.from_pylist(list(self._closed(table.slice(0, ended))), schema=LSO_HOLDS.arrow_schema)
-        found = candidates(table.select(LOG_TRANSACTION_COLUMNS), start=start, min_held_ms=self.min_held_ms)
-        has_ended = pc.and_(pc.is_valid(found["first_offset"]), pc.is_valid(found["marker_offset"]))
-        self._keep(found.filter(pc.invert(has_ended)))
-        new = found.filter(has_ended)
-        keys = zip(integers(new["producer_id"]).tolist(), integers(new["first_offset"]).tolist(), strict=True)
-        closed = pa.concat_tables([closed, new.filter(pa.array([key not in known for key in keys], pa.bool_()))])
+    def _add_holds(self, table: pa.Table, *, start: int, totals: RunningTotals) -> None:
+        """Add the candidates of a range; those that were open before are now as `table` has them."""
         counted = self._counted(totals)
-        if closed.num_rows:
-            self.holds.append(_with_records(closed, counted))
         still_open = counted[np.isin(counted["offset"], self._open["first_offset"])]
         self.before = {at: (records, size) for at, records, size in still_open.tolist()}
-
-    def _closed(self, ended: pa.Table) -> Iterable[dict[str, Any]]:
-        """Candidates of earlier ranges that have ended in this one, with their ends."""
-        for row in self._of_held(ended):
-            candidate = self.open_holds.pop((row["producer_id"], row["first_offset"]), None)
-            if candidate is not None:
-                yield {**candidate, **row}
-
-    def _of_held(self, log_transactions: pa.Table) -> list[Row]:
-        """Rows of transactions that may be open candidates, with the columns that holds use."""
-        first_open = np.isin(integers(log_transactions["first_offset"]), [first for _, first in self.open_holds])
-        rows: list[Row] = (
-            log_transactions.filter(pa.array(first_open)).select(LOG_TRANSACTION_COLUMNS).to_pylist()
-            if first_open.any()
-            else []
-        )
-        return rows
+        if not table.num_rows:
+            return
+        table = table.select(LOG_TRANSACTION_COLUMNS)
+        is_open = pc.and_(pc.is_valid(self.holds["first_offset"]), pc.is_null(self.holds["marker_offset"]))
+        known = self.holds.filter(is_open)
+        near = np.flatnonzero(np.isin(integers(table["first_offset"]), integers(known["first_offset"])))
+        rows = dict(zip(_keys(table.take(pa.array(near))), near.tolist(), strict=True))
+        now = table.take(pa.array([rows[key] for key in _keys(known)], pa.int64()))
+        known = hold_table(known, {name: now[name] for name in LOG_TRANSACTION_COLUMNS})
+        found = candidates(table, start=start, min_held_ms=self.min_held_ms)
+        # A second range also begins at 0 if the first one had no batch.
+        new = found.filter(pa.array([key not in rows for key in _keys(found)], pa.bool_()))
+        changed = _with_records(pa.concat_tables([known, new]), counted)
+        self.holds = pa.concat_tables([self.holds.filter(pc.invert(is_open)), changed])
 
     def _counted(self, totals: RunningTotals) -> Array:
         """Array of `COUNTED`, by offset: at the first batch and at the marker of each transaction."""
@@ -375,6 +349,10 @@ class LogState:
         counted = np.concatenate((np.array([(at, *both) for at, both in self.before.items()], COUNTED), counts))
         counted = take_rows(counted, np.argsort(counted["offset"], kind="stable"))
         return counted[np.append(counted["offset"][1:] != counted["offset"][:-1], True)] if len(counted) else counted
+
+
+def _keys(rows: pa.Table) -> list[tuple[int, int]]:
+    return list(zip(integers(rows["producer_id"]).tolist(), integers(rows["first_offset"]).tolist(), strict=True))
 
 
 def _with_records(holds: pa.Table, counted: Array) -> pa.Table:
