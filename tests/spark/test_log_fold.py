@@ -349,6 +349,17 @@ def test_an_unopened_file_is_marked_in_the_state() -> None:
     assert (stored.state["is_unread"], stored.state["is_damaged"], stored.rows()) == (False, False, [])
 
 
+def test_a_partition_whose_first_read_failed_is_read_by_the_next_run() -> None:
+    """Every later run failed: "The transactions that begin the log cannot follow others"."""
+    units = random_units(Random(3), 0)
+    stored, whole = Stored(Random(1)), Stored(Random(1))
+    stored.run([], LogPlan(start=0, stop=90), before=begin(), failure="NOT_LEADER: it moved.")
+    stored.run(units, LogPlan(start=0, stop=90, remembered=REMEMBERED), before=begin())
+    whole.run(units, LogPlan(start=0, stop=90), before=begin())
+    assert stored.rows() == whole.rows()
+    assert any(row["outcome"] for row in stored.rows())
+
+
 # Logs of real clients.
 
 

@@ -524,12 +524,20 @@ def folded(
     if here:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             of_logs = list(pool.map(lambda work: list(_staged(work, options)), works))
-        rows = pa.Table.from_batches([batch for of_log in of_logs for batch in of_log], STAGE_SCHEMA)
-        staged = from_arrow(store.spark, rows)
+        batches = [batch for of_log in of_logs for batch in of_log]
+        staged = {name: from_arrow(store.spark, _only(batches, name)) for name in STAGED}
     else:  # stored once: what is read twice would be folded twice
-        staged = store.internal.overwrite_plain(STAGE_NAME, folded_by_tasks(store.spark, works, options))
-    frames = {name: rows_of(staged, name) for name in STAGED}
+        tasks = folded_by_tasks(store.spark, works, options)
+        staged = dict.fromkeys(STAGED, store.internal.overwrite_plain(STAGE_NAME, tasks))
+    frames = {name: rows_of(rows, name) for name, rows in staged.items()}
     return frames, StoredState.of_table(frames.pop(STATE.name).toArrow())
+
+
+def _only(staged: Sequence[pa.RecordBatch], table: str) -> pa.Table:
+    """The rows of one table, each batch being of one, without the columns of others."""
+    columns = ["table", LOG, IS_FINAL, table]
+    own = [each.select(columns) for each in staged if each["table"][0].as_py() == table]
+    return pa.Table.from_batches(own, pa.schema([STAGE_SCHEMA.field(name) for name in columns]))
 
 
 def folded_by_tasks(spark: SparkSession, works: Sequence[LogWork], options: WorkOptions) -> DataFrame:
