@@ -85,8 +85,8 @@ def fold_records(
     if obsolete_from is not None:  # of an id that has nothing from there on, the state knows more than what is left
         unread = []
         known = {
-            name: state
-            for name, state in known.items()
+            transactional_id: state
+            for transactional_id, state in known.items()
             if all(each.offset is not None and each.offset < obsolete_from for each in state.records)
         }
         for transactional_id in known.keys() & new.keys():
