@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import pytest
 
 from tests.brokers import NEWEST, on_cluster
-from tests.process import Process, run
+from tests.process import ROOT, Process, run
 from toolkit import Cluster
 from toolkit.actions.marker_actions import plan_abort
-from toolkit.command_line import ACTIONS
+from toolkit.command_line import ACTIONS, grant
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, NEGLECTFUL
 from toolkit.schema.live import Finding
@@ -80,6 +80,9 @@ def test_what_answers_name_runs_as_it_stands(lab: Kafka) -> None:
 
 def test_a_right_is_granted_by_kafkas_own_tool(kafka: Kafka) -> None:
     """The broker has no authorizer: that it says so shows that its tool has read the line, and asked it."""
-    grant = ("--bootstrap-server", kafka.bootstrap_servers, "--add", "--allow-principal", "User:NAME")
-    done = kafka.run_tool(ACLS, *grant, "--operation", "READ", "--topic=orders", "--topic=payments")
-    assert "No Authorizer is configured" in done.stdout + done.stderr
+    page = (ROOT / "docs" / "rights.md").read_text(encoding="utf-8")
+    documented = [shlex.split(line)[5:] for line in re.findall(r"^    (kafka-acls\.sh .*)$", page, re.MULTILINE)]
+    assert len(documented) >= 8
+    for command in (grant("READ", "topic", ["orders", "payments"])[1:], *documented):
+        done = kafka.run_tool(ACLS, "--bootstrap-server", kafka.bootstrap_servers, *command)
+        assert "No Authorizer is configured" in done.stdout + done.stderr, command

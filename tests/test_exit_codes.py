@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.process import COMMAND, PATIENCE_S, ROOT, started
+from toolkit.cli.output import exit_code
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
+from toolkit.schema import Row
 
 FAULTY = """
 import sys
@@ -81,3 +83,25 @@ def test_codes_of_a_cluster(kafka: Kafka, tmp_path: Path) -> None:
         running.send_signal(signal.SIGINT)
         running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 130
+
+
+def test_a_row_that_a_right_is_missing_for_names_the_right(capsys: pytest.CaptureFixture[str]) -> None:
+    """`history` without READ said that no record could be read, and not what to grant."""
+    error = "TOPIC_AUTHORIZATION_FAILED: Returned by the broker"
+    rows: list[Row] = [
+        {"transactional_id": "pay 7", "txn_state_partition": 3, "error": error},
+        {"transactional_id": "pay 7", "error": "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"},
+        {"topic": None, "error": error},
+        *({"group_id": f"g{number}", "error": "GROUP_AUTHORIZATION_FAILED"} for number in range(11)),
+        {"topic": "orders", "error": None},
+    ]
+    assert exit_code(rows) == 3
+    principal = "kafka-acls.sh --add --allow-principal User:NAME --operation"
+    assert capsys.readouterr().err.splitlines() == [
+        "This principal needs READ on topic '__transaction_state':",
+        f"{principal} READ --topic=__transaction_state",
+        "This principal needs DESCRIBE on transactional-id 'pay 7':",
+        f"{principal} DESCRIBE '--transactional-id=pay 7'",
+        "This principal needs DESCRIBE on group '*':",
+        f"{principal} DESCRIBE '--group=*'",
+    ]

@@ -27,6 +27,12 @@ def quoted(argument: str) -> str:
     return f"$'{''.join(written)}'"  # of bash, ksh and zsh
 
 
+def grant(operation: str, resource: str, names: Iterable[str]) -> tuple[str, ...]:
+    """The command that gives a principal a right. `resource`: ``topic``, ``group`` or ``transactional-id``."""
+    principal = ("--allow-principal", "User:NAME")
+    return "kafka-acls.sh", "--add", *principal, "--operation", operation, *(f"--{resource}={each}" for each in names)
+
+
 def command_in(line: str) -> tuple[str, ...] | None:
     """The arguments of a line that is a command of ours, as `command_line` writes it; null of any other line."""
     if not line.startswith("kafka-txn "):

@@ -20,7 +20,6 @@ TEXTS = {  # options, kinds of files and folders of each run
     "batches": ("", ("log",), LOGS[:3]),
     "records": ("--deep-iteration", ("log", "snapshot", "txnindex", "index", "timeindex"), LOGS[:3]),
     "payloads": ("--print-data-log", ("log",), LOGS[:1]),
-    "bare": ("--print-data-log --skip-record-metadata", ("log",), LOGS[:1]),
     "transactions": ("--transaction-log-decoder", ("log",), ["__transaction_state-0"]),
     "offsets": ("--offsets-decoder", ("log",), ["__consumer_offsets-0"]),
     "undecoded": ("--print-data-log", ("log",), ["__consumer_offsets-0"]),

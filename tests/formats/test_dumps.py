@@ -18,7 +18,7 @@ from tests.tiers import fuzzed
 from toolkit.formats.batch_records import read_records
 from toolkit.formats.batches import CONTROL, read_header
 from toolkit.formats.coordinator_log_rows import offsets_log, transaction_log
-from toolkit.formats.dumps import DumpChunk, read_dump
+from toolkit.formats.dumps import Dump, read_dump
 from toolkit.formats.headers import COMMIT, HEADER, UNREAD_MARKER, DamagedRange, HeaderField, Headers
 from toolkit.formats.log_dir_files import (
     SnapshotEntry,
@@ -45,10 +45,10 @@ class Files:
     def __init__(self, version: str, folder: Path, texts: dict[str, str]) -> None:
         self.version, self.folder, self.texts = version, folder, texts
 
-    def dumps(self, text: str) -> list[DumpChunk]:
+    def dumps(self, text: str) -> list[Dump]:
         return list(read_dump(lines_of(self.texts[text]), file=text))
 
-    def source(self, dump: DumpChunk) -> Path:
+    def source(self, dump: Dump) -> Path:
         assert dump.path
         return self.folder / Path(dump.path).parent.name / Path(dump.path).name
 
@@ -72,7 +72,7 @@ def scanned(path: Path) -> Headers:
     return np.concatenate([part.headers for part in scan_file(path, crc=True)] or [np.empty(0, HEADER)])
 
 
-def reasons(dumps: list[DumpChunk]) -> set[str]:
+def reasons(dumps: list[Dump]) -> set[str]:
     return {each.reason.partition(":")[0] for dump in dumps for each in dump.damage}
 
 
@@ -88,7 +88,7 @@ def test_batches_match_the_segments(files: Files, text: str) -> None:
         decoded = scanned(files.source(each))
         assert len(decoded) or each.topic == "state"
         assert each.end == files.source(each).stat().st_size
-        expected = as_printed(decoded, markers=text not in {"batches", "bare"}, version=files.version)
+        expected = as_printed(decoded, markers=text != "batches", version=files.version)
         for name in get_args(HeaderField):
             assert each.headers[name].tolist() == expected[name].tolist(), (each.path, name)
 
@@ -111,7 +111,6 @@ def test_valid_dumps_have_no_damage(files: Files) -> None:
         "batches": set(),
         "records": {"SKIPPED", "OFFSET_GAPS"},  # of the indexes, and of the compacted topic
         "payloads": set(),
-        "bare": {"PASSED_OVER"},  # batch lines in payloads where no size shows that they are not batches
         "transactions": set(),
         "offsets": set(),
         "undecoded": {"NOT_DECODED"},
@@ -172,7 +171,7 @@ def test_snapshots_and_aborted_transactions_match_the_files(files: Files) -> Non
     assert sum(len(each.aborted) for each in aborted) >= 3
     for each in snapshots:
         expected = read_snapshot(files.source(each).read_bytes())
-        assert each.snapshot == tuple(as_dumped(state, files.version) for state in expected)
+        assert each.snapshot == [as_dumped(state, files.version) for state in expected]
     for each in aborted:
         if files.source(each).exists():  # empty files are not kept
             entries, _ = read_txn_index(files.source(each).read_bytes())
@@ -234,26 +233,11 @@ def as_dumped(state: SnapshotEntry, version: str) -> SnapshotEntry:
     return SnapshotEntry(state.producer_id, state.producer_epoch, None, None, 0, None, state.coordinator_epoch, None)
 
 
-def test_rows_without_metadata_inherit_it_from_their_batch(files: Files) -> None:
-    """--skip-record-metadata: the offset where the batch is whole, the time where it has one record."""
-    expected = [in_order(each.row(), {"leader_epoch"}) for each in files.dumps("transactions")[0].events]
-    bare = [
-        "| " + line[line.index("key: ") :] if line.startswith("| ") else line
-        for line in lines_of(files.texts["transactions"])
-    ]
-    (found,) = read_dump(bare)
-    for row, right in zip(found.events, expected, strict=True):
-        assert row.transactional_id == right["transactional_id"]
-        assert row.offset in {right["offset"], None}
-        assert row.timestamp in {right["timestamp"], None}
-    assert sum(row.offset is not None for row in found.events) > 10
-
-
 # As published, and as written here, with lines that are missing or wrong
 
 
-def shown(dump: DumpChunk) -> Iterator[str]:
-    yield f"  {dump.number} {dump.kind} {dump.topic} {dump.partition} of {dump.path} to {dump.end}"
+def shown(number: int, dump: Dump) -> Iterator[str]:
+    yield f"  {number} {dump.kind} {dump.topic} {dump.partition} of {dump.path} to {dump.end}"
     yield from (f"    {json.dumps(dict(zip(HEADER.names or (), each, strict=True)))}" for each in dump.headers.tolist())
     rows = [each.row() for each in (*dump.events, *dump.offsets_log)]
     yield from (f"    { ({name: value for name, value in row.items() if value is not None}) }" for row in rows)
@@ -265,7 +249,10 @@ def test_each_text_is_read_as_stored() -> None:
     lines = list[str]()
     for path in [DATA / "streams-debugging.txt", *sorted((DATA / "dump-cases").glob("*.txt"))]:
         with path.open(newline="\n") as text:
-            lines += [path.stem, *(each for dump in read_dump(text, file=path.name) for each in shown(dump))]
+            lines += [
+                path.stem,
+                *(each for dump in enumerate(read_dump(text, file=path.name)) for each in shown(*dump)),
+            ]
     compare("dumps.txt", (line.encode("ascii", "backslashreplace").decode() for line in lines))
 
 
@@ -314,11 +301,11 @@ MARKER = " endTxnMarker: COMMIT coordinatorEpoch: 12"
 LOG = "Dumping /data/orders-1/00000000000000000000.log"
 
 
-def read(*lines: str) -> list[DumpChunk]:
+def read(*lines: str) -> list[Dump]:
     return list(read_dump(f"{line}\n" for line in "\n".join(lines).split("\n")))
 
 
-def positions(dump: DumpChunk) -> list[int]:
+def positions(dump: Dump) -> list[int]:
     return [int(position) for position in dump.headers["position"]]
 
 
@@ -326,7 +313,7 @@ def test_windows_line_ends() -> None:
     lines = LOG, batch(0), printed(0, "k", f"v\n{batch(7)}"), batch(1), printed(1, "k", "v")
     (found,) = read_dump([f"{line}\r\n" for line in "\n".join(lines).split("\n")])
     assert positions(found) == [0, 100]
-    assert found.damage == ()
+    assert found.damage == []
 
 
 def test_a_last_line_without_line_end() -> None:
@@ -354,17 +341,12 @@ def test_a_text_truncated_anywhere() -> None:
             assert "TORN_TAIL" in reasons(dumps), within
 
 
-def test_chunks_are_bounded() -> None:
-    lines = [LOG, *(batch(n) for n in range(40_000))]
-    parts = read(*lines)
-    assert [len(part.headers) for part in parts] == [16_383, 16_384, 7_233]
-    assert [position for part in parts for position in positions(part)] == list(range(0, 4_000_000, 100))
-    assert [part.end for part in parts] == [1_638_300, 3_276_700, 4_000_000]
-    assert {part.number for part in parts} == {0}
-    assert {part.path for part in parts} == {LOG.removeprefix("Dumping ")}
-    noise = read(LOG, *["baseOffset: x"] * 40_000)
-    assert max(len(part.damage) for part in noise) <= 16384 + 1
-    assert sum(len(part.damage) for part in noise) == 40_000
+def test_many_lines_are_one_dump() -> None:
+    (found,) = read(LOG, *(batch(n) for n in range(40_000)))
+    assert positions(found) == [*range(0, 4_000_000, 100)]
+    assert found.end == 4_000_000
+    (noise,) = read(LOG, *["baseOffset: x"] * 40_000)
+    assert len(noise.damage) == 40_000
 
 
 def test_wrong_sizes_cost_no_time() -> None:
@@ -373,12 +355,10 @@ def test_wrong_sizes_cost_no_time() -> None:
     assert sum(len(part.headers) for part in read(*lines)) == 50_000
 
 
-def test_a_marker_at_a_chunk_boundary_is_not_lost() -> None:
+def test_each_marker_of_many_lines_is_read() -> None:
     lines = [line for n in range(20_000) for line in (batch(n, control="true"), "baseOffset: ", record(n, MARKER))]
-    parts = read(LOG, *lines)
-    assert len(parts) > 2
-    assert {marker for part in parts for marker in part.headers["marker"].tolist()} == {COMMIT}
-    assert sum(len(part.headers) for part in parts) == 20_000
+    (found,) = read(LOG, *lines)
+    assert found.headers["marker"].tolist() == [COMMIT] * 20_000
 
 
 # Any lines
@@ -386,7 +366,7 @@ def test_a_marker_at_a_chunk_boundary_is_not_lost() -> None:
 FUZZED = {(version, text): recorded(version).texts[text] for version in VERSIONS[:-1] for text in TEXTS}
 
 
-def check(found: DumpChunk, lines: int) -> None:
+def check(found: Dump, lines: int) -> None:
     """What holds for every dump."""
     headers = found.headers
     assert (np.diff(headers["position"]) >= headers["size"][:-1]).all()

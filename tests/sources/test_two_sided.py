@@ -13,6 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.builders import create_topics
 from tests.process import run
+from tests.sources.recorded import take_sample
 from tests.spark.read_log import read
 from toolkit import Cluster, LogDir, Recording
 from toolkit.formats.coordinator_records import STATE_TOPIC
@@ -21,7 +22,7 @@ from toolkit.lab.clients import TxnProducer, config_of, until
 from toolkit.schema.live import Finding
 from toolkit.schema.table import utc_now
 from toolkit.sources.live.broker_client import BrokerClient
-from toolkit.sources.recording.recorder import SampleOptions, SampleWriter, take_sample
+from toolkit.sources.recording.recorder import SampleWriter
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.log_reader import LogReader, read_options
 
@@ -61,7 +62,7 @@ def test_a_broker_that_does_not_answer(staged: SimpleNamespace) -> None:
         assert found[1].missing == (f"the log of paid-1: {error}",)
         assert where(cluster.records(Finding, topics=["quiet"], recheck_after=0.5)) == [("quiet", 0, "clear", None)]
         assert where(cluster.records(Finding, partitions=[("paid", 0)], recheck_after=0.5)) == where(found)[:1]
-        sample = take_sample(cluster, SampleOptions(interval_ms=1000), due=utc_now())
+        sample = take_sample(cluster, due=utc_now())
         assert where(sample.findings) == where(found)
         with SampleWriter(staged.folder / "recording") as writer:
             writer.write(sample)

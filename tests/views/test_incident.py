@@ -2,16 +2,22 @@
 
 import datetime as dt
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow.parquet as pq
 import pytest
 
+from tests.analysis.build import clock, observation, partition, producer, transaction
+from tests.analysis.logged import sample_diagnosis
+from tests.sources.recorded import NINE
 from toolkit import Cluster, LogDir, Recording
 from toolkit.errors import NotFound
 from toolkit.lab.samples import IncidentSample, load, names
 from toolkit.schema import RECORDED, Row
+from toolkit.sources.recording.recorder import Sample, SampleWriter
+from toolkit.sources.recording.recording import recorded_sample
 from toolkit.views.report import collect_incident, report, timeline_of
 
 
@@ -153,3 +159,29 @@ def test_an_unreadable_source_is_reported_and_left_out(tmp_path: Path) -> None:
 
 def test_without_data_there_is_no_timeline() -> None:
     assert timeline_of({"findings": []}) is None
+
+
+def test_of_a_recording_too_a_report_calls_long_what_is_older_than_asked_for(tmp_path: Path) -> None:
+    """It left `--max-transaction-timeout` out where no time of a sample was given."""
+    with SampleWriter(tmp_path) as writer:
+        for due in (NINE, NINE + dt.timedelta(seconds=10)):
+            start = NINE - dt.timedelta(minutes=5)
+            live = replace(
+                observation(
+                    transaction(8, start_time=start, timeout_ms=3_600_000),
+                    partitions=[partition(lso=100, observed_at=due)],
+                    producers=[producer(8, observed_at=due)],
+                ),
+                observed_at=due,
+                brokers_time=clock(due),
+            )
+            row = recorded_sample(live, due=due, interval_ms=10_000, seconds=0.5, cluster_id="of-a-test")
+            findings = sample_diagnosis(live).findings()
+            writer.write(Sample(due=due, observation=live, findings=findings, row=row))
+    verdicts = []
+    for minutes in (None, 15, 1):
+        timeout_ms = minutes and minutes * 60_000
+        (finding,) = collect_incident(Recording(tmp_path), max_transaction_timeout_ms=timeout_ms)["findings"]
+        verdicts.append((finding["verdict"], "start it again" in finding["remedy"], finding["observed_at"]))
+    assert [each[:2] for each in verdicts] == [("ongoing", False), ("ongoing", False), ("long", True)]
+    assert len({each[2] for each in verdicts}) == 1

@@ -7,7 +7,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from toolkit.schema import FINDINGS, PRODUCERS, TRANSACTIONS, Row
+import pytest
+
+from toolkit.schema import FINDINGS, GROUP_LAG, PRODUCERS, TRANSACTIONS, Row
 from toolkit.schema.coerce import Scope, Seen, SeenBrokers
 from toolkit.views.row_formats import Envelope, answer_pieces, csv_pieces, json_pieces, row_lines
 
@@ -41,6 +43,16 @@ def test_a_table_too_wide_for_the_terminal_becomes_a_block_per_row() -> None:
     assert "producer_id               171100" in lines
     assert "error                     NOT_LEADER_OR_FOLLOWER" in lines
     assert lines.count("") == 1
+
+
+@pytest.mark.parametrize("width", [60, 200])
+@pytest.mark.parametrize("length", [60, 100, 249])
+def test_a_table_keeps_its_columns_with_names_as_long_as_kafka_allows(length: int, width: int) -> None:
+    """A name of 249 letters was a line of 253 columns, in a table and in a block."""
+    name = "Q" * length
+    lines = row_lines(GROUP_LAG, [{"group_id": name, "topic": name, "partition": 0, "lag": 12}], width=width)
+    assert max(map(len, lines)) <= width
+    assert "".join(lines).count("Q") == 2 * length
 
 
 def test_an_empty_table_is_named() -> None:

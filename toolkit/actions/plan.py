@@ -467,7 +467,8 @@ def changed(name: str, how: str, *, nothing: str = Action.nothing) -> ActionRefu
     return ActionRefused(
         f"{name} changed since it was planned: {how}.",
         means=f"It is in use. {nothing}",
-        do="Run kafka-txn diagnose, and plan again.",
+        do="Diagnose again, and plan again:",
+        command=("kafka-txn", "diagnose"),
     )
 
 

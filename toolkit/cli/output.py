@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from toolkit.command_line import command_in, command_line
+from toolkit.command_line import command_in, command_line, grant
 from toolkit.errors import (
     ActionFailed,
     ActionRefused,
@@ -122,10 +122,29 @@ def answer_json(schema: str, version: int, rows: Iterable[str], *, source: Sourc
     sys.stdout.writelines(answer_pieces(Envelope.of(schema, version, source, scope), rows))
 
 
-def exit_code(rows: Iterable[Row], missing: Sequence[str] = ()) -> int:
-    """Return 3 where an answer is missing, in a row or as a whole, as `missing` says and stderr will; else 0."""
+RIGHTS = {  # by the code of an error: the operation, the resource, its column, and the name in rows without the column
+    "TOPIC_AUTHORIZATION_FAILED": ("READ", "topic", "topic", "__transaction_state"),
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": ("DESCRIBE", "transactional-id", "transactional_id", None),
+    "GROUP_AUTHORIZATION_FAILED": ("DESCRIBE", "group", "group_id", None),
+}
+MAX_GRANTED = 10
+"""Names in a command that grants a right; instead of more it is for all."""
+
+
+def exit_code(rows: Sequence[Row], missing: Sequence[str] = ()) -> int:
+    """Return 3 where an answer is missing, in a row or as a whole, as `missing` says and stderr will; else 0.
+
+    A right that is missing for a row is named on stderr, with the command that grants it.
+    """
     for each in missing:
         remark(each)
+    for code, (operation, resource, column, other) in RIGHTS.items():
+        denied = [row for row in rows if (row.get("error") or "").startswith(code)]
+        names = sorted({row.get(column, row.get("key", other)) for row in denied} - {None})
+        if names:
+            few = names if len(names) <= MAX_GRANTED else ["*"]
+            remark(f"This principal needs {operation} on {resource} {', '.join(map(repr, few))}:")
+            remark(command_line(connected(grant(operation, resource, few))))
     return INCOMPLETE if missing or any(row.get("error") for row in rows) else 0
 
 

@@ -106,9 +106,14 @@ class Verdict(StrEnum):
         return self not in (Verdict.UNREPLICATED, Verdict.ENDED, Verdict.CLEAR)
 
     @property
+    def is_live(self) -> bool:
+        """Whether its owner is alive as far as its coordinator knows: within its own timeout."""
+        return self in (Verdict.LONG, Verdict.ONGOING)
+
+    @property
     def is_healthy(self) -> bool:
         """Whether it needs no action."""
-        return self in (Verdict.ENDING, Verdict.LONG, Verdict.ONGOING, Verdict.CLEAR)
+        return self.is_live or self in (Verdict.ENDING, Verdict.CLEAR)
 
     @property
     def is_brief(self) -> bool:
@@ -118,14 +123,7 @@ class Verdict(StrEnum):
     @property
     def is_owned(self) -> bool:
         """Whether its coordinator will end it or has ended it, or another system has to decide it."""
-        return self in (
-            Verdict.STUCK_ENDING,
-            Verdict.OVERDUE,
-            Verdict.PREPARED,
-            Verdict.ENDING,
-            Verdict.LONG,
-            Verdict.ONGOING,
-        )
+        return self.is_live or self in (Verdict.STUCK_ENDING, Verdict.OVERDUE, Verdict.PREPARED, Verdict.ENDING)
 
 
 _URGENCY = {verdict: place for place, verdict in enumerate(Verdict)}

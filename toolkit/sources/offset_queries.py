@@ -243,10 +243,8 @@ def _ranges(
     """The status of the offsets from the committed one on, and a read error; both null for too many offsets."""
     if high_watermark - committed > max_offsets:
         return None, None
-    from toolkit.sources.offset_reader import classified_ranges  # imports numpy, which takes time
-
     try:
-        ranges, errors = classified_ranges(reader, committed, high_watermark)
+        ranges, errors = reader.classified_ranges(committed, high_watermark)
     except ToolkitError as error:
         return None, f"the log was not read: {error}"
     return (None, errors[0]) if errors else (ranges, None)
@@ -280,10 +278,8 @@ class OffsetTables(ABC):
 
     def offset_visibility_rows(self, topic: str, partition: int, offset: int) -> list[Row]:
         """`offset_visibility` as rows."""
-        from toolkit.sources.offset_reader import visibility
-
         check_offset_spec(offset)
-        return [visibility(self._readable(topic, partition), offset).row()]
+        return [self._readable(topic, partition).visibility(offset).row()]
 
     def missing_offsets(
         self,
@@ -327,15 +323,13 @@ class OffsetTables(ABC):
         read_committed: bool = True,
     ) -> list[Row]:
         """`missing_offsets` as rows."""
-        from toolkit.sources.offset_reader import missing_offsets
-
         check_offset_range(start, stop)
         reader = self._readable(topic, partition)
         first, last = reader.offset(start), reader.offset(stop)
         if first > last:
             bounds = f"{stop} (offset {last}), before it starts at {start} (offset {first})"
             raise UsageError(f"The range of {topic}-{partition} ends at {bounds}.", do="Name a later stop offset.")
-        return [each.row() for each in missing_offsets(reader, first, last, read_committed=read_committed)]
+        return [each.row() for each in reader.missing_offsets(first, last, read_committed=read_committed)]
 
     def group_lag(self, group: str, *, max_offsets: int = 1_000_000) -> pd.DataFrame:
         """The lag of a group on each partition, and its parts (``schema.GROUP_LAG``).

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from toolkit.analysis.coordinator.transaction_owners import prefix_of
 from toolkit.analysis.diagnosis.evidence_text import NO_ANSWER, at
 from toolkit.analysis.diagnosis.verdicts import CAUSES, OUTCOMES
-from toolkit.command_line import command_line
+from toolkit.command_line import command_line, grant
 from toolkit.errors import UsageError
 from toolkit.schema import FINDINGS, Column, ListOf, Row, Table
 from toolkit.schema.coerce import Data, records_of
@@ -86,7 +86,7 @@ def by_urgency(findings: Iterable[Finding], now: dt.datetime | None = None) -> l
     `findings`: the findings.
     `now`: time up to which ages are counted; that of the newest finding if null.
     """
-    found = list(findings)
+    found = by_source(findings)
     until = now or newest(found)
     return sorted(found, key=lambda finding: urgency_key(finding, until))
 
@@ -184,7 +184,7 @@ def place(finding: Finding) -> Place:
 
 def clusters(findings: Iterable[Finding]) -> list[str | None]:
     """The clusters of findings; null for those that do not know theirs."""
-    return list(dict.fromkeys(finding.cluster_id for finding in findings))
+    return list(dict.fromkeys(finding.cluster_id for finding in by_source(findings)))
 
 
 def by_source(findings: Iterable[Finding]) -> list[Finding]:
@@ -203,7 +203,7 @@ def by_source(findings: Iterable[Finding]) -> list[Finding]:
 
 def check_cluster(findings: Iterable[Finding], what: str) -> None:
     """Raise UsageError if findings are of several clusters, as the tables beside them do not say of which they are."""
-    found = clusters(by_source(findings))
+    found = clusters(findings)
     named = [each for each in found if each is not None]
     if len(named) > 1 or any(each.startswith("not known") for each in named):
         names = ", ".join(each or "not known" for each in found)
@@ -602,13 +602,12 @@ def right(finding: Finding, topics: Sequence[str]) -> Iterator[Value]:
     """The right that is missing, and the command that grants it; to all topics, where there are too many."""
     if all(Error.of(text).code != "TOPIC_AUTHORIZATION_FAILED" for text in finding.missing):
         return
-    grant = ("kafka-acls.sh", "--add", "--allow-principal", "User:NAME", "--operation", "READ")
     if len(topics) <= MAX_NAMES:
         yield f"READ on {count(len(topics), 'topic')}:"
-        yield Command((*grant, *(f"--topic={topic}" for topic in topics)))
+        yield Command(grant("READ", "topic", topics))
     else:
         yield f"READ on {len(topics):,} topics; to all topics of the cluster:"
-        yield Command((*grant, "--topic=*"))
+        yield Command(grant("READ", "topic", "*"))
 
 
 def _next(first: Finding, behind: Sequence[Finding]) -> Iterator[Value]:

@@ -12,8 +12,10 @@ from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.source import CLUSTER, RECORDING
-from toolkit.views.finding_document import by_source, by_urgency, clusters
+from toolkit.views.document import Code, Paragraph
+from toolkit.views.finding_document import by_urgency, clusters
 from toolkit.views.plots.plot_theme import plain
+from toolkit.views.renderers import markdown_lines
 from toolkit.views.row_formats import count, printable
 
 if TYPE_CHECKING:
@@ -22,17 +24,19 @@ if TYPE_CHECKING:
 MAX_PARTITIONS = 5  # named for a verdict
 TIMELINE = ("02_lso_timeline.ipynb", "when it began, and who waits")
 COORDINATOR = ("03_coordinator.ipynb", "why its coordinator does not end it")
-ABORT = ("04_abort.ipynb", "end it; or with buttons, in [10_panel.ipynb](10_panel.ipynb)")
+ABORT = ("04_abort.ipynb", "end it")
+PANEL = ("10_panel.ipynb", "end it with buttons")
 FENCE = ("04_abort.ipynb", "*When it has an owner*; never abort it")
 COMPLETE = ("04_abort.ipynb", "*When the records are committed*; never abort it")
 POSTMORTEM = ("07_postmortem.ipynb", "write the postmortem")
 NOTEBOOKS = {
-    "hanging": (TIMELINE, COORDINATOR, ABORT),
+    "hanging": (TIMELINE, COORDINATOR, ABORT, PANEL),
     "stuck_ending": (COORDINATOR, COMPLETE),
     "overdue": (COORDINATOR, FENCE),
     "unknown": (COORDINATOR, ("05_offline.ipynb", "read the missing evidence from files")),
     "ended": (TIMELINE, POSTMORTEM),
 }
+CLUSTERS_ONLY = {ABORT[0], PANEL[0]}
 OF_RECORDING = (("06_spark_pipeline.ipynb", "what was held, over all samples"), POSTMORTEM)
 """A recording has no log and no coordinators' records, which the other notebooks read."""
 
@@ -57,8 +61,8 @@ class NextSteps:
                 by_verdict.setdefault(finding.verdict, []).append(finding)
         if not by_verdict:
             return [
-                "No transaction blocks a consumer: check the consumers themselves. [02_lso_timeline.ipynb]"
-                "(02_lso_timeline.ipynb) shows the lag of a group in parts."
+                "No transaction blocks a consumer: check the consumers themselves.",
+                _link("02_lso_timeline.ipynb", "the lag of a group in parts"),
             ]
         return [line for verdict, found in by_verdict.items() for line in _of_verdict(verdict, found, self.kind)]
 
@@ -81,7 +85,7 @@ def next_steps(findings: Data, *, source: Source | None = None, now: dt.datetime
         Markdown in a notebook, text elsewhere.
     """
     kind = CLUSTER if source is None else source.kind
-    return NextSteps(findings=by_urgency(by_source(records_of(findings, Finding)), now), kind=kind)
+    return NextSteps(findings=by_urgency(records_of(findings, Finding), now), kind=kind)
 
 
 def _of_verdict(verdict: Verdict, found: Sequence[Finding], kind: str) -> list[str]:
@@ -94,13 +98,20 @@ def _of_verdict(verdict: Verdict, found: Sequence[Finding], kind: str) -> list[s
     more = f" and {count(len(found) - MAX_PARTITIONS, 'other')}" if found[MAX_PARTITIONS:] else ""
     lines = [f"- **{verdict}**: {', '.join(names)}{more}. {verdict.sentence}"]
     lines += [f"    - remedy for {names[0]}: {plain(printable(first.advice))}".rstrip()] if first.remedy else []
-    lines += [f"        - {plain(command_line(first.command))}"] if first.command else []
+    lines += (
+        [f"        - {markdown_lines([Paragraph((Code(command_line(first.command)),))])[0]}"] if first.command else []
+    )
     for file, what in OF_RECORDING if kind == RECORDING else NOTEBOOKS.get(verdict, (TIMELINE,)):
-        where = "" if kind == CLUSTER or file != ABORT[0] else ", with the cluster as its source"
-        lines.append(f"    - [{file}]({file}): {what}{where}")
+        where = "" if kind == CLUSTER or file not in CLUSTERS_ONLY else ", with the cluster as its source"
+        lines.append(f"    {_link(file, what + where)}")
     if first.topic is not None and kind != RECORDING:
         lines.append(f"    - parameters: `topic = {first.topic!r}`, `partition = {first.partition}`")
     return lines
+
+
+def _link(file: str, what: str) -> str:
+    """A line that is nothing but a link: JupyterLab and nbconvert do not underline one within a text."""
+    return f"- [{file}: {what}]({file})"
 
 
 def _name(finding: Finding) -> str:

@@ -67,9 +67,10 @@ class Alert:
     expr: str  # PromQL
     pending: float  # seconds for which the expression must hold before the alert fires
     severity: str  # critical: act now; warning: act within a day
-    # summary, description: templates of Prometheus
+    # summary, description, command: templates of Prometheus; the command is one that shows more
     summary: str
     description: str
+    command: str = ""
 
 
 def alerts(settings: AlertSettings) -> list[Alert]:
@@ -83,7 +84,8 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             severity="critical",
             summary=f"Hanging transaction on {ON_PARTITION}",
             description="No coordinator will ever end it: read_committed consumers stop and the log cannot be "
-            f"compacted until it is ended. Its outcome decides how. Evidence and remedy: {DIAGNOSE}",
+            "compacted until it is ended. Its outcome decides how.",
+            command=DIAGNOSE,
         ),
         Alert(
             name="KafkaTxnCommitNotVisible",
@@ -92,8 +94,8 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             severity="critical",
             summary=f"Committed records on {ON_PARTITION} that no read_committed consumer receives",
             description="A transaction was committed, and its marker is missing on this partition. Never abort it: "
-            "bring the partition's leader back, or write the marker with kafka-txn complete, as the remedy says: "
-            f"{DIAGNOSE}",
+            "bring the partition's leader back, or write the marker as the remedy says.",
+            command=DIAGNOSE,
         ),
         Alert(
             name="KafkaTxnLsoHeld",
@@ -102,7 +104,8 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             severity="critical",
             summary=f"LSO of {ON_PARTITION} held for {{{{ $value | humanizeDuration }}}}",
             description="An open transaction holds the last stable offset, and read_committed consumers wait behind "
-            f"it. It may be alive: diagnose before you abort. Owner and reason: {DIAGNOSE}",
+            "it. It may be alive: diagnose before you abort.",
+            command=DIAGNOSE,
         ),
         Alert(
             name="KafkaTxnGroupHeld",
@@ -112,7 +115,8 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             summary=f"Consumer group {{{{ $labels.group }}}}{OF_CLUSTER} is blocked by a transaction on "
             "{{ $value }} partition(s)",
             description="The group has read everything up to the LSO; its client reports a lag of 0. "
-            "Restarting it does not help. Find the transaction: kafka-txn diagnose",
+            "Restarting it does not help: find the transaction.",
+            command="kafka-txn diagnose",
         ),
         Alert(
             name="KafkaTxnLate",
@@ -121,7 +125,8 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             severity="warning",
             summary=f"Transaction on {ON_PARTITION} is open past its own timeout",
             description="Its coordinator should have aborted it: it hangs, its coordinator is in trouble, or "
-            f"its markers cannot be written. Find out: {DIAGNOSE}",
+            "its markers cannot be written.",
+            command=DIAGNOSE,
         ),
         Alert(
             name="KafkaTxnRecorderDown",
@@ -148,7 +153,8 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             severity="warning",
             summary=f"kafka-txn record{OF_CLUSTER} gets incomplete responses from the cluster",
             description="Where a response is missing the verdict is unknown, and KafkaTxnHanging cannot fire. A "
-            "permission is missing, a coordinator is loading, or a partition has no leader: kafka-txn diagnose",
+            "permission is missing, a coordinator is loading, or a partition has no leader.",
+            command="kafka-txn diagnose",
         ),
         Alert(
             name="KafkaTxnRecorderUnwritten",
@@ -177,6 +183,7 @@ def prometheus_rules(settings: AlertSettings | None = None) -> str:
             "annotations": {
                 "summary": alert.summary,
                 "description": alert.description,
+                **({"command": alert.command} if alert.command else {}),
                 "runbook_url": f"{settings.runbook_url}#{alert.name.lower()}",
             },
         }

@@ -129,8 +129,8 @@ DOCUMENT_STYLE = """<style>
 .kafka-txn-document h3, .kafka-txn-document h4 { margin: 14px 0 2px; font-size: 15px; overflow-wrap: anywhere; }
 .kafka-txn-document p { margin: 0 0 6px; overflow-wrap: anywhere; }
 .kafka-txn-document dl { display: grid; grid-template-columns: 5.5em minmax(0, 1fr); gap: 1px 8px; margin: 0; }
-.kafka-txn-document dt { opacity: .75; }
-.kafka-txn-document dd { margin: 0; overflow-wrap: anywhere; }
+.kafka-txn-document dl > dt { float: none; width: auto; font-weight: 400; opacity: .75; }
+.kafka-txn-document dl > dd { float: none; width: auto; margin: 0; overflow-wrap: anywhere; }
 .kafka-txn-document dd div + div { margin-top: 3px; }
 .kafka-txn-document ul { margin: 2px 0 8px; padding-left: 20px; }
 .kafka-txn-document code.command { display: block; padding: 4px 8px; margin: 2px 0 4px; border-radius: 4px;
@@ -332,7 +332,7 @@ def _markdown_sentence(sentence: Sentence) -> str:
 
 
 def _markdown_inline(part: Inline) -> str:
-    text = _plain(part)
+    text = printable(part.text) if isinstance(part, Code) else _plain(part)
     if isinstance(part, Code | Options):
         fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
         edge = " " if "`" in text else ""

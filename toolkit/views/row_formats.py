@@ -93,39 +93,33 @@ def row_lines(
     numbers = [any(_is_number(row.get(name)) for row in rows) for name in names]
     is_time = [any(isinstance(row.get(name), dt.datetime) for row in rows) for name in names]
     names = [f"{name}_(UTC)" if of_time else name for name, of_time in zip(names, is_time, strict=True)]
-    if widest is not None:
-        cells = [
-            ["\n".join(textwrap.wrap(cell, widest)) if len(cell) > widest else cell for cell in row] for row in cells
-        ]
-    lines = text_columns(names, cells, numbers)
+    lines = text_columns(names, [[_in_lines(cell, widest) for cell in row] for row in cells], numbers)
     if width is None or max(map(len, lines)) <= width:
         return lines
-    lines = text_columns(names, _with_lines(cells, width - max(map(len, lines))), numbers)
-    if max(map(len, lines)) <= width:
-        return lines
+    rooms = [max(map(len, [*name.split("_"), *column])) for name, *column in zip(names, *cells, strict=True)]
+    fitting = (room for room in range(max(rooms), MIN_ROOM - 1, -1)
+               if sum(min(room, each) + 2 for each in rooms) - 2 <= width)  # fmt: skip
+    if room := next(fitting, None):
+        return text_columns(names, [[_in_lines(cell, room) for cell in row] for row in cells], numbers)
     names = [name.replace("_(", " (") for name in names]
     longest = max(map(len, names))
     blocks = [
         [
-            line
+            f"{'' if number else name:<{longest}}  {line}"
             for name, cell in zip(names, row, strict=True)
             if cell != "-"
-            for line in wrap(cell, before=f"{name:<{longest}}  ", width=width)
+            for number, line in enumerate(_in_lines(cell, max(width - longest - 2, MIN_ROOM)).split("\n"))
         ]
         for row in cells
     ]
     return [line for block in blocks for line in [*block, ""]][:-1]
 
 
-def _with_lines(cells: Sequence[Sequence[str]], too_much: int) -> list[list[str]]:
-    """Cells whose widest column, an error or a reason, has several lines; `too_much`: columns, below 0."""
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    widest = widths.index(max(widths))
-    room = max(widths[widest] + too_much, MIN_ROOM)
-    return [
-        ["\n".join(wrap(cell, before="", width=room)) if at == widest else cell for at, cell in enumerate(row)]
-        for row in cells
-    ]
+def _in_lines(cell: str, room: int | None) -> str:
+    """A cell with a line for as much of it as there is room, if it is longer."""
+    if room is None or len(cell) <= room:
+        return cell
+    return "\n".join(textwrap.wrap(cell, room, break_on_hyphens=False))
 
 
 def wrap(text: str, *, before: str, width: int | None) -> list[str]:

@@ -22,13 +22,12 @@ from toolkit.schema.coerce import Data, one_table, records_of, rows_of, table_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Exposure, Finding, GroupLag, OffsetVisibility
 from toolkit.schema.log import LogTransaction, TransactionStatistics
-from toolkit.schema.table import INT16, INT32, INT64, TIME, TableRow, TopicPartition, utc_now
+from toolkit.schema.table import FLOAT64, INT16, INT32, INT64, TIME, TableRow, TopicPartition, utc_now
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Command, Field, Fields, Paragraph, Part, Section, Value
 from toolkit.views.finding_document import (
     age,
     by_source,
-    by_urgency,
     clusters,
     finding_groups,
     finding_page,
@@ -39,6 +38,7 @@ from toolkit.views.finding_document import (
     parts_of_groups,
     remedy,
     summary,
+    urgency_key,
 )
 from toolkit.views.renderers import page, text_lines, value_html, verdict_colours
 from toolkit.views.row_formats import cell_text, count, printable, row_lines
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 COUNTS = ("committed", "aborted", "empty", "undecided", "open")
 ALWAYS = {"committed", "aborted", "open"}  # shown even if it is zero
+LABELS = {"batches": "batches", "duration_ms": "ms"}
 SUMMARY = ("count", "sum", "min", "mean", "max")
 LABEL, CELL = 16, 14
 
@@ -63,7 +64,7 @@ def statistic_lines(statistics: Data, *, opened: Data = ()) -> list[str]:
     """
     open_lines: dict[Replica, list[str]] = {}
     for txn in records_of(opened, LogTransaction):
-        open_lines.setdefault(_replica(txn), []).append(_open_line(txn))
+        open_lines.setdefault(_replica(txn), []).extend(_open_lines(txn))
     records = records_of(statistics, TransactionStatistics)
     blocks = [list(_block(record, open_lines.get(_replica(record), ()))) for record in records]
     return [line for block in blocks for line in [*block, ""]][:-1]
@@ -76,22 +77,23 @@ def _replica(record: TransactionStatistics | LogTransaction) -> Replica:
 def _block(record: TransactionStatistics, open_lines: Iterable[str]) -> Iterator[str]:
     name = "all" if record.topic is None else f"{printable(record.topic)}-{record.partition}"
     yield name if record.broker_id is None else f"{name} (broker {record.broker_id})"
-    row = record.row()
+    values = record.row()
     for kind in COUNTS:
-        if row[kind] or kind in ALWAYS:
-            yield f"  {kind:<{LABEL - 2}}{row[kind]:>{CELL},}"
+        if values[kind] or kind in ALWAYS:
+            yield f"  {kind:<{LABEL - 2}}{values[kind]:>{CELL},}"
     yield from open_lines
-    if record.batches_count:
-        yield " " * LABEL + "".join(f"{column:>{CELL}}" for column in SUMMARY)
-    for measure, label in (("batches", "batches"), ("duration_ms", "ms")):
-        if row[f"{measure}_count"]:
-            values = (row[f"{measure}_{column}"] for column in SUMMARY)
-            yield f"  {label:<{LABEL - 2}}{''.join(f'{_number(value):>{CELL}}' for value in values)}"
+    measures = {each: label for each, label in LABELS.items() if values[f"{each}_count"]}
+    if measures:
+        yield " " * LABEL + "".join(f"{label:>{CELL}}" for label in measures.values())
+    for kind in SUMMARY if measures else ():
+        cells = (_number(values[f"{measure}_{kind}"]) for measure in measures)
+        yield f"  {kind:<{LABEL - 2}}{''.join(f'{cell:>{CELL}}' for cell in cells)}"
 
 
-def _open_line(txn: LogTransaction) -> str:
-    since = f", since {at(txn.start)} by the {txn.start_clock}'s clock" if txn.start else ""
-    return f"    producer {txn.producer_id} epoch {txn.producer_epoch} from offset {txn.first_offset:,}{since}"
+def _open_lines(txn: LogTransaction) -> Iterator[str]:
+    yield f"    producer {txn.producer_id} epoch {txn.producer_epoch} from offset {txn.first_offset:,}"
+    if txn.start:
+        yield f"    since {at(txn.start)} by the {txn.start_clock}'s clock"
 
 
 def _number(value: float) -> str:
@@ -187,7 +189,7 @@ def _exposure_section(group: list[Exposure]) -> Section:
 
 
 LONG = 40  # characters
-NUMBERS = {INT16, INT32, INT64}
+NUMBERS = {INT16, INT32, INT64, FLOAT64}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -482,7 +484,7 @@ def show(
     if not hasattr(data, "columns"):  # an iterator is read once
         data = [item.row() if isinstance(item, TableRow) else item for item in cast("Iterable[Row | TableRow]", data)]
     names = _names_in(data)
-    known = table or (table_of(names) if names else FINDINGS)
+    known = table or (table_of(names) or table_of(columns or ()) or _table_in(names) if names else FINDINGS)
     if known is None:
         raise UsageError(
             "These are not columns of one of the toolkit's tables.",
@@ -495,6 +497,12 @@ def show(
     is_whole = set(known.names if known is not FINDINGS else SUMMARY_COLUMNS) <= set(names)
     selected = columns if columns is not None or is_whole or not names else [n for n in known.names if n in set(names)]
     return TableView(table=known, rows=_by_urgency(rows, now) if known is FINDINGS else rows, columns=selected, now=now)
+
+
+def _table_in(names: Sequence[str]) -> Table | None:
+    """The table that has most of these columns and no other one: the rest are of the user's own."""
+    whole = (table for table in TABLES.values() if set(table.names) <= set(names))
+    return max(whole, key=lambda table: len(table.names), default=None)
 
 
 def _finding_rows(data: Data) -> list[Row]:
@@ -510,8 +518,9 @@ SUMMARY_COLUMNS = {"topic", "partition", "verdict", "reason"}  # without one of 
 
 def _by_urgency(rows: Sequence[Row], now: dt.datetime | None) -> list[Row]:
     findings = records_of(rows, Finding)
-    row_of = {id(finding): row for finding, row in zip(findings, rows, strict=True)}
-    return [row_of[id(finding)] for finding in by_urgency(findings, now)]
+    until = now or newest(findings)
+    ranks = [urgency_key(finding, until) for finding in findings]
+    return [rows[number] for number in sorted(range(len(rows)), key=ranks.__getitem__)]
 
 
 def _names_in(data: object) -> list[str]:

@@ -86,30 +86,33 @@ class StatusRange(NamedTuple):
 class LogSlice:
     """Consecutive batches of one partition, and what else was read about them."""
 
-    # structured arrays of `headers.HEADER`, in the order of the log
-    headers: list[Headers] = field(default_factory=list)
+    batches: Headers = field(default_factory=lambda: concatenate(()))  # headers, in the order of the log
     # offsets of the remaining records of each partly compacted batch, by base offset
     record_offsets: dict[int, Sequence[int]] = field(default_factory=dict)
     aborted: set[AbortedRange] = field(default_factory=set)  # aborted transactions that overlap the batches
     is_index_complete: bool = True  # whether `aborted` has all of them with data below the LSO
     errors: list[str] = field(default_factory=list)  # read errors
 
-    @property
-    def batches(self) -> Headers:
-        """All headers in one array."""
-        return concatenate(self.headers)
+    @classmethod
+    def joined(cls, slices: Sequence[LogSlice]) -> LogSlice:
+        """Consecutive slices as one."""
+        joined = cls(batches=concatenate(each.batches for each in slices))
+        for each in slices:
+            joined.record_offsets |= each.record_offsets
+            joined.aborted |= each.aborted
+            joined.is_index_complete &= each.is_index_complete
+            joined.errors += [error for error in each.errors if error not in joined.errors]
+        return joined
 
 
-def batch_statuses(
-    batches: Headers, log: LogSlice, *, last_stable_offset: int, opened: Mapping[int, int], reaches_end: bool
-) -> Array:
+def batch_statuses(log: LogSlice, *, last_stable_offset: int, opened: Mapping[int, int], reaches_end: bool) -> Array:
     """Index in `STATUSES` of each batch; -1 where the marker that decides was not read.
 
-    `batches`: headers of `log`, in one array.
     `log`: the batches and the aborted transactions.
     `opened`: known start offsets of open transactions, by producer id.
-    `reaches_end`: whether `batches` reach the high watermark, so that a transaction without a marker in them is open.
+    `reaches_end`: whether the batches reach the high watermark, so that a transaction without a marker in them is open.
     """
+    batches = log.batches
     statuses = np.full(len(batches), NON_TRANSACTIONAL, np.int8)
     attributes, ends = batches["attributes"], markers(batches)
     statuses[(attributes & CONTROL) != 0] = CONTROL_RECORD
@@ -190,9 +193,7 @@ def status_ranges(
         otherwise `unexplained`. Null if unknown.
     """
     batches = log.batches
-    statuses = batch_statuses(
-        batches, log, last_stable_offset=last_stable_offset, opened=opened, reaches_end=reaches_end
-    )
+    statuses = batch_statuses(log, last_stable_offset=last_stable_offset, opened=opened, reaches_end=reaches_end)
     inside = (batches["last_offset"] >= start) & (batches["base_offset"] < stop)
     gap_status = None if log.errors or is_compacted is None else "compacted" if is_compacted else "unexplained"
     found: list[StatusRange] = []

@@ -6,7 +6,6 @@ or without the line ``Dumping ...``, and a terminal's prompts and other text.
 
 from __future__ import annotations
 
-from toolkit.formats.dumps.dump_lines import DumpChunk
-from toolkit.formats.dumps.dump_reader import read_dump
+from toolkit.formats.dumps.dump_reader import Dump, read_dump
 
-__all__ = ["DumpChunk", "read_dump"]
+__all__ = ["Dump", "read_dump"]

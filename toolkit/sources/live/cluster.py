@@ -165,7 +165,7 @@ class Cluster(Source, OffsetTables):
         """Readers of single partitions; a partition that does not exist has its `error`."""
         if not partitions:
             return []
-        from toolkit.sources.live.live_offset_reader import LiveOffsetReader
+        from toolkit.sources.live.partition_log import LiveOffsetReader
 
         metadata = read_metadata(self.client, {topic for topic, _ in partitions})
         found = read_partitions(self.client, metadata.at(partitions))

@@ -30,6 +30,7 @@ from toolkit.analysis.exposure import (
     release_of,
     software_of,
 )
+from toolkit.command_line import grant
 from toolkit.errors import BrokerError, DecodeError, NotFound, ToolkitError
 from toolkit.formats.batch_records import Record, read_records
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
@@ -170,7 +171,13 @@ def read_coordinator_topic(client: BrokerClient, topic: str) -> CoordinatorTopic
     coordinator_topic = CoordinatorTopic.read(client, topic)
     if coordinator_topic.hidden:
         code, text = Error.of(coordinator_topic.hidden)
-        raise BrokerError(f"Topic {topic!r} cannot be described: {(text or code).rstrip('.')}.", code=code)
+        denied = code == "TOPIC_AUTHORIZATION_FAILED"
+        means = f"This principal needs READ on {topic}." if denied else ""
+        error = BrokerError(
+            f"Topic {topic!r} cannot be described: {(text or code).rstrip('.')}.", code=code, means=means
+        )
+        error.command = grant("READ", "topic", [topic]) if denied else ()  # not in the text, which rows have
+        raise error
     return coordinator_topic
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Container, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -31,18 +32,19 @@ from toolkit.analysis.diagnosis.log_excerpts import (
 )
 from toolkit.analysis.diagnosis.markers import MarkerSearch, OtherMarker, markers_found
 from toolkit.analysis.log.log_transactions import EMPTY, begin
-from toolkit.errors import BrokerError, ToolkitError
+from toolkit.analysis.log.offset_status import AbortedRange, LogSlice
+from toolkit.errors import BrokerError, ConnectionFailed, ToolkitError
 from toolkit.formats.batches import CONTROL
 from toolkit.formats.coordinator_log_rows import offsets_log
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import Headers, LogChunk, concatenate
 from toolkit.formats.scan import scan
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row
-from toolkit.schema.live import Partition, Producer
+from toolkit.schema.live import Partition, Producer, open_starts
 from toolkit.schema.log import OffsetsLogRecord
 from toolkit.schema.table import Error, TopicPartition
-from toolkit.sources.live.broker_client import BrokerClient, omitted_text
-from toolkit.sources.live.coordinators import TOPICS, CoordinatorTopic, describe_named, visibility_of
+from toolkit.sources.live.broker_client import BrokerClient, omitted_text, row_text
+from toolkit.sources.live.coordinators import TOPICS, CoordinatorTopic, compacted_topics, describe_named, visibility_of
 from toolkit.sources.live.leaders import (
     TRANSIENT,
     WAIT_MS,
@@ -56,8 +58,10 @@ from toolkit.sources.live.leaders import (
     read_partitions,
     read_producers,
 )
+from toolkit.sources.live.transactions import TransactionFilters, filtered_transactions
 from toolkit.sources.log_tables import LogId, batch_tables, log_transaction_tables, lso_timeline_table
 from toolkit.sources.offset_queries import OffsetSpec, check_offset_range
+from toolkit.sources.offset_reader import OffsetReader, slice_of
 from toolkit.sources.progress_bar import progress
 
 if TYPE_CHECKING:
@@ -305,6 +309,60 @@ def read_range(client: BrokerClient, log_range: LogRange, *, crc: bool = False) 
         for chunk in fetched.chunks
     )
     return replace(fetched, is_first=False, chunks=own)
+
+
+SLICE_FETCH_BYTES = 1 << 20  # most ranges are small; a long one takes several requests
+
+
+class LiveOffsetReader(OffsetReader):
+    """A partition, read from its current leader. `partition`: the partition as its leader has it."""
+
+    def __init__(self, client: BrokerClient, partition: Partition) -> None:
+        super().__init__(partition)
+        self._client = client
+
+    @cached_property
+    def is_compacted(self) -> bool | None:
+        return compacted_topics(self._client, [self.partition.topic]).get(self.partition.topic)
+
+    @cached_property
+    def opened(self) -> Mapping[int, int]:
+        return open_starts(read_producers(self._client, {self.partition.tp: self.partition}, idle_producers=False))
+
+    def offset(self, bound: OffsetSpec) -> int:
+        return offset_of(self._client, bound, self.partition)
+
+    def slices(self, start: int, stop: int) -> Iterator[LogSlice]:
+        """Read with read_committed up to the LSO, for the broker's list of aborted transactions; then uncommitted."""
+        lso = min(max(self.lso, start), stop)
+        for first, last, read_committed in ((start, lso, True), (lso, stop, False)):
+            if first < last:
+                fetched = read_offsets(
+                    self._client,
+                    self.partition,
+                    first,
+                    last,
+                    read_committed=read_committed,
+                    max_bytes=SLICE_FETCH_BYTES,
+                )
+                yield from map(_slice, fetched.chunks)
+
+    def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
+        try:
+            found = filtered_transactions(self._client, TransactionFilters(producer_ids=(producer_id,)))
+        except (BrokerError, ConnectionFailed) as error:  # the other columns are valid without it
+            return None, row_text(error)
+        owner = next((each.transactional_id for each in found if each.producer_id == producer_id), None)
+        return owner, None if owner else next((each.error for each in found if each.error), None)
+
+
+def _slice(chunk: FetchedChunk) -> LogSlice:
+    return slice_of(
+        chunk,
+        lambda header: chunk.records[header["position"] : header["position"] + header["size"]],
+        aborted={AbortedRange(producer, first) for producer, firsts in chunk.aborted.items() for first in firsts},
+        errors=[*([chunk.error] if chunk.error else []), *(damage.reason for damage in chunk.damage)],
+    )
 
 
 EXCERPT_FETCH_BYTES = 1 << 20

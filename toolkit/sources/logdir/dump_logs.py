@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from toolkit.analysis.log.offset_status import clip
 from toolkit.errors import UsageError
-from toolkit.formats.dumps import DumpChunk, read_dump
+from toolkit.formats.dumps import Dump, read_dump
 from toolkit.formats.headers import Headers, LogChunk
 from toolkit.formats.log_dir_files import FileName, LogPath, parse_file_name
 from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
@@ -27,17 +27,13 @@ class TextLog:
     error: str | None = None
     left_out: Sequence[SkippedFile] = ()
 
-    def __init__(self, path: LogPath, dumps: Sequence[DumpChunk]) -> None:
+    def __init__(self, path: LogPath, dumps: Sequence[Dump]) -> None:
         self.name = str(path)
         self.where = LogId(topic=dumps[0].topic, partition=dumps[0].partition)
         self._dumps = dumps
-        segments: dict[int, list[DumpChunk]] = {}
-        for dump in dumps:
-            if dump.kind in {"log", "unknown"}:
-                segments.setdefault(dump.number, []).append(dump)
-        self._segments = sorted(segments.values(), key=_first_offset)
+        self._segments = sorted((dump for dump in dumps if dump.kind in {"log", "unknown"}), key=_first_offset)
         self.size = sum(int(dump.headers["size"].sum()) for dump in dumps)
-        self.base_offsets: Sequence[int] = [_first_offset(parts) for parts in self._segments]
+        self.base_offsets: Sequence[int] = [_first_offset(dump) for dump in self._segments]
         self.local_start = self.base_offsets[0] if self.base_offsets else None
 
     def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[LogChunk]:
@@ -49,11 +45,11 @@ class TextLog:
 
     def _parts(self) -> Iterator[LogChunk]:
         """Batches have positions in the dumped file, damage has lines of the text."""
-        for dump in (dump for parts in self._segments for dump in parts):
+        for dump in self._segments:
             if len(dump.headers):
                 yield LogChunk(headers=dump.headers, end=dump.end, file=dump.path or self.name)
             if dump.damage:
-                yield LogChunk(damage=dump.damage, end=dump.end, file=self.name)
+                yield LogChunk(damage=tuple(dump.damage), end=dump.end, file=self.name)
 
     def transaction_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[TransactionLogRecord]:
         for dump in self._dumps:
@@ -84,22 +80,19 @@ class TextLog:
                 yield record
 
     def snapshots(self) -> Iterator[ProducerSnapshot]:
-        found: dict[int, ProducerSnapshot] = {}
+        found = list[ProducerSnapshot]()
         for dump in self._dumps:
             name = _file_name(dump.path)
             if dump.kind == "snapshot" and name is not None:
-                before = found[name.offset].producers if name.offset in found else ()
                 error = dump.damage[0].reason if dump.damage else None
-                producers = (*before, *dump.snapshot)
-                found[name.offset] = ProducerSnapshot(name.offset, producers, error, dump.path or self.name)
-        yield from sorted(found.values(), reverse=True, key=lambda snapshot: snapshot.offset)
+                found.append(ProducerSnapshot(name.offset, tuple(dump.snapshot), error, dump.path or self.name))
+        yield from sorted(found, reverse=True, key=lambda snapshot: snapshot.offset)
 
     def segment_rows(self) -> Iterator[LogSegment]:
         """The size of a segment is that of its printed batches; its modification time is unknown."""
-        for base_offset, parts in zip(self.base_offsets, self._segments, strict=True):
-            size = sum(int(dump.headers["size"].sum()) for dump in parts)
-            file = parts[0].path or self.name
-            yield LogSegment(**self.where.columns, base_offset=base_offset, size=size, file=file)
+        for base_offset, dump in zip(self.base_offsets, self._segments, strict=True):
+            size = int(dump.headers["size"].sum())
+            yield LogSegment(**self.where.columns, base_offset=base_offset, size=size, file=dump.path or self.name)
 
     def aborted_rows(self) -> Iterator[TxnIndexEntry]:
         for dump in self._dumps:
@@ -120,22 +113,23 @@ def read_texts(path: LogPath) -> list[TextLog]:
 
     Raises UsageError if the file cannot be read.
     """
-    by_log: dict[tuple[object, ...], list[DumpChunk]] = {}
+    by_log: dict[tuple[object, ...], list[Dump]] = {}
     try:
         with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
             for dump in read_dump(lines, file=str(path)):
-                known = dump.topic is not None
-                by_log.setdefault((dump.topic, dump.partition, None if known else dump.number), []).append(dump)
+                by_log.setdefault((dump.topic, dump.partition, dump.line if dump.topic is None else None), []).append(
+                    dump
+                )
     except OSError as exc:
         raise UsageError(f"{path} cannot be read: {exc.strerror}.") from None
     return [TextLog(path, dumps) for dumps in by_log.values()]
 
 
-def _first_offset(parts: Sequence[DumpChunk]) -> int:
-    name = _file_name(parts[0].path)
+def _first_offset(dump: Dump) -> int:
+    name = _file_name(dump.path)
     if name is not None:
         return name.offset
-    return next((int(part.headers["base_offset"][0]) for part in parts if len(part.headers)), 0)
+    return int(dump.headers["base_offset"][0]) if len(dump.headers) else 0
 
 
 def _file_name(path: str | None) -> FileName | None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -19,11 +19,10 @@ from toolkit.analysis.coordinator.transaction_owners import transaction_owners
 from toolkit.analysis.diagnosis.observation import BrokersTime, Observation
 from toolkit.analysis.log.log_transactions import Statistics, statistics_row
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice, at_missing_offsets
-from toolkit.errors import DecodeError, NotFound, UsageError
-from toolkit.formats.batch_records import partial_batches, record_offsets
+from toolkit.errors import NotFound, UsageError
 from toolkit.formats.broker_logs import broker_log_files, time_zone_of
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
-from toolkit.formats.headers import LogChunk
+from toolkit.formats.headers import Header, LogChunk
 from toolkit.formats.log_dir_files import LogPath, log_path
 from toolkit.formats.scan import bytes_at
 from toolkit.schema import BATCHES, CLUSTER_EVENTS, LOG_TRANSACTIONS, utc
@@ -73,6 +72,7 @@ from toolkit.sources.logdir.replica_state import (
     producers_of,
 )
 from toolkit.sources.offset_queries import OffsetSpec, OffsetTables, named_offset
+from toolkit.sources.offset_reader import OffsetReader, slice_of
 from toolkit.sources.progress_bar import progress
 from toolkit.sources.source import (
     FILES,
@@ -88,15 +88,9 @@ from toolkit.sources.source import (
 if TYPE_CHECKING:
     from toolkit.sources.logdir.consistency import FilesProof
     from toolkit.sources.logdir.observe_files import FileObservation
-    from toolkit.sources.offset_reader import OffsetReader
 
 
-NO_RECORDS = (
-    "NO_RECORDS: compaction removed records of the batch at {}; the output of kafka-dump-log.sh does not show which"
-)
-
-
-class ReplicaOffsetReader:
+class ReplicaOffsetReader(OffsetReader):
     """A partition in files.
 
     `replicas`: the partition's replicas, the one with most of the log first.
@@ -105,9 +99,12 @@ class ReplicaOffsetReader:
     def __init__(self, contents: Contents, replicas: Sequence[ReplicaState]) -> None:
         self._contents, self._replicas = contents, replicas
         self._state = replicas[0]
-        self.partition = partition_of(self._state)
-        if self.partition.high_watermark is None:  # the LSO then assumes a log that is replicated to its end
-            self.partition = replace(self.partition, high_watermark=self.partition.log_end_offset)
+        partition = partition_of(self._state)
+        if partition.high_watermark is None:  # the LSO then assumes a log that is replicated to its end
+            partition = replace(partition, high_watermark=partition.log_end_offset)
+        super().__init__(partition)
+        # The longest log with an older leader epoch; a longer replica of the same epoch is only ahead.
+        self.truncated_end = max((_truncated_end(replicas[0], each) for each in replicas[1:]), default=0) or None
 
     @cached_property
     def is_compacted(self) -> bool | None:
@@ -123,16 +120,7 @@ class ReplicaOffsetReader:
     def opened(self) -> Mapping[int, int]:
         producers = self._state.window.producers
         open_producers = producers[producers["current_txn_start_offset"] >= 0]
-        return dict(
-            zip(
-                open_producers["producer_id"].tolist(), open_producers["current_txn_start_offset"].tolist(), strict=True
-            )
-        )
-
-    @property
-    def truncated_end(self) -> int | None:
-        """The longest log of a replica with an older leader epoch; a longer replica of the same epoch is only ahead."""
-        return max((_truncated_end(self._replicas[0], each) for each in self._replicas[1:]), default=0) or None
+        return dict(open_producers[["producer_id", "current_txn_start_offset"]].tolist())
 
     def offset(self, bound: OffsetSpec) -> int:
         if isinstance(bound, str):
@@ -143,14 +131,23 @@ class ReplicaOffsetReader:
         aborted, is_complete, errors = self._aborted
         touching = {each for each in aborted if each.last_offset is None or each.last_offset >= start}
         for part in self._state.log.parts(start=start, stop=stop):
-            found = self._slice(part)
-            found.aborted, found.is_index_complete = touching, is_complete
-            found.errors += errors
-            yield found
+            damage = [each.reason for each in part.damage if not each.is_torn]
+            yield slice_of(
+                part,
+                partial(self._bytes_of, part.file),
+                aborted=touching,
+                is_index_complete=is_complete,
+                errors=[*damage, *errors],
+            )
 
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
         found = transactions_of(read_state_topic(self._contents))
         return next((each.transactional_id for each in found if each.producer_id == producer_id), None), None
+
+    def _bytes_of(self, file: str | None, header: Header) -> bytes | None:
+        if self._state.log.is_text or file is None:
+            return None
+        return bytes_at(file, int(header["position"]), int(header["size"]))
 
     @cached_property
     def _aborted(self) -> tuple[set[AbortedRange], bool, Sequence[str]]:
@@ -166,22 +163,6 @@ class ReplicaOffsetReader:
             if entry.producer_id is not None and entry.first_offset is not None and not entry.error
         }
         return aborted, bool(aborted) and not errors, errors
-
-    def _slice(self, part: LogChunk) -> LogSlice:
-        headers = part.headers
-        errors = [damage.reason for damage in part.damage if not damage.is_torn]
-        found = LogSlice(headers=[headers], errors=errors)
-        for header in headers[partial_batches(headers)]:
-            base = int(header["base_offset"])
-            if self._state.log.is_text or part.file is None:
-                found.errors.append(NO_RECORDS.format(base))
-                continue
-            try:
-                buf = bytes_at(part.file, int(header["position"]), int(header["size"]))
-                found.record_offsets[base] = record_offsets(buf, 0)
-            except (DecodeError, OSError) as error:
-                found.errors.append(f"CORRUPT_BATCH: {error}")
-        return found
 
 
 def _truncated_end(newest: ReplicaState, other: ReplicaState) -> int:

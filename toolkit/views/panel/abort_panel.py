@@ -23,7 +23,7 @@ from toolkit.views.explained_error import explain
 from toolkit.views.finding_document import summary
 from toolkit.views.panel import panel_html
 from toolkit.views.panel.layout import WORK, PanelLayout, picture, postmortem
-from toolkit.views.panel.panel_html import FENCED, choice, is_same, next_actionable
+from toolkit.views.panel.panel_html import choice, is_same, next_actionable
 from toolkit.views.renderers import text_lines
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ class AbortPanel(PanelLayout):
 
     def _select(self, finding: Finding) -> None:
         self._reset(finding)
-        if finding.verdict in FENCED and finding.transactional_id is not None:
+        if finding.verdict.is_live and finding.transactional_id is not None:
             self._beside("How its owner could be fenced", partial(self._plan_fence, finding.transactional_id))
         self._draw_timeline(finding)
 

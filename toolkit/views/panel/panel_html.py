@@ -111,9 +111,6 @@ def next_actionable(findings: Sequence[Finding]) -> Finding | None:
     return next((each for each in by_urgency(findings) if each.action), None)
 
 
-FENCED = {Verdict.ONGOING, Verdict.LONG}
-"""Verdicts of live owners: the command that fences one by choice is shown, and not run."""
-
 _FIRST = ("Outcome", "Why", "Cause", "Who was affected", "Missing", "Right", "Error", "Remedy")
 
 

@@ -142,7 +142,7 @@ def apply_theme(figure: go.Figure, theme: Theme, *, title: str, subtitle: str = 
     lines = subtitle.count("<br>") + (1 if subtitle else 0)
     heads = title.count("<br>") + 1
     entries = sum(trace.showlegend is not False and trace.name is not None for trace in figure.data)
-    legend_rows = -(-entries // ENTRIES_PER_ROW)
+    legend_rows = -(-entries // ENTRIES_PER_ROW) if entries > 1 else 0  # one entry is no legend
     figure.update_layout(
         title={
             "text": f"<b>{title}</b>",
@@ -239,9 +239,9 @@ def number(value: int | None) -> str:
 
 def lines(text: str, *, width: int = 100, most: int = 2) -> str:
     """A text wrapped to at most `most` lines, with an ellipsis if it is cut."""
-    wrapped = textwrap.wrap(printable(text), width, break_on_hyphens=False)
+    wrapped = textwrap.wrap(printable(text), width - 2, break_on_hyphens=False)
     if len(wrapped) > most:
-        wrapped = [*wrapped[: most - 1], wrapped[most - 1][: width - 2] + " …"]
+        wrapped = [*wrapped[: most - 1], wrapped[most - 1] + " …"]
     return "<br>".join(map(plain, wrapped))
 
 

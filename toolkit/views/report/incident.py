@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -33,6 +33,7 @@ from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction
 from toolkit.schema.table import TransactionKey
+from toolkit.schema.verdict import Verdict
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
 from toolkit.views.report.incident_facts import Figure
@@ -95,7 +96,7 @@ def collect_incident(
     at
         Of a recording, the findings of the newest sample at or before this time; those of all samples if null.
     recheck_after, max_transaction_timeout_ms
-        As for the findings of a cluster and of files; their defaults if null.
+        As for the findings of a cluster and of files; their defaults if null, and the recorder's age of a recording.
     remark
         Called with a sentence about data that cannot be read and is left out.
 
@@ -110,7 +111,11 @@ def collect_incident(
     def own_findings(source: Cluster | LogDir | Recording) -> list[Finding]:
         if isinstance(source, Recording) and at is None:
             over_time = records_of(source.finding_over_time_rows(**options), Finding)
-            return without_stale(over_time, sampled_at=source.sample_row()["sampled_at"])
+            found = without_stale(over_time, sampled_at=source.sample_row()["sampled_at"])
+            if max_transaction_timeout_ms is None:
+                return found
+            newest = records_of(source.finding_rows(**options, **timeout), Finding)
+            return _aged(found, {each.key: each for each in newest})
         if isinstance(source, Recording):
             rows = source.finding_rows(**options, **timeout, at=at, min_held_ms=min_held_ms)
         elif isinstance(source, LogDir):
@@ -124,6 +129,20 @@ def collect_incident(
             if isinstance(source, LogDir):
                 stack.enter_context(source)
         return _collect(sources, own_findings, min_held_ms=min_held_ms, remark=remark)
+
+
+_BY_AGE = frozenset({Verdict.ONGOING, Verdict.LONG})
+
+
+def _aged(recorded: Sequence[Finding], newest: Mapping[TransactionKey, Finding]) -> list[Finding]:
+    """With the verdict that live transactions of the newest sample have by another age than the recorder's."""
+    found = []
+    for each in recorded:
+        now = newest.get(each.key)
+        if now is not None and {each.verdict, now.verdict} == _BY_AGE:
+            each = replace(each, verdict=now.verdict, reason=now.reason, remedy=now.remedy, action=now.action)
+        found.append(each)
+    return found
 
 
 def _collect(

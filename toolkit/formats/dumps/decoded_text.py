@@ -1,0 +1,304 @@
+"""Records of ``__transaction_state`` and ``__consumer_offsets`` as kafka-dump-log.sh or a console consumer prints them.
+
+Sources: ``TransactionLog.formatRecordKeyAndValue`` (2.8 to 4.0), ``GroupMetadataManager.formatRecordKeyAndValue`` (2.8
+to 3.7); ``DumpLogSegments.OffsetsMessageParser`` (3.8 on) and ``TransactionLogMessageParser`` (4.1 on), which print the
+JSON of the messages' own converters; ``TransactionLogMessageFormatter`` of the console consumer.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from toolkit.formats.coordinator_records import GROUP_EPOCH_KINDS, KINDS, OFFSETS_TOPIC, STATE_TOPIC, STATES
+from toolkit.schema.log import OFFSETS_LOG, TRANSACTION_LOG
+from toolkit.schema.table import LAST_TIME, STRING, utc
+
+TRANSACTION = "key: transaction_metadata::transactionalId="
+OFFSET, GROUP = "key: offset_commit::group=", "key: group_metadata::group="
+JSON_TRANSACTION = re.compile(r'key: \{"type":"0","data":\{"transactionalId":')
+JSON_GROUP = re.compile(r'key: \{"type":"\d{1,5}","data":\{"group(?:Id)?":')
+NO_RECORD = re.compile(
+    r"key: (unknown::version=-?\d{1,5}|Unknown record type -?\d{1,5} at offset .*|Error at offset .*)", re.DOTALL
+)
+PAYLOAD = " payload: "
+DELETED = "<DELETE>"
+STATE = re.compile(
+    r"producerId:(-?\d{1,19}),producerEpoch:(-?\d{1,5}),state=(\w{1,30}),partitions=\[([^\]]*)\],"
+    r"txnLastUpdateTimestamp=(-?\d{1,19}),txnTimeoutMs=(-?\d{1,10})",
+    re.ASCII,
+)
+FORMATTED = re.compile(r"(.{0,249})::TransactionMetadata\(transactionalId=.{0,249}?, producerId=")
+FORMATTED_JSON = re.compile(r'\{"key":\{"(?:type|version)":"?0"?,"data":\{"transactionalId":')
+FORMATTED_FIELD = re.compile(r"\b(\w+)=(?:\w*\(([^()]*)\)|([^,()]*))")
+PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-(\d{1,10})", re.ASCII)
+COMMIT = re.compile(
+    r"(.*?),partition=([A-Za-z0-9._-]{1,249})-(\d{1,10}) payload: (?:(<DELETE>)|offset=(-?\d{1,19})(?:,metadata=.*)?)",
+    re.ASCII | re.DOTALL,
+)
+MEMBER = re.compile(r"([^=,{}\[\]]+)=(?:\[[^\[\]]*\](?::[0-9A-F]+)?|[0-9A-F]*)(?:,|$)")
+STATE_OF = {name.lower(): name for name in STATES}
+BITS = {"int16": 15, "int32": 31, "int64": 63}
+DECODER = json.JSONDecoder()
+WRONG = (ValueError, LookupError, TypeError, AttributeError)  # what reading a damaged text raises
+Fields = dict[str, Any]
+
+
+def decoded_topic(text: str, *, otherwise: str | None = None) -> str | None:
+    """The topic whose decoder printed this text of a record, from ``key:`` on; else another answer."""
+    if text.startswith(TRANSACTION) or JSON_TRANSACTION.match(text):
+        return STATE_TOPIC
+    return OFFSETS_TOPIC if text.startswith((OFFSET, GROUP)) or JSON_GROUP.match(text) else otherwise
+
+
+def read_decoded(text: str, topic: str, milliseconds: int) -> Fields:
+    """Columns of ``schema.TRANSACTION_LOG`` or ``schema.OFFSETS_LOG`` from a record's text, without users' metadata.
+
+    `text`: from ``key:`` on. `milliseconds`: time of the record. A text that no decoder prints has an `error`.
+    """
+    fields: Fields = {}
+    try:
+        fields["timestamp"] = _time(milliseconds)
+        read = _transaction if topic == STATE_TOPIC else _offsets
+        return fields | _checked(read(text), topic)
+    except WRONG as error:
+        found = None if decoded_topic(text) else NO_RECORD.match(text)
+        return fields | _failed(ValueError(f"the tool could not read it: {_clean(found[1][:200])}") if found else error)
+
+
+def read_formatted(line: str) -> Fields | None:
+    """Columns of ``schema.TRANSACTION_LOG`` from a line of the console consumer's formatter; null for another line."""
+    try:
+        if FORMATTED_JSON.match(line):
+            found, _ = _json(line, 0)
+            return _checked(_json_transaction(found["key"], found.get("value")), STATE_TOPIC)
+        if not (start := FORMATTED.match(line)):
+            return None
+        fields = {name: one or several for name, several, one in FORMATTED_FIELD.findall(line, start.end(1))}
+        state = _state(
+            producer_id=int(fields["producerId"]),
+            producer_epoch=int(fields["producerEpoch"]),
+            state=fields["state"],
+            timeout_ms=int(fields["txnTimeoutMs"]),
+            topic_partitions=_partitions(fields["topicPartitions"]),
+            start_time=int(fields["txnStartTimestamp"]),
+            last_update_time=int(fields["txnLastUpdateTimestamp"]),
+        )
+        return _checked({"transactional_id": start[1], "tombstone": False} | state, STATE_TOPIC)
+    except WRONG as error:
+        return _failed(error)
+
+
+def _failed(error: Exception) -> Fields:
+    why = error if type(error) is ValueError else "a field is missing or damaged"
+    return {"error": f"MALFORMED_LINE: The text of this record is damaged or of a newer Kafka: {why}."}
+
+
+def _transaction(text: str) -> Fields:
+    if decoded_topic(text) != STATE_TOPIC:
+        raise ValueError("no decoder prints this")
+    if not text.startswith(TRANSACTION):
+        return _json_transaction(*_json_pair(text))
+    transactional_id, payload, value = text.removeprefix(TRANSACTION).rpartition(PAYLOAD)
+    if not payload:
+        raise ValueError("there is no payload")
+    found: Fields = {"transactional_id": transactional_id, "tombstone": value == DELETED}
+    if value == DELETED:
+        return found
+    parts = STATE.fullmatch(value)
+    if not parts:
+        raise ValueError("the payload is no transaction state")
+    return found | _state(
+        producer_id=int(parts[1]),
+        producer_epoch=int(parts[2]),
+        state=parts[3],
+        topic_partitions=_partitions(parts[4]),
+        last_update_time=int(parts[5]),
+        timeout_ms=int(parts[6]),
+    )
+
+
+def _json_transaction(key: Fields, value: Fields | None) -> Fields:
+    found: Fields = {"transactional_id": key["data"]["transactionalId"], "tombstone": value is None}
+    if value is None:
+        return found
+    data, version = value["data"], str(value["version"])  # a number by the console consumer's formatter
+    if version not in {"0", "1"}:
+        raise ValueError(f"value version {version} is of a newer Kafka")
+    partitions = [
+        {"topic": each["topic"], "partition": number}
+        for each in data.get("transactionPartitions") or []
+        for number in each["partitionIds"]
+    ]
+    return found | _state(
+        producer_id=data["producerId"],
+        producer_epoch=data["producerEpoch"],
+        state=data["transactionStatus"],
+        timeout_ms=data["transactionTimeoutMs"],
+        topic_partitions=partitions,
+        start_time=data["transactionStartTimestampMs"],
+        last_update_time=data["transactionLastUpdateTimestampMs"],
+        previous_producer_id=data.get("previousProducerId"),
+        next_producer_id=data.get("nextProducerId"),
+        next_producer_epoch=data.get("nextProducerEpoch"),
+        client_transaction_version=data.get("clientTransactionVersion", 0) if version == "1" else None,
+        value_version=int(version),
+    )
+
+
+def _state(*, state: object, last_update_time: int, start_time: int = -1, timeout_ms: int, **others: Any) -> Fields:
+    """With the name of the state, which some versions print as a number, and without -1, which means none."""
+    if type(state) is int and 0 <= state < len(STATES):
+        name: str | None = STATES[state]
+    else:
+        name = STATE_OF.get(str(state).replace("_", "").lower())
+    if name is None:
+        raise ValueError("the state is not known")
+    times = {"start_time": _time(start_time), "last_update_time": _time(last_update_time)}
+    return {"state": name, "timeout_ms": timeout_ms, **times, **{key: _known(value) for key, value in others.items()}}
+
+
+def _offsets(text: str) -> Fields:
+    if text.startswith(OFFSET):
+        if not (found := COMMIT.fullmatch(text.removeprefix(OFFSET))):
+            raise ValueError("this is no committed offset")
+        group, topic, partition, deleted, offset = found.groups()
+        return {
+            "kind": "offset_commit",
+            "group_id": group,
+            "topic": topic,
+            "partition": int(partition),
+            "committed_offset": None if offset is None else int(offset),
+            "tombstone": deleted is not None,
+        }
+    if decoded_topic(text) != OFFSETS_TOPIC:
+        raise ValueError("no decoder prints this")
+    if not text.startswith(GROUP):
+        return _json_offsets(*_json_pair(text))
+    group, _, value = text.removeprefix(GROUP).partition(PAYLOAD)
+    fields: Fields = {"kind": "group_metadata", "group_id": group, "tombstone": value == DELETED}
+    if value == DELETED:
+        return fields
+    data, _ = _json(value, 0, end=len(value))
+    return fields | {
+        "generation": data["generationId"],
+        "protocol_type": data["protocolType"],
+        "protocol": data["protocol"],
+        "member_ids": _members(data["assignment"].removeprefix("{").removesuffix("}")),
+    }
+
+
+def _members(assignment: str) -> list[str] | None:
+    """Member ids of ``a=[orders-0, orders-1],b=[]``; null if an id contains the separators."""
+    ids, at = [], 0
+    while at < len(assignment):
+        found = MEMBER.match(assignment, at)
+        if not found:
+            return None
+        ids.append(found[1])
+        at = found.end()
+    return ids
+
+
+def _json_offsets(key: Fields, value: Fields | None) -> Fields:
+    kind, data = KINDS.get(int(key["type"])), key["data"]
+    if kind is None:
+        raise ValueError(f"key type {key['type']} is of a newer Kafka")
+    member, is_commit = data.get("memberId"), kind == "offset_commit"
+    found: Fields = {
+        "kind": kind,
+        "group_id": data["group" if "group" in data else "groupId"],
+        "topic": data["topic"] if is_commit else None,
+        "partition": data["partition"] if is_commit else None,
+        "member_ids": None if member is None else [member],
+        "tombstone": value is None,
+    }
+    if value is None:
+        return found
+    data = value["data"]
+    if is_commit:
+        return found | {
+            "committed_offset": data["offset"],
+            "committed_leader_epoch": _known(data.get("leaderEpoch")),
+            "commit_timestamp": _time(data["commitTimestamp"]),
+            "expire_timestamp": _time(data.get("expireTimestamp", -1)),
+        }
+    if kind == "group_metadata":
+        return found | {
+            "generation": data["generation"],
+            "protocol_type": data["protocolType"],
+            "protocol": data["protocol"],
+            "leader_member_id": data["leader"],
+            "member_ids": [each["memberId"] for each in data["members"]],
+        }
+    return found | ({"generation": data["epoch"]} if kind in GROUP_EPOCH_KINDS else {})
+
+
+def _json_pair(text: str) -> tuple[Fields, Fields | None]:
+    """The objects of key and payload; null for a payload that deletes the key."""
+    key, end = _json(text, len("key: "))
+    if not text.startswith(PAYLOAD, end):
+        raise ValueError("there is no payload")
+    start = end + len(PAYLOAD)
+    return key, None if text[start:] == DELETED else _json(text, start, end=len(text))[0]
+
+
+def _json(text: str, at: int, *, end: int | None = None) -> tuple[Fields, int]:
+    try:
+        found, stop = DECODER.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        raise ValueError("the JSON is damaged") from None
+    if end not in {None, stop}:
+        raise ValueError("something follows the payload")
+    return found, stop
+
+
+def _partitions(text: str) -> list[Fields]:
+    found = [PARTITION.fullmatch(each.strip()) for each in text.split(",") if each]
+    if not all(found):
+        raise ValueError("a partition is none")
+    return [{"topic": each[1], "partition": int(each[2])} for each in found if each]
+
+
+def _time(milliseconds: int) -> dt.datetime | None:
+    if milliseconds > LAST_TIME:
+        raise ValueError("a time is after the year 9999")
+    return utc(milliseconds)
+
+
+def _known(value: Any) -> Any:
+    """A number that is no -1; anything else as it is."""
+    return None if type(value) is int and value < 0 else value
+
+
+def _clean(text: str) -> str:
+    """Without lone surrogates, which a damaged text can have and a table cannot."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _checked(fields: Mapping[str, Any], topic: str) -> Fields:
+    """The fields, if each has the type of its column. Raises TypeError, ValueError."""
+    found = dict(fields)
+    for column in (TRANSACTION_LOG if topic == STATE_TOPIC else OFFSETS_LOG).columns:
+        value = found.get(column.name)
+        if value is None:
+            continue
+        if column.type == STRING:
+            found[column.name] = _clean(str.__str__(value))
+        elif isinstance(column.type, str) and column.type in BITS:
+            _fit(value, BITS[column.type])
+        elif column.name == "topic_partitions":
+            for each in value:
+                each["topic"] = _clean(str.__str__(each["topic"]))
+                _fit(each["partition"], BITS["int32"])
+        elif column.name == "member_ids":
+            found[column.name] = [_clean(str.__str__(each)) for each in value]
+    return found
+
+
+def _fit(value: object, bits: int) -> None:
+    if type(value) is not int or not -(1 << bits) <= value < 1 << bits:
+        raise ValueError(f"a number has more than {bits + 1} bits, or is none")
