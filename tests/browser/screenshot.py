@@ -1,7 +1,8 @@
-"""Take pictures of the panel with 2, 5 and 500 findings, light and dark, and the one of the README.
+"""Take pictures of the panel with 2, 5 and 500 findings, light and dark, and of the page of notebook 9.
 
-``python -m tests.browser.screenshot`` writes ``docs/panel.png``; ``python -m tests.browser.screenshot FOLDER`` also
-writes all six, as ``panel-500-dark.png``, to a folder, and prints what axe finds in each.
+``python -m tests.browser.screenshot`` writes ``notebooks/panel.png`` and ``live.png``; ``python -m
+tests.browser.screenshot FOLDER`` also writes all six, as ``panel-500-dark.png``, to a folder, and prints what axe finds
+in each.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.browser.opened import browser
+from tests.browser.opened import START_TIMEOUT_MS, browser
 from tests.browser.panel_page import panel_on
+from tests.browser.servers import voila
 from tests.browser.test_panel_access import violations
+from tests.notebooks.books import FOLDER
 from toolkit.config import ClientConfig
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer
@@ -22,8 +25,7 @@ from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import BrokerClient
 
-ROOT = Path(__file__).resolve().parents[2]
-PICTURE = ROOT / "docs/panel.png"
+PICTURE, LIVE_PICTURE = FOLDER / "panel.png", FOLDER / "live.png"
 COUNTS = (2, 5, 500)
 SHOWN = 5  # findings in the picture of the README
 STEP_TIMEOUT_MS = 120_000
@@ -66,9 +68,22 @@ def take_pictures(folder: Path, kafka: Kafka, counts: Sequence[int]) -> None:
                 print(f"{target.name}: {target.stat().st_size:,} bytes, {violations(panel.page)}", flush=True)
 
 
+def take_live_picture(folder: Path) -> None:
+    """Notebook 9 as a page of Voila, once it has looked."""
+    notebook = Path(shutil.copy(FOLDER / "09_live.ipynb", folder))
+    with browser() as chromium, voila(notebook, folder / "server") as address:
+        page = chromium.new_page(viewport={"width": 1000, "height": 1000})
+        page.goto(address, timeout=2 * START_TIMEOUT_MS)
+        live = page.locator(".widget-html-content", has=page.locator(".kafka-txn-tiles .alarm"))
+        live.wait_for(timeout=STEP_TIMEOUT_MS)
+        live.screenshot(path=LIVE_PICTURE, animations="disabled")
+        print(f"{LIVE_PICTURE.name}: {LIVE_PICTURE.stat().st_size:,} bytes, {violations(page, '.widget-html-content')}")
+
+
 if __name__ == "__main__":
     with TemporaryDirectory() as temporary, Kafka("4.3.1", properties=EVERYDAY.properties) as lab:
         folder = Path(sys.argv[1]).resolve() if sys.argv[1:] else Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         take_pictures(folder, lab, COUNTS if sys.argv[1:] else (SHOWN,))
         shutil.copy(folder / f"panel-{SHOWN}-light.png", PICTURE)
+        take_live_picture(Path(temporary))

@@ -18,18 +18,25 @@ from toolkit.views.report import report
 __all__ = ["pytestmark"]
 
 NARROW = 900
-OF_THE_PAGE = ("link-in-text-block", "empty-table-header")  # nbconvert's links, and pandas' own tables
+NARROWEST_LABEL = 40  # pixels
 LONGEST = 249  # letters in a topic's name
 
 
 def found_in(page_file: Path, within: str, theme: Theme) -> list[str]:
-    """Violations, and whether the page is wider than the window."""
+    """Violations, and whether the page or a table of findings is wider than the window, or a label too narrow.
+
+    Labels of documents had a fifth of their column in nbconvert's style, and broke letter by letter; with long names
+    the group and the transaction were beyond the edge of the table.
+    """
     with browser() as chromium:
         page = chromium.new_page(viewport={"width": NARROW, "height": 900}, color_scheme=theme)
         page.goto(page_file.as_uri())
         found = violations(page, within, without=".jp-OutputPrompt")
         width = page.evaluate("document.documentElement.scrollWidth")
-    return [each for each in found if not each.startswith(OF_THE_PAGE)] + [f"{width} px"] * (width > NARROW)
+        labels = page.locator(".kafka-txn-document dt").evaluate_all("all => all.map(each => each.clientWidth)")
+        tables = page.locator(".kafka-txn.answers .scroll").evaluate_all("all => all.map(each => each.scrollWidth)")
+    torn = [f"a label of {label} px" for label in labels if label < NARROWEST_LABEL]
+    return [*found, *torn, *[f"{each} px" for each in (width, *tables) if each > NARROW]]
 
 
 @pytest.mark.parametrize("theme", THEMES)

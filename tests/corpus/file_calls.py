@@ -23,7 +23,7 @@ from toolkit.schema.live import Finding
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
 from toolkit.sources.source import FILES, RECORDING, tables_of
-from toolkit.views.plots import plot_history, plot_lag, plot_overview, plot_timeline
+from toolkit.views.plots import plot_lag, plot_overview, plot_timeline
 
 SAMPLES = Path(samples.__file__).parent / "data"
 DUMPS = Path(__file__).parents[1] / "formats" / "data"
@@ -238,10 +238,7 @@ def _plots(read: Callable[[], LogDir], folder: Path, held: Finding) -> Iterator[
     def overview(files: LogDir) -> go.Figure:
         return plot_overview(files.findings(), partitions=files.partitions())
 
-    def history(files: LogDir) -> go.Figure:
-        return plot_history(files.transaction_history(), transaction_log=files.transaction_log(), theme="dark")
-
-    for plot in (timeline, overview, history):
+    for plot in (timeline, overview):
         yield figure(read, plot, around=folder, name=plot.__name__)
 
 

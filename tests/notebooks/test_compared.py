@@ -29,7 +29,10 @@ def find_cell(book: NotebookNode, cell_id: str) -> tuple[str, NotebookNode]:
 
 
 def test_only_wrong_outputs_false_claims_and_warnings_fail_cells(tmp_path: Path) -> None:
-    """A checked cell without count is not compared: therefore the hygiene tests require counts."""
+    """A checked cell without count is not compared: therefore the hygiene tests require counts.
+
+    Stored advice that the code had corrected since stayed, as only tagged cells were compared.
+    """
     book = read_with_sample_as_source()
     with_wrong_output, cell = find_cell(book, "transactions-table")
     assert is_checked(cell)
@@ -40,10 +43,16 @@ def test_only_wrong_outputs_false_claims_and_warnings_fail_cells(tmp_path: Path)
     cell.source = cell.source.replace("show(steps", "shown = show(steps") + "\nlso += 1\nshown"  # a claim compares it
     without_count, cell = find_cell(book, "lag-rows")
     cell.outputs, cell.execution_count = [], None
+    with_old_advice, cell = find_cell(book, "lag")
+    cell.outputs[0].data["text/plain"] += " Set its offsets first."
+    _, cell = find_cell(book, "cause")
+    cell.outputs, cell.execution_count = [], None  # files have another reason than the lab's cluster
     with_warning, cell = find_cell(book, "picture")
     cell.source = 'import warnings\nwarnings.warn("an old name")\n' + cell.source
-    outcome = run(write(book, tmp_path / BOOK.name), tmp_path)
-    assert outcome.failed.keys() == {with_wrong_output, with_false_claim, with_warning}, outcome.output
+    outcome = run(write(book, tmp_path / BOOK.name), tmp_path, compares_words=True)
+    failed = {with_wrong_output, with_false_claim, with_old_advice, with_warning}
+    assert outcome.failed.keys() == failed, outcome.output
+    assert "stored: ['first', 'offsets']; now: []" in outcome.failed[with_old_advice]
     assert without_count in outcome.cells
     assert "Cell outputs differ" in outcome.failed[with_wrong_output]
     assert "A claim does not hold" in outcome.failed[with_false_claim]

@@ -13,7 +13,7 @@ from toolkit.schema.live import Finding
 from toolkit.sources.logdir import LogDir
 from toolkit.views import next_steps, show
 from toolkit.views.finding_document import finding_groups, summary
-from toolkit.views.plots import number_tiles, plot_overview, plot_timeline
+from toolkit.views.plots import number_tiles, plot_holds, plot_overview, plot_timeline
 from toolkit.views.report import collect_incident, report
 
 SAMPLES = ("late-message", "never-added", "several-open")
@@ -50,6 +50,8 @@ def test_what_hangs_is_counted_and_queued_by_cluster() -> None:
     for shown in (show, plot_overview, summary):
         with pytest.raises(UsageError, match=r"A table is needed, not a LogDir.*source\.findings\(\)"):
             shown(logs[0])  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"source\.lso_holds\(\)"):
+        plot_holds(logs[0])  # type: ignore[arg-type]
     assert "3 partitions hang" in plot_overview(findings).layout.title.text
     text, page, steps = repr(show(findings)), show(findings)._repr_html_(), repr(next_steps(findings))
     for cluster in findings.cluster_id:

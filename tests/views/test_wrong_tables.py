@@ -16,12 +16,12 @@ from toolkit.schema import TABLES
 from toolkit.schema.coerce import table_of
 from toolkit.views.finding_document import finding_lines, summary
 from toolkit.views.finding_steps import next_steps
-from toolkit.views.plots import number_tiles, plot_history, plot_holds, plot_lag, plot_overview, plot_timeline
+from toolkit.views.plots import number_tiles, plot_holds, plot_lag, plot_overview, plot_timeline
 from toolkit.views.report import report
 from toolkit.views.show_table import show
 
 OTHER_NAMES = {"rows": "group_lag", "recorded_findings": "findings"}
-FUNCTIONS = (finding_lines, next_steps, number_tiles, plot_history, plot_holds, plot_lag, plot_overview, plot_timeline,
+FUNCTIONS = (finding_lines, next_steps, number_tiles, plot_holds, plot_lag, plot_overview, plot_timeline,
              report, summary)  # fmt: skip
 
 
@@ -55,6 +55,7 @@ def test_columns_of_no_table_are_refused() -> None:
 def test_columns_of_ones_own_are_left_out() -> None:
     """A frame of findings with a column of one's own, or with some of its columns, is one of findings."""
     frame = schema.FINDINGS.frame()
+    assert show(frame.assign(application="billing")).table is schema.FINDINGS
     assert summary(frame.assign(application="billing")) == summary(frame[["topic", "verdict"]]) == summary([])
 
 

@@ -103,7 +103,7 @@ FindingLike: TypeAlias = "Row | pd.Series[Any] | pd.DataFrame"
 """A row of ``schema.FINDINGS``, or a row of its frame."""
 
 
-def one_table(data: Any) -> Any:
+def one_table(data: Any, table: Table = FINDINGS) -> Any:
     """Frames of several sources as one; raises UsageError for a source, which is asked for its tables by name."""
     if hasattr(data, "columns") or isinstance(data, Iterable):
         if not isinstance(data, list | tuple) or not data or not all(hasattr(each, "iloc") for each in data):
@@ -112,7 +112,7 @@ def one_table(data: Any) -> Any:
 
         return pd.concat(data, ignore_index=True)
     raise UsageError(
-        f"A table is needed, not a {type(data).__name__}.", do="Call its method of that name: source.findings()."
+        f"A table is needed, not a {type(data).__name__}.", do=f"Call its method of that name: source.{table.name}()."
     )
 
 
@@ -123,7 +123,7 @@ def rows_of(data: Data, table: Table) -> list[Row]:
     """
     if data is None:
         return []
-    data = one_table(data)
+    data = one_table(data, table)
     nulls: dict[str, object] = dict.fromkeys(table.names)
     if hasattr(data, "columns"):
         return [{**nulls, **row} for row in _of_frame(data, table).to_pylist()]
@@ -139,7 +139,7 @@ def records_of(data: Data, record: type[R]) -> list[R]:
     """
     if data is None:
         return []
-    data = one_table(data)
+    data = one_table(data, record.table)
     if hasattr(data, "columns"):
         return record.of_table(_of_frame(data, record.table))
     items = list(cast("Iterable[Row | TableRow]", data))

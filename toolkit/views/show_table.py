@@ -22,7 +22,7 @@ from toolkit.schema.coerce import Data, one_table, records_of, rows_of, table_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Exposure, Finding, GroupLag, OffsetVisibility
 from toolkit.schema.log import LogTransaction, TransactionStatistics
-from toolkit.schema.table import INT16, INT32, INT64, TIME, TableRow, TopicPartition, utc_now
+from toolkit.schema.table import FLOAT64, INT16, INT32, INT64, TIME, TableRow, TopicPartition, utc_now
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Command, Field, Fields, Paragraph, Part, Section, Value
 from toolkit.views.finding_document import (
@@ -189,7 +189,7 @@ def _exposure_section(group: list[Exposure]) -> Section:
 
 
 LONG = 40  # characters
-NUMBERS = {INT16, INT32, INT64}
+NUMBERS = {INT16, INT32, INT64, FLOAT64}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -484,7 +484,7 @@ def show(
     if not hasattr(data, "columns"):  # an iterator is read once
         data = [item.row() if isinstance(item, TableRow) else item for item in cast("Iterable[Row | TableRow]", data)]
     names = _names_in(data)
-    known = table or (table_of(names) or table_of(columns or ()) if names else FINDINGS)
+    known = table or (table_of(names) or table_of(columns or ()) or _table_in(names) if names else FINDINGS)
     if known is None:
         raise UsageError(
             "These are not columns of one of the toolkit's tables.",
@@ -497,6 +497,12 @@ def show(
     is_whole = set(known.names if known is not FINDINGS else SUMMARY_COLUMNS) <= set(names)
     selected = columns if columns is not None or is_whole or not names else [n for n in known.names if n in set(names)]
     return TableView(table=known, rows=_by_urgency(rows, now) if known is FINDINGS else rows, columns=selected, now=now)
+
+
+def _table_in(names: Sequence[str]) -> Table | None:
+    """The table that has most of these columns and no other one: the rest are of the user's own."""
+    whole = (table for table in TABLES.values() if set(table.names) <= set(names))
+    return max(whole, key=lambda table: len(table.names), default=None)
 
 
 def _finding_rows(data: Data) -> list[Row]:

@@ -19,6 +19,8 @@ def both(opened: Any, here: Any) -> None:
 
 
 def all(opened: Any, findings: Any) -> None:
+    """The sample's partition `orders` was joined to those of the reader's own cluster."""
+    assert len({row["cluster_id"] for row in findings}) <= 1
     causes = {(row["topic"], row["partition"]): str(row["cause"]) for row in findings}
     for topic, cause in CAUSES.items() if opened.staged else ():
         assert cause in causes[topic, opened.expected[topic]["partition"]]

@@ -21,9 +21,9 @@ def hold(name: str | None, begun: int, ended: int | None) -> LsoHold:
 
 def test_the_id_that_held_longest_in_all_is_first_and_one_that_holds_still_is_another_trace() -> None:
     """Which ids held an LSO longest today, plotted, took seven attempts."""
-    figure = plot_holds([hold("a", 9, 8), hold("b", 7, 4), hold("a", 3, 2), hold(None, 1, None)], now=NOW)
+    figure = plot_holds([hold("a", 9, 8), hold("b", 7, 4), hold("a", 3, 2), replace(hold(None, 1, None), as_of=NOW)])
     assert "b held an LSO longest: 3 h in 1 hold" in words(figure)
-    assert "4 holds of 1 partition by 3 ids" in words(figure)
+    assert "4 holds of 1 partition by 3 ids, 1 of them goes on" in words(figure)
     assert "holds it still" in figure_svg(figure)
     drawn = traces(figure)
     assert list(drawn["held"]["y"]) == ["b", "a", "a"]
@@ -33,7 +33,10 @@ def test_the_id_that_held_longest_in_all_is_first_and_one_that_holds_still_is_an
 
 
 def test_a_day_of_holds_and_one_that_goes_on() -> None:
-    """A hold that went on for hours in a table of its own was "under 1 s", and a day was a comparison of texts."""
+    """A hold that went on for hours in a table of its own was "under 1 s", and a day was a comparison of texts.
+
+    A date was an AttributeError, and its text had "no zone".
+    """
     goes_on = replace(hold("a", 9, None), as_of=NOW - 4 * HOUR)
     assert "a held an LSO longest: at least 5 h in 1 hold, and held it still at 2026-11-21 08:58:30 UTC" in words(
         plot_holds([goes_on])
@@ -41,4 +44,8 @@ def test_a_day_of_holds_and_one_that_goes_on() -> None:
     of_day = plot_holds([hold("a", 9, 8), hold("b", 7, 4), hold("c", 3, 2)], since=(NOW - 5 * HOUR).isoformat())
     assert "b held an LSO longest: 1 h in 1 hold" in words(of_day), "or c, which held for as long"
     assert "2 holds of 1 partition by 2 ids" in words(of_day)
+    for day in (NOW.date(), str(NOW.date())):
+        assert "d held an LSO longest: at least 12 h 58 min in 1 hold" in words(
+            plot_holds([replace(hold("d", 30, None), as_of=NOW)], since=day)
+        )
     assert "No hold of an LSO since 2026-11-21 12:58:30 UTC" in words(plot_holds([hold("a", 9, 8)], since=NOW))

@@ -12,7 +12,7 @@ import pytest
 
 from tests.views.plots.busy import busy, finding, history
 from toolkit.schema.verdict import Verdict
-from toolkit.views.plots import figure_html, plot_history, plot_lag, plot_overview, plot_timeline
+from toolkit.views.plots import figure_html, plot_lag, plot_overview, plot_timeline
 from toolkit.views.plots.notebook_figure import WIDTH, figure_svg, theme_style
 from toolkit.views.plots.plot_theme import THEMES
 
@@ -29,7 +29,6 @@ FIGURES: dict[str, Callable[[], go.Figure]] = {
     "overview": lambda: plot_overview([finding(), finding(topic="a & <b>", verdict=Verdict.UNKNOWN)]),
     "timeline": _timeline,
     "lag": lambda: plot_lag([LAG]),
-    "history": lambda: plot_history([history()]),
     "empty": lambda: plot_timeline([]),
 }
 

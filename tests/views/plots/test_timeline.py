@@ -16,9 +16,9 @@ from toolkit.schema.verdict import Verdict
 from toolkit.views.plots import plot_timeline
 from toolkit.views.plots.notebook_figure import figure_svg
 from toolkit.views.plots.plot_theme import when
+from toolkit.views.plots.state_lanes import MANY, intervals, merged
 from toolkit.views.plots.timeline_data import LsoCurve
 from toolkit.views.plots.timeline_plot import BEGINNING
-from toolkit.views.plots.transaction_history_plot import MANY, intervals, merged
 
 HOUR = dt.timedelta(hours=1)
 

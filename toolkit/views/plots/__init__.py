@@ -5,6 +5,5 @@ from __future__ import annotations
 from toolkit.views.plots.notebook_figure import figure_html
 from toolkit.views.plots.partition_plots import number_tiles, plot_holds, plot_lag, plot_overview
 from toolkit.views.plots.timeline_plot import plot_timeline
-from toolkit.views.plots.transaction_history_plot import plot_history
 
-__all__ = ["figure_html", "number_tiles", "plot_history", "plot_holds", "plot_lag", "plot_overview", "plot_timeline"]
+__all__ = ["figure_html", "number_tiles", "plot_holds", "plot_lag", "plot_overview", "plot_timeline"]

@@ -15,16 +15,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 import plotly.graph_objects as go
 
 from toolkit.views.plots.plot_theme import DARK_VARIABLES, THEMES, Theme, apply_theme, follow_theme, plain
-
-if TYPE_CHECKING:
-    pass
-
 
 DASHES: Mapping[str | None, str] = {"dot": "2 4", "dash": "8 5", "longdash": "12 6"}
 CORNERS: Mapping[str, tuple[tuple[float, float], ...]] = {
@@ -256,7 +252,9 @@ class _Drawing:
             ("x", "y"): None
         }
         margin = self.layout["margin"]
-        bottom = margin["b"] + (46 if any(self._axis("x", x).get("title") for x, _ in pairs) else 20)
+        below = [self._axis("x", x) for x, _ in pairs]
+        has_labels = any(axis.get("showticklabels") is not False for axis in below)
+        bottom = margin["b"] + (46 if any(axis.get("title") for axis in below) else 20 * has_labels)
         left = margin["l"] + max(self._label_width(self._axis("y", y), y) for _, y in pairs)
         box = (left, margin["t"], WIDTH - margin["r"], max(self.height - bottom, margin["t"] + 40))
         areas = {}
@@ -566,7 +564,10 @@ def _width(text: str, size: float) -> float:
 OWN_RENDERERS = {"plotly_mimetype", "plotly_mimetype+notebook"}  # plotly's choice in Jupyter; others are the user's
 
 
-DARK_PAGE = ':is([data-jp-theme-light="false"], [data-vscode-theme-kind="vscode-dark"])'  # JupyterLab, Voila; VS Code
+DARK_PAGE = (  # JupyterLab, Voila; VS Code
+    ':is([data-jp-theme-light="false"], [data-vscode-theme-kind="vscode-dark"], '
+    '[data-vscode-theme-kind="vscode-high-contrast"])'
+)
 
 
 class NotebookFigure(go.Figure):  # type: ignore[misc]

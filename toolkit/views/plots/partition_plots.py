@@ -37,17 +37,11 @@ from toolkit.views.plots.plot_theme import lines as wrapped
 from toolkit.views.row_formats import count
 
 NAME_WIDTH = 24
+MAX_LINES = 25  # of partitions, or of ids
 ROOM = 0.42  # share of the panel for the longest bar; the text after it takes the rest
 
 
-def plot_overview(
-    findings: Data,
-    *,
-    partitions: Data = None,
-    now: dt.datetime | None = None,
-    most: int = 25,
-    theme: ThemeName = "light",
-) -> go.Figure:
+def plot_overview(findings: Data, *, partitions: Data = None, theme: ThemeName = "light") -> go.Figure:
     """Draw every partition that is not clear, worst first: how long it is held, and how many records wait.
 
     Parameters
@@ -56,17 +50,14 @@ def plot_overview(
         ``schema.FINDINGS``. Each partition has one line: that of its worst verdict.
     partitions
         ``schema.PARTITIONS``, for the number of partitions read.
-    now
-        Time up to which ages are counted; that of the newest finding if null.
-    most
-        Maximum number of lines, the most urgent ones; the rest is counted by verdict below the title.
     theme
         ``light`` or ``dark``.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        Two panels with one line per partition; scales are logarithmic.
+        Two panels with one line per partition, the 25 most urgent ones; scales are logarithmic. The rest is counted by
+        verdict below the title.
 
     Raises
     ------
@@ -75,12 +66,11 @@ def plot_overview(
     """
     colours = theme_named(theme)
     records, read = records_of(findings, Finding), records_of(partitions, Partition)
-    until = now or newest(records)
-    lines = partition_lines(records, until)
+    lines = partition_lines(records, newest(records))
     if not lines:
         title = "Nothing is held" if records or read else "Nothing to draw"
         return empty_figure(colours, title=title, missing=_checked_text(records, read))
-    visible = lines[:most]
+    visible = lines[:MAX_LINES]
     figure = make_subplots(figure=NotebookFigure(), rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.03,
                            column_widths=[0.56, 0.44],
                            subplot_titles=("held for (logarithmic)", "records waiting (logarithmic)"))  # fmt: skip
@@ -95,7 +85,7 @@ def plot_overview(
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=verdict), row=1, col=1)
     figure.update_yaxes(row_axis([line.name for line in visible], longest=NAME_WIDTH))
     subtitle = wrapped(f"partitions by verdict: {_named(Counter(line.verdict for line in lines))}")
-    if rest := Counter(line.verdict for line in lines[most:]):
+    if rest := Counter(line.verdict for line in lines[MAX_LINES:]):
         subtitle += f"<br>{wrapped(f'not drawn: {_named(rest)}; show(findings) lists them')}"
     apply_theme(figure, colours, title=_overview_title(lines), subtitle=subtitle, height=210 + 34 * len(visible))
     figure.update_annotations(selector={"yanchor": "bottom"}, xanchor="left", font={"size": 13, "color": colours.muted})
@@ -112,18 +102,16 @@ TILES_STYLE = (
 )
 
 
-def number_tiles(findings: Data, *, now: dt.datetime | None = None) -> str:
+def number_tiles(findings: Data) -> str:
     """What is held, in four numbers as HTML for a page on a screen: partitions, records, the longest hold, groups.
 
     Parameters
     ----------
     findings
         ``schema.FINDINGS``.
-    now
-        As for `plot_overview`.
     """
     records = records_of(findings, Finding)
-    lines = partition_lines(records, now or newest(records))
+    lines = partition_lines(records, newest(records))
     held = [line for line in lines if line.finding.queue_position == 1]
     hanging = sum(line.verdict is Verdict.HANGING for line in lines)
     unknown = sum(line.verdict is Verdict.UNKNOWN for line in lines)
@@ -277,14 +265,7 @@ THINNEST = 300  # share of the time for the shortest bar
 HOLD_KINDS = (("held", Verdict.ENDED, True), ("holds it still", Verdict.UNKNOWN, False))
 
 
-def plot_holds(
-    lso_holds: Data,
-    *,
-    since: dt.datetime | str | None = None,
-    now: dt.datetime | None = None,
-    most: int = 20,
-    theme: ThemeName = "light",
-) -> go.Figure:
+def plot_holds(lso_holds: Data, *, since: dt.date | str | None = None, theme: ThemeName = "light") -> go.Figure:
     """Draw who held an LSO, and when: a row for each transactional id, or producer id where no id is known.
 
     Parameters
@@ -292,11 +273,7 @@ def plot_holds(
     lso_holds
         ``schema.LSO_HOLDS``, of a log directory or a recording, or as the pipeline stored them; of any partitions.
     since
-        Count holds from this time on: a time, or its text such as ``2026-11-21T00:00Z``; from the first one if null.
-    now
-        Where holds that go on end; the time of its log or sample (``as_of``) if null.
-    most
-        Maximum number of rows, those that held for the longest time in all; the rest is counted below the title.
+        Count holds from this time on: a day of UTC, such as ``2026-11-21``, or a time; from the first one if null.
     theme
         ``light`` or ``dark``.
 
@@ -307,7 +284,7 @@ def plot_holds(
     """
     colours = theme_named(theme)
     holds = [each for each in records_of(lso_holds, LsoHold) if each.held_from is not None]
-    first = None if since is None else in_utc(since)
+    first = None if since is None else _begin(since)
     if first is not None:
         holds = [replace(each, held_from=max(each.held_from or first, first)) for each in holds
                  if each.held_to is None or each.held_to > first]  # fmt: skip
@@ -317,9 +294,8 @@ def plot_holds(
         return empty_figure(
             colours, title=f"No hold of an LSO{after}", missing=f"The table has no hold whose time is known{after}."
         )
-    last = max(times)
-    holds = [replace(each, as_of=now or each.as_of or last) for each in holds]
-    until = now or last
+    until = max(times)
+    holds = [replace(each, as_of=each.as_of or until) for each in holds]
     by_name: dict[str, list[LsoHold]] = {}
     for hold in holds:
         by_name.setdefault(hold.transactional_id or f"producer {hold.producer_id}", []).append(hold)
@@ -328,16 +304,21 @@ def plot_holds(
     figure = NotebookFigure()
     for name, verdict, is_over in HOLD_KINDS:
         bars = [
-            (row, each) for row, of_row in ranked[:most] for each in of_row if (each.held_to is not None) is is_over
+            (row, each)
+            for row, of_row in ranked[:MAX_LINES]
+            for each in of_row
+            if (each.held_to is not None) is is_over
         ]
         if bars:
             figure.add_trace(_hold_bars(bars, theme=colours, name=name, verdict=verdict, length=length))
-    figure.update_yaxes(row_axis([name for name, _ in ranked[:most]], longest=NAME_WIDTH))
+    figure.update_yaxes(row_axis([name for name, _ in ranked[:MAX_LINES]], longest=NAME_WIDTH))
     figure.update_xaxes(type="date", title={"text": "time (UTC)", "standoff": 6}, nticks=7)
     longest, of_longest = ranked[0]
     total = sum((_hold_length(each) for each in of_longest), dt.timedelta())
     partitions = {(each.topic, each.partition) for each in holds}
-    rest = f"; {count(len(ranked) - most, 'more')} not drawn" if ranked[most:] else ""
+    open_holds = sum(each.held_to is None for each in holds)
+    rest = f", {open_holds:,} of them {'goes' if open_holds == 1 else 'go'} on" if open_holds else ""
+    rest += f"; {count(len(ranked) - MAX_LINES, 'more')} not drawn" if ranked[MAX_LINES:] else ""
     subtitle = (
         f"{count(len(holds), 'hold')} of {count(len(partitions), 'partition')} by {count(len(ranked), 'id')}{rest}"
     )
@@ -346,7 +327,15 @@ def plot_holds(
     title = f"{plain(longest, longest=40)} held an LSO longest: {lasted}{count(len(of_longest), 'hold')}"
     if goes_on:
         title += f", and held it still at {at(max(goes_on))}"
-    return apply_theme(figure, colours, title=title, subtitle=subtitle, height=220 + 30 * len(ranked[:most]))
+    return apply_theme(figure, colours, title=title, subtitle=subtitle, height=220 + 30 * len(ranked[:MAX_LINES]))
+
+
+def _begin(since: dt.date | str) -> dt.datetime:
+    """The time that is meant; a day begins in UTC, as the axis is."""
+    try:
+        return dt.datetime.combine(dt.date.fromisoformat(str(since)), dt.time(), dt.UTC)
+    except ValueError:
+        return in_utc(since)  # type: ignore[arg-type]
 
 
 SHOWN = dt.timedelta(seconds=1)  # the least that a text says of how long something lasted
@@ -410,7 +399,7 @@ PARTS = (
 )
 
 
-def plot_lag(rows: Data, *, group: str | None = None, most: int = 25, theme: ThemeName = "light") -> go.Figure:
+def plot_lag(rows: Data, *, group: str | None = None, theme: ThemeName = "light") -> go.Figure:
     """Draw a group's lag per partition, in three parts, the largest first.
 
     Parameters
@@ -419,15 +408,13 @@ def plot_lag(rows: Data, *, group: str | None = None, most: int = 25, theme: The
         ``schema.GROUP_LAG``, from `toolkit.sources.offset_queries`.
     group
         The group; the first one in the rows if null.
-    most
-        Maximum number of partitions; the rest is counted. Held ones come first.
     theme
         ``light`` or ``dark``.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        A bar for each partition that lags, or could not be read.
+        A bar for each partition that lags, or could not be read, held ones first; of more than 25 the rest is counted.
 
     Raises
     ------
@@ -445,7 +432,7 @@ def plot_lag(rows: Data, *, group: str | None = None, most: int = 25, theme: The
         (lag for lag in mine if lag.lag != 0),
         key=lambda lag: (not lag.held, -(lag.held or 0), -(lag.lag or 0), lag.topic, lag.partition),
     )
-    visible = lagging[:most]
+    visible = lagging[:MAX_LINES]
     title = f"{plain(name, longest=40)}: {_lag_title(mine)}"
     if not visible:
         return empty_figure(colours, title=title, missing=f"{count(len(mine), 'partition')} read: no lag.")

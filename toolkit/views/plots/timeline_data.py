@@ -18,7 +18,7 @@ from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
 from toolkit.schema.verdict import Verdict
 from toolkit.views.plots.plot_theme import place_name
-from toolkit.views.plots.transaction_history_plot import StateInterval, intervals
+from toolkit.views.plots.state_lanes import StateInterval, intervals
 
 EARLIEST = dt.datetime.min.replace(tzinfo=dt.UTC)
 

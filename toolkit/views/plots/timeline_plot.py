@@ -35,6 +35,7 @@ from toolkit.views.plots.plot_theme import (
     theme_named,
     when,
 )
+from toolkit.views.plots.state_lanes import add_lanes
 from toolkit.views.plots.timeline_data import (
     EARLIEST,
     FEW,
@@ -47,7 +48,6 @@ from toolkit.views.plots.timeline_data import (
     aggregate_bars,
     timeline_data,
 )
-from toolkit.views.plots.transaction_history_plot import add_lanes
 from toolkit.views.row_formats import count
 
 MAX_AREAS = 50  # ended holds, the longest ones
