@@ -36,6 +36,7 @@ NOT_PASSED = {  # caller and callee: why an optional argument of the same name i
     ("_scan", "scan_file"): "it ends after the batch at stop",
     ("register", "register"): "of Spark",
     ("transaction_history", "HistoryState"): "it collects the events",
+    ("advance", "HistoryState"): "the next records are those of the next state",
 }
 
 

@@ -32,7 +32,7 @@ ALLOWED = {  # package and function in which the clock is read, or a time of it 
     ("sources/live", "read_metadata"): OBSERVED,
     ("sources/live", "_controllers_clock"): "the warning: it is no evidence",
     ("sources/live", "_of_record"): "the warning: it is no evidence",
-    ("sources/recording", "failed_sample"): f"observed_at, {RECORDER}",
+    ("sources/recording", "take"): f"observed_at, {RECORDER}",
     ("sources/recording", "_now"): f"when samples are due, {RECORDER}",
     ("sources/recording", "_is_reported"): f"first seen and seen now, both {RECORDER}",
     ("analysis", "between"): f"two samples of one recorder, {RECORDER}",

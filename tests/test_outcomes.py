@@ -38,6 +38,7 @@ from tests.outcomes import (
     rows_of,
 )
 from tests.sources.log_files import compact_state_topic
+from tests.sources.recorded import take_sample
 from tests.tiers import is_full
 from toolkit import Cluster, LogDir, Recording
 from toolkit.actions.marker_actions import plan_abort
@@ -51,7 +52,7 @@ from toolkit.schema import Row
 from toolkit.schema.log import FROM_BROKER_LOG, FROM_METADATA
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live import coordinator_logs
-from toolkit.sources.recording.recorder import SampleOptions, SampleWriter, take_sample
+from toolkit.sources.recording.recorder import SampleWriter
 from toolkit.sources.source import Source
 
 MARKER_EVENTS = ("marker_skipped", "marker_refused")  # lines of brokers' own logs
@@ -148,11 +149,9 @@ def record_twice(cluster: Cluster, path: Path) -> None:
     """Two samples: one alone decides nothing."""
     due = dt.datetime.now(dt.UTC).replace(microsecond=0)
     with SampleWriter(path) as writer:
-        before = take_sample(cluster, SampleOptions(interval_ms=1_000), due=due)
+        before = take_sample(cluster, due=due)
         writer.write(before)
-        writer.write(
-            take_sample(cluster, SampleOptions(interval_ms=1_000), due=due + dt.timedelta(seconds=1), before=before)
-        )
+        writer.write(take_sample(cluster, due=due + dt.timedelta(seconds=1), before=before))
 
 
 def check_by_markers(rows: Sequence[Row], staged: Sequence[StagedCase]) -> None:

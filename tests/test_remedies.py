@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from toolkit.analysis.diagnosis.decision import OpenRule
+from toolkit.analysis.diagnosis.case import Case
+from toolkit.analysis.diagnosis.decision import Rule
 from toolkit.analysis.diagnosis.rules import DISOWNED_RULES, OWNED_RULES
 from toolkit.analysis.diagnosis.verdicts import OUTCOMES
 from toolkit.analysis.exposure import broker_facts
@@ -164,7 +165,7 @@ def test_sentences_that_lost_or_duplicated_records_otherwise_are_found(text: str
 
 
 @pytest.mark.parametrize("rule", [*OWNED_RULES, *DISOWNED_RULES], ids=lambda rule: rule.name)
-def test_each_rule_has_a_command_that_its_outcome_allows(rule: OpenRule) -> None:
+def test_each_rule_has_a_command_that_its_outcome_allows(rule: Rule[Case]) -> None:
     assert rule.outcome is None or rule.action in SAFE[rule.outcome]
     assert (rule.verdict == "hanging") == (rule.action == "abort")
     assert (rule.name == "pre-committed by a checkpoint of Flink") == (rule.action == "commit")

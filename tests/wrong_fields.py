@@ -9,12 +9,11 @@ import numpy as np
 
 from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.decision import Decision
-from toolkit.analysis.diagnosis.verdicts import Claim
 from toolkit.analysis.log.log_transactions import LOG_TRANSACTION, LogTransactions, finish, partial_transactions
 from toolkit.formats.headers import HEADER, Array, Headers, take_rows
 from toolkit.schema.live import Finding, GroupLag, Partition, Producer, Transaction
 from toolkit.schema.log import LogTransaction, PastTransaction
-from toolkit.schema.recorded import ActionStep, RecordedSample
+from toolkit.schema.recorded import ActionClaim, ActionStep, RecordedSample
 from toolkit.schema.verdict import Verdict
 
 headers: Headers = np.zeros(2, HEADER)
@@ -44,7 +43,7 @@ def tables(past: PastTransaction, read: LogTransaction, lag: GroupLag, sample: R
     sample.time  # type: ignore[attr-defined]
 
 
-def decisions(case: Case, decision: Decision, claim: Claim) -> None:
+def decisions(case: Case, decision: Decision, claim: ActionClaim) -> None:
     case.outcomes  # type: ignore[attr-defined]
     case.start_offset  # type: ignore[attr-defined]
     replace(decision, verdicts="hanging")  # type: ignore[call-arg]

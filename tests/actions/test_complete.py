@@ -263,7 +263,7 @@ def test_a_newer_epoch_that_has_written_since_is_refused(skipped: Skipped, clust
     with pytest.raises(ActionRefused, match="is unknown now, and cannot be completed"):
         plan_complete(cluster, mixed)
     forged = plan_complete(cluster, replace(found, producer_epoch=newer.producer_epoch))
-    asserted = [claim.words for claim in claims_of(mixed, "complete")]
+    asserted = [claim.claim for claim in claims_of(mixed, "complete")]
     for override in (None, *asserted, ", and ".join(asserted)):
         with pytest.raises(ActionRefused, match="is unknown now"):
             forged.preflight(override=override, recheck_after=0)

@@ -58,7 +58,7 @@ def cause_of_hanging(one: Case, log: Excerpt | None, *events: Row, unread: Seque
     """Names and sentence of the cause."""
     result = cause(context(one, log, *events, unread=unread), DISOWNED)
     assert result is not None
-    return ", ".join(result.names), result.sentence
+    return ", ".join(result.names), result.text
 
 
 LATE_BATCHES = (data(98), marker(99, ABORT), data(100, sequence=1))
@@ -332,7 +332,7 @@ def test_a_marker_is_skipped_only_by_releases_that_skip_markers(releases: tuple[
     plain = context(of_releases(ended(), *releases), log, *COMMIT_RECORDS)
     result = cause(with_lines(plain, NOBODY), DISOWNED)
     assert result is not None
-    assert ("nobody leads now" in result.sentence) == is_named
+    assert ("nobody leads now" in result.text) == is_named
 
 
 def test_a_transaction_on_consumer_offsets_names_its_groups() -> None:
@@ -343,14 +343,14 @@ def test_a_transaction_on_consumer_offsets_names_its_groups() -> None:
         result = cause(with_logs(one, excerpt(*LATE_BATCHES, groups={7: groups})), DISOWNED)
         assert result is not None
         assert result.names[-1] == "group-offsets"
-        return result.sentence
+        return result.text
 
     assert "; it holds offsets of groups billing, orders (" in sentence(["billing", "orders"])
     assert "; it holds offsets of group billing (" in sentence(["billing"])
     assert "; it holds offsets of consumer groups (" in sentence([])
     unread = cause(one, DISOWNED)
     assert unread is not None
-    assert unread.sentence == "it holds offsets of consumer groups (group-offsets)"
+    assert unread.text == "it holds offsets of consumer groups (group-offsets)"
 
 
 # Other verdicts
@@ -360,7 +360,7 @@ def test_two_epochs_in_one_transaction_are_a_cause() -> None:
     log = excerpt(data(100), data(101, pid=1), data(102, epoch=1), data(103, epoch=1, sequence=1))
     result = cause(context(open_transaction(transaction()), log), CHECKS["ongoing"])
     assert result is not None
-    assert result.sentence == (
+    assert result.text == (
         "mixed epochs in one transaction: epoch 0, which is dead, opened it, and epoch 1 writes into it from offset "
         "102 on"
     )
@@ -655,7 +655,7 @@ def test_a_missing_marker_is_explained_by_the_line_of_a_broker(
     assert result is not None
     assert ", ".join(result.names) == names
     for text in texts:
-        assert text in result.sentence
+        assert text in result.text
     assert explained.outcome == plain.outcome, "a line changes no outcome"
 
 
@@ -689,7 +689,7 @@ def test_a_marker_is_skipped_if_nobody_led_when_the_outcome_was_decided(events: 
     time = "11" if events[0].timestamp == at(11) else "10"
     assert (
         f"; nobody leads now (2026-11-21 11:50:{time} UTC), and a coordinator from 4.3.0 on skips the marker"
-        in result.sentence
+        in result.text
     )
 
 
@@ -715,7 +715,7 @@ def test_an_unclean_election_loses_the_marker_whoever_led_before() -> None:
     result = cause(with_lines(plain, replace(OTHER, timestamp=at(12)), unclean), DISOWNED)
     assert result is not None
     assert result.names == ("marker-lost",)
-    assert "; broker 1 leads, by an unclean election (2026-11-21 11:50:13 UTC)" in result.sentence
+    assert "; broker 1 leads, by an unclean election (2026-11-21 11:50:13 UTC)" in result.text
 
 
 def test_an_outcome_by_a_marker_elsewhere_has_no_time_of_its_decision() -> None:
@@ -742,7 +742,7 @@ def test_a_line_explains_a_missing_marker_from_the_decision_on_with_clocks_that_
     decided = at(900) - CLOCKS_DIFFER
     result = cause(with_lines(plain, replace(SKIPPED, timestamp=decided)), DISOWNED)
     assert result is not None
-    assert "Couldn't find leader endpoint" in result.sentence
+    assert "Couldn't find leader endpoint" in result.text
     earlier = replace(SKIPPED, timestamp=decided - dt.timedelta(seconds=1))
     assert cause(with_lines(plain, earlier), DISOWNED) == cause(plain, DISOWNED)
 
@@ -767,7 +767,7 @@ def test_a_marker_that_is_not_written_is_explained_by_the_line_of_a_broker(
     assert result is not None
     assert result.names == names
     assert line.text is not None
-    assert line.text in result.sentence
+    assert line.text in result.text
 
 
 def test_events_are_evidence_from_a_minute_before_its_first_batch_on() -> None:

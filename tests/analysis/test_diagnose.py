@@ -20,12 +20,12 @@ from tests.analysis.build import (
 )
 from tests.analysis.logged import by_logs, diagnosed
 from toolkit.analysis.diagnosis.case import DiagnoseOptions, IndexedObservation
-from toolkit.analysis.diagnosis.decision import PARTITION_RULES
+from toolkit.analysis.diagnosis.decision import PARTITION_RULES, decide_merged
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.observation import NOT_OBSERVED, AsOf, BrokersTime, Observation
 from toolkit.analysis.diagnosis.rules import DISOWNED_RULES, OWNED_RULES
-from toolkit.analysis.diagnosis.verdicts import OUTCOMES, Outcome, TwoSourceEvidence
+from toolkit.analysis.diagnosis.verdicts import OUTCOMES, Outcome
 from toolkit.analysis.history.findings_over_time import unread
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
@@ -533,11 +533,10 @@ def test_a_recorded_outcome_has_the_reason_of_its_evidence() -> None:
 
 def test_of_two_sources_the_recorded_one_is_the_earlier_if_it_is_not_newer() -> None:
     row = only(diagnosed([observation()]))
-    for seconds, is_earlier in ((1, True), (0, True), (-1, False)):
+    for seconds, verdict in ((1, "unknown"), (0, "unknown"), (-1, row.verdict)):
         time = NOW - dt.timedelta(seconds=seconds)
-        log, recorded = row, replace(row, observed_at=time, brokers_time=time, cause="recorded")
-        two = TwoSourceEvidence(log=log, recorded=recorded)
-        assert (two.earlier, two.later) == ((recorded, log) if is_earlier else (log, recorded))
+        log, recorded = replace(row, outcome="undecided"), replace(row, observed_at=time, brokers_time=time)
+        assert decide_merged(log, replace(recorded, outcome="commit")).verdict == verdict, "a commit was lost, or came"
 
 
 def test_a_diagnosis_with_the_next_observation_is_that_of_both() -> None:

@@ -101,9 +101,9 @@ def test_a_commit_is_proven_by_a_brokers_time_between_the_records_and_the_decisi
     assert (found.name, found.all_committed.status, found.no_commit.status) == ("unknown", "not proven", "not proven")
     assert "a commit is likely; the client's log, or its checkpoint, shows" in found.missing[0]
     decided = "2026-11-21 11:51:10 UTC" if lasts > 60 else "2026-11-21 11:50:10 UTC"
-    when = found.all_committed.words.rpartition(" of ")[2]
-    assert found.all_committed.words == f"records of offset 1 are older than the commit of {when}"
-    assert found.no_commit.words == "no commit includes offset 1 of orders-0"
+    when = found.all_committed.claim.rpartition(" of ")[2]
+    assert found.all_committed.claim == f"records of offset 1 are older than the commit of {when}"
+    assert found.no_commit.claim == "no commit includes offset 1 of orders-0"
     assert (when == decided) or 60 <= lasts < 60_000
     assert world.outcome(is_one_clock=True).name == ("commit" if other and lasts > 1_000 else "unknown")
 
@@ -536,7 +536,7 @@ def test_one_of_two_commits_and_an_abort_is_not_an_abort() -> None:
     found = after(*two, without_marker(gap=500, lasts=1)).outcome(first_batch=3)
     assert found.name == "unknown", "or of the third one"
     assert found.missing[0].startswith("clocks that agree on which transaction the marker at offset 3 ended")
-    assert found.all_committed.words == (
+    assert found.all_committed.claim == (
         "records of offset 4 are of the commit of 2026-11-21 11:50:10 UTC, whose marker is missing"
     )
     apart = after(*two, without_marker())

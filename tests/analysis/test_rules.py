@@ -20,15 +20,16 @@ from tests.analysis.build import (
 )
 from tests.analysis.logged import HERE, by_logs, data, diagnosed, ended_records, excerpt, facts, init, marker, record
 from toolkit.analysis.diagnosis.case import DiagnoseOptions
-from toolkit.analysis.diagnosis.decision import decide
+from toolkit.analysis.diagnosis.decision import decide_ended, decide_unknown
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.rules import claim_entries, claims_of, needed_override
-from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED, Claim, EndEvidence, GapEvidence, Outcome
+from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED, Outcome
 from toolkit.formats.headers import COMMIT
 from toolkit.schema import Row
 from toolkit.schema.live import Finding, Transaction
+from toolkit.schema.recorded import ActionClaim
 from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
 
@@ -498,11 +499,10 @@ def test_doubts_of_one_observation_are_named_once() -> None:
 
 
 def test_evidence_that_is_missing_altogether() -> None:
-    gap = GapEvidence(reason="No coordinator was asked.", missing=("answers",))
-    found = decide(gap)
+    found = decide_unknown("No coordinator was asked.", missing=("answers",))
     assert (found.verdict, found.outcome, found.missing, found.action) == ("unknown", "unknown", ("answers",), None)
-    assert decide(replace(gap, is_open=False)).outcome is None
-    ended = decide(EndEvidence(proof="Its marker is there."))
+    assert decide_unknown("No sample.", missing=("answers",), is_open=False).outcome is None
+    ended = decide_ended("Its marker is there.")
     assert (ended.verdict, ended.outcome, ended.reason, ended.missing) == ("ended", None, "Its marker is there.", ())
     assert ended.remedy == "None: it has ended."
 
@@ -541,8 +541,8 @@ OUTCOMES = {
 )
 def test_the_claims_of_an_outcome(name: str, no_commit: str, all_committed: str, words: str) -> None:
     outcome = OUTCOMES[name]
-    assert outcome.no_commit == Claim(words=f"no commit includes {OFFSETS}", status=no_commit)
-    assert outcome.all_committed == Claim(words=words, status=all_committed)
+    assert outcome.no_commit == ActionClaim(claim=f"no commit includes {OFFSETS}", status=no_commit)
+    assert outcome.all_committed == ActionClaim(claim=words, status=all_committed)
 
 
 def test_no_outcome_proves_both_claims_or_leaves_a_commit_out() -> None:
@@ -600,8 +600,8 @@ def test_of_what_has_an_owner_no_claim_can_be_asserted(owner: Transaction) -> No
     for outcome in OUTCOMES.values():
         found = entries(one, replace(outcome, are_markers_sought=True))
         assert found["claim_not_owned"] == f"no live transaction owns {OFFSETS}: refuted"
-        assert found["claim_no_commit"] == f"{outcome.no_commit.words}: {outcome.no_commit.status}"
-        assert found["claim_all_committed"] == f"{outcome.all_committed.words}: {outcome.all_committed.status}"
+        assert found["claim_no_commit"] == f"{outcome.no_commit.claim}: {outcome.no_commit.status}"
+        assert found["claim_all_committed"] == f"{outcome.all_committed.claim}: {outcome.all_committed.status}"
     (evidence,) = Diagnosis.of(twice(one)).to_read()
     assert list(claim_entries(evidence)) == [], "nothing is known of its records if no log was read"
 
@@ -656,9 +656,12 @@ def test_each_action_needs_its_claims() -> None:
         ("claim_not_owned", "no live transaction owns offset 4: proven"),
         ("outcome", "commit: proven"),
     )
-    owned = Claim(words="no live transaction owns offset 4", status=PROVEN)
-    assert claims_of(found, "abort") == [owned, Claim(words="no commit includes offset 4", status=REFUTED)]
-    assert claims_of(found, "complete") == [owned, Claim(words="records of offset 4: 5 and more", status=NOT_PROVEN)]
+    owned = ActionClaim(claim="no live transaction owns offset 4", status=PROVEN)
+    assert claims_of(found, "abort") == [owned, ActionClaim(claim="no commit includes offset 4", status=REFUTED)]
+    assert claims_of(found, "complete") == [
+        owned,
+        ActionClaim(claim="records of offset 4: 5 and more", status=NOT_PROVEN),
+    ]
     assert claims_of(finding(), "abort") == []
     assert claims_of(finding(("claim_no_commit", "x: not proven")), "complete") == []
 

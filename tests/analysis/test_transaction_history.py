@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from toolkit.analysis.coordinator.transaction_history import names_any, newest, producer_ids, transaction_history
+from toolkit.analysis.coordinator.transaction_history import names_any, newest, transaction_history
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS
 from toolkit.schema.log import ClusterEvent, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import TopicPartition
@@ -438,13 +438,6 @@ def test_successive_producer_ids_of_an_id_are_linked() -> None:
     assert rows[4].reason == "InitProducerId assigned producer id 11: 9 had no epochs left after 32766."
     assert rows[5].state == "Empty"
     assert rows[6].reason == "InitProducerId assigned producer id 13: the transactional id had expired."
-    owners = {
-        key: [(o.transactional_id, o.now, o.producer_epoch) for o in of] for key, of in producer_ids(events).items()
-    }
-    assert owners == {
-        7: [("payments", "replaced", 32767)], 9: [("payments", "replaced", 32766)],
-        11: [("payments", "expired", 0)], 13: [("payments", "owner", 0)],
-    }  # fmt: skip
 
 
 def test_a_rotation_that_a_new_coordinator_lost() -> None:
@@ -452,24 +445,6 @@ def test_a_rotation_that_a_new_coordinator_lost() -> None:
     assert only(EXHAUSTED).reason.endswith("is lost (KAFKA-20310): it has to be restarted.")
     for end, epochs in (("Abort", (32766, 32767)), ("Commit", (32765, 32766))):
         assert "KAFKA-20310" not in only(version_2(transaction(end, decide=10, epochs=epochs))).reason
-
-
-@pytest.mark.parametrize(
-    ("events", "now"),
-    [
-        ([EXHAUSTED[0], replace(EXHAUSTED[1], next_producer_id=9)], {7: "owner", 9: "next"}),
-        # Of several replicas the longest gives the owner, whichever is first.
-        ([record(1, 0, "Empty", 3), record(2, 10, None, None), record(1, 0, "Empty", 3, broker_id=2)], {7: "expired"}),
-        ([record(1, 0, "Empty", 3, broker_id=2), record(1, 0, "Empty", 3), record(2, 10, None, None)], {7: "expired"}),
-        # Unreadable records have no owner.
-        ([record(0, 0, "Empty", transactional_id=None), record(1, 0, "Empty", producer_id=8, error="CORRUPT: no."),
-          record(2, 0, "Empty", producer_id=9)], {9: "owner"}),
-    ],
-)  # fmt: skip
-def test_the_owner_of_a_producer_id(events: list[TransactionLogRecord], now: dict[int, str]) -> None:
-    assert {key: [each.now for each in of] for key, of in producer_ids(events).items()} == {
-        key: [each] for key, each in now.items()
-    }
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.analysis.log_invariants import batch_violations, record_violations
 from tests.builders import create_topics
 from tests.process import PATIENCE_S
 from tests.workload import BUSY, ENDINGS, Worker
-from toolkit.analysis.coordinator.transaction_history import newest, producer_ids, transaction_history
+from toolkit.analysis.coordinator.transaction_history import newest, transaction_history
 from toolkit.formats.broker_logs import broker_log_events
 from toolkit.formats.coordinator_log_rows import transaction_log
 from toolkit.formats.headers import Headers
@@ -256,10 +256,6 @@ def test_an_id_begins_with_init_and_ends_with_a_tombstone(stopped_broker: Stoppe
     rows = stopped_broker.history_of("fence")
     assert [row.kind for row in rows] == ["init", "transaction", "init", "transaction", "expired"]
     assert rows[2].reason.startswith("InitProducerId raised the epoch from 1 to 2")
-    owners = producer_ids(stopped_broker.events)
-    assert all(len(owners_of_id) == 1 for owners_of_id in owners.values())
-    [owner] = owners[rows[0].producer_id or 0]
-    assert (owner.transactional_id, owner.now) == ("fence", "expired")
 
 
 def test_endings_match_those_of_the_workload(stopped_broker: StoppedBroker) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -29,7 +29,7 @@ from tests.exploration.explore import (
 from tests.exploration.properties import Violation, is_known, judge_fences, judge_findings, judge_writes
 from tests.exploration.server import everything
 from tests.exploration.world import State, World
-from toolkit.analysis.diagnosis.decision import OpenRule, PartitionRule
+from toolkit.analysis.diagnosis.decision import Rule
 from toolkit.schema import Row
 
 
@@ -85,9 +85,7 @@ def rules_recorded() -> Iterator[list[str]]:
 
         return recorded
 
-    with ExitStack() as stack:
-        for each in (OpenRule, PartitionRule):
-            stack.enter_context(mock.patch.object(each, "decision", recording(each.decision)))
+    with mock.patch.object(Rule, "decision", recording(Rule.decision)):
         yield names
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,7 +14,8 @@ from tests.analysis.build import clock, observation, partition, producer, transa
 from tests.analysis.logged import by_logs, sample_diagnosis
 from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
 from toolkit.schema import RECORDED
-from toolkit.sources.recording.recorder import Sample, SampleWriter
+from toolkit.sources.live.cluster import Cluster
+from toolkit.sources.recording.recorder import Sample, SampleOptions, Sampler, SampleWriter
 from toolkit.sources.recording.recording import recorded_sample
 
 NINE = dt.datetime(2026, 11, 21, 9, tzinfo=dt.UTC)
@@ -41,6 +43,11 @@ def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None, g
     found = diagnosis.findings(read=by_logs(diagnosis, undecided))
     row = recorded_sample(one, due=due, interval_ms=10_000, seconds=0.5, cluster_id="of-a-test")
     return Sample(due=due, observation=one, findings=found, row=replace(row, error=error))
+
+
+def take_sample(cluster: Cluster, *, due: dt.datetime, before: Sample | None = None, **options: Any) -> Sample:
+    """A sample of a cluster."""
+    return Sampler(connect=lambda: cluster, options=SampleOptions(interval_ms=1_000, **options)).take(due, before)
 
 
 def rows_of(samples: Sequence[Sample], table: str) -> pa.Table:

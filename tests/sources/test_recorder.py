@@ -15,7 +15,7 @@ import pytest
 
 from tests.analysis.build import ago, observation, partition, producer, transaction
 from tests.analysis.logged import sample_diagnosis
-from tests.sources.recorded import NINE, sample
+from tests.sources.recorded import NINE, sample, take_sample
 from tests.stored import compare
 from toolkit import Cluster, Recording
 from toolkit.errors import ConnectionFailed, UsageError
@@ -26,8 +26,8 @@ from toolkit.schema.live import GroupLag
 from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import EPOCH, TransactionKey
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.recording.metrics import LATE, MAX_GROUP_LAGS, Metrics, MetricSeries, measure
-from toolkit.sources.recording.recorder import Recorder, Sample, SampleOptions, Sampler, SampleWriter, take_sample
+from toolkit.sources.recording.metrics import LATE, MAX_GROUP_LAGS, Metrics
+from toolkit.sources.recording.recorder import Recorder, Sample, SampleOptions, Sampler, SampleWriter
 
 SECOND = dt.timedelta(seconds=1)
 
@@ -280,8 +280,8 @@ def test_a_group_has_series_while_it_is_blocked(kafka: Kafka) -> None:
         staged = INCIDENTS["never_added"](kafka, records=5)
         with blocked_consumer(kafka, staged.topic, f"billing-{staged.topic}"):
             pass
-        first = take_sample(cluster, SampleOptions(interval_ms=1_000, with_held_groups=True), due=due)
-        second = take_sample(cluster, SampleOptions(interval_ms=1_000, with_held_groups=True), due=due, before=first)
+        first = take_sample(cluster, with_held_groups=True, due=due)
+        second = take_sample(cluster, with_held_groups=True, due=due, before=first)
         (lag,) = cluster.group_lag_rows(f"billing-{staged.topic}")
         metrics.on_sample(second, written=True)
         labels = (("group", f"billing-{staged.topic}"), ("partition", "0"), ("topic", staged.topic))
@@ -298,10 +298,12 @@ def test_a_group_has_series_while_it_is_blocked(kafka: Kafka) -> None:
 def test_the_number_of_groups_is_bounded_and_others_are_counted() -> None:
     lag = GroupLag(group_id="one", topic="orders", behind=0)
     lags = [replace(lag, partition=number, held=number) for number in range(MAX_GROUP_LAGS + 10)]
-    series = measure(replace(sample(NINE), held_groups=lags), MetricSeries())
-    assert len(series.group_lags) == MAX_GROUP_LAGS
-    assert series.group_lags_omitted == 9, "one of them holds nothing"
-    assert min(numbers.held for numbers in series.group_lags.values()) == 10
+    metrics = Metrics()
+    metrics.on_sample(replace(sample(NINE), held_groups=lags), written=True)
+    found = numbers(metrics)
+    held = [value for (name, _), value in found.items() if name == "kafka_txn_group_held_offsets"]
+    assert (len(held), min(held)) == (MAX_GROUP_LAGS, 10)
+    assert found["kafka_txn_group_series_omitted", ()] == 9, "one of them holds nothing"
 
 
 def test_metrics_are_served_only_on_their_address() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.sources.recorded import take_sample
 from toolkit import Cluster
 from toolkit.actions.marker_actions import plan_abort
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ExcerptStart
@@ -23,7 +24,7 @@ from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.live.coordinators import longest_timeout_ms
 from toolkit.sources.live.observe import LiveEvidence
 from toolkit.sources.live.partition_log import read_excerpts
-from toolkit.sources.recording.recorder import Sample, SampleOptions, SampleWriter, take_sample
+from toolkit.sources.recording.recorder import Sample, SampleWriter
 
 pytestmark = pytest.mark.lab
 
@@ -45,10 +46,7 @@ def sampled(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Sample]]
 
         def take(**options: Any) -> Sample:
             sample = take_sample(
-                cluster,
-                SampleOptions(interval_ms=1_000, **options),
-                due=due + len(before) * SECOND,
-                before=before[-1] if before else None,
+                cluster, **options, due=due + len(before) * SECOND, before=before[-1] if before else None
             )
             writer.write(sample)
             before.append(sample)
@@ -158,12 +156,12 @@ def test_late_transactions_name_their_clock(
 
 def test_an_unreachable_cluster_is_a_failed_sample(kafka: Kafka, cluster: Cluster) -> None:
     with Cluster(kafka.bootstrap_servers) as gone:
-        before = take_sample(gone, SampleOptions(interval_ms=1_000), due=dt.datetime.now(dt.UTC))
+        before = take_sample(gone, due=dt.datetime.now(dt.UTC))
     with pytest.raises(Exception, match="closed"):
         gone.observe()
-    failed = take_sample(gone, SampleOptions(interval_ms=1_000), due=dt.datetime.now(dt.UTC), before=before)
+    failed = take_sample(gone, due=dt.datetime.now(dt.UTC), before=before)
     assert failed.error is not None
     assert failed.observation is before.observation
     assert [name for name, rows in failed.tables.items() if rows] == ["samples"]
-    after = take_sample(cluster, SampleOptions(interval_ms=1_000), due=dt.datetime.now(dt.UTC), before=failed)
+    after = take_sample(cluster, due=dt.datetime.now(dt.UTC), before=failed)
     assert after.error is None

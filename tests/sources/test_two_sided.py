@@ -13,6 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.builders import create_topics
 from tests.process import run
+from tests.sources.recorded import take_sample
 from tests.spark.read_log import read
 from toolkit import Cluster, LogDir, Recording
 from toolkit.formats.coordinator_records import STATE_TOPIC
@@ -21,8 +22,9 @@ from toolkit.lab.clients import TxnProducer, config_of, until
 from toolkit.schema.live import Finding
 from toolkit.schema.table import utc_now
 from toolkit.sources.live.broker_client import BrokerClient
-from toolkit.sources.recording.recorder import SampleOptions, SampleWriter, take_sample
-from toolkit.spark.datasources.log_reader import LogReader, read_options, schema_of
+from toolkit.sources.recording.recorder import SampleWriter
+from toolkit.spark.arrow_types import struct_type
+from toolkit.spark.datasources.log_reader import LogReader, read_options
 
 AWAY = 2  # the broker that will not answer
 
@@ -60,7 +62,7 @@ def test_a_broker_that_does_not_answer(staged: SimpleNamespace) -> None:
         assert found[1].missing == (f"the log of paid-1: {error}",)
         assert where(cluster.records(Finding, topics=["quiet"], recheck_after=0.5)) == [("quiet", 0, "clear", None)]
         assert where(cluster.records(Finding, partitions=[("paid", 0)], recheck_after=0.5)) == where(found)[:1]
-        sample = take_sample(cluster, SampleOptions(interval_ms=1000), due=utc_now())
+        sample = take_sample(cluster, due=utc_now())
         assert where(sample.findings) == where(found)
         with SampleWriter(staged.folder / "recording") as writer:
             writer.write(sample)
@@ -111,5 +113,5 @@ def test_files_without_a_partition_that_the_coordinator_has_open(staged: SimpleN
 def in_tasks(path: Path) -> list[Finding]:
     """The findings of ``kafka_log_dir``, of which each task has few logs, and one those that nobody has."""
     options = {"table": "findings", "paths": json.dumps([str(path)]), "maxPartitionBytes": "1"}
-    reader = LogReader(read_options(options), schema_of("findings"))
+    reader = LogReader(read_options(options), struct_type(Finding.table))
     return Finding.table.in_order(Finding.of_table(read(reader, reader.partitions())))

@@ -77,7 +77,6 @@ from toolkit.errors import ActionRefused, BrokerError, ToolkitError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.schema.coerce import finding_row, records_of
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
-from toolkit.schema.recorded import ActionClaim
 from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live import broker_client
@@ -290,8 +289,8 @@ class MarkerAction(Action):
         """
         outcome = next((each.value for each in found.evidence if each.name == OUTCOME_ENTRY), None)
         claims = claims_of(found, needs)
-        unproven = [each.words for each in claims if each.status == NOT_PROVEN]
-        refuted = [each.words for each in claims if each.status == REFUTED]
+        unproven = [each.claim for each in claims if each.status == NOT_PROVEN]
+        refuted = [each.claim for each in claims if each.status == REFUTED]
         is_complete = len(claims) == len(NEEDED[needs])
         if refusal is None and (refuted or unproven or not is_complete):
             missing = " and that ".join(refuted or unproven) or "nobody owns it, and what was decided about it"
@@ -306,9 +305,7 @@ class MarkerAction(Action):
             outcome=found.outcome,
             reason=found.reason,
             claims=[
-                ActionClaim(
-                    claim=each.words, status=each.status, discharged_by=proof if each.status != NOT_PROVEN else None
-                )
+                replace(each, discharged_by=proof if each.status != NOT_PROVEN else None)
                 for each, proof in zip(claims, (found.reason, outcome), strict=False)
             ],
             refusal=refusal,

@@ -125,17 +125,18 @@ def parse_facts(
     unknown_system: Mapping[str, Any],
 ) -> BrokerFacts:
     """The tables of ``broker_software.toml``. Raises TypeError for a table or a key that it should not have."""
+
+    def bug(key: str, *, affected: Sequence[Sequence[str]], **row: Any) -> KnownBug:
+        bounds = [(release_of(pair[0]), release_of(pair[1]) if pair[1:] else None) for pair in affected]
+        return KnownBug(key=key, affected=bounds, **row)
+
     return BrokerFacts(
         releases={level: release_of(release) for release, level in metadata_versions.items()},
         settings={name: Setting(**row) for name, row in settings.items()},
-        bugs={key: KnownBug(key=key, **row | {"affected": _bounds(**row)}) for key, row in bugs.items()},
+        bugs={key: bug(key, **row) for key, row in bugs.items()},
         systems=[CompatibleSystem(name=name, **row) for name, row in systems.items()],
         unknown_system=CompatibleSystem(**unknown_system),
     )
-
-
-def _bounds(affected: Iterable[Sequence[str]], **_: object) -> list[tuple[Release, Release | None]]:
-    return [(release_of(pair[0]), release_of(pair[1]) if pair[1:] else None) for pair in affected]
 
 
 def may_affect(key: str, releases: Sequence[str]) -> bool:
@@ -203,25 +204,20 @@ def released_apis() -> Sequence[ReleasedApi]:
 @lru_cache(maxsize=100)
 def _compared(apis: frozenset[tuple[int, tuple[int, int]]]) -> Sequence[tuple[str, Sequence[str]]]:
     """Each release, oldest first, and what differs, a phrase each; once for all brokers with these APIs: it is slow."""
-    by_key = dict(apis)
-    return [
-        ("4.0" if release == "4.0.0" else release, _differences(by_key, table))
-        for release in RELEASES
-        for listener, releases in LISTENERS.items()
-        if release in releases
-        if (table := [each for each in released_apis() if release in each.releases and listener in each.listeners])
-    ]
-
-
-def _differences(apis: Apis, table: Sequence[ReleasedApi]) -> list[str]:
-    found = []
-    for api in table:
-        if api.key not in apis and api.listed == "required":
-            found.append(f"{api.name} is missing")
-        elif api.key in apis and not api.allows(*apis[api.key]):
-            low, high = apis[api.key]
-            found.append(f"{api.name} has versions {low} to {high}")
-    return found + [f"API key {key} is unknown" for key in sorted(apis.keys() - {api.key for api in table})]
+    by_key, compared = dict(apis), []
+    for release in RELEASES:
+        for listener in (name for name, releases in LISTENERS.items() if release in releases):
+            table = [each for each in released_apis() if release in each.releases and listener in each.listeners]
+            found = []
+            for api in table:
+                low, high = by_key.get(api.key, (None, None))
+                if low is None or high is None:
+                    found += [f"{api.name} is missing"] if api.listed == "required" else []
+                elif not api.allows(low, high):
+                    found.append(f"{api.name} has versions {low} to {high}")
+            found += [f"API key {key} is unknown" for key in sorted(by_key.keys() - {api.key for api in table})]
+            compared.append(("4.0" if release == "4.0.0" else release, found))
+    return compared
 
 
 MAX_DIFFERENCES = 3  # in a sentence
@@ -452,26 +448,20 @@ def _bugs(broker: ObservedBroker, cluster: ObservedCluster, release: Release | N
         affects = bug.affects(assumed)
         if affects is False:
             continue
-        exposed, condition = _condition(bug, cluster)
+        # Whether the cluster has the transaction version with which it occurs.
+        needs, level = f"It needs {VERSION} {bug.transaction_version}", cluster.features.get(VERSION, 0)
+        exposed: bool | None = True
+        condition = ""
+        if bug.transaction_version is not None and cluster.features_error:
+            exposed, condition = None, f"{needs}, and the level of this cluster could not be read. "
+        elif bug.transaction_version is not None and level < bug.transaction_version:
+            exposed, condition = False, f"{needs}, and this cluster has {level}. "
         if affects is None:
             exposed = None if exposed else exposed
             condition = f"It depends on the patch release of {of_release.value}. {condition}"
         fixed = f" Fixed in {bug.fixed_in}." if bug.fixed_in else ""
         means = f"{condition}{bug.title} {bug.effect} {bug.remedy}{fixed}"
         yield replace(of_release, name=bug.key, exposed=exposed, means=means, error=None)
-
-
-def _condition(bug: KnownBug, cluster: ObservedCluster) -> tuple[bool | None, str]:
-    """Whether the cluster has the transaction version with which a bug occurs, and a sentence if it has not."""
-    if bug.transaction_version is None:
-        return True, ""
-    needs = f"It needs {VERSION} {bug.transaction_version}"
-    if cluster.features_error:
-        return None, f"{needs}, and the level of this cluster could not be read. "
-    level = cluster.features.get(VERSION, 0)
-    if level >= bug.transaction_version:
-        return True, ""
-    return False, f"{needs}, and this cluster has {level}. "
 
 
 def _clients(cluster: ObservedCluster) -> Iterator[Exposure]:

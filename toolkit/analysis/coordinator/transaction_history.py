@@ -95,16 +95,14 @@ class CoordinatorLines:
             return False
         begun = {file for file, start in self.file_starts.items() if start < records.decided_at - CLOCK_STEP}
         return self.timeout_of(records) is None and any(
-            each.file in begun and _is_line_of(after, each) for each in self.inits
+            # a line about this InitProducerId; if the zone of its time is wrong, that is not known
+            line.file in begun
+            and line.timestamp is not None
+            and after.timestamp is not None
+            and -CLOCK_STEP <= line.timestamp - after.timestamp <= MAX_APPEND
+            and (line.producer_id, line.producer_epoch) == (after.producer_id, after.producer_epoch)
+            for line in self.inits
         )
-
-
-def _is_line_of(init: TransactionLogRecord, line: ClusterEvent) -> bool:
-    """Whether a line is about this InitProducerId; not if the zone of its time is wrong."""
-    if line.timestamp is None or init.timestamp is None:
-        return False
-    is_near = -CLOCK_STEP <= line.timestamp - init.timestamp <= MAX_APPEND
-    return is_near and (line.producer_id, line.producer_epoch) == (init.producer_id, init.producer_epoch)
 
 
 def coordinator_lines(events: Iterable[ClusterEvent]) -> Mapping[str | None, CoordinatorLines]:
@@ -124,19 +122,44 @@ def coordinator_lines(events: Iterable[ClusterEvent]) -> Mapping[str | None, Coo
     }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryState:
+    """The state from which the history of a transactional id on one replica continues."""
+
+    # the records of its last transaction, or its last other record: later records show how it ended
+    events: tuple[TransactionLogRecord, ...] = ()
+    before: TransactionLogRecord | None = None  # the record before `events`
+    producer_id: int | None = None  # the id's producer id before `events`
+    # whether earlier records of the client instance show transaction version 2, which raises the epoch with every end;
+    # null if they show neither
+    is_version_2: bool | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class TransactionRecords:
-    """The records of one transaction."""
+    """The records of one transaction, or another record of an id; and the records around them."""
 
-    events: Sequence[TransactionLogRecord]  # the records in offset order, at least one
-    after: TransactionLogRecord | None = None  # the next record of the same id; null if none was read
-    # error of later records that could not be read and may be of the same id; null if there are none
-    unread: str | None = None
-    follows: bool = False  # whether the id's previous record is known, so that no record is missing in between
-    # whether earlier records of the same client instance show transaction version 2, which raises the epoch with every
-    # end; null if they show neither
-    version_2_before: bool | None = None
+    state: HistoryState  # the records, in offset order, at least one; and what is known from before them
+    following: TransactionLogRecord | None = None  # the next record of the same id, readable or not; null if none is
+    later_error: str | None = None  # error of later records that may be of the id; null if there are none
+    as_of: dt.datetime | None = None  # when they were read, by the coordinator's clock
+    settled: bool = True  # whether no records can follow, as in a copy of a log
     lines: CoordinatorLines | None = None  # what brokers' own logs have of the id; null if none was read
+
+    @property
+    def events(self) -> Sequence[TransactionLogRecord]:
+        """The records."""
+        return self.state.events
+
+    @property
+    def after(self) -> TransactionLogRecord | None:
+        """The next record of the same id; null if none was read."""
+        return None if self.following is None or self.following.error else self.following
+
+    @property
+    def unread(self) -> str | None:
+        """Error of later records that could not be read and may be of the same id; null if there are none."""
+        return self.later_error if self.following is None else self.following.error
 
     @property
     def last(self) -> TransactionLogRecord:
@@ -255,9 +278,9 @@ class TransactionRecords:
     @property
     def is_of_version_2(self) -> bool | None:
         """Whether its client raises the epoch with every end; null if unknown."""
-        if self.version_2_before or self.shows_version_2:
+        if self.state.is_version_2 or self.shows_version_2:
             return True
-        return self.version_2_before if self.shows_version_2 is None else False
+        return self.state.is_version_2 if self.shows_version_2 is None else False
 
     @property
     def shows_version_2(self) -> bool | None:
@@ -275,8 +298,8 @@ class TransactionRecords:
     def _has_beginning(self) -> bool | None:
         """Whether its first record is the first that was written; null if unknown."""
         first = self.events[0]
-        if first.start_time is None:
-            return True if self.follows else None
+        if first.start_time is None:  # if its previous record is known, no record is missing in between
+            return True if self.state.before is not None and not self.state.before.error else None
         return first.start_time == first.last_update_time
 
     @property
@@ -287,29 +310,25 @@ class TransactionRecords:
         return first is self.complete and version >= 2 and first.producer_epoch == 0
 
 
-def ending(records: TransactionRecords, *, as_of: dt.datetime | None, settled: bool) -> Ending:
-    """How a transaction ended.
-
-    `as_of`: when they were read, by the coordinator's clock.
-    `settled`: whether no records can follow, as in a copy of a log.
-    """
+def ending(records: TransactionRecords) -> Ending:
+    """How a transaction ended."""
     if records.complete is None and records.after is None and records.unread is None:
-        return _not_ended(records, as_of)
+        return _not_ended(records)
     if records.decided is None:
         return Ending(None, "No record of its end could be read.")
     if records.is_commit:
         is_lost = records.complete is not None and (records.complete.producer_epoch or 0) > LAST_EPOCH
         ending = Ending("commit", f"Its client committed it{_when(records)}.{LOST_ID if is_lost else ''}")
     else:
-        ending = _abort(records, followed=_is_followed(records, None if settled else as_of))
+        ending = _abort(records)
     if records.next_producer_id is None:
         return ending
     next_id = f" Its epochs were exhausted: the id continued with producer id {records.next_producer_id}."
     return ending._replace(reason=ending.reason + next_id)
 
 
-def _not_ended(records: TransactionRecords, as_of: dt.datetime | None) -> Ending:
-    since = records.start_time if records.decided is None else records.decided_at
+def _not_ended(records: TransactionRecords) -> Ending:
+    since, as_of = records.start_time if records.decided is None else records.decided_at, records.as_of
     lasted = None if since is None or as_of is None else as_of - since
     text = str(records.last.state) + ("" if lasted is None else f" for {_time(lasted)}") + " as of the last read"
     if records.decided is not None:
@@ -323,10 +342,10 @@ def _not_ended(records: TransactionRecords, as_of: dt.datetime | None) -> Ending
     return Ending("open", f"{text}.")
 
 
-def _abort(records: TransactionRecords, *, followed: bool | None) -> Ending:
-    """The ending of an aborted transaction; `followed` is whether a new instance followed at once."""
+def _abort(records: TransactionRecords) -> Ending:
+    """The ending of an aborted transaction."""
     by, reason = _aborted_by(records)
-    late, when = _is_late(records), _when(records)
+    late, when, followed = _is_late(records), _when(records), _is_followed(records)
     if records.lines is not None and by != CLIENT:
         if (line := records.lines.timeout_of(records)) is not None:
             logged = f"broker {line.broker_id}" if line.broker_id is not None else "its broker"
@@ -395,11 +414,11 @@ def _timeout(records: TransactionRecords) -> dt.timedelta | None:
     return None if milliseconds is None else milliseconds * MILLISECOND
 
 
-def _is_followed(records: TransactionRecords, as_of: dt.datetime | None) -> bool | None:
+def _is_followed(records: TransactionRecords) -> bool | None:
     """Whether InitProducerId follows as soon as a fencing instance sends it; null if unknown."""
     if records.after is not None:
         return records.after.state == "Empty" and _gap(records) <= MAX_RETRY_DELAY
-    ended = records.end_time
+    ended, as_of = records.end_time, None if records.settled else records.as_of
     too_early = as_of is not None and ended is not None and as_of - ended <= MAX_RETRY_DELAY
     return None if too_early or records.unread is not None else False
 
@@ -459,31 +478,42 @@ def transaction_history(
         `events`.
     `broker_log_events`: events in brokers' own logs: they distinguish a timeout from other aborts.
     """
-    found, unreadable, latest_read = _by_replica(events)
-    latest = max((time for time in (latest, latest_read) if time is not None), default=None)
+    found: defaultdict[IdReplica, list[TransactionLogRecord]] = defaultdict(list)
+    last: dict[IdReplica, int] = {}  # number of its last record
+    unreadable: defaultdict[IdReplica, list[tuple[int, TransactionLogRecord]]] = defaultdict(list)
+    for number, record in enumerate(events):
+        replica, time = replica_of(record), record.timestamp
+        if record.transactional_id is not None:
+            found[replica].append(record)
+            last[replica] = number
+        elif record.error:
+            unreadable[replica].append((number, record))
+        latest = time if latest is None or (time is not None and time > latest) else latest
+    # Of the unreadable ones of a replica, the last by location and the last by number are enough.
+    ends = {
+        replica: [max(reversed(records), key=lambda each: _location(each[1]) or ("", 0, 0)), records[-1]]
+        for replica, records in unreadable.items()
+    }
     past: list[PastTransaction] = []
     lines = coordinator_lines(broker_log_events)
-    for replica in sorted(found):
+    for replica, records in sorted(found.items()):
         of_id = lines.get(replica.transactional_id)
-        settled, id_state = advance(HistoryState(), [event.record for event in found[replica]], lines=of_id)
-        last = found[replica][-1]
-        unreadable_records = unreadable.get(replica._replace(transactional_id=""), ())
-        unread = next((each.record.error for each in unreadable_records if each.comes_after(last)), None)
+        settled, id_state = advance(HistoryState(), records, lines=of_id)
+        unread, own = None, _location(records[-1])
+        for number, record in ends.get(replica._replace(transactional_id=""), ()):
+            # By their locations if both are known: damaged records of a file are listed after the readable ones.
+            location = _location(record)
+            is_later = number > last[replica] if location is None or own is None else location > own
+            unread = record.error if unread is None and is_later else unread
         past += settled
         past += current(id_state, as_of=as_of, latest=latest, unread=unread, lines=of_id)
     return past
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryState:
-    """The state from which the history of a transactional id on one replica continues."""
-
-    # the records of its last transaction, or its last other record: later records show how it ended
-    events: tuple[TransactionLogRecord, ...] = ()
-    before: TransactionLogRecord | None = None  # the record before `events`
-    producer_id: int | None = None  # the id's producer id before `events`
-    # whether earlier records of the client instance show that it raises its epoch with every end
-    is_version_2: bool | None = None
+def _location(record: TransactionLogRecord) -> tuple[str, int, int] | None:
+    """File, position and offset, null if unknown; the names of a log's files sort in log order."""
+    file, position = record.file, record.position
+    return None if file is None or position is None else (file, position, record.offset or 0)
 
 
 def advance(
@@ -501,9 +531,13 @@ def advance(
         if group[0].error:  # the rows before and after it have the error
             state = replace(state, before=group[0])
             continue
-        window = _RecordWindow(replace(state, events=tuple(group)), after=after[0], lines=lines)
-        past.append(window.past_transaction())
-        state = window.next_state(past[-1])
+        records = TransactionRecords(state=replace(state, events=tuple(group)), following=after[0], lines=lines)
+        past.append(_past_transaction(records))
+        state = HistoryState(
+            before=records.last,
+            producer_id=past[-1].producer_id or state.producer_id,
+            is_version_2=None if group[0].state == "Empty" else records.is_of_version_2,
+        )
     return past, replace(state, events=tuple(groups[-1]) if groups else ())
 
 
@@ -523,25 +557,13 @@ def current(
     """
     if not state.events or (state.events[0].error and state.before is not None):
         return []
-    window = _RecordWindow(state, unread=unread, as_of=as_of or latest, settled=as_of is None, lines=lines)
-    return [window.past_transaction()]
-
-
-def _by_replica(
-    events: Iterable[TransactionLogRecord],
-) -> tuple[dict[IdReplica, list[_NumberedRecord]], dict[IdReplica, list[_NumberedRecord]], dt.datetime | None]:
-    """The records of each id, the last unreadable records of each replica, and the newest time in the records."""
-    found: defaultdict[IdReplica, list[_NumberedRecord]] = defaultdict(list)
-    unreadable: defaultdict[IdReplica, list[_NumberedRecord]] = defaultdict(list)
-    latest: dt.datetime | None = None
-    for number, record in enumerate(events):
-        event, time = _NumberedRecord(number, record), record.timestamp
-        if record.transactional_id is not None:
-            found[replica_of(record)].append(event)
-        elif record.error:
-            unreadable[replica_of(record)].append(event)
-        latest = time if latest is None or (time is not None and time > latest) else latest
-    return found, {replica: _last(events) for replica, events in unreadable.items()}, latest
+    return [
+        _past_transaction(
+            TransactionRecords(
+                state=state, later_error=unread, as_of=as_of or latest, settled=as_of is None, lines=lines
+            )
+        )
+    ]
 
 
 def unread_histories(
@@ -585,131 +607,71 @@ def newest(events: Iterable[TransactionLogRecord], *, observed_at: dt.datetime) 
     ]
 
 
-class _NumberedRecord(NamedTuple):
-    """A record, readable or not, and its number."""
-
-    number: int
-    record: TransactionLogRecord
-
-    @property
-    def location(self) -> tuple[str, int, int] | None:
-        """File, position and offset, null if unknown; the names of a log's files sort in log order."""
-        file, position = self.record.file, self.record.position
-        return None if file is None or position is None else (file, position, self.record.offset or 0)
-
-    def comes_after(self, other: _NumberedRecord) -> bool:
-        """Compare locations if both are known: damaged records of a file are listed after the readable ones."""
-        location, other_location = self.location, other.location
-        return self.number > other.number if location is None or other_location is None else location > other_location
-
-
-def _last(events: Sequence[_NumberedRecord]) -> list[_NumberedRecord]:
-    """The last record by location, and the last by number."""
-    return [sorted(events, key=lambda event: event.location or ("", 0, 0))[-1], events[-1]]
-
-
-@dataclass(frozen=True)
-class _RecordWindow:
-    """The last records of an id, and the records around them."""
-
-    state: HistoryState
-    after: TransactionLogRecord | None = None
-    unread: str | None = None  # error of later records that may be of the id
-    as_of: dt.datetime | None = None
-    settled: bool = True
-    lines: CoordinatorLines | None = None
-
-    @cached_property
-    def records(self) -> TransactionRecords:
-        after, before = self.after, self.state.before
-        return TransactionRecords(
-            events=self.state.events,
-            after=None if after is None or after.error else after,
-            unread=self.unread if after is None else after.error,
-            follows=before is not None and not before.error,
-            version_2_before=self.state.is_version_2,
-            lines=self.lines,
-        )
-
-    def next_state(self, past: PastTransaction) -> HistoryState:
-        """The state after these records."""
-        records = self.records
-        return HistoryState(
-            before=records.last,
-            producer_id=past.producer_id or self.state.producer_id,
-            is_version_2=None if records.events[0].state == "Empty" else records.is_of_version_2,
-        )
-
-    def past_transaction(self) -> PastTransaction:
-        """What these records show."""
-        records, before = self.records, self.state.before
-        first, last = records.events[0], records.last
-        past = PastTransaction(
-            transactional_id=last.transactional_id or "",
-            txn_state_partition=last.txn_state_partition,
-            kind="transaction",
-            reason="No record of the id could be read.",
-            state=last.state,
-            timeout_ms=last.timeout_ms,
-            previous_producer_id=self._previous_id(None),
-            records=len(records.events),
-            first_offset=first.offset,
-            last_offset=last.offset,
-            truncated=False,
-            broker_id=last.broker_id,
-            error=first.error,
-        )
-        if first.error:
-            return past
-        if state_of(first) == EXPIRED:
-            producer_id = None if before is None else before.producer_id
-            return replace(
-                past,
-                kind="expired",
-                producer_id=producer_id,
-                producer_epoch=None if before is None else before.producer_epoch,
-                previous_producer_id=self._previous_id(producer_id),
-                reason="Its coordinator expired the id: idle for transactional.id.expiration.ms.",
-                state=None if before is None else before.state,
-                end_time=last.timestamp,
-            )
-        if first.state == "Empty":
-            return replace(
-                past,
-                kind="init",
-                producer_id=last.producer_id,
-                producer_epoch=last.producer_epoch,
-                previous_producer_id=self._previous_id(last.producer_id),
-                reason=_why_init(last, before),
-                end_time=last.timestamp or last.last_update_time,
-            )
-        how = ending(records, as_of=self.as_of, settled=self.settled)
-        start, decided_at, end = records.start_time, records.decided_at, records.end_time
-        until = self.as_of if how.ended in {"open", "stuck"} else None
-        unread_before = before.error if before is not None and not records.is_whole else None
+def _past_transaction(records: TransactionRecords) -> PastTransaction:
+    """What these records show."""
+    first, last, before = records.events[0], records.last, records.state.before
+    last_id = records.state.producer_id
+    previous = first.previous_producer_id if last_id is None and first.state == "Empty" else last_id
+    past = PastTransaction(
+        transactional_id=last.transactional_id or "",
+        txn_state_partition=last.txn_state_partition,
+        kind="transaction",
+        reason="No record of the id could be read.",
+        state=last.state,
+        timeout_ms=last.timeout_ms,
+        previous_producer_id=previous,
+        records=len(records.events),
+        first_offset=first.offset,
+        last_offset=last.offset,
+        truncated=False,
+        broker_id=last.broker_id,
+        error=first.error,
+    )
+    if first.error:
+        return past
+    if state_of(first) == EXPIRED:
+        producer_id = None if before is None else before.producer_id
         return replace(
             past,
-            producer_id=records.producer_id,
-            producer_epoch=records.producer_epoch,
-            previous_producer_id=self._previous_id(records.producer_id),
-            ended=how.ended,
-            reason=how.reason,
-            start_time=start,
-            decided_at=decided_at,
-            end_time=end,
-            ongoing_ms=_between(start, decided_at or until),
-            prepare_ms=_between(decided_at, end or until),
-            topic_partitions=records.topic_partitions,
-            client_transaction_version=records.client_transaction_version,
-            truncated=None if records.is_whole is None else not records.is_whole,
-            error=unread_before or (None if how.ended in {"commit", "fence"} else records.unread),
+            kind="expired",
+            producer_id=producer_id,
+            previous_producer_id=None if previous == producer_id else previous,
+            producer_epoch=None if before is None else before.producer_epoch,
+            reason="Its coordinator expired the id: idle for transactional.id.expiration.ms.",
+            state=None if before is None else before.state,
+            end_time=last.timestamp,
         )
-
-    def _previous_id(self, producer_id: int | None) -> int | None:
-        """The previous producer id if it differs, otherwise null."""
-        last_id, first = self.state.producer_id, self.state.events[0]
-        before = first.previous_producer_id if last_id is None and first.state == "Empty" else last_id
-        return None if before == producer_id else before
+    if first.state == "Empty":
+        return replace(
+            past,
+            kind="init",
+            producer_id=last.producer_id,
+            previous_producer_id=None if previous == last.producer_id else previous,
+            producer_epoch=last.producer_epoch,
+            reason=_why_init(last, before),
+            end_time=last.timestamp or last.last_update_time,
+        )
+    how = ending(records)
+    start, decided_at, end = records.start_time, records.decided_at, records.end_time
+    until = records.as_of if how.ended in {"open", "stuck"} else None
+    unread_before = before.error if before is not None and not records.is_whole else None
+    return replace(
+        past,
+        producer_id=records.producer_id,
+        previous_producer_id=None if previous == records.producer_id else previous,
+        producer_epoch=records.producer_epoch,
+        ended=how.ended,
+        reason=how.reason,
+        start_time=start,
+        decided_at=decided_at,
+        end_time=end,
+        ongoing_ms=_between(start, decided_at or until),
+        prepare_ms=_between(decided_at, end or until),
+        topic_partitions=records.topic_partitions,
+        client_transaction_version=records.client_transaction_version,
+        truncated=None if records.is_whole is None else not records.is_whole,
+        error=unread_before or (None if how.ended in {"commit", "fence"} else records.unread),
+    )
 
 
 def _groups(events: Sequence[TransactionLogRecord]) -> Iterator[list[TransactionLogRecord]]:
@@ -832,28 +794,6 @@ class CoordinatorLog:
         return [self.histories[name] for name in names if name in self.histories]
 
 
-def events_of(histories: Iterable[IdHistory]) -> list[TransactionLogRecord]:
-    """The records of several ids, one id after the other."""
-    return [record for history in histories for record in history.records]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
-    """A transactional id that a producer id belonged to."""
-
-    transactional_id: str
-    txn_state_partition: int | None
-    # the producer id's highest epoch in the records; null if they only have it as previous or next producer id
-    producer_epoch: int | None
-    # first_seen, last_seen: times of the first and the last record with the producer id, by the coordinator's clock
-    first_seen: dt.datetime | None
-    last_seen: dt.datetime | None
-    last_offset: int | None  # offset of that last record
-    # ``"owner"``, ``"next"`` (the client already has the producer id, and uses it after the end of the transaction),
-    # ``"replaced"`` (the id has another producer id now) or ``"expired"`` (the id has expired)
-    now: str
-
-
 def names_any(event: TransactionLogRecord, producer_ids: Collection[int]) -> bool:
     """Whether a record has one of these producer ids: as its own, as the previous, or as the next."""
     return any(each in producer_ids for each in _named_ids(event))
@@ -863,59 +803,3 @@ def _named_ids(event: TransactionLogRecord) -> Iterator[int]:
     """Its own producer id, the previous and the next one, as far as it has them."""
     ids = (event.producer_id, event.previous_producer_id, event.next_producer_id)
     return (each for each in ids if each is not None)
-
-
-def producer_ids(events: Iterable[TransactionLogRecord]) -> dict[int, list[Owner]]:
-    """Every producer id in the records, with its owners.
-
-    By producer id. Kafka assigns a producer id to one transactional id only, and never reuses it.
-    `events`: the records, in offset order within a partition. A compacted log has lost most producer ids; since Kafka
-    4.1, the first record of a new producer id also has the previous one.
-    """
-    owners: dict[tuple[int, IdReplica], Owner] = {}
-    current: dict[IdReplica, int] = {}
-    for event in events:
-        if event.transactional_id is None or event.error:
-            continue
-        replica = replica_of(event)
-        before = current.pop(replica, None)
-        reasons = {before: "replaced", event.previous_producer_id: "replaced", event.next_producer_id: "next"}
-        if state_of(event) == EXPIRED:
-            reasons = {before: "expired"}
-        elif event.producer_id is not None:
-            reasons[event.producer_id] = "owner"
-            current[replica] = event.producer_id
-        for producer_id, now in reasons.items():
-            if producer_id is not None:
-                key = producer_id, replica
-                owners[key] = _updated(owners.get(key), producer_id, event, now=now)
-    return _by_producer_id(owners)
-
-
-def _updated(owner: Owner | None, producer_id: int, event: TransactionLogRecord, *, now: str) -> Owner:
-    """The owner, updated with one more record."""
-    epochs = [] if owner is None or owner.producer_epoch is None else [owner.producer_epoch]
-    if event.producer_id == producer_id and event.producer_epoch is not None:
-        epochs.append(event.producer_epoch)
-    return Owner(
-        transactional_id=event.transactional_id or "",
-        txn_state_partition=event.txn_state_partition,
-        producer_epoch=max(epochs, default=None),
-        first_seen=event.timestamp if owner is None else owner.first_seen,
-        last_seen=event.timestamp,
-        last_offset=event.offset,
-        now=now,
-    )
-
-
-def _by_producer_id(owners: Mapping[tuple[int, IdReplica], Owner]) -> dict[int, list[Owner]]:
-    """The owners of each producer id; if several replicas were read, from the longest one."""
-    longest: dict[tuple[int, str, int], Owner] = {}
-    for (producer_id, replica), owner in owners.items():
-        key = producer_id, replica.transactional_id, replica.txn_state_partition
-        if key not in longest or (owner.last_offset or 0) > (longest[key].last_offset or 0):
-            longest[key] = owner
-    found: defaultdict[int, list[Owner]] = defaultdict(list)
-    for (producer_id, _, _), owner in sorted(longest.items(), key=lambda item: item[0]):
-        found[producer_id].append(owner)
-    return dict(found)

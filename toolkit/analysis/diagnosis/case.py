@@ -26,7 +26,7 @@ from toolkit.analysis.diagnosis.observation import (
     is_held,
     observed_between,
 )
-from toolkit.analysis.diagnosis.verdicts import NOT_READ, Outcome, recorded_outcome
+from toolkit.analysis.diagnosis.verdicts import NOT_READ, PROVEN, UNDECIDED, UNKNOWN, Outcome, recorded_outcome
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema import utc
@@ -38,7 +38,7 @@ from toolkit.schema.verdict import Verdict
 
 if TYPE_CHECKING:
     from toolkit.analysis.coordinator.transaction_history import CoordinatorLog, IdHistory
-    from toolkit.analysis.diagnosis.decision import Decision, OpenRule
+    from toolkit.analysis.diagnosis.decision import Decision, Rule
     from toolkit.analysis.diagnosis.log_excerpts import Excerpt, OpenPart, ProducerBatches
     from toolkit.analysis.diagnosis.markers import MarkerSearch
 
@@ -247,7 +247,7 @@ class Case:
     # What the rules say of this state of the evidence
 
     @cached_property
-    def owned_rule(self) -> OpenRule | None:
+    def owned_rule(self) -> Rule[Case] | None:
         """The first rule that applies of those on transactions with an owner; null if none does."""
         from toolkit.analysis.diagnosis.rules import OWNED_RULES
 
@@ -260,11 +260,17 @@ class Case:
 
     @cached_property
     def decision(self) -> Decision:
-        """The decision on it, by the first rule that applies."""
+        """The decision on it, by the first rule that applies.
+
+        Its outcome is not `undecided` if logs were read, and do not prove that.
+        """
         from toolkit.analysis.diagnosis.rules import DISOWNED_RULES
 
         rule = self.owned_rule or next(rule for rule in DISOWNED_RULES if rule.applies(self))
-        return rule.decision(self)
+        decision = rule.decision(self)
+        if decision.outcome == UNDECIDED and self.has_outcome and self.outcome.no_commit.status != PROVEN:
+            return replace(decision, outcome=UNKNOWN)
+        return decision
 
     @property
     def needs_recheck(self) -> bool:
@@ -465,7 +471,10 @@ class IndexedObservation:
 
     def __init__(self, observation: Observation) -> None:
         self.observation = observation
-        unseen = [_unseen_partition(tp, error, observation) for tp, error in observation.unseen.items()]
+        unseen = [
+            Partition(topic=tp.topic, partition=tp.partition, observed_at=observation.observed_at, error=error)
+            for tp, error in observation.unseen.items()
+        ]
         self.before = _by_partition([*observation.partitions, *unseen])
         self.after = {**self.before, **_by_partition(observation.partitions_after)}
         self._open_before, self._open_after = _open(observation.producers), _open(observation.producers_after)
@@ -557,10 +566,6 @@ class IndexedObservation:
             partition_error=partition_error,
             first_batch=None if start is None else self._first_batches.get((*tp, start)),
         )
-
-
-def _unseen_partition(tp: TopicPartition, error: str, observation: Observation) -> Partition:
-    return Partition(topic=tp.topic, partition=tp.partition, observed_at=observation.observed_at, error=error)
 
 
 def _by_partition(partitions: Iterable[Partition]) -> dict[TopicPartition, Partition]:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from toolkit.analysis.cluster_events import LEADER_EVENTS, UNCLEAN
-from toolkit.analysis.coordinator.transaction_history import producer_ids
 from toolkit.analysis.diagnosis.evidence_text import at, event_entry, record_entry
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ProducerBatches
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
@@ -40,8 +39,8 @@ from toolkit.formats.headers import COMMIT, NO_MARKER, Headers, StructuredRow
 from toolkit.schema import utc
 from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding
-from toolkit.schema.log import FROM_BROKER_LOG, ClusterEvent, TransactionLogRecord
-from toolkit.schema.table import Error, TopicPartition, TransactionKey
+from toolkit.schema.log import FROM_BROKER_LOG, ClusterEvent
+from toolkit.schema.table import Error, TransactionKey
 from toolkit.schema.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -56,21 +55,11 @@ SKIPPED = "a coordinator from 4.3.0 on skips the marker of a partition that has 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Why a transaction is held."""
-
-    # keys of `CAUSES`, the deciding one first; empty if the cause has no name, or none was found
-    names: tuple[str, ...]
-    sentence: str  # the cause, followed by the names
-    evidence: tuple[EvidenceEntry, ...] = ()  # the batches and records that prove it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CauseIndicator:
-    """One indication of a cause."""
+    """Why a transaction is held, or one indication of it."""
 
     text: str
-    names: tuple[str, ...] = ()
-    evidence: tuple[EvidenceEntry, ...] = ()
+    names: tuple[str, ...] = ()  # keys of `CAUSES`, the deciding one first; empty if it has no name, or none was found
+    evidence: tuple[EvidenceEntry, ...] = ()  # the batches and records that prove it
 
 
 def cause(case: Case, checks: Sequence[CauseCheck]) -> Cause | None:
@@ -81,25 +70,22 @@ def cause(case: Case, checks: Sequence[CauseCheck]) -> Cause | None:
     `checks`: `DISOWNED` for a transaction that no coordinator will end, else some of `CHECKS`.
     """
     found = cause_of([found for check in checks if (found := check(case)) is not None])
-    if found is None and checks is DISOWNED:
-        return Cause(names=(), sentence=_no_cause_found(case))
-    return found
+    return Cause(text=_no_cause_found(case)) if found is None and checks is DISOWNED else found
 
 
-def cause_of(indicators: Sequence[CauseIndicator]) -> Cause | None:
-    """The cause that these indications show together; null if there are none."""
-    if not indicators:
+def cause_of(indications: Sequence[Cause]) -> Cause | None:
+    """The cause that these indications show together, with its names in its text; null if there are none."""
+    if not indications:
         return None
-    names = tuple(dict.fromkeys(name for indicator in indicators for name in indicator.names))
-    suffix = f" ({', '.join(names)})" if names else ""
+    names = tuple(dict.fromkeys(name for each in indications for name in each.names))
     return Cause(
+        text="; ".join(each.text for each in indications) + (f" ({', '.join(names)})" if names else ""),
         names=names,
-        sentence="; ".join(indicator.text for indicator in indicators) + suffix,
-        evidence=tuple(entry for indicator in indicators for entry in indicator.evidence),
+        evidence=tuple(entry for each in indications for entry in each.evidence),
     )
 
 
-def _head_deleted(case: Case) -> CauseIndicator | None:
+def _head_deleted(case: Case) -> Cause | None:
     start, log_start = case.start, case.leader.log_start_offset
     if start is None or log_start is None or start >= log_start:
         return None
@@ -107,10 +93,10 @@ def _head_deleted(case: Case) -> CauseIndicator | None:
         f"its head is deleted: it begins at {start}, and the log starts at {log_start} now; deleting records ends no "
         "transaction"
     )
-    return CauseIndicator(text=text, names=("head-deleted",))
+    return Cause(text=text, names=("head-deleted",))
 
 
-def _mixed_epochs(case: Case) -> CauseIndicator | None:
+def _mixed_epochs(case: Case) -> Cause | None:
     if case.opening is None:
         return None
     batches = case.opening.open_data
@@ -122,36 +108,32 @@ def _mixed_epochs(case: Case) -> CauseIndicator | None:
         f"{later['producer_epoch'][0]} writes into it from offset {later['base_offset'][0]} on"
     )
     evidence = (case.opening.entry("first_batch", batches), case.opening.entry("first_of_new_epoch", later))
-    return CauseIndicator(text=text, evidence=evidence)
+    return Cause(text=text, evidence=evidence)
 
 
-def _no_owner(case: Case) -> CauseIndicator | None:
+def _no_owner(case: Case) -> Cause | None:
     if case.owner:
         return None
-    for owner in producer_ids(case.records).get(case.producer_id, ()):
-        last = [record for record in case.records if record.transactional_id == owner.transactional_id][-1]
-        if owner.now == "expired":
-            text = (
-                f'its id "{owner.transactional_id}" has expired: {STATE_TOPIC}-{owner.txn_state_partition} has its '
-                "tombstone"
-            )
-            return CauseIndicator(text=text, names=("no-owner",), evidence=(record_entry(last),))
-        if owner.now == "replaced":
-            text = f'its id "{owner.transactional_id}" now has producer id {last.producer_id}'
-            return CauseIndicator(text=text, names=("no-owner",), evidence=(record_entry(last),))
-    return CauseIndicator(text="no owner: its id has expired or moved on to another producer id", names=("no-owner",))
+    for history in case.id_histories:
+        name, last = history.transactional_id, history.records[-1]
+        if last.tombstone:
+            text = f'its id "{name}" has expired: {STATE_TOPIC}-{last.txn_state_partition} has its tombstone'
+        elif case.producer_id in (last.producer_id, last.next_producer_id):
+            continue
+        else:
+            text = f'its id "{name}" now has producer id {last.producer_id}'
+        return Cause(text=text, names=("no-owner",), evidence=(record_entry(last),))
+    return Cause(text="no owner: its id has expired or moved on to another producer id", names=("no-owner",))
 
 
-def _superseded(case: Case) -> CauseIndicator | None:
+def _superseded(case: Case) -> Cause | None:
     if case.owner_epoch <= case.opening_epoch or case.outcome.is_decided:
         return None
     name, epoch = case.transactional_id, case.owner_epoch
-    return CauseIndicator(
-        text=f'superseded epoch: "{name}" is at epoch {epoch}, this transaction at {case.opening_epoch}'
-    )
+    return Cause(text=f'superseded epoch: "{name}" is at epoch {epoch}, this transaction at {case.opening_epoch}')
 
 
-def _late(case: Case) -> CauseIndicator | None:
+def _late(case: Case) -> Cause | None:
     if case.outcome.is_decided:
         return None
     if not case.is_late or case.opening is None:
@@ -175,12 +157,10 @@ def _late(case: Case) -> CauseIndicator | None:
         producer_batches.entry("first_batch", producer_batches.first_batch),
         *map(record_entry, case.records[-1:]),
     )
-    return CauseIndicator(
-        text=text, names=("late-after-commit" if committed else "late-after-abort",), evidence=evidence
-    )
+    return Cause(text=text, names=("late-after-commit" if committed else "late-after-abort",), evidence=evidence)
 
 
-def _torn(case: Case) -> CauseIndicator | None:
+def _torn(case: Case) -> Cause | None:
     """A hint: the late batch may be the rest of a transaction that a delayed EndTxn ended, as nothing in it says whose.
 
     It needs transaction version 1: with version 2, EndTxn has the epoch of its transaction. Seen on Kafka by Jepsen
@@ -197,17 +177,17 @@ def _torn(case: Case) -> CauseIndicator | None:
     if last is not None and (last.client_transaction_version or 0) >= 2:
         return None
     text = "a hint: an EndTxn that was delayed may have committed the first half of the same transaction"
-    return CauseIndicator(text=text, names=("torn-transaction",))
+    return Cause(text=text, names=("torn-transaction",))
 
 
-def _never_added(case: Case) -> CauseIndicator | None:
+def _never_added(case: Case) -> Cause | None:
     if case.outcome.is_decided:  # it was added to the transaction that was ended; a later one is open elsewhere
         return None
     records = case.of_epoch
     if case.was_never_added:
         text = (
-            f"written but never added: the coordinator wrote {_count(records)} of producer "
-            f"{case.producer_id} epoch {case.opening_epoch}, and none includes {case.tp}"
+            f"written but never added: the coordinator wrote {len(records)} record{'' if len(records) == 1 else 's'} "
+            f"of producer {case.producer_id} epoch {case.opening_epoch}, and none includes {case.tp}"
         )
     elif case.is_late or case.opening_epoch != case.owner_epoch:
         return None
@@ -217,20 +197,18 @@ def _never_added(case: Case) -> CauseIndicator | None:
         text = "written but not added to the transaction that is open elsewhere"
     else:
         return None
-    return CauseIndicator(
-        text=text, names=("never-added",), evidence=(*_first_batch(case), *map(record_entry, records[-3:]))
-    )
+    return Cause(text=text, names=("never-added",), evidence=(*_first_batch(case), *map(record_entry, records[-3:])))
 
 
-def _marker_lost(case: Case) -> CauseIndicator | None:
+def _marker_lost(case: Case) -> Cause | None:
     if not case.outcome.is_decided:
         return None
     text = f"its marker is lost: {case.outcome.reason}"
     evidence = _first_batch(case)
     for names, why in (_by_lines(case), _by_leaders(case), _compacted(case), _led_by_another(case), _refused(case)):
         if why:
-            return CauseIndicator(text=f"{text}; {why}", names=names, evidence=evidence)
-    return CauseIndicator(text=f"{text}; what was read does not show why", names=("marker-lost",), evidence=evidence)
+            return Cause(text=f"{text}; {why}", names=names, evidence=evidence)
+    return Cause(text=f"{text}; what was read does not show why", names=("marker-lost",), evidence=evidence)
 
 
 def _may_be_skipped(case: Case) -> bool:
@@ -307,9 +285,8 @@ def _led_by_another(case: Case) -> Reason:
 def _refused(case: Case) -> Reason:
     """Whether the partition refuses the coordinator's epoch as too old."""
     known = case.producer.coordinator_epoch
-    coordinator_epoch = max(
-        (record.leader_epoch for record in case.records if record.leader_epoch is not None), default=None
-    )
+    epochs = (record.leader_epoch for record in case.records if record.leader_epoch is not None)
+    coordinator_epoch = max(epochs, default=None)
     if known is None or coordinator_epoch is None or known <= coordinator_epoch:
         return (), ""
     return (
@@ -318,59 +295,57 @@ def _refused(case: Case) -> Reason:
     )
 
 
-def _of_groups(case: Case) -> CauseIndicator | None:
+def _of_groups(case: Case) -> Cause | None:
     if case.tp[0] != OFFSETS_TOPIC:
         return None
     producer_id = case.producer_id
     groups = case.batches.excerpt.groups.get(producer_id, ()) if case.batches else ()
     groups_text = f"group{'s' if len(groups) > 1 else ''} {', '.join(groups)}" if groups else "consumer groups"
-    return CauseIndicator(text=f"it holds offsets of {groups_text}", names=("group-offsets",))
+    return Cause(text=f"it holds offsets of {groups_text}", names=("group-offsets",))
 
 
-def _not_ended(case: Case) -> CauseIndicator | None:
+def _not_ended(case: Case) -> Cause | None:
     isr, replicas = case.leader.isr, case.leader.replicas
     if isr is not None and replicas is not None and len(isr) < len(replicas):
         text = f"its marker cannot be written while replicas are missing: {len(isr)} of {len(replicas)} are in sync"
-        return CauseIndicator(text=text, names=("marker-not-written",))
+        return Cause(text=text, names=("marker-not-written",))
     for names, why in (_refused(case), _by_lines(case)):
         if why:
-            return CauseIndicator(text=f"its marker is not written: {why}", names=names)
+            return Cause(text=f"its marker is not written: {why}", names=names)
     if failed := case.lines("marker_request_failed"):
         text = f"a broker does not know the version in which coordinators send markers: {_logged(failed[-1])}"
-        return CauseIndicator(text=text, names=("marker-not-sent",))
+        return Cause(text=text, names=("marker-not-sent",))
     if retried := case.lines("marker_retried"):
         text = f"the partition's leader does not write the marker: {_logged(retried[-1])}"
-        return CauseIndicator(text=text, names=("marker-not-written",))
+        return Cause(text=text, names=("marker-not-written",))
     last = case.records[-1] if case.records else None
     if last is not None and last.client_transaction_version == 2:
         text = "its coordinator has lost the marker that it has to write, or the partition's leader refuses it as old"
-        return CauseIndicator(
-            text=text, names=("marker-not-written", "marker-not-sent"), evidence=(record_entry(last),)
-        )
-    return CauseIndicator(
+        return Cause(text=text, names=("marker-not-written", "marker-not-sent"), evidence=(record_entry(last),))
+    return Cause(
         text="its coordinator has lost the marker that it has to write, or cannot send it",
         names=("marker-not-written",),
     )
 
 
-def _two_phase(case: Case) -> CauseIndicator | None:
-    return CauseIndicator(
+def _two_phase(case: Case) -> Cause | None:
+    return Cause(
         text="prepared by two-phase commit; its external coordinator has not decided", names=("two-phase-commit",)
     )
 
 
-def _habit(case: Case) -> CauseIndicator | None:
+def _habit(case: Case) -> Cause | None:
     return habit(case.transactional_id or "", case.owner.timeout_ms if case.owner else None)
 
 
-def habit(name: str, timeout_ms: int | None) -> CauseIndicator | None:
+def habit(name: str, timeout_ms: int | None) -> Cause | None:
     """A hint from the format of a transactional id."""
     if FLINK_ID.fullmatch(name) and timeout_ms == FLINK_TIMEOUT_MS:
         text = f'a hint: "{name}" with a timeout of 1 h looks like Apache Flink, whose checkpoint decides what to do'
-        return CauseIndicator(text=text, names=("flink-timeout",))
+        return Cause(text=text, names=("flink-timeout",))
     if RANDOM_ID.fullmatch(name):
         text = f'a hint: "{name}" looks random; if its client is gone, no later instance will fence it'
-        return CauseIndicator(text=text, names=("random-id",))
+        return Cause(text=text, names=("random-id",))
     return None
 
 
@@ -385,15 +360,11 @@ def _no_cause_found(case: Case) -> str:
     return "no cause found: " + "; ".join([read, *unread])
 
 
-def _count(records: Sequence[TransactionLogRecord]) -> str:
-    return f"{len(records)} record{'' if len(records) == 1 else 's'}"
-
-
 def _first_batch(case: Case) -> tuple[EvidenceEntry, ...]:
     return (case.opening.entry("first_batch", case.opening.first_batch),) if case.opening else ()
 
 
-CauseCheck = Callable[["Case"], CauseIndicator | None]
+CauseCheck = Callable[["Case"], Cause | None]
 
 DISOWNED: tuple[CauseCheck, ...] = (
     _head_deleted,
@@ -428,37 +399,29 @@ LOG_LEFT_OUT = (
 def explain(findings: Sequence[Finding], cases: Mapping[TransactionKey, Case]) -> list[Finding]:
     """Add log evidence to findings.
 
-    Parameters
-    ----------
-    findings
-        From `Diagnosis.findings`.
-    cases
-        The open transactions whose logs had to be read. Without an excerpt of a partition, the evidence of its findings
-        states so (``left_out``), as for one that could not be read.
-
-    Returns
-    -------
-    list of Finding
-        The findings with ``cause``, ``opened_at``, ``records_held``, ``bytes_held``, ``compaction_held``, ``held_from``
-        and further evidence.
+    Returns: with ``cause``, ``opened_at``, ``records_held``, ``bytes_held``, ``compaction_held``, ``held_from`` and
+        further evidence.
+    `findings`: from `Diagnosis.findings`.
+    `cases`: the open transactions whose logs had to be read. Without an excerpt of a partition, the evidence of its
+        findings states so (``left_out``), as for one that could not be read.
     """
     excerpts = {each.tp: each.excerpt for each in cases.values() if each.excerpt is not None}
-    return [_explained(each, cases.get(each.key), excerpts) for each in findings]
+    found = []
+    for finding in findings:
+        case, excerpt = cases.get(finding.key), None if finding.tp is None else excerpts.get(finding.tp)
+        if excerpt is not None:
+            finding = held_back(finding, excerpt)
+            if finding.queue_position == 1:
+                groups = excerpt.groups.get(finding.producer_id or -1)
+                held = None if groups is None else tuple(groups)
+                finding = replace(finding, compaction_held=excerpt.is_compacted, groups_held=held)
+        if case is not None:
+            finding = _left_out(finding, LOG_LEFT_OUT) if excerpt is None else _explained(finding, case, excerpt)
+        found.append(finding)
+    return found
 
 
-def _explained(finding: Finding, case: Case | None, excerpts: Mapping[TopicPartition, Excerpt]) -> Finding:
-    if (tp := finding.tp) is None:
-        return finding
-    excerpt = excerpts.get(tp)
-    if excerpt is None:
-        return finding if case is None else _left_out(finding, LOG_LEFT_OUT)
-    finding = held_back(finding, excerpt)
-    if finding.queue_position == 1:
-        groups = excerpt.groups.get(finding.producer_id or -1)
-        held = None if groups is None else tuple(groups)
-        finding = replace(finding, compaction_held=excerpt.is_compacted, groups_held=held)
-    if case is None:
-        return finding
+def _explained(finding: Finding, case: Case, excerpt: Excerpt) -> Finding:
     batches = case.batches
     if batches is not None:
         finding = opening_time(finding, batches)
@@ -472,7 +435,7 @@ def _explained(finding: Finding, case: Case | None, excerpts: Mapping[TopicParti
     why = cause(case, DISOWNED if is_disowned else CHECKS.get(finding.verdict, ()))
     if why is None:
         return finding
-    return replace(finding, cause=why.sentence, evidence=(*finding.evidence, *why.evidence))
+    return replace(finding, cause=why.text, evidence=(*finding.evidence, *why.evidence))
 
 
 def _events_around(case: Case) -> tuple[EvidenceEntry, ...]:
@@ -484,9 +447,7 @@ def _events_around(case: Case) -> tuple[EvidenceEntry, ...]:
 
 
 def _left_out(finding: Finding, why: str) -> Finding:
-    entry = EvidenceEntry(
-        source="log", broker_id=finding.broker_id, observed_at=finding.observed_at, name="left_out", value=why
-    )
+    entry = EvidenceEntry.of_record(finding, source="log", name="left_out", value=why)
     return replace(finding, evidence=(*finding.evidence, entry))
 
 

@@ -5,7 +5,8 @@ A wrong `hanging` makes an operator abort a live transaction, which silently los
 before and after, the same result in every observation, and the coordinator's log back to before these records. If any
 of these is missing, the verdict is `unknown` and names it.
 
-The rules are tables, read from top to bottom; the first that applies decides (`Case.decision`, `decide`, `decide_id`).
+The rules are tables, read from top to bottom; the first that applies decides
+(`Case.decision`, `PartitionEvidence.decision`, `decide_id`).
 Those on open transactions are one table in two parts, in `toolkit.analysis.diagnosis.rules`. Nothing downstream changes
 a decision: what contradicts it is evidence, which has to be there before.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 from toolkit.analysis.coordinator.transaction_owners import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.evidence_text import at, number
@@ -23,6 +24,7 @@ from toolkit.analysis.diagnosis.observation import TransactionAge, age_verdict
 from toolkit.analysis.diagnosis.verdicts import (
     ABORT,
     COMMIT,
+    GET_MISSING,
     NO_COMMIT,
     NOT_PROVEN,
     OUTCOME_ENTRY,
@@ -30,19 +32,14 @@ from toolkit.analysis.diagnosis.verdicts import (
     REFUTED,
     UNDECIDED,
     UNKNOWN,
-    EndEvidence,
-    GapEvidence,
-    PartitionEvidence,
-    TwoSourceEvidence,
     recorded_claims,
 )
-from toolkit.schema.live import Finding, Transaction
+from toolkit.schema.live import Finding, Partition, Transaction
 from toolkit.schema.recorded import ActionClaim
 from toolkit.schema.table import Merge, TopicPartition
 from toolkit.schema.verdict import Verdict
 
-if TYPE_CHECKING:
-    from toolkit.analysis.diagnosis.case import Case
+E = TypeVar("E")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +55,11 @@ class Decision:
     action: str | None = None
     missing: tuple[str, ...] = ()  # for `unknown`: what is missing, a phrase each
     cause: str | None = None  # the cause that the coordinator's state alone shows
-    rule: str  # name of the rule that decided
 
     @classmethod
-    def of(cls, finding: Finding, *, rule: str) -> Decision:
-        """The decision that a finding has, by the rule that selected the finding."""
-        return cls(**_parts(finding), cause=finding.cause, rule=rule)
+    def of(cls, finding: Finding) -> Decision:
+        """The decision that a finding has."""
+        return cls(**_parts(finding), cause=finding.cause)
 
     @property
     def parts(self) -> Mapping[str, Any]:
@@ -84,77 +80,64 @@ def _parts(decided: Decision | Finding) -> dict[str, Any]:
     return {name: getattr(decided, name) for name, policy in policies if policy is Merge.DECISION}
 
 
-OpenText = Callable[["Case"], str]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenRule:
-    """A rule on open transactions."""
+class Rule(Generic[E]):
+    """A rule on open transactions, or on partitions whose LSO none explains."""
 
     name: str  # what it is about
-    applies: Callable[[Case], bool]  # whether it applies
+    applies: Callable[[E], bool]  # whether it applies
     verdict: Verdict
-    # one of `verdicts.OUTCOMES`; null if it has ended. `undecided` becomes `unknown` if logs were read and prove it not
-    outcome: str | None
+    outcome: str | None = None  # one of `verdicts.OUTCOMES`; null if nothing is open
     # why, remedy: sentences for the operator
-    why: OpenText
-    remedy: OpenText
+    why: Callable[[E], str]
+    remedy: Callable[[E], str]
     action: str | None = None  # command that is safe
-    needs: Callable[[Case], tuple[str, ...]] = lambda e: ()  # for `unknown`: what is missing
+    needs: Callable[[E], tuple[str, ...]] = lambda e: ()  # for `unknown`: what is missing
     cause: str | None = None  # root cause, if the coordinator's state shows it
     is_explained: bool = False  # whether the logs are read to explain it
 
-    def decision(self, e: Case) -> Decision:
+    def decision(self, e: E) -> Decision:
         """The decision, if the rule applies."""
-        is_proven = not e.has_outcome or e.outcome.no_commit.status == PROVEN
         return Decision(
             verdict=self.verdict,
-            outcome=self.outcome if is_proven or self.outcome != UNDECIDED else UNKNOWN,
+            outcome=self.outcome,
             reason=self.why(e),
             remedy=self.remedy(e),
             action=self.action,
             missing=self.needs(e),
             cause=None if self.verdict is Verdict.UNKNOWN else self.cause,
-            rule=self.name,
         )
-
-
-Evidence = PartitionEvidence | EndEvidence | GapEvidence | TwoSourceEvidence
-"""What is decided here; an open transaction is decided by its `Case`."""
-PartitionText = Callable[[PartitionEvidence], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionRule:
-    """A rule on a partition whose LSO no open transaction explains; see `OpenRule`."""
+class PartitionEvidence:
+    """Evidence of a partition whose LSO no open transaction explains."""
 
-    name: str
-    applies: Callable[[PartitionEvidence], bool]
-    verdict: Verdict
-    why: PartitionText
-    remedy: PartitionText
+    partition: Partition  # the partition, last read
+    errors: Sequence[str] = ()  # why it could not be read
+    lso_before: int | None = None  # its LSO in the first observation
+    # whether its LSO was below the high watermark in every observation, without an open transaction at it
+    is_held: bool = False
+    # whether the LSO has moved, or a transaction was open at some time: it is not the same hold
+    has_moved: bool = False
+    has_begun: bool = False  # for files: whether what holds it began while they were copied
 
-    def decision(self, p: PartitionEvidence) -> Decision:
-        """The decision, if the rule applies."""
-        return Decision(
-            verdict=self.verdict,
-            outcome=None,
-            reason=self.why(p),
-            remedy=self.remedy(p),
-            missing=tuple(p.errors) if self.verdict is Verdict.UNKNOWN else (),
-            rule=self.name,
-        )
+    @property
+    def decision(self) -> Decision:
+        """The decision on it, by the first rule that applies."""
+        return next(rule for rule in PARTITION_RULES if rule.applies(self)).decision(self)
 
 
-PARTITION_RULES: tuple[PartitionRule, ...] = (
-    PartitionRule(
+PARTITION_RULES: tuple[Rule[PartitionEvidence], ...] = (
+    Rule(
         name="not read",
         applies=lambda p: bool(p.errors),
         verdict=Verdict.UNKNOWN,
         why=lambda p: "The partition could not be read.",
         remedy=lambda p: "Diagnose again.",
+        needs=lambda p: tuple(p.errors),
     ),
-    PartitionRule(
+    Rule(
         name="began during the copy",
         applies=lambda p: p.is_held and p.has_begun,
         verdict=Verdict.CLEAR,
@@ -164,14 +147,14 @@ PARTITION_RULES: tuple[PartitionRule, ...] = (
         ),
         remedy=lambda p: "None; a later copy shows whether it ends.",
     ),
-    PartitionRule(
+    Rule(
         name="ended meanwhile",
         applies=lambda p: p.is_held and p.has_moved,
         verdict=Verdict.ENDING,
         why=lambda p: f"The transaction that held the LSO at {number(p.lso_before)} ended in the meantime.",
         remedy=lambda p: "None: the blocking transaction ended normally.",
     ),
-    PartitionRule(
+    Rule(
         name="unreplicated",
         applies=lambda p: p.is_held,
         verdict=Verdict.UNREPLICATED,
@@ -184,7 +167,7 @@ PARTITION_RULES: tuple[PartitionRule, ...] = (
             f"Check the replicas: in sync {number(p.partition.isr)} of {number(p.partition.replicas)}. Abort nothing."
         ),
     ),
-    PartitionRule(
+    Rule(
         name="clear",
         applies=lambda p: True,
         verdict=Verdict.CLEAR,
@@ -198,55 +181,56 @@ PARTITION_RULES: tuple[PartitionRule, ...] = (
 """Rules on partitions."""
 
 
-def _of_two_sources(e: TwoSourceEvidence) -> Decision:
-    """The decision on a transaction that a log and a recording have: that of one of them, unless they contradict."""
-    log, recorded = e.log, e.recorded
+def decide_ended(proof: str) -> Decision:
+    """The decision on a transaction that has ended: `proof` is its marker, or a later sample without it."""
+    return Decision(verdict=Verdict.ENDED, outcome=None, reason=proof, remedy="None: it has ended.")
+
+
+def decide_unknown(
+    reason: str, *, missing: tuple[str, ...], remedy: str = GET_MISSING, is_open: bool = True
+) -> Decision:
+    """The decision where evidence is missing altogether: hidden topics, failed samples, no coordinators' answers.
+
+    `reason`, `remedy`: sentences for the operator.
+    `missing`: what is missing, a phrase each.
+    `is_open`: whether it is about an open transaction.
+    """
+    return Decision(
+        verdict=Verdict.UNKNOWN, outcome=UNKNOWN if is_open else None, reason=reason, remedy=remedy, missing=missing
+    )
+
+
+def decide_merged(log: Finding, recorded: Finding) -> Decision:
+    """The decision on a transaction that a log and a recording have: that of one of them, unless they contradict.
+
+    `log`: its finding by a log, or by the running cluster. `recorded`: its last finding by a recording.
+    """
+    # By the brokers' time of both; if that is not known, by the clock of who observed it.
+    logged_at, recorded_at = (each.brokers_time or each.observed_at for each in (log, recorded))
     if log.verdict is Verdict.ENDED:
-        return Decision.of(log, rule="ended in the log")
-    if recorded.verdict is Verdict.ENDED and e.is_logged_later:
-        why = f"It is open as of {at(log.observed_at)}. {recorded.reason}"
-        missing = f"why the sample of {at(recorded.observed_at)} does not have what is open after it"
-        return decide(GapEvidence(reason=why, missing=(missing,)))
-    if recorded.verdict is Verdict.ENDED:
-        return Decision.of(recorded, rule="ended in the recording")
-    is_lost = e.earlier.outcome == COMMIT and e.later.outcome == UNDECIDED  # what is committed stays committed
-    if is_lost or {log.outcome, recorded.outcome} == {COMMIT, ABORT}:
-        why = (
-            f"As of {at(e.earlier.observed_at)} its outcome was {e.earlier.outcome}, as of {at(e.later.observed_at)} "
-            f"{e.later.outcome}; what is committed stays committed."
+        return Decision.of(log)
+    if recorded.verdict is Verdict.ENDED and logged_at > recorded_at:
+        return decide_unknown(
+            f"It is open as of {at(log.observed_at)}. {recorded.reason}",
+            missing=(f"why the sample of {at(recorded.observed_at)} does not have what is open after it",),
         )
-        return decide(GapEvidence(reason=why, missing=("why the log and the recording prove different outcomes",)))
+    if recorded.verdict is Verdict.ENDED:
+        return Decision.of(recorded)
+    earlier, later = (log, recorded) if recorded_at > logged_at else (recorded, log)
+    is_lost = earlier.outcome == COMMIT and later.outcome == UNDECIDED  # what is committed stays committed
+    if is_lost or {log.outcome, recorded.outcome} == {COMMIT, ABORT}:
+        return decide_unknown(
+            f"As of {at(earlier.observed_at)} its outcome was {earlier.outcome}, as of {at(later.observed_at)} "
+            f"{later.outcome}; what is committed stays committed.",
+            missing=("why the log and the recording prove different outcomes",),
+        )
     # A `hanging` of a version that did not record the outcome may be of committed records, and decides nothing.
     decides = recorded.verdict is not Verdict.HANGING or recorded.outcome is not None
     if log.verdict is Verdict.UNKNOWN and decides:
-        return Decision.of(recorded, rule="decided by the recording only")
-    if recorded.outcome == COMMIT and e.is_recorded_later:
-        return Decision.of(recorded, rule="committed since")
-    return Decision.of(log, rule="decided by the log")
-
-
-def decide(evidence: Evidence) -> Decision:
-    """Decide by the first rule that applies."""
-    if isinstance(evidence, PartitionEvidence):
-        return next(rule for rule in PARTITION_RULES if rule.applies(evidence)).decision(evidence)
-    if isinstance(evidence, TwoSourceEvidence):
-        return _of_two_sources(evidence)
-    if isinstance(evidence, EndEvidence):
-        return Decision(
-            verdict=Verdict.ENDED,
-            outcome=None,
-            reason=evidence.proof,
-            remedy="None: it has ended.",
-            rule="it has ended",
-        )
-    return Decision(
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN if evidence.is_open else None,
-        reason=evidence.reason,
-        remedy=evidence.remedy,
-        missing=evidence.missing,
-        rule="evidence is missing altogether",
-    )
+        return Decision.of(recorded)
+    if recorded.outcome == COMMIT and recorded_at > logged_at:
+        return Decision.of(recorded)
+    return Decision.of(log)
 
 
 OVERDUE, UNPROVEN, COMMITTED = "overdue", "unproven", "committed"
@@ -340,7 +324,7 @@ def _no_commit(e: IdEvidence) -> Iterator[ActionClaim]:
                 continue
             proof = next((entry.value for entry in each.evidence if entry.name == OUTCOME_ENTRY), None)
             by = None if claim.status == NOT_PROVEN else proof
-            yield ActionClaim(claim=claim.words, status=claim.status, discharged_by=by)
+            yield replace(claim, discharged_by=by)
 
 
 def _verdict(e: IdEvidence, claims: Sequence[ActionClaim]) -> str:

@@ -8,17 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.analysis.diagnosis.case import DEFAULTS, Case, DiagnoseOptions, IndexedObservation
-from toolkit.analysis.diagnosis.decision import Decision, Evidence, decide
+from toolkit.analysis.diagnosis.decision import Decision, PartitionEvidence, decide_unknown
 from toolkit.analysis.diagnosis.evidence_text import case_evidence, coverage_evidence, partition_evidence
 from toolkit.analysis.diagnosis.observation import Observation, TransactionAge, is_held, is_overdue
 from toolkit.analysis.diagnosis.rules import claim_entries
-from toolkit.analysis.diagnosis.verdicts import (
-    CHECKPOINT_ENTRY,
-    OUTCOME_ENTRY,
-    TO_COMMIT,
-    GapEvidence,
-    PartitionEvidence,
-)
+from toolkit.analysis.diagnosis.verdicts import CHECKPOINT_ENTRY, OUTCOME_ENTRY, TO_COMMIT
 from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import FINDINGS, EvidenceEntry, Finding, Partition
 from toolkit.schema.table import TopicPartition, TransactionKey
@@ -135,16 +129,24 @@ class Diagnosis:
             of_partition = _partition(tp, covering)
             is_unread = bool(of_partition.errors) and not any(each.partition_error for each in held)
             if is_unread or of_partition.is_held or (tp in requested and not held):
-                rows.append(_partition_finding(of_partition, covering[-1].observation))
+                observation, partition = covering[-1].observation, of_partition.partition
+                finding = replace(
+                    _decided(of_partition.decision, partition, observation),
+                    evidence=partition_evidence(partition, [observation]),
+                    broker_id=partition.broker_id,
+                    observed_at=observation.observed_at,
+                    error=partition.error,
+                )
+                rows.append(finding)
         last = self.indexed[-1].observation
         if gaps := tuple(last.coverage.topic_gaps):
-            hidden = GapEvidence(
-                reason="The cluster may have topics that this principal cannot see.",
+            hidden = decide_unknown(
+                "The cluster may have topics that this principal cannot see.",
                 remedy="Diagnose as a principal that may describe all topics.",
                 missing=gaps,
                 is_open=False,
-            )
-            rows.append(gap_finding(hidden, last))
+            ).finding(observed_at=last.observed_at)
+            rows.append(replace(hidden, evidence=coverage_evidence(last), brokers_time=last.brokers_time.time))
         known = [by_key.get((each.key, each.producer_epoch)) for each in rows]
         return FINDINGS.in_order(
             each if same is None else explained_by(each, same) for each, same in zip(rows, known, strict=True)
@@ -241,22 +243,6 @@ def _partition(tp: TopicPartition, covering: Sequence[IndexedObservation]) -> Pa
         has_begun=last.has_begun(tp),
         has_moved=not last.observation.from_files and (lso_before != lso or last.open_at_any_time(tp)),
     )
-
-
-def _partition_finding(evidence: PartitionEvidence, observation: Observation) -> Finding:
-    return replace(
-        _decided(decide(evidence), evidence.partition, observation),
-        evidence=partition_evidence(evidence.partition, [observation]),
-        broker_id=evidence.partition.broker_id,
-        observed_at=observation.observed_at,
-        error=evidence.partition.error,
-    )
-
-
-def gap_finding(evidence: Evidence, observation: Observation) -> Finding:
-    """The finding about a whole cluster."""
-    found = decide(evidence).finding(observed_at=observation.observed_at)
-    return replace(found, evidence=coverage_evidence(observation), brokers_time=observation.brokers_time.time)
 
 
 def _decided(decision: Decision, partition: Partition, observation: Observation) -> Finding:

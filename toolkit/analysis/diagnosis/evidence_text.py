@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -135,13 +136,8 @@ def record_entry(record: TransactionLogRecord, *, name: str = "record") -> Evide
 
 def elsewhere_entry(producer: Producer, *, source: str) -> EvidenceEntry:
     """A producer's epoch on another partition as evidence."""
-    return EvidenceEntry(
-        source=source,
-        broker_id=producer.broker_id,
-        observed_at=producer.observed_at,
-        name="producer_elsewhere",
-        value=f"epoch {producer.producer_epoch} on {producer.topic}-{producer.partition}",
-    )
+    epoch = f"epoch {producer.producer_epoch} on {producer.tp}"
+    return EvidenceEntry.of_record(producer, source=source, name="producer_elsewhere", value=epoch)
 
 
 def event_entry(event: ClusterEvent) -> EvidenceEntry:
@@ -158,15 +154,11 @@ def event_entry(event: ClusterEvent) -> EvidenceEntry:
 
 
 def _partition_entries(partition: Partition, sources: _Sources) -> Iterator[EvidenceEntry]:
-    values = {
-        "log_start_offset": partition.log_start_offset,
-        "last_stable_offset": partition.last_stable_offset,
-        "high_watermark": partition.high_watermark,
-        "log_end_offset": partition.log_end_offset,
-        "isr": None if partition.isr is None else list(partition.isr),
-        "leader_epoch": partition.leader_epoch,
-    }
-    return _entries(sources.offsets, partition.broker_id, partition.observed_at, values)
+    names = ("log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset")
+    yield from _entries(partition, sources.offsets, *names)
+    if partition.isr is not None:
+        yield _entry(partition, sources.offsets, "isr", list(partition.isr))
+    yield from _entries(partition, sources.offsets, "leader_epoch")
 
 
 def _of_observations(
@@ -181,63 +173,47 @@ def _of_observations(
         texts["brokers_time"] = last.brokers_time.text
         if last.brokers_time.warning is not None:
             texts["clock"] = last.brokers_time.warning
-    for name, value in texts.items():
-        yield _entry("observations", None, last.observed_at, name, value)
-    for note in () if tp is None else last.notes.get(tp, ()):
-        yield _entry(sources.log, None, last.observed_at, "note", note)
-    for proof in last.coverage.proofs:
-        yield _entry("coverage", None, last.observed_at, "proof", proof)
-    for gap in last.coverage.gaps:
-        yield _entry("coverage", None, last.observed_at, "gap", gap)
+    found = [("observations", name, value) for name, value in texts.items()]
+    found += [(sources.log, "note", note) for note in (() if tp is None else last.notes.get(tp, ()))]
+    found += [("coverage", "proof", proof) for proof in last.coverage.proofs]
+    found += [("coverage", "gap", gap) for gap in last.coverage.gaps]
+    for source, name, value in found:
+        yield EvidenceEntry(source=source, observed_at=last.observed_at, name=name, value=_text(value))
 
 
 def _of_case(case: Case, sources: _Sources) -> Iterator[EvidenceEntry]:
-    producer = case.producer
-    values: dict[str, object] = {
-        "producer_epoch": producer.producer_epoch,
-        "current_txn_start_offset": producer.current_txn_start_offset,
-        "coordinator_epoch": producer.coordinator_epoch,
-        "last_sequence": producer.last_sequence,
-        "last_timestamp": producer.last_timestamp,
-    }
-    yield from _entries(sources.producers, producer.broker_id, producer.observed_at, values)
+    of_producer = ("producer_epoch", "current_txn_start_offset", "coordinator_epoch", "last_sequence", "last_timestamp")
+    yield from _entries(case.producer, sources.producers, *of_producer)
     for owner in case.owners:
-        values = {
-            "transactional_id": owner.transactional_id,
-            "producer_epoch": owner.producer_epoch,
-            "state": owner.state,
-            "timeout_ms": owner.timeout_ms,
-            "start_time": owner.start_time,
-        }
-        yield from _entries(owner.source, owner.broker_id, owner.observed_at, values)
-        changed = {"last_update_time": owner.last_update_time}
-        yield from _entries(STATE_TOPIC, owner.broker_id, owner.observed_at, changed)
-        listed = str(case.listed).lower()
-        yield _entry(owner.source, owner.broker_id, owner.observed_at, "expects_marker_here", listed)
+        of_owner = ("transactional_id", "producer_epoch", "state", "timeout_ms", "start_time")
+        yield from _entries(owner, owner.source, *of_owner)
+        yield from _entries(owner, STATE_TOPIC, "last_update_time")
+        yield _entry(owner, owner.source, "expects_marker_here", str(case.listed).lower())
     if case.as_of is not None:
         until = f"{at(case.as_of.time)}, by {case.as_of.proof}"
-        yield _entry(STATE_TOPIC, None, case.as_of.time, "proven_until", until)
-    if case.first_batch is not None:
-        clock = "broker" if case.first_batch.log_append_time else "producer"
+        yield EvidenceEntry(source=STATE_TOPIC, observed_at=case.as_of.time, name="proven_until", value=until)
+    if (first := case.first_batch) is not None:
+        clock = "broker" if first.log_append_time else "producer"
         texts: dict[str, object] = {
-            "first_batch_producer": f"{case.first_batch.producer_id} epoch {case.first_batch.producer_epoch}",
-            "first_batch_offsets": f"{case.first_batch.base_offset}..{case.first_batch.last_offset}",
-            f"first_batch_time_by_{clock}": case.first_batch.base_timestamp,
+            "first_batch_producer": f"{first.producer_id} epoch {first.producer_epoch}",
+            "first_batch_offsets": f"{first.base_offset}..{first.last_offset}",
+            f"first_batch_time_by_{clock}": first.base_timestamp,
         }
         for name, value in texts.items():
-            yield _entry(sources.log, case.producer.broker_id, case.observation.observed_at, name, value)
+            found = _entry(case.producer, sources.log, name, value)
+            yield replace(found, observed_at=case.observation.observed_at)
 
 
-def _entries(
-    source: str, broker_id: int | None, observed_at: dt.datetime, values: Mapping[str, object]
-) -> Iterator[EvidenceEntry]:
-    for name, value in values.items():
-        if value is not None:
-            yield _entry(source, broker_id, observed_at, name, value)
+def _entries(answer: Partition | Producer | Transaction, source: str, *names: str) -> Iterator[EvidenceEntry]:
+    """Its columns as evidence, without those that are null."""
+    for name in names:
+        if (value := getattr(answer, name)) is not None:
+            yield _entry(answer, source, name, value)
 
 
-def _entry(
-    source: str, broker_id: int | None, observed_at: dt.datetime | None, name: str, value: object
-) -> EvidenceEntry:
-    text = value.isoformat(timespec="milliseconds") if isinstance(value, dt.datetime) else str(value)
-    return EvidenceEntry(source=source, broker_id=broker_id, observed_at=observed_at, name=name, value=text)
+def _entry(answer: Partition | Producer | Transaction, source: str, name: str, value: object) -> EvidenceEntry:
+    return EvidenceEntry.of_record(answer, source=source, name=name, value=_text(value))
+
+
+def _text(value: object) -> str:
+    return value.isoformat(timespec="milliseconds") if isinstance(value, dt.datetime) else str(value)

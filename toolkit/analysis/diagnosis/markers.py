@@ -152,24 +152,18 @@ class ClosedTransactions:
         marker, epoch = (self.markers[-1] if self.markers else None), transaction.epoch
         if marker is not None and transaction.has_raised(marker):
             return True  # its own marker: a leader that had forgotten the producer has taken a late batch
-        if self._has_own_epoch(transaction) and (marker is None or marker.is_commit or marker.epoch != epoch):
+        # A leader that has appended its marker, which has the next epoch, refuses the open records.
+        has_own_epoch = transaction.is_version_2 and epoch is not None and epoch >= self.lowest_epoch
+        if has_own_epoch and (marker is None or marker.is_commit or marker.epoch != epoch):
             return False
-        if marker is None:
-            return False if self._is_older_than(transaction) and not self.has_gaps else None
+        if marker is None:  # if the excerpt begins before the decision, a marker of the transaction would be in it
+            is_older = self.has_clocks and self.read_from < transaction.decided_from - MAX_DIFFERENCE_MS
+            return False if is_older and not self.has_gaps else None
         if epoch is not None and marker.epoch > epoch:
             return True
         if epoch is not None and marker.epoch < epoch and marker.is_commit:
             return None if self.has_gaps else False
         return None
-
-    def _is_older_than(self, transaction: DecidedTransaction) -> bool:
-        """Whether the excerpt begins before the decision: a marker of the transaction would be in it."""
-        return self.has_clocks and self.read_from < transaction.decided_from - MAX_DIFFERENCE_MS
-
-    def _has_own_epoch(self, transaction: DecidedTransaction) -> bool:
-        """Whether a leader that has appended its marker, which has the next epoch, refuses the open records."""
-        epoch = transaction.epoch
-        return transaction.is_version_2 and epoch is not None and epoch >= self.lowest_epoch
 
     @cached_property
     def _within_bound(self) -> set[int]:
@@ -219,18 +213,13 @@ class ClosedTransactions:
         """As `last`, by these differences of the clocks."""
         if not last.is_commit or last.is_by_hand:
             return set(self._after_decision(time, differences))
-        found = self._of_coordinator(last, time, differences)
+        found = {index for index, each in self._ranges(last, time, differences) if _meet([each], differences)}
+        if self.began is not None and _meet([(time - self.began, MAX_DIFFERENCE_MS)], differences):
+            found.add(-1)
         if not found and self.is_one_clock:
             return set(self._after_decision(time, differences))
         if found and self._may_be_by_hand(len(self.markers) - 1):
             found |= self._completed(time, differences)
-        return found
-
-    def _of_coordinator(self, last: ProducerMarker, time: float, differences: Sequence[Range]) -> set[int]:
-        """As `last`, if a coordinator has written the COMMIT marker."""
-        found = {index for index, each in self._ranges(last, time, differences) if _meet([each], differences)}
-        if self.began is not None and _meet([(time - self.began, MAX_DIFFERENCE_MS)], differences):
-            found.add(-1)
         return found
 
     def _completed(self, time: float, differences: Sequence[Range]) -> set[int]:
@@ -506,20 +495,35 @@ def checked_by_markers(case: Case, outcome: Outcome) -> Outcome:
     unexplained = unexplained_marker(producer_id, history, markers, is_commit=True) or unexplained_marker(
         producer_id, history, aborts, is_commit=False
     )
+    evidence: tuple[EvidenceEntry, ...]
     if unexplained is not None:
-        missing, evidence = unexplained_text(unexplained, outcome.offsets), [unexplained.entry]
+        when = "" if unexplained.time is None else f", of {at(unexplained.time)}"
+        missing = (
+            f"the decision of {unexplained.name}{when}: the coordinators' log does not have it, so it has lost "
+            f"records, and may have lost a decision on {outcome.offsets}"
+        )
+        evidence = (unexplained.entry,)
     elif (ahead := search.ahead.get(producer_id)) is not None:
         sources = FILES if case.observation.from_files else REQUESTS
-        missing, evidence = ahead_text(ahead, outcome.offsets), [elsewhere_entry(ahead, source=sources.producers)]
+        missing = (
+            f"why producer {producer_id} has epoch {ahead.producer_epoch} on {ahead.tp}: a coordinator writes an "
+            "epoch to its log before anyone uses it, so the log has lost records, and may have lost a decision on "
+            f"{outcome.offsets}"
+        )
+        evidence = (elsewhere_entry(ahead, source=sources.producers),)
     elif outcome.name != COMMIT and (lost := lost_end(case, history, markers)):
-        missing, evidence = lost_end_text(lost, outcome.offsets), [*lost.evidence]
+        why, evidence = lost
+        missing = (
+            f"why a transaction of this producer was ended twice ({why}): if the coordinators' log has lost its first "
+            f"end, it may have lost a later transaction with {outcome.offsets}, too"
+        )
     else:
         return outcome
     return Outcome(
         name=UNKNOWN,
         reason=missing,
         missing=(missing,),
-        evidence=tuple(evidence),
+        evidence=evidence,
         offsets=outcome.offsets,
         is_contradicted=True,
     )
@@ -589,16 +593,12 @@ def _decision_of(
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostEnd:
-    """A sign that the coordinators' log has lost that a transaction had ended: it may have lost the next one, too."""
+def lost_end(
+    case: Case, history: IdHistory | None, markers: Sequence[OtherMarker]
+) -> tuple[str, tuple[EvidenceEntry, ...]] | None:
+    """That a transaction was ended twice, and the evidence, if open records may be of a lost one after it; else null.
 
-    reason: str
-    evidence: tuple[EvidenceEntry, ...]
-
-
-def lost_end(case: Case, history: IdHistory | None, markers: Sequence[OtherMarker]) -> LostEnd | None:
-    """A transaction that was ended twice, if open records may be of a lost one after it; null if there is none.
+    It is a sign that the coordinators' log has lost that it had ended: it may have lost the next one, too.
 
     A coordinator that loads its log writes the markers of a decision again, unless the log has their end. So there are
     two on a partition. From 4.3.0 on (KAFKA-20734) it skips those without a leader, and what is left is an end of
@@ -622,8 +622,7 @@ def lost_end(case: Case, history: IdHistory | None, markers: Sequence[OtherMarke
             continue  # it is of the next transaction, which had no records on the partition
         until = next((each for each in begun if each > last + CLOCKS_DIFFER), None)
         if _may_be_between(parts, epoch=marker.epoch, first=first, until=until):
-            reason = f"{marker.name}, of {at(last)}, repeats that of {at(first)}"
-            return LostEnd(reason=reason, evidence=(marker.entry,))
+            return f"{marker.name}, of {at(last)}, repeats that of {at(first)}", (marker.entry,)
     for decision, end in pairwise(own):
         first, last, epoch = decision.timestamp, end.timestamp, end.producer_epoch
         is_end = (decision.state or "").startswith("Prepare") and (end.state or "").startswith("Complete")
@@ -644,9 +643,8 @@ def lost_end(case: Case, history: IdHistory | None, markers: Sequence[OtherMarke
             continue
         until = next((each for each in begun if each > last), None)
         if _may_be_between(parts, epoch=epoch, first=not_ended, until=until):
-            reason = f"it was decided at {at(first)}, and ended at {at(last)}"
             entries = record_entry(decision, name="decision"), record_entry(end, name="end")
-            return LostEnd(reason=reason, evidence=entries)
+            return f"it was decided at {at(first)}, and ended at {at(last)}", entries
     return None
 
 
@@ -662,37 +660,11 @@ def _may_be_between(parts: Sequence[OpenPart], *, epoch: int, first: dt.datetime
     return False
 
 
-def lost_end_text(lost: LostEnd, offsets: str) -> str:
-    """What is missing if a transaction was ended twice."""
-    return (
-        f"why a transaction of this producer was ended twice ({lost.reason}): if the coordinators' log has lost its "
-        f"first end, it may have lost a later transaction with {offsets}, too"
-    )
-
-
 def _data_epochs(marker: OtherMarker, decision: PastTransaction) -> set[int | None]:
     """The epochs that the data of a decision can have if a marker is of it; coordinators raise them in their aborts."""
     if not marker.is_commit:
         return {None, marker.epoch, marker.epoch - 1}
     return {None, marker.epoch - ((decision.client_transaction_version or 0) >= 2)}
-
-
-def unexplained_text(marker: OtherMarker, offsets: str) -> str:
-    """What is missing if a marker contradicts the coordinators' log."""
-    when = "" if marker.time is None else f", of {at(marker.time)}"
-    return (
-        f"the decision of {marker.name}{when}: the coordinators' log does not have it, so it has lost records, and may "
-        f"have lost a decision on {offsets}"
-    )
-
-
-def ahead_text(producer: Producer, offsets: str) -> str:
-    """What is missing if a producer has an epoch that the coordinators' log does not have."""
-    return (
-        f"why producer {producer.producer_id} has epoch {producer.producer_epoch} on {producer.topic}-"
-        f"{producer.partition}: a coordinator writes an epoch to its log before anyone uses it, so the log has lost "
-        f"records, and may have lost a decision on {offsets}"
-    )
 
 
 def outcome_by_markers(case: Case, markers: Sequence[OtherMarker]) -> Outcome | None:

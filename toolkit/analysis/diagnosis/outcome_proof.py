@@ -41,7 +41,6 @@ from toolkit.schema.log import PastTransaction, TransactionLogRecord
 
 if TYPE_CHECKING:
     from toolkit.analysis.diagnosis.case import Case
-    from toolkit.analysis.diagnosis.log_excerpts import ProducerBatches
 
 
 APPEND_DELAY = 1_000  # ms from the time of a marker to its append, on one broker; more is covered by the clocks' bound
@@ -138,16 +137,8 @@ class _Proof:
         return self.case.open_parts
 
     @property
-    def batches(self) -> ProducerBatches | None:
-        return self.case.batches
-
-    @property
     def name(self) -> str:
         return f'"{self.history.transactional_id}" in {STATE_TOPIC}-{self.first.txn_state_partition}'
-
-    @property
-    def tp_name(self) -> str:
-        return str(self.case.tp)
 
     @cached_property
     def transactions(self) -> Sequence[PastTransaction]:
@@ -223,7 +214,7 @@ class _Proof:
     def _have_clocks(self) -> bool:
         """Whether no broker's time shows clocks further apart than the bound, as one far before one that it follows."""
         records = [_milliseconds(each.timestamp) for each in self.history.records if each.timestamp is not None]
-        times = [] if self.batches is None else self.batches.brokers_times
+        times = [] if self.case.batches is None else self.case.batches.brokers_times
         return _are_in_order(records) and _are_in_order(times)
 
     @cached_property
@@ -278,7 +269,7 @@ class _Proof:
                 times += [each.written_at for each in self.parts if each.written_at is not None]
             if any(time + MAX_DIFFERENCE_MS < _milliseconds(begun) for time in times):
                 return (
-                    f"why {self.tp_name} has batches of producer {producer_id} from before {at(begun)}, when "
+                    f"why {self.case.tp} has batches of producer {producer_id} from before {at(begun)}, when "
                     f"{self.name} got it: their records have event times, the coordinators' log is an older copy, or "
                     "the id was given out twice"
                 )
@@ -288,18 +279,18 @@ class _Proof:
             times += [] if part.before is None else [part.before.time]
             if epoch_begun is not None and any(time + MAX_DIFFERENCE_MS < epoch_begun for time in times):
                 return (
-                    f"why {self.tp_name} has batches of epoch {part.epoch} of producer {producer_id} from before "
+                    f"why {self.case.tp} has batches of epoch {part.epoch} of producer {producer_id} from before "
                     f"{self.name} began it: the coordinators' log is an older copy, or the epoch was given out twice"
                 )
             if part.epoch is not None and self._is_never_added(part.epoch):
                 return (
-                    f"the record of {self.name} that added {self.tp_name} with epoch {part.epoch}, which transaction "
+                    f"the record of {self.name} that added {self.case.tp} with epoch {part.epoch}, which transaction "
                     f"version 2 writes before the data ({part.offsets}): the log has lost records"
                 )
             if part.epoch is not None and not self._of(part.epoch) and any(map(_shows_version_2, self._own_records)):
                 return (
                     f"which transaction version {self.name} had with epoch {part.epoch}, of which the log has no "
-                    f"transaction: version 2, as with other epochs, would have added {self.tp_name} before the data "
+                    f"transaction: version 2, as with other epochs, would have added {self.case.tp} before the data "
                     f"({part.offsets})"
                 )
         return None
@@ -324,8 +315,14 @@ class _Proof:
     @cached_property
     def markers(self) -> Sequence[ProducerMarker]:
         """The producer's markers before the transaction, in order."""
-        if self.batches is None:
+        if self.case.batches is None:
             return []
+        # Epochs of the coordinators that wrote the records: the leader epochs of their batches.
+        known = {each.leader_epoch for each in self.history.records if each.leader_epoch is not None}
+
+        def is_by_hand(coordinator_epoch: int) -> bool:
+            return bool(known) and coordinator_epoch not in known and coordinator_epoch > min(known)
+
         return [
             ProducerMarker(
                 offset=int(each["base_offset"]),
@@ -333,20 +330,10 @@ class _Proof:
                 is_commit=bool(each["marker"] == COMMIT_MARKER),
                 time=None if each["max_timestamp"] < 0 else float(each["max_timestamp"]),
                 leader_epoch=int(each["leader_epoch"]),
-                is_by_hand=self._is_by_hand(int(each["coordinator_epoch"])),
+                is_by_hand=is_by_hand(int(each["coordinator_epoch"])),
             )
-            for each in self.batches.markers_before
+            for each in self.case.batches.markers_before
         ]
-
-    def _is_by_hand(self, coordinator_epoch: int) -> bool:
-        """Whether a marker has another coordinator epoch than the records, of those from the first one on."""
-        known = self._coordinator_epochs
-        return bool(known) and coordinator_epoch not in known and coordinator_epoch > min(known)
-
-    @cached_property
-    def _coordinator_epochs(self) -> frozenset[int]:
-        """Epochs of the coordinators that wrote the records: the leader epochs of their batches."""
-        return frozenset(each.leader_epoch for each in self.history.records if each.leader_epoch is not None)
 
     @cached_property
     def _are_clocks_near(self) -> bool:
@@ -361,15 +348,16 @@ class _Proof:
     @cached_property
     def _closed(self) -> ClosedTransactions:
         began = None if self._begins_the_producer else self.first.start_time or self.first.timestamp
-        excerpt = None if self.batches is None else self.batches.excerpt
+        batches = self.case.batches
+        excerpt = None if batches is None else batches.excerpt
         return ClosedTransactions(
             decided=[self._compared(each) for each in self.decided],
             markers=self.markers,
             lowest_epoch=self.case.epoch if self.parts[0].lowest_epoch < 0 else self.parts[0].lowest_epoch,
             began=None if began is None else _milliseconds(began),
-            read_from=math.inf if self.batches is None else min(self.batches.brokers_times[:1], default=math.inf),
+            read_from=math.inf if batches is None else min(batches.brokers_times[:1], default=math.inf),
             is_whole=excerpt is not None and excerpt.start == 0 and self._begins_the_producer,
-            has_gaps=self.batches is not None and self.batches.has_gaps,
+            has_gaps=batches is not None and batches.has_gaps,
             has_clocks=self._have_clocks,
             is_one_coordinator=self._is_one_coordinator,
             is_one_clock=self._is_one_clock,
@@ -529,7 +517,7 @@ class _Proof:
         if commit is None:
             return f"{self._what_decides}: {self._transaction_text(found.commits[-1])}, {self.whether}"
         if found.part.last_offset is None:
-            return f"the log of {self.tp_name} from offset {found.part.first_offset} on: {self.whether}"
+            return f"the log of {self.case.tp} from offset {found.part.first_offset} on: {self.whether}"
         return (
             f"a broker's time between {found.part.offsets} and the decision: {self._transaction_text(commit)}, and its "
             "marker is missing here, so a commit is likely; the client's log, or its checkpoint, shows whether it "
@@ -556,9 +544,9 @@ class _Proof:
     def _what_decides(self) -> str:
         if self.markers:
             return f"clocks that agree on which transaction the marker at offset {self._marker_offset} ended"
-        if self.batches is not None and self.batches.excerpt.start == 0:
-            return f"a proof that {self.tp_name} was not created again, or lost its log, after this decision"
-        return f"the log of {self.tp_name} from before offset {self.case.start}, with its markers"
+        if self.case.batches is not None and self.case.batches.excerpt.start == 0:
+            return f"a proof that {self.case.tp} was not created again, or lost its log, after this decision"
+        return f"the log of {self.case.tp} from before offset {self.case.start}, with its markers"
 
     @property
     def _marker_offset(self) -> int | None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.coordinator.transaction_history import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import PREPARE_GRACE, may_be_flinks
-from toolkit.analysis.diagnosis.decision import OpenRule
+from toolkit.analysis.diagnosis.decision import Rule
 from toolkit.analysis.diagnosis.evidence_text import at, by_observations, coordinator_says, number
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, TIMEOUT_GRACE, age_verdict, is_overdue
 from toolkit.analysis.diagnosis.verdicts import (
@@ -30,7 +31,6 @@ from toolkit.analysis.diagnosis.verdicts import (
     REFUTED,
     UNDECIDED,
     UNKNOWN,
-    Claim,
     recorded_claims,
 )
 from toolkit.command_line import command_line
@@ -38,6 +38,7 @@ from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
+from toolkit.schema.recorded import ActionClaim
 from toolkit.schema.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _wait(e: Case) -> str:
     expires_at = at(e.expires_at)
     condition = f", and {NOT_CHECKPOINTED}" if _may_be_flinks(e) else ""
     if e.has_outcome and _may_have_committed(e):
-        condition += f", and if {e.outcome.no_commit.words}, which is not proven"
+        condition += f", and if {e.outcome.no_commit.claim}, which is not proven"
     return (
         f"Wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to end it sooner"
         f"{condition}.{_longer_recheck(e, _timeout(e) + TIMEOUT_GRACE)}"
@@ -178,9 +179,9 @@ def _commit(e: Case) -> str:
     return command_line(("kafka-txn", "commit", *own))
 
 
-def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
+def _ending_rules(state: str, outcome: str) -> Iterator[Rule[Case]]:
     """What is decided and not yet written everywhere: the outcome follows from the coordinator's state."""
-    yield OpenRule(
+    yield Rule(
         name=f"{state} for long",
         applies=lambda e: e.state == state and e.listed and _state_since(e) > PREPARE_GRACE,
         verdict=Verdict.STUCK_ENDING,
@@ -194,7 +195,7 @@ def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
         cause="marker not written by the coordinator",
         is_explained=True,
     )
-    yield OpenRule(
+    yield Rule(
         name=state,
         applies=lambda e: e.state == state and e.listed,
         verdict=Verdict.ENDING,
@@ -207,9 +208,9 @@ def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
     )
 
 
-def _over_committed(name: str, outcome: str, is_committed: Callable[[Case], bool]) -> OpenRule:
+def _over_committed(name: str, outcome: str, is_committed: Callable[[Case], bool]) -> Rule[Case]:
     """A live transaction whose marker decides committed records of an earlier one, too."""
-    return OpenRule(
+    return Rule(
         name=name,
         applies=lambda e: _is_live(e) and is_committed(e),
         verdict=Verdict.ONGOING,
@@ -226,8 +227,35 @@ def _over_committed(name: str, outcome: str, is_committed: Callable[[Case], bool
     )
 
 
-OWNED_RULES: tuple[OpenRule, ...] = (
-    OpenRule(
+def _not_proven(e: Case) -> str:
+    owner = e.owner
+    why = f"no transactional id that was read has producer {e.producer_id}" if owner is None else _why_disowned(e)
+    return f"Not proven to be hanging: {why}."
+
+
+def _unknown(
+    name: str,
+    *,
+    applies: Callable[[Case], bool],
+    needs: Callable[[Case], tuple[str, ...]],
+    why: Callable[[Case], str] = _not_proven,
+    remedy: Callable[[Case], str] = lambda e: GET_MISSING,
+) -> Rule[Case]:
+    """A transaction of which `needs` is missing."""
+    return Rule(
+        name=name,
+        applies=applies,
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=why,
+        remedy=remedy,
+        needs=needs,
+        is_explained=True,
+    )
+
+
+OWNED_RULES: tuple[Rule[Case], ...] = (
+    Rule(
         name="its partition was not read",
         applies=lambda e: e.partition_error is not None,
         verdict=Verdict.UNKNOWN,
@@ -242,50 +270,36 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         remedy=lambda e: GET_MISSING,
         needs=lambda e: (f"the log of {e.tp}: {e.partition_error}",),
     ),
-    OpenRule(
-        name="on the coordinators' topic",
+    _unknown(
+        "on the coordinators' topic",
         applies=lambda e: e.tp[0] == STATE_TOPIC,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: "An open transaction on __transaction_state cannot come from a producer.",
         remedy=lambda e: "Never write a marker here; keep a copy of the segment and report it to Kafka.",
         needs=lambda e: ("an explanation: Kafka itself never writes transactions to this topic",),
-        is_explained=True,
     ),
-    OpenRule(
-        name="several coordinators",
+    _unknown(
+        "several coordinators",
         applies=lambda e: len(e.owners) > 1,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: f"{len(e.owners)} coordinators report producer {e.producer_id}.",
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: ("one coordinator that owns the id: " + "; ".join(map(coordinator_says, e.owners)),),
-        is_explained=True,
     ),
-    OpenRule(
-        name="not described",
+    _unknown(
+        "not described",
         applies=lambda e: e.owner is not None and bool(e.owner.error),
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: f'Transactional id "{e.transactional_id}" could not be described.',
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: (f'the state of "{e.transactional_id}": {_owner(e).error}',),
-        is_explained=True,
     ),
     *_ending_rules("PrepareCommit", COMMIT),
     *_ending_rules("PrepareAbort", ABORT),
     *_ending_rules("PrepareEpochFence", ABORT),
-    OpenRule(
-        name="ending elsewhere",
+    _unknown(
+        "ending elsewhere",
         applies=lambda e: e.state.startswith("Prepare"),
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: f"{_says(e)} on other partitions and no longer expects a marker here.",
         remedy=lambda e: "Do not abort while the coordinator is ending the transaction; diagnose again when it has.",
         needs=lambda e: ("the end of the transaction on its other partitions",),
-        is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="prepared",
         applies=lambda e: e.state == "Ongoing" and e.two_phase and e.listed,
         verdict=Verdict.PREPARED,
@@ -294,33 +308,26 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         remedy=lambda e: "Ask the external coordinator of this id whether to commit or abort; never decide it here.",
         is_explained=True,
     ),
-    OpenRule(
-        name="prepared elsewhere",
+    _unknown(
+        "prepared elsewhere",
         applies=lambda e: e.two_phase and e.state == "Ongoing",
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: f"{_says(e)} by two-phase commit, which may run ahead of its producer id.",
         remedy=lambda e: "Ask the external coordinator of this id; never decide it here.",
         needs=lambda e: ("the external coordinator's decision on this transaction",),
-        is_explained=True,
     ),
-    OpenRule(
-        name="stale coordinator",
+    _unknown(
+        "stale coordinator",
         applies=lambda e: e.owner_epoch >= 0 and e.epoch > e.owner_epoch,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: f"{_says(e)} with epoch {e.owner_epoch}, older than the partition's {e.epoch}.",
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: (
             "a coordinator that knows the partition's epoch (this one is stale or lost its newest records)",
         ),
-        is_explained=True,
     ),
     _over_committed("live, over committed records", COMMIT, lambda e: e.outcome.name == COMMIT),
     _over_committed(
         "live, over records of which some are committed", UNKNOWN, lambda e: e.outcome.no_commit.status == REFUTED
     ),
-    OpenRule(
+    Rule(
         name="live, of two epochs",
         applies=lambda e: _is_live(e) and e.is_mixed,
         verdict=Verdict.ONGOING,
@@ -337,7 +344,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         cause="mixed epochs in one transaction",
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="pre-committed by a checkpoint of Flink",
         applies=lambda e: _is_live(e) and e.checkpoint is not None,
         verdict=Verdict.PREPARED,
@@ -350,7 +357,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         action="commit",
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="overdue, perhaps over committed records",
         applies=lambda e: _is_live(e) and _age_verdict(e) is Verdict.OVERDUE and _may_have_committed(e),
         verdict=Verdict.OVERDUE,
@@ -359,11 +366,11 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         remedy=lambda e: (
             f"Check coordinator {number(_owner(e).coordinator_id)} (log, load, __transaction_state-"
             f"{_owner(e).txn_state_partition}). A fence would end it, and discard all that is open here: first get the "
-            f"proof that {e.outcome.no_commit.words} ({e.outcome.reason}). Never an abort marker: it has an owner."
+            f"proof that {e.outcome.no_commit.claim} ({e.outcome.reason}). Never an abort marker: it has an owner."
         ),
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="overdue",
         applies=lambda e: _is_live(e) and _age_verdict(e) is Verdict.OVERDUE,
         verdict=Verdict.OVERDUE,
@@ -378,7 +385,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         action="fence",
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="long",
         applies=lambda e: _is_live(e) and _age_verdict(e) is Verdict.LONG,
         verdict=Verdict.LONG,
@@ -387,7 +394,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         remedy=lambda e: f"{RESTART} Otherwise w{_wait(e)[1:]}",
         is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="live, with an older first batch",
         applies=lambda e: _is_live(e) and _begins_earlier(e),
         verdict=Verdict.ONGOING,
@@ -396,23 +403,17 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         remedy=_wait,
         is_explained=True,
     ),
-    OpenRule(
-        name="live", applies=_is_live, verdict=Verdict.ONGOING, outcome=UNDECIDED, why=_within_timeout, remedy=_wait
-    ),
-    OpenRule(
-        name="an epoch is missing",
+    Rule(name="live", applies=_is_live, verdict=Verdict.ONGOING, outcome=UNDECIDED, why=_within_timeout, remedy=_wait),
+    _unknown(
+        "an epoch is missing",
         applies=lambda e: e.owner is not None and (e.owner_epoch < 0 or (e.listed and e.epoch < 0)),
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: f"{_says(e)}, and whether this transaction is an older one is not known.",
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: (
             f"the epoch of producer {e.producer_id} "
             f"{'at its coordinator' if e.owner_epoch < 0 else 'on the partition'}",
         ),
-        is_explained=True,
     ),
-    OpenRule(
+    Rule(
         name="overdue, fenced by the last epoch",
         applies=_is_stuck_at_last_epoch,
         verdict=Verdict.OVERDUE,
@@ -432,35 +433,27 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         cause="the coordinator could not log epoch 32767: KAFKA-20090",
         is_explained=True,
     ),
-    OpenRule(
-        name="a fence may be in progress",
+    _unknown(
+        "a fence may be in progress",
         applies=lambda e: (
             e.state == "Ongoing" and e.epoch < e.owner_epoch and e.listed and _owner(e).last_update_time is None
         ),
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: (
             f"{_says(e)} with epoch {e.owner_epoch} on this partition: either epoch {e.epoch} is "
             "dead, or its coordinator is fencing it and will abort it."
         ),
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: (
             f'the record of "{e.transactional_id}" with epoch {e.owner_epoch} in __transaction_state'
             f"-{_owner(e).txn_state_partition} (READ on that topic): the epoch is raised before it is logged",
         ),
-        is_explained=True,
     ),
-    OpenRule(
-        name="a state that this version does not know",
+    _unknown(
+        "a state that this version does not know",
         applies=lambda e: (
             e.owner is not None and e.state not in {"Ongoing", "Empty", "CompleteCommit", "CompleteAbort", "Dead"}
         ),
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
         why=lambda e: f"{_says(e)}, a state this version does not know.",
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: (f"the meaning of the state {e.state or 'that was not returned'}",),
-        is_explained=True,
     ),
 )
 """Rules on transactions that a coordinator owns, or whose coordinator's answer cannot be trusted."""
@@ -516,12 +509,6 @@ def _aborted_reason(e: Case) -> str:
     return f"{_why_disowned(e)}: {e.outcome.reason} ({by_observations(e.observations)})."
 
 
-def _not_proven(e: Case) -> str:
-    owner = e.owner
-    why = f"no transactional id that was read has producer {e.producer_id}" if owner is None else _why_disowned(e)
-    return f"Not proven to be hanging: {why}."
-
-
 def doubts(e: Case) -> tuple[str, ...]:
     """What is missing to prove that no coordinator will end the transaction; empty if it is proven."""
     doubts = list(dict.fromkeys(gap for observation in e.observations for gap in observation.coverage.gaps))
@@ -566,9 +553,9 @@ def _is_decided_only(e: Case) -> bool:
     return e.outcome.transaction is not None and e.outcome.transaction.end_time is None
 
 
-def _decided_rule(outcome: str) -> OpenRule:
+def _decided_rule(outcome: str) -> Rule[Case]:
     """For an outcome that is decided, with its marker on the way."""
-    return OpenRule(
+    return Rule(
         name=f"its {outcome} is decided and the marker on the way",
         applies=lambda e: e.outcome.name == outcome and _is_decided_only(e),
         verdict=Verdict.ENDING,
@@ -580,44 +567,47 @@ def _decided_rule(outcome: str) -> OpenRule:
 
 _DISOWNED_VERDICTS = {Verdict.HANGING, Verdict.STUCK_ENDING}  # of transactions that no coordinator will end
 
-DISOWNED_RULES: tuple[OpenRule, ...] = (
-    OpenRule(
-        name="not proven to be disowned",
-        applies=lambda e: bool(doubts(e)),
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
-        remedy=lambda e: GET_MISSING,
-        needs=doubts,
-    ),
-    OpenRule(
-        name="recorded otherwise",
+
+def _hanging(
+    name: str,
+    *,
+    applies: Callable[[Case], bool],
+    outcome: str = UNDECIDED,
+    why: Callable[[Case], str] = _hanging_reason,
+    remedy: Callable[[Case], str] = _abort,
+    cause: str | None = None,
+) -> Rule[Case]:
+    """A transaction that no coordinator will end, and that no commit includes."""
+    return Rule(
+        name=name,
+        applies=applies,
+        verdict=Verdict.HANGING,
+        outcome=outcome,
+        why=why,
+        remedy=remedy,
+        action="abort",
+        cause=cause,
+    )
+
+
+DISOWNED_RULES: tuple[Rule[Case], ...] = (
+    _unknown("not proven to be disowned", applies=lambda e: bool(doubts(e)), needs=doubts),
+    _unknown(
+        "recorded otherwise",
         applies=lambda e: not e.is_read and e.recorded is not None and _is_recorded_otherwise(e.recorded),
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
-        remedy=lambda e: GET_MISSING,
         needs=_recorded_otherwise,
     ),
-    OpenRule(
-        name="the log has another producer's batch",
+    _unknown(
+        "the log has another producer's batch",
         applies=lambda e: e.outcome.other_producer_id is not None,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: (f"a log that agrees: the batch at {e.start} is of producer {e.outcome.other_producer_id}",),
     ),
-    OpenRule(
-        name="the log has its marker, the producer state has not",
+    _unknown(
+        "the log has its marker, the producer state has not",
         applies=lambda e: e.outcome.marker_contradicts,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: (f"producer state that agrees: there is the {e.outcome.marker_after}",),
     ),
-    OpenRule(
+    Rule(
         name="its marker came meanwhile",
         applies=lambda e: e.outcome.marker_after is not None,
         verdict=Verdict.ENDING,
@@ -625,7 +615,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         why=lambda e: f"The {e.outcome.marker_after} has ended it in the meantime.",
         remedy=lambda e: "None: it has ended.",
     ),
-    OpenRule(
+    Rule(
         name="it has ended meanwhile",
         applies=lambda e: e.outcome.has_ended,
         verdict=Verdict.ENDING,
@@ -635,7 +625,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     ),
     _decided_rule(COMMIT),
     _decided_rule(ABORT),
-    OpenRule(
+    Rule(
         name="committed without its marker",
         applies=lambda e: e.outcome.name == COMMIT,
         verdict=Verdict.STUCK_ENDING,
@@ -647,12 +637,9 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         ),
         action="complete",
     ),
-    OpenRule(
-        name="committed in part",
+    _unknown(
+        "committed in part",
         applies=lambda e: e.outcome.no_commit.status == e.outcome.all_committed.status == REFUTED,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
         remedy=lambda e: (
             "Write no marker: an abort discards committed records, and a commit makes others visible. Read "
             f"{e.tp[0]}-{e.tp[1]} from offset {e.start} with read_uncommitted, and keep the records of "
@@ -660,55 +647,31 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         ),
         needs=lambda e: e.outcome.missing,
     ),
-    OpenRule(
-        name=COMMIT_IS_LIKELY,
+    _unknown(
+        COMMIT_IS_LIKELY,
         applies=lambda e: e.outcome.name == UNKNOWN and e.outcome.all_committed.status == NOT_PROVEN,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
         remedy=lambda e: (
             "Do not abort: a commit is likely. Check in the client's log, or in its checkpoint, what it committed. If "
-            f"that shows that {e.outcome.all_committed.words}, this says how to write the COMMIT marker that is "
+            f"that shows that {e.outcome.all_committed.claim}, this says how to write the COMMIT marker that is "
             f"missing:\n{_command(e, 'complete')}"
         ),
         needs=lambda e: e.outcome.missing,
     ),
-    OpenRule(
-        name=OUTCOME_NOT_PROVEN,
-        applies=lambda e: e.outcome.name == UNKNOWN,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
-        remedy=lambda e: GET_MISSING,
-        needs=lambda e: e.outcome.missing,
-    ),
-    OpenRule(
-        name=MARKERS_NOT_READ,
+    _unknown(OUTCOME_NOT_PROVEN, applies=lambda e: e.outcome.name == UNKNOWN, needs=lambda e: e.outcome.missing),
+    _unknown(
+        MARKERS_NOT_READ,
         applies=are_markers_unread,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
-        remedy=lambda e: GET_MISSING,
         needs=lambda e: (
             f"the markers of producer {e.producer_id} on other partitions, which show whether the coordinators' "
             f"log has lost a commit: {e.outcome.markers_unread or 'they were not read'}",
         ),
     ),
-    OpenRule(
-        name="aborted without its marker",
-        applies=lambda e: e.outcome.name == ABORT,
-        verdict=Verdict.HANGING,
-        outcome=ABORT,
-        why=_aborted_reason,
-        remedy=_abort,
-        action="abort",
+    _hanging(
+        "aborted without its marker", applies=lambda e: e.outcome.name == ABORT, outcome=ABORT, why=_aborted_reason
     ),
-    OpenRule(
-        name="to be committed by a checkpoint of Flink",
+    _unknown(
+        "to be committed by a checkpoint of Flink",
         applies=lambda e: e.checkpoint is not None,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=_not_proven,
         remedy=lambda e: (
             "Do not abort it: the Flink job considers its records written. Save them by kafka-txn scan, and check "
             "whether a later transaction of the job has them too."
@@ -717,44 +680,16 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
             f"a coordinator that has it open: {e.checkpoint and e.checkpoint.name} of its Flink job is to commit it",
         ),
     ),
-    OpenRule(
-        name="superseded epoch",
-        applies=_is_superseded,
-        verdict=Verdict.HANGING,
-        outcome=UNDECIDED,
-        why=_hanging_reason,
-        remedy=_abort_before_the_marker,
-        action="abort",
-        cause="superseded epoch",
-    ),
-    OpenRule(
-        name="not added to the open transaction",
+    _hanging("superseded epoch", applies=_is_superseded, remedy=_abort_before_the_marker, cause="superseded epoch"),
+    _hanging(
+        "not added to the open transaction",
         applies=lambda e: e.state == "Ongoing",
-        verdict=Verdict.HANGING,
-        outcome=UNDECIDED,
-        why=_hanging_reason,
         remedy=lambda e: f"On this partition only:\n{_abort(e)}",
-        action="abort",
         cause="written but not added to the transaction",
     ),
-    OpenRule(
-        name="nothing open under its id",
-        applies=lambda e: e.owner is not None,
-        verdict=Verdict.HANGING,
-        outcome=UNDECIDED,
-        why=_hanging_reason,
-        remedy=_abort,
-        action="abort",
-    ),
-    OpenRule(
-        name="no owner",
-        applies=lambda e: True,
-        verdict=Verdict.HANGING,
-        outcome=UNDECIDED,
-        why=_hanging_reason,
-        remedy=_abort,
-        action="abort",
-        cause="no owner: the id has expired or moved on to another producer id",
+    _hanging("nothing open under its id", applies=lambda e: e.owner is not None),
+    _hanging(
+        "no owner", applies=lambda e: True, cause="no owner: the id has expired or moved on to another producer id"
     ),
 )
 """Rules on transactions that no coordinator will end, as far as the coordinators' answers go."""
@@ -776,18 +711,18 @@ def claim_entries(e: Case) -> Iterator[EvidenceEntry]:
     status = PROVEN if rule is None and not doubts(e) else NOT_PROVEN
     if rule is not None and rule.verdict is not Verdict.UNKNOWN:
         status = REFUTED
-    not_owned = Claim(words=f"no live transaction owns {e.outcome.offsets}", status=status)
+    not_owned = ActionClaim(claim=f"no live transaction owns {e.outcome.offsets}", status=status)
     no_commit = e.outcome.no_commit
     if rule is None and no_commit.status == PROVEN and are_markers_unread(e):
-        no_commit = Claim(words=no_commit.words, status=NOT_PROVEN)
+        no_commit = replace(no_commit, status=NOT_PROVEN)
     claims = {NOT_OWNED: not_owned, NO_COMMIT: no_commit, ALL_COMMITTED: e.outcome.all_committed}
     for name, claim in claims.items():
         yield EvidenceEntry(
-            source="claims", observed_at=e.observation.observed_at, name=name, value=f"{claim.words}: {claim.status}"
+            source="claims", observed_at=e.observation.observed_at, name=name, value=f"{claim.claim}: {claim.status}"
         )
 
 
-def claims_of(finding: Finding, action: str) -> Sequence[Claim]:
+def claims_of(finding: Finding, action: str) -> Sequence[ActionClaim]:
     """The claims that an action on a finding needs; none if it has none, as no marker may be written."""
     found = recorded_claims(finding)
     return [found[name] for name in NEEDED[action] if name in found]
@@ -801,4 +736,4 @@ def needed_override(finding: Finding, action: str) -> str | None:
     claims = claims_of(finding, action)
     if finding.verdict is not Verdict.UNKNOWN or not claims or any(each.status == REFUTED for each in claims):
         return None
-    return ", and ".join(each.words for each in claims if each.status == NOT_PROVEN) or None
+    return ", and ".join(each.claim for each in claims if each.status == NOT_PROVEN) or None

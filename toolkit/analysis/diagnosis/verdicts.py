@@ -1,13 +1,13 @@
-"""Outcomes, claims and causes by name; evidence on no `Case`: on partitions, on ends, and on what is missing."""
+"""Outcomes, claims and causes by name."""
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from toolkit.schema.live import EvidenceEntry, Finding, Partition
+from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import PastTransaction
+from toolkit.schema.recorded import ActionClaim
 
 UNDECIDED, ABORT, COMMIT, UNKNOWN = "undecided", "abort", "commit", "unknown"
 
@@ -20,15 +20,7 @@ OUTCOMES: Mapping[str, str] = {
 """Outcome by name, and what it means."""
 
 
-PROVEN, REFUTED, NOT_PROVEN = "proven", "refuted", "not proven"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """What has to be true before a marker is written."""
-
-    words: str  # the claim, as an operator repeats it to override it
-    status: str  # `PROVEN`, `REFUTED` or `NOT_PROVEN`
+PROVEN, REFUTED, NOT_PROVEN = "proven", "refuted", "not proven"  # of a claim, before a marker is written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,21 +57,21 @@ class Outcome:
         return self.name in (COMMIT, ABORT)
 
     @property
-    def no_commit(self) -> Claim:
+    def no_commit(self) -> ActionClaim:
         """That no commit includes any of them, which an abort needs."""
         status = PROVEN if self.name in (UNDECIDED, ABORT) else NOT_PROVEN
         if self.name == COMMIT or self.is_partly_committed:
             status = REFUTED
-        return Claim(words=f"no commit includes {self.offsets}", status=status)
+        return ActionClaim(claim=f"no commit includes {self.offsets}", status=status)
 
     @property
-    def all_committed(self) -> Claim:
+    def all_committed(self) -> ActionClaim:
         """That commits include all of them, which a COMMIT marker needs."""
         if self.name == COMMIT:
-            return Claim(words=f"a commit includes {self.offsets}", status=PROVEN)
+            return ActionClaim(claim=f"a commit includes {self.offsets}", status=PROVEN)
         if self.commit_claim is None or self.is_partly_free:
-            return Claim(words=f"a commit includes {self.offsets}", status=REFUTED)
-        return Claim(words=self.commit_claim, status=NOT_PROVEN)
+            return ActionClaim(claim=f"a commit includes {self.offsets}", status=REFUTED)
+        return ActionClaim(claim=self.commit_claim, status=NOT_PROVEN)
 
 
 CAUSES: Mapping[str, str] = {
@@ -134,86 +126,17 @@ def recorded_outcome(finding: Finding) -> Outcome:
         name=finding.outcome,
         reason=reason.partition(": ")[2] or finding.reason.rstrip("."),
         missing=finding.missing,
-        offsets=no_commit.words.removeprefix("no commit includes ") if no_commit else "these records",
+        offsets=no_commit.claim.removeprefix("no commit includes ") if no_commit else "these records",
         is_partly_committed=no_commit is not None and no_commit.status == REFUTED,
-        commit_claim=all_committed.words if all_committed and all_committed.status == NOT_PROVEN else None,
+        commit_claim=all_committed.claim if all_committed and all_committed.status == NOT_PROVEN else None,
     )
 
 
-def recorded_claims(finding: Finding) -> Mapping[str, Claim]:
+def recorded_claims(finding: Finding) -> Mapping[str, ActionClaim]:
     """The claims in the evidence of a finding, by the names of their entries."""
     found = {each.name: (each.value or "").rpartition(": ") for each in finding.evidence}
     return {
-        name: Claim(words=found[name][0], status=found[name][2])
+        name: ActionClaim(claim=found[name][0], status=found[name][2])
         for name in (NOT_OWNED, NO_COMMIT, ALL_COMMITTED)
         if name in found
     }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionEvidence:
-    """Evidence of a partition whose LSO no open transaction explains."""
-
-    partition: Partition  # the partition, last read
-    errors: Sequence[str] = ()  # why it could not be read
-    lso_before: int | None = None  # its LSO in the first observation
-    # whether its LSO was below the high watermark in every observation, without an open transaction at it
-    is_held: bool = False
-    # whether the LSO has moved, or a transaction was open at some time: it is not the same hold
-    has_moved: bool = False
-    has_begun: bool = False  # for files: whether what holds it began while they were copied
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndEvidence:
-    """Evidence that a transaction has ended: its marker, or a later sample that read its partition without it."""
-
-    proof: str  # the proof, in sentences
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GapEvidence:
-    """Evidence that is missing altogether: hidden topics, failed samples, a transaction without coordinators' answers.
-
-    `reason`, `remedy`: sentences for the operator.
-    `missing`: what is missing, a phrase each.
-    `is_open`: whether it is about an open transaction.
-    """
-
-    reason: str
-    missing: tuple[str, ...]
-    remedy: str = GET_MISSING
-    is_open: bool = True
-
-
-def _by_brokers(finding: Finding) -> dt.datetime:
-    """When it was observed: if no broker's time is known, by the clock of who observed it."""
-    return finding.brokers_time or finding.observed_at
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TwoSourceEvidence:
-    """Evidence of one transaction from two sources, each of which was decided by itself."""
-
-    log: Finding  # its finding by a log, or by the running cluster
-    recorded: Finding  # its last finding by a recording
-
-    @property
-    def is_logged_later(self) -> bool:
-        """Whether the log was read after the sample, by the brokers' time of both, as far as it is known."""
-        return _by_brokers(self.log) > _by_brokers(self.recorded)
-
-    @property
-    def is_recorded_later(self) -> bool:
-        """Whether the sample was taken after the log was read."""
-        return _by_brokers(self.recorded) > _by_brokers(self.log)
-
-    @property
-    def earlier(self) -> Finding:
-        """The one that was observed first."""
-        return self.log if self.is_recorded_later else self.recorded
-
-    @property
-    def later(self) -> Finding:
-        """The one that was observed last."""
-        return self.log if self.earlier is self.recorded else self.recorded

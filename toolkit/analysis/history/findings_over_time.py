@@ -16,15 +16,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.analysis.coordinator.transaction_owners import TWO_PHASE_COMMIT
-from toolkit.analysis.diagnosis.decision import decide
+from toolkit.analysis.diagnosis.decision import decide_ended, decide_merged
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, MAX_TRANSACTION_TIMEOUT_MS, Observation
-from toolkit.analysis.diagnosis.verdicts import EndEvidence, TwoSourceEvidence
 from toolkit.schema.durations import duration, elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer
 from toolkit.schema.log import LogTransaction
@@ -74,7 +73,7 @@ def close(finding: Finding, *, end: str, before: Finding | None = None) -> Findi
         seen_at = "an unknown time" if entry.observed_at is None else at(entry.observed_at)
         end = f"{end} Last seen open at {seen_at}. While it was open it was {entry.value}{why}"
         evidence = (*(each for each in evidence if each.name != VERDICT_BEFORE), entry)
-    closed = decide(EndEvidence(proof=end)).applied_to(finding)
+    closed = decide_ended(end).applied_to(finding)
     return replace(closed, queue_position=None, expires_at=None, evidence=evidence)
 
 
@@ -89,21 +88,17 @@ def close_by_log(findings: Iterable[Finding], log_transactions: Iterable[LogTran
         for each in log_transactions
         if each.marker_offset is not None
     }
-    return [
-        _close_by_marker(each, marked) if is_open(each) and (marked := markers.get(each.key)) else each
-        for each in findings
-    ]
-
-
-def _close_by_marker(finding: Finding, marked: LogTransaction) -> Finding:
-    marker = f"{marked.marker} marker" if marked.marker else "marker"
-    ended = replace(
-        finding,
-        observed_at=marked.end or finding.observed_at,
-        held_to=finding.held_from and (marked.end or finding.held_to),
-        held_ms=elapsed_ms(finding.held_from, marked.end),
-    )
-    return close(ended, end=f"Its {marker} is at offset {marked.marker_offset} of the log.", before=finding)
+    found = []
+    for each in findings:
+        if is_open(each) and (marked := markers.get(each.key)) is not None:
+            held_to, held_ms = marked.end or each.held_to, elapsed_ms(each.held_from, marked.end)
+            ended = replace(each, held_to=each.held_from and held_to, held_ms=held_ms)
+            marker = f"{marked.marker} marker" if marked.marker else "marker"
+            end = f"Its {marker} is at offset {marked.marker_offset} of the log."
+            found.append(close(replace(ended, observed_at=marked.end or each.observed_at), end=end, before=each))
+        else:
+            found.append(each)
+    return found
 
 
 def close_by_observation(findings: Iterable[Finding], later: Iterable[Finding]) -> list[Finding]:
@@ -144,13 +139,7 @@ def _entry_before(finding: Finding) -> EvidenceEntry | None:
     """Evidence entry: when a transaction was last seen open, and with which verdict."""
     if finding.verdict is Verdict.ENDED:
         return next((entry for entry in finding.evidence if entry.name == VERDICT_BEFORE), None)
-    return EvidenceEntry(
-        source="findings",
-        broker_id=finding.broker_id,
-        observed_at=finding.observed_at,
-        name=VERDICT_BEFORE,
-        value=finding.verdict,
-    )
+    return EvidenceEntry.of_record(finding, source="findings", name=VERDICT_BEFORE, value=finding.verdict)
 
 
 def without_short(findings: Iterable[Finding], *, min_held_ms: int) -> list[Finding]:
@@ -174,7 +163,7 @@ def merge_findings(of_log: Iterable[Finding], of_recording: Iterable[Finding]) -
     """Findings of a log and of a recording: one for each transaction.
 
     Where both have a transaction, the log's times and amounts win, if it has them (`Finding.merged`); which verdict it
-    has is decided on both (`decision.decide`). The recording's verdict becomes evidence if the
+    has is decided on both (`decision.decide_merged`). The recording's verdict becomes evidence if the
     transaction is over.
     `of_log`: from `toolkit.analysis.history.hold_findings.held_findings`, or from the running cluster.
     `of_recording`: from `over_time`.
@@ -194,7 +183,7 @@ def merge_findings(of_log: Iterable[Finding], of_recording: Iterable[Finding]) -
 
 
 def _both(log: Finding, recorded: Finding) -> Finding:
-    decision = decide(TwoSourceEvidence(log=log, recorded=recorded))
+    decision = decide_merged(log, recorded)
     merged = decision.applied_to(log.merged(recorded))
     held_ms = log.held_ms
     if log.verdict is Verdict.ENDED:
@@ -224,32 +213,32 @@ def observation_times(samples: Iterable[RecordedSample]) -> list[ObservationTime
     found: list[ObservationTime] = []
     failed: list[RecordedSample] = []
     interval: dt.timedelta | None = None
+
+    def missed(end: dt.datetime | None) -> str | None:
+        start = found[-1].sampled_at
+        if failed:
+            count = f"{len(failed)} samples" if len(failed) > 1 else "a sample"
+            return f"{count} after {at(start)} failed ({Error.of(failed[0].error).code})"
+        is_late = interval is not None and end is not None and end - start > LATE * interval
+        return f"no sample from {at(start)} for {duration(end - start)}" if is_late and end is not None else None
+
     for sample in sorted(samples, key=lambda each: each.sampled_at):
         if sample.error:
             failed.append(sample)
             continue
         if found:
-            last = found[-1].sampled_at
-            late = interval is not None and sample.sampled_at - last > LATE * interval
             found[-1] = replace(
                 found[-1],
                 next_sampled_at=sample.sampled_at,
-                missed=_missed(last, sample.sampled_at, failed, late),
+                missed=missed(sample.sampled_at),
                 next_topic_gap="; ".join(sample.topic_gaps or ()) or None,
             )
         found.append(ObservationTime(sampled_at=sample.sampled_at))
         failed = []
         interval = None if sample.interval_ms is None else sample.interval_ms * MILLISECOND
     if found:
-        found[-1] = replace(found[-1], missed=_missed(found[-1].sampled_at, None, failed, late=False))
+        found[-1] = replace(found[-1], missed=missed(None))
     return found
-
-
-def _missed(start: dt.datetime, end: dt.datetime | None, failed: Sequence[RecordedSample], late: bool) -> str | None:
-    if failed:
-        count = f"{len(failed)} samples" if len(failed) > 1 else "a sample"
-        return f"{count} after {at(start)} failed ({Error.of(failed[0].error).code})"
-    return f"no sample from {at(start)} for {duration(end - start)}" if late and end is not None else None
 
 
 def over_time(findings: pa.Table, samples: Iterable[ObservationTime]) -> list[Finding]:

@@ -29,10 +29,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from toolkit.analysis.coordinator.transaction_owners import PREPARE_GRACE, TWO_PHASE_COMMIT
-from toolkit.analysis.diagnosis.causes import CauseIndicator, cause_of, habit
-from toolkit.analysis.diagnosis.decision import Decision, decide
+from toolkit.analysis.diagnosis.causes import Cause, cause_of, habit
+from toolkit.analysis.diagnosis.decision import Decision, decide_ended, decide_unknown
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
-from toolkit.analysis.diagnosis.verdicts import EndEvidence, GapEvidence
 from toolkit.analysis.history.findings_over_time import close
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import Array, integers, labels, milliseconds, numbers, times
@@ -216,15 +215,10 @@ class _MarkerTimes:
 
 def hold_table(rows: pa.Table, new_columns: Mapping[str, pa.Array]) -> pa.Table:
     """Rows of `LSO_HOLDS` with new columns; those that the rows lack are null."""
-    columns = []
-    for field in SCHEMA:
-        column = new_columns[field.name] if field.name in new_columns else _column(rows, field)
-        columns.append(column.cast(field.type))
-    return pa.Table.from_arrays(columns, schema=SCHEMA)
-
-
-def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
-    return rows[field.name] if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
+    known = {name: rows[name] for name in rows.column_names} | dict(new_columns)
+    columns = (known[each.name] if each.name in known else pa.nulls(rows.num_rows, each.type) for each in SCHEMA)
+    cast = [column.cast(each.type) for column, each in zip(columns, SCHEMA, strict=True)]
+    return pa.Table.from_arrays(cast, schema=SCHEMA)
 
 
 AT_LEAST = "held_at_least_since"  # evidence name of `toolkit.analysis.diagnosis.causes.held_since`
@@ -286,8 +280,10 @@ def held_findings(
             if (held_ms or 0) < min_held_ms and same is None:
                 continue
             found.append(_ended(hold, attribution, held_ms or 0, same))
-        elif finding is None:
-            found.append(_open(hold, attribution, NO_FINDINGS if current_findings is None else NOT_IN_FINDINGS))
+        elif finding is None:  # the log does not show whether its coordinator will end it
+            reason = f"{_name(hold)} held the LSO at the end of the log that was read. {attribution.sentence}"
+            missing = NO_FINDINGS if current_findings is None else NOT_IN_FINDINGS
+            found.append(_finding(hold, attribution, decide_unknown(reason, missing=(missing,))))
         elif same is not None and same.queue_position == 1:
             found.append(_current(raw, same))
         else:
@@ -387,17 +383,11 @@ def _ended(hold: LsoHold, attribution: Attribution, least_ms: int, finding: Find
     if hold.held_ms is not None:
         time = f"for {duration(hold.held_ms * MILLISECOND)}"
     end = f"{_name(hold)} held the LSO {time} until {marker} at offset {hold.marker_offset}. {attribution.sentence}"
-    ended = _finding(hold, attribution, decide(EndEvidence(proof=end)))
+    ended = _finding(hold, attribution, decide_ended(end))
     if finding is None:
         return ended
     known = replace(ended, transactional_id=ended.transactional_id or finding.transactional_id)
     return close(known, end=end, before=finding)
-
-
-def _open(hold: LsoHold, attribution: Attribution, missing: str) -> Finding:
-    """The finding of a transaction open at the log end: the log does not show whether its coordinator will end it."""
-    reason = f"{_name(hold)} held the LSO at the end of the log that was read. {attribution.sentence}"
-    return _finding(hold, attribution, decide(GapEvidence(reason=reason, missing=(missing,))))
 
 
 def _current(hold: LsoHold, finding: Finding) -> Finding:
@@ -507,16 +497,19 @@ def attribute(hold: LsoHold, transaction_history: Iterable[PastTransaction]) -> 
     if len(ids) > 1:
         return Attribution(sentence=f"Records of {len(ids)} transactional ids have its producer id: {', '.join(ids)}.")
     fitting = _fitting(hold, events)
-    if len(fitting) == 1:
-        return Attribution(transactional_id=ids[0], history=fitting[0], sentence=fitting[0].reason)
-    if fitting:
+    history = fitting[0] if len(fitting) == 1 else None
+    was_known = bool(fitting) or not _has_all_records(hold, events)
+    if history is not None:
+        why = history.reason
+    elif fitting:
         why = f"{len(fitting)} transactions of its transactional id fit; the records do not show which it was."
-        return Attribution(transactional_id=ids[0], sentence=why)
-    if _has_all_records(hold, events):
+    elif was_known:
+        why = (
+            "No transaction of its transactional id fits: its coordinator did not know of it, or its records are gone."
+        )
+    else:
         why = "Its coordinator did not know of it: the records of that time are complete, and none has this partition."
-        return Attribution(transactional_id=ids[0], was_known=False, sentence=why)
-    why = "No transaction of its transactional id fits: its coordinator did not know of it, or its records are gone."
-    return Attribution(transactional_id=ids[0], sentence=why)
+    return Attribution(transactional_id=ids[0], history=history, was_known=was_known, sentence=why)
 
 
 def _fitting(hold: LsoHold, events: Sequence[PastTransaction]) -> Sequence[PastTransaction]:
@@ -537,9 +530,16 @@ def _fitting(hold: LsoHold, events: Sequence[PastTransaction]) -> Sequence[PastT
 
 def _may_be(hold: LsoHold, past: PastTransaction) -> bool:
     """Whether nothing shows that the hold is of another transaction."""
+    # It may have ended as the marker shows; an unread marker fits every end.
+    ends = NOT_ENDED if hold.marker_offset is None else ENDED.get(hold.marker, {past.ended})
+    # It has the epoch of the data, or a newer epoch, whose marker also ends data of an older one.
+    epoch, data, marker = past.producer_epoch, hold.producer_epoch, hold.marker_epoch
+    has_epoch = epoch is None or data is None or epoch == data
+    if not has_epoch and epoch is not None and data is not None and marker is not None:
+        has_epoch = data < epoch <= marker <= epoch + MAX_EPOCH_RAISE
     return (
-        _end_fits(hold, past)
-        and _epoch_fits(hold, past)
+        past.ended in ends
+        and has_epoch
         and _has_partition(hold, past) is not False
         and _lasted(past, hold.least_ms, differ=CLOCKS_DIFFER)
         and (
@@ -547,21 +547,6 @@ def _may_be(hold: LsoHold, past: PastTransaction) -> bool:
             or (_ended_within(hold, past, CLOCKS_DIFFER) and _lasted_until_marker(hold, past))
         )
     )
-
-
-def _end_fits(hold: LsoHold, past: PastTransaction) -> bool:
-    """Whether it may have ended as the marker shows; an unread marker fits every end."""
-    if hold.marker_offset is None:
-        return past.ended in NOT_ENDED
-    return past.ended in ENDED.get(hold.marker, {past.ended})
-
-
-def _epoch_fits(hold: LsoHold, past: PastTransaction) -> bool:
-    """Whether it has the epoch of the data, or a newer epoch, whose marker also ends data of an older one."""
-    epoch, data, marker = past.producer_epoch, hold.producer_epoch, hold.marker_epoch
-    if epoch is None or data is None or epoch == data:
-        return True
-    return marker is not None and data < epoch <= marker <= epoch + MAX_EPOCH_RAISE
 
 
 def _has_partition(hold: LsoHold, past: PastTransaction) -> bool | None:
@@ -610,15 +595,17 @@ def _has_all_records(hold: LsoHold, events: Sequence[PastTransaction]) -> bool:
     ends = marker + CLOCKS_DIFFER
     has_earlier = any(each.end_time is not None and each.end_time < begins for each in events)
     has_later = any((each.start_time or each.end_time or begins) > ends for each in events)
-    return has_earlier and has_later and not any(_touches(hold, each, begins, ends) for each in events)
-
-
-def _touches(hold: LsoHold, past: PastTransaction, begins: dt.datetime, ends: dt.datetime) -> bool:
-    """Whether it is a transaction of that time that may have included the partition."""
-    if past.kind != "transaction" or _has_partition(hold, past) is False:
-        return False
-    start, end = past.start_time, past.end_time
-    return (start is None or start <= ends) and (end is None or end >= begins)
+    return (
+        has_earlier
+        and has_later
+        and not any(  # a transaction of that time that may have included the partition
+            each.kind == "transaction"
+            and _has_partition(hold, each) is not False
+            and (each.start_time is None or each.start_time <= ends)
+            and (each.end_time is None or each.end_time >= begins)
+            for each in events
+        )
+    )
 
 
 def past_cause(hold: LsoHold, attribution: Attribution) -> str | None:
@@ -627,36 +614,36 @@ def past_cause(hold: LsoHold, attribution: Attribution) -> str | None:
     `hold`: a hold that is over. `attribution`: whose transaction it was.
     """
     cause = cause_of(list(_causes(hold, attribution)))
-    return None if cause is None else cause.sentence
+    return None if cause is None else cause.text
 
 
-def _causes(hold: LsoHold, attribution: Attribution) -> Iterator[CauseIndicator]:
+def _causes(hold: LsoHold, attribution: Attribution) -> Iterator[Cause]:
     past, first, epoch = attribution.history, hold.first_epoch, hold.producer_epoch
     if not attribution.was_known:
         text = "its coordinator did not know of it: a batch came late or was resent, or its partition was never added"
-        yield CauseIndicator(text=text, names=("late-after-commit", "late-after-abort", "never-added"))
+        yield Cause(text=text, names=("late-after-commit", "late-after-abort", "never-added"))
     if first is not None and epoch is not None and first < epoch:
         text = f"mixed epochs in one transaction: epoch {first} opened it, and epoch {epoch} wrote into it"
-        yield CauseIndicator(text=text)
+        yield Cause(text=text)
     if past is not None:
         if past.producer_epoch is not None and epoch is not None and past.producer_epoch > epoch:
             text = (
                 f"superseded epoch: the marker of epoch {past.producer_epoch} decided what epoch {epoch} had left open"
             )
-            yield CauseIndicator(text=f"{text}, and made it visible" if hold.marker == "COMMIT" else text)
+            yield Cause(text=f"{text}, and made it visible" if hold.marker == "COMMIT" else text)
         if past.ended == "timeout":
-            yield CauseIndicator(text="its client did not end it in time", names=("client-too-slow",))
+            yield Cause(text="its client did not end it in time", names=("client-too-slow",))
         if past.ended == "fence":
-            yield CauseIndicator(text="its client left it open, until a new instance took over the id")
+            yield Cause(text="its client left it open, until a new instance took over the id")
         if past.decided_at is not None and hold.held_to is not None and hold.held_to - past.decided_at > PREPARE_GRACE:
             took = duration(hold.held_to - past.decided_at)
             names = ("marker-not-written", *(("marker-not-sent",) if past.client_transaction_version == 2 else ()))
-            yield CauseIndicator(text=f"its coordinator had decided, and took {took} to write its marker", names=names)
+            yield Cause(text=f"its coordinator had decided, and took {took} to write its marker", names=names)
         if past.timeout_ms == TWO_PHASE_COMMIT:
             text = "a two-phase commit: its external coordinator took that long to decide"
-            yield CauseIndicator(text=text, names=("two-phase-commit",))
+            yield Cause(text=text, names=("two-phase-commit",))
     if hold.topic == OFFSETS_TOPIC:
-        yield CauseIndicator(text="it held offsets of consumer groups", names=("group-offsets",))
+        yield Cause(text="it held offsets of consumer groups", names=("group-offsets",))
     if past is not None and past.ended in {"timeout", "fence"}:  # its client did not end it
         hint = habit(attribution.transactional_id or "", past.timeout_ms)
         if hint is not None:

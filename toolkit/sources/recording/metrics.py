@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -42,11 +42,11 @@ PARTITION_GAUGES = (
     ),
 )
 SAMPLE_GAUGES = (
-    ("timestamp_seconds", "due", "Due time of the last successful sample; 0 before the first."),
-    ("duration_seconds", "seconds", "Duration of the last successful sample."),
-    ("gaps", "gaps", "Missing coordinator responses of the last sample: without them no verdict is hanging."),
-    ("unread_partitions", "unread", "Partitions that the last sample could not read; they keep their earlier values."),
-    ("omitted_partitions", "omitted", f"Partitions without series, beyond the {MAX_PARTITIONS:,} most urgent."),
+    ("timestamp_seconds", "Due time of the last successful sample; 0 before the first."),
+    ("duration_seconds", "Duration of the last successful sample."),
+    ("gaps", "Missing coordinator responses of the last sample: without them no verdict is hanging."),
+    ("unread_partitions", "Partitions that the last sample could not read; they keep their earlier values."),
+    ("omitted_partitions", f"Partitions without series, beyond the {MAX_PARTITIONS:,} most urgent."),
 )
 GROUP_LAGS = (
     ("held_offsets", "held", "Offsets beyond the LSO that a group cannot read yet; no client counts them as lag."),
@@ -76,38 +76,16 @@ class PartitionSeries:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLagSeries:
-    """Number of offsets of one group on one partition: readable now, and beyond a held LSO."""
-
-    behind: int
-    held: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSeries:
-    """Metrics of the newest successful sample."""
+    """Metrics of the newest successful sample, and what is kept of earlier ones."""
 
+    sample: Sample | None = None  # null before the first
     # partitions with a transaction that holds the LSO longer than briefly, is late, or was already open in an earlier
     # sample. Hanging ones and those with a commit without its marker are first, then late ones, then by how long the
     # LSO is held
     partitions: Mapping[TopicPartition, PartitionSeries] = field(default_factory=dict)
-    # partitions with a late transaction, by their leader's broker id; 0 for brokers without
-    late_partitions: Mapping[int, int] = field(default_factory=dict)
-    transactions: Mapping[str, int] = field(default_factory=dict)  # open transactions of the cluster by verdict
-    outcomes: Mapping[str, int] = field(default_factory=dict)  # the same by what was decided about their records
-    # number of partitions on which each blocked group is blocked
-    groups: Mapping[str, int] = field(default_factory=dict)
-    omitted: int = 0  # number of partitions beyond the `MAX_PARTITIONS` in `partitions`
-    # by group id, topic and partition, for groups with offsets beyond a held LSO; at most `MAX_GROUP_LAGS`, those with
-    # most held offsets
-    group_lags: Mapping[tuple[str, str, int], GroupLagSeries] = field(default_factory=dict)
-    group_lags_omitted: int = 0  # number of further ones
-    # gaps, unread: number of gaps in the coordinators' responses, and of partitions that could not be read
-    gaps: int = 0
-    unread: int = 0
-    # due, seconds: due time in epoch seconds, and duration. 0 before the first sample
-    due: float = 0.0
-    seconds: float = 0.0
+    unread: int = 0  # number of partitions that could not be read
+    group_lags: Sequence[GroupLag] = ()  # of groups with offsets beyond a held LSO, those with most held offsets first
     interval: float | None = None  # seconds between samples; null before the first sample, successful or failed
 
 
@@ -117,10 +95,10 @@ def measure(sample: Sample, before: MetricSeries) -> MetricSeries:
     `sample`: if it failed, only the interval changes; the due time of the last successful one shows the failure.
     `before`: the previous metrics, which are kept for partitions that could not be read.
     """
+    interval = (sample.row.interval_ms or 0) / 1000
     if sample.error is not None or sample.observation is None:
-        return replace(before, interval=_interval(sample))
+        return replace(before, interval=interval)
     late = Counter(TopicPartition(each.topic, each.partition) for each in sample.late_transactions)
-    leaders = {TopicPartition(each.topic, each.partition): each.broker_id for each in sample.late_transactions}
     by_partition: dict[TopicPartition, list[Finding]] = {}
     for finding in sample.findings:
         if finding.tp is not None:
@@ -132,50 +110,23 @@ def measure(sample: Sample, before: MetricSeries) -> MetricSeries:
         for tp, findings in by_partition.items()
         if tp not in unread and any(_is_reported(each, sample) for each in findings)
     }
-    partitions = dict(sorted((kept | read).items(), key=_by_urgency))
-    groups = Counter(group for series in partitions.values() for group in series.groups_held)
-    counts = Counter(leaders.values())
-    verdicts = Counter(each.verdict for each in sample.findings if each.producer_id is not None)
-    outcomes = Counter(each.outcome for each in sample.findings if each.producer_id is not None)
-    group_lags, lags_omitted = before.group_lags, before.group_lags_omitted
+    group_lags = before.group_lags
     if sample.held_groups is not None:
-        group_lags, lags_omitted = _group_lag_series(sample.held_groups)
+        held = (each for each in sample.held_groups if each.held)
+        group_lags = sorted(held, key=lambda each: each.held or 0, reverse=True)
     return MetricSeries(
-        partitions=dict(islice(partitions.items(), MAX_PARTITIONS)),
-        late_partitions={broker_id: counts[broker_id] for broker_id in sample.row.brokers or ()},
-        transactions={verdict: verdicts[verdict] for verdict in OPEN},
-        outcomes={outcome: outcomes[outcome] for outcome in OUTCOMES},
-        groups=dict(groups.most_common(MAX_GROUPS)),
-        omitted=max(0, len(partitions) - MAX_PARTITIONS),
-        group_lags=group_lags,
-        group_lags_omitted=lags_omitted,
-        gaps=len(sample.row.gaps or ()),
+        sample=sample,
+        partitions=dict(sorted((kept | read).items(), key=_by_urgency)),
         unread=len(unread),
-        due=sample.due.timestamp(),
-        seconds=sample.row.seconds or 0.0,
-        interval=_interval(sample),
+        group_lags=group_lags,
+        interval=interval,
     )
-
-
-def _interval(sample: Sample) -> float:
-    return (sample.row.interval_ms or 0) / 1000
 
 
 def _by_urgency(item: tuple[TopicPartition, PartitionSeries]) -> tuple[int, int, float, TopicPartition]:
     """Sort key that is stable over time, so that samples do not create new series each time."""
     tp, series = item
     return -series.hanging - series.commits_without_marker, -series.late, -series.held_seconds, tp
-
-
-def _group_lag_series(lags: Iterable[GroupLag]) -> tuple[dict[tuple[str, str, int], GroupLagSeries], int]:
-    held = sorted((each for each in lags if each.held), key=lambda each: each.held or 0, reverse=True)
-    series = {
-        (each.group_id, each.topic or "", each.partition or 0): GroupLagSeries(
-            behind=each.behind or 0, held=each.held or 0
-        )
-        for each in held[:MAX_GROUP_LAGS]
-    }
-    return series, len(held) - len(series)
 
 
 def _is_reported(finding: Finding, sample: Sample) -> bool:
@@ -293,43 +244,62 @@ class Metrics:
 
         with self._lock:
             series, counts = self._series, dict(self._counts)
+        sample, partitions = series.sample, dict(islice(series.partitions.items(), MAX_PARTITIONS))
+        findings = [] if sample is None else [each for each in sample.findings if each.producer_id is not None]
+        verdicts, outcomes = (Counter(getattr(each, name) for each in findings) for name in ("verdict", "outcome"))
+        groups = Counter(group for each in series.partitions.values() for group in each.groups_held)
+        leaders = {(each.topic, each.partition): each.broker_id for each in sample.late_transactions} if sample else {}
+        late = Counter(leaders.values())
+        brokers = (sample.row.brokers or ()) if sample else ()
         for name, doc, label, numbers in (
             (
                 LATE,
                 "Partitions with a transaction open past its own timeout and a padding, by their leader.",
                 "broker_id",
-                series.late_partitions,
+                {broker_id: late[broker_id] for broker_id in brokers},
             ),
-            ("kafka_txn_transactions", "Open transactions by verdict.", "verdict", series.transactions),
+            (
+                "kafka_txn_transactions",
+                "Open transactions by verdict.",
+                "verdict",
+                {verdict: verdicts[verdict] for verdict in OPEN if sample},
+            ),
             (
                 "kafka_txn_open_outcomes",
                 "Open transactions by what was decided about their records.",
                 "outcome",
-                series.outcomes,
+                {outcome: outcomes[outcome] for outcome in OUTCOMES if sample},
             ),
             (
                 "kafka_txn_group_held_partitions",
                 "Partitions on which a held LSO blocks a consumer group.",
                 "group",
-                series.groups,
+                dict(groups.most_common(MAX_GROUPS)),
             ),
             ("kafka_txn_build_info", "Version of the recorder; always 1.", "version", {__version__: 1}),
         ):
             yield self._gauge(name, doc, {(key,): number for key, number in numbers.items()}, label)
         for name, attribute, doc in PARTITION_GAUGES:
-            by_partition = {tp: getattr(each, attribute) for tp, each in series.partitions.items()}
+            by_partition = {tp: getattr(each, attribute) for tp, each in partitions.items()}
             yield self._gauge(f"kafka_txn_partition_{name}", doc, by_partition, "topic", "partition")
+        lags = series.group_lags[:MAX_GROUP_LAGS]
+        of_group = {(each.group_id, each.topic or "", each.partition or 0): each for each in lags}
         for name, attribute, doc in GROUP_LAGS:
-            by_group = {key: getattr(each, attribute) for key, each in sorted(series.group_lags.items())}
+            by_group = {key: getattr(each, attribute) or 0 for key, each in sorted(of_group.items())}
             yield self._gauge(f"kafka_txn_group_{name}", doc, by_group, "group", "topic", "partition")
-        omitted = series.group_lags_omitted
-        yield self._gauge(
-            "kafka_txn_group_series_omitted", "Groups on partitions without series of their own.", {(): omitted}
-        )
+        more = {(): len(series.group_lags) - len(lags)}
+        yield self._gauge("kafka_txn_group_series_omitted", "Groups on partitions without series of their own.", more)
         if series.interval is not None:
             yield self._gauge("kafka_txn_sample_interval_seconds", "Time between samples.", {(): series.interval})
-            for name, attribute, doc in SAMPLE_GAUGES:
-                yield self._gauge(f"kafka_txn_last_sample_{name}", doc, {(): getattr(series, attribute)})
+            values = (
+                sample.due.timestamp() if sample else 0.0,
+                (sample.row.seconds or 0.0) if sample else 0.0,
+                len(sample.row.gaps or ()) if sample else 0,
+                series.unread,
+                len(series.partitions) - len(partitions),
+            )
+            for (name, doc), value in zip(SAMPLE_GAUGES, values, strict=True):
+                yield self._gauge(f"kafka_txn_last_sample_{name}", doc, {(): value})
         for name, doc in COUNTS:
             family = CounterMetricFamily(f"kafka_txn_samples_{name}", doc, labels=[*self._cluster])
             family.add_metric([*self._cluster.values()], counts[name])

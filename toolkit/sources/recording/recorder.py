@@ -151,28 +151,66 @@ class Sample:
 
 @dataclass(kw_only=True)
 class Sampler:
-    """Takes samples; reconnects after a failed one."""
+    """Takes samples: observes a cluster once, and diagnoses the observation with the previous one, without a recheck.
 
-    connect: Callable[[], Cluster]  # returns the cluster, with a timeout of at most the interval
+    It reconnects after a failed one.
+    """
+
+    connect: Callable[[], Cluster]  # returns the cluster; its timeout, of at most the interval, bounds each round
     options: SampleOptions
     _cluster: Cluster | None = None
     _longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
 
-    def take(self, due: dt.datetime, before: Sample | None) -> Sample:
+    def take(self, due: dt.datetime, before: Sample | None = None) -> Sample:
         """Take a sample, with an error instead of rows if the cluster cannot be reached.
 
-        `due`, `before`: as for `take_sample`.
+        `due`: when the sample is due, with time zone.
+        `before`: the previous sample, successful or failed. Without one no verdict is `hanging`.
         """
-        started = time.monotonic()
+        started, due, options = time.monotonic(), due.astimezone(dt.UTC), self.options
+        diagnosis = replace(options.diagnosis, recheck_after=0, is_sample=True)
         try:
             cluster = self.cluster()
+            evidence = SampleEvidence(cluster, before.observation if before else None)
+            diagnosed = diagnose(evidence, diagnosis, before=before.log_readings if before else {})
         except ToolkitError as error:
-            seconds = time.monotonic() - started
-            return failed_sample(error, self.options, due=due, before=before, seconds=seconds)
-        sample = take_sample(cluster, self.options, due=due, before=before, longest_timeout_ms=self._longest_timeout_ms)
-        if sample.error is not None:
             self.close()  # brokers may have moved
-        return sample
+            row = RecordedSample(
+                sampled_at=due,
+                observed_at=dt.datetime.now(dt.UTC),
+                interval_ms=options.interval_ms,
+                seconds=time.monotonic() - started,
+                error=row_text(error),
+            )
+            kept = before or Sample(due=due, row=row)  # it keeps what the previous sample knows for the next one
+            return replace(kept, due=due, row=row, findings=(), late_transactions=(), held_groups=None)
+        findings, observation = diagnosed.findings, diagnosed.observations[-1]
+        groups = held_groups(cluster.client, findings) if options.with_held_groups else None
+        times = first_seen(observation, before.first_seen if before else {})
+        late = late_transactions(
+            findings,
+            observation,
+            sampled_at=due,
+            first_seen=times,
+            padding_ms=options.late_padding_ms,
+            longest_timeout_ms=self._longest_timeout_ms,
+        )
+        return Sample(
+            due=due,
+            row=recorded_sample(
+                observation,
+                due=due,
+                interval_ms=options.interval_ms,
+                seconds=time.monotonic() - started,
+                cluster_id=cluster.cluster_id,
+            ),
+            findings=findings,
+            late_transactions=late,
+            observation=observation,
+            first_seen=times,
+            log_readings=diagnosed.log_readings,
+            held_groups=groups,
+        )
 
     def cluster(self) -> Cluster:
         """The cluster; connects if needed.
@@ -189,59 +227,6 @@ class Sampler:
         if self._cluster is not None:
             self._cluster.close()
         self._cluster = None
-
-
-def take_sample(
-    cluster: Cluster,
-    options: SampleOptions,
-    *,
-    due: dt.datetime,
-    before: Sample | None = None,
-    longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
-) -> Sample:
-    """Observe a cluster once and diagnose the observation with the previous one, without waiting for a recheck.
-
-    Returns: with an error instead of rows if the cluster cannot be reached.
-    `cluster`: its timeout bounds each round of requests; a sample takes several rounds.
-    `due`: when the sample is due, with time zone.
-    `before`: the previous sample, successful or failed. Without one no verdict is `hanging`.
-    `longest_timeout_ms`: as for `analysis.history.findings_over_time.late_transactions`.
-    """
-    started = time.monotonic()
-    due = due.astimezone(dt.UTC)
-    evidence = SampleEvidence(cluster, before.observation if before else None)
-    diagnosis = replace(options.diagnosis, recheck_after=0, is_sample=True)
-    try:
-        diagnosed = diagnose(evidence, diagnosis, before=before.log_readings if before else {})
-    except ToolkitError as error:
-        return failed_sample(error, options, due=due, before=before, seconds=time.monotonic() - started)
-    findings, observation = diagnosed.findings, diagnosed.observations[-1]
-    groups = held_groups(cluster.client, findings) if options.with_held_groups else None
-    times = first_seen(observation, before.first_seen if before else {})
-    late = late_transactions(
-        findings,
-        observation,
-        sampled_at=due,
-        first_seen=times,
-        padding_ms=options.late_padding_ms,
-        longest_timeout_ms=longest_timeout_ms,
-    )
-    return Sample(
-        due=due,
-        row=recorded_sample(
-            observation,
-            due=due,
-            interval_ms=options.interval_ms,
-            seconds=time.monotonic() - started,
-            cluster_id=cluster.cluster_id,
-        ),
-        findings=findings,
-        late_transactions=list(late),
-        observation=observation,
-        first_seen=times,
-        log_readings=diagnosed.log_readings,
-        held_groups=groups,
-    )
 
 
 class SampleEvidence(LiveEvidence):
@@ -268,26 +253,6 @@ class SampleEvidence(LiveEvidence):
         return findings
 
 
-def failed_sample(
-    error: ToolkitError, options: SampleOptions, *, due: dt.datetime, before: Sample | None = None, seconds: float = 0.0
-) -> Sample:
-    """A sample with an error instead of rows; it keeps what the previous sample knows for the next one.
-
-    `error`: why the cluster cannot be reached.
-    `options`, `due`, `before`: as for `take_sample`.
-    `seconds`: duration until the error.
-    """
-    row = RecordedSample(
-        sampled_at=due.astimezone(dt.UTC),
-        observed_at=dt.datetime.now(dt.UTC),
-        interval_ms=options.interval_ms,
-        seconds=seconds,
-        error=row_text(error),
-    )
-    kept = before or Sample(due=due, row=row)
-    return replace(kept, due=due, row=row, findings=(), late_transactions=(), held_groups=None)
-
-
 def held_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[GroupLag] | None:
     """The lag of the groups with offsets beyond a held LSO; markers count as records.
 
@@ -305,28 +270,15 @@ def held_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[Group
     groups = offsets_of_groups(client, sorted(held))
     if groups is None:
         return None
-    return [
-        _lag(group, held[tp], committed)
-        for group, offsets in groups
-        for tp, committed in offsets.items()
-        if 0 <= committed < (held[tp].high_watermark or 0)
-    ]
-
-
-def _lag(group: str, finding: Finding, committed: int) -> GroupLag:
-    lso, high_watermark = finding.last_stable_offset or 0, finding.high_watermark or 0
-    parts = group_lag(committed, last_stable_offset=lso, high_watermark=high_watermark)
-    return GroupLag(
-        group_id=group,
-        topic=finding.topic,
-        partition=finding.partition,
-        committed_offset=committed,
-        last_stable_offset=lso,
-        high_watermark=high_watermark,
-        **parts._asdict(),
-        broker_id=finding.broker_id,
-        observed_at=finding.observed_at,
-    )
+    lags = []
+    for group, offsets in groups:
+        for tp, committed in offsets.items():
+            lso, high_watermark = held[tp].last_stable_offset or 0, held[tp].high_watermark or 0
+            if 0 <= committed < high_watermark:
+                parts = group_lag(committed, last_stable_offset=lso, high_watermark=high_watermark)
+                own = {"group_id": group, "committed_offset": committed, "reason": None, "error": None}
+                lags.append(GroupLag.of_record(held[tp], **own, **parts._asdict()))
+    return lags
 
 
 MAX_DAY_BYTES = 256 << 20  # days with more stay in hourly files

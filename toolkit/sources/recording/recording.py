@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-import operator
 import os
 import re
 import time
@@ -33,11 +32,10 @@ from typing import TYPE_CHECKING
 
 from toolkit import schema
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
-from toolkit.analysis.diagnosis.decision import decide
+from toolkit.analysis.diagnosis.decision import decide_unknown
 from toolkit.analysis.diagnosis.evidence_text import at as at_time
 from toolkit.analysis.diagnosis.evidence_text import scope
 from toolkit.analysis.diagnosis.observation import BrokersTime, Coverage, Observation
-from toolkit.analysis.diagnosis.verdicts import GapEvidence
 from toolkit.analysis.history.findings_over_time import (
     observation_times,
     observed_holds,
@@ -61,7 +59,7 @@ from toolkit.schema.live import (
     open_starts,
 )
 from toolkit.schema.recorded import LateTransaction, LsoHold, RecordedSample
-from toolkit.schema.table import EPOCH, TopicPartition
+from toolkit.schema.table import EPOCH
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.diagnose import EvidenceSource, diagnose
 from toolkit.sources.offset_queries import OffsetSpec
@@ -176,15 +174,27 @@ def read(
     DecodeError
         If a file is damaged; a killed recorder leaves none.
     """
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    schema, sampled_at = RECORDED[table].arrow_schema, pc.field("sampled_at")
+    condition = pc.scalar(True)
+    if start is not None:
+        condition = condition & (sampled_at >= start)
+    if stop is not None:
+        condition = condition & (sampled_at < stop)
+    order = [(name, "ascending") for name in RECORDED[table].sort if columns is None or name in columns]
     for _ in range(MAX_RETRIES):
         try:
             files = [
-                file
+                str(directory / table / file.name)
                 for file in files_of(directory, table)
                 if (stop is None or file.start < stop) and (start is None or file.stop > start)
             ]
-            paths = [str(directory / table / file.name) for file in files]
-            return _read(table, paths, start=start, stop=stop, columns=columns)
+            dataset = ds.dataset(files, schema=schema, format="parquet") if files else ds.dataset(schema.empty_table())
+            rows = dataset.to_table(filter=condition, columns=None if columns is None else list(columns))
+            rows.validate(full=True)  # Arrow takes any bytes for text, and Python would fail at them
+            return rows.sort_by(order)
         except FileNotFoundError as error:
             missing = error
             time.sleep(RETRY_BACKOFF_S)
@@ -216,31 +226,6 @@ def sample_times(
         "sampled_at"
     ].to_pylist()
     return times
-
-
-def _read(
-    table: str,
-    paths: Sequence[str],
-    *,
-    start: dt.datetime | None,
-    stop: dt.datetime | None,
-    columns: Sequence[str] | None,
-) -> pa.Table:
-    import pyarrow.compute as pc
-    import pyarrow.dataset as ds
-
-    schema = RECORDED[table].arrow_schema
-    if not paths:
-        empty = schema.empty_table()
-        return empty if columns is None else empty.select(columns)
-    bounds = ((start, pc.greater_equal), (stop, pc.less))
-    terms = [compare(pc.field("sampled_at"), pc.scalar(bound)) for bound, compare in bounds if bound is not None]
-    condition = functools.reduce(operator.and_, terms) if terms else None
-    dataset = ds.dataset(paths, schema=schema, format="parquet")
-    rows = dataset.to_table(filter=condition, columns=list(columns) if columns else None)
-    rows.validate(full=True)  # Arrow takes any bytes for text, and Python would fail at them
-    order = [(name, "ascending") for name in RECORDED[table].sort if columns is None or name in columns]
-    return rows.sort_by(order)
 
 
 BEFORE, AFTER = "before", "after"  # the coordinators' responses
@@ -372,31 +357,21 @@ def select_partitions(
     if topics is None and partitions is None and broker_id is None:
         return observation
     replicas = {each.tp: each.replicas or () for each in observation.partitions}
-    selected = _selected(observation, set(replicas), topics, partitions)
+    name = f"The sample of {observation.observed_at.isoformat(timespec='seconds')}"
+    for topic in topics or ():
+        if all(tp.topic != topic for tp in replicas):
+            raise NotFound(f"{name} has no topic {topic!r}.")
+    selected = {tp for tp in replicas if topics is None or tp.topic in topics}
+    if partitions is not None:
+        selected = set(requested_partitions(topics, partitions))
+        for tp in sorted(selected - replicas.keys()):
+            raise NotFound(f"{name} has no partition {tp}.")
     if broker_id is not None:
         selected = {tp for tp in selected if broker_id in replicas[tp]}
 
     hidden_topics = replace(observation.coverage, topic_gaps=())  # a gap of the whole cluster only
     arguments = TableArguments(topics=topics, partitions=partitions, broker_id=broker_id)
     return replace(observation.on(selected), coverage=hidden_topics, selection=arguments.selection(selected))
-
-
-def _selected(
-    observation: Observation,
-    recorded: set[TopicPartition],
-    topics: Sequence[str] | None,
-    partitions: Sequence[int] | Sequence[tuple[str, int]] | None,
-) -> set[TopicPartition]:
-    name = f"The sample of {observation.observed_at.isoformat(timespec='seconds')}"
-    for topic in topics or ():
-        if all(tp[0] != topic for tp in recorded):
-            raise NotFound(f"{name} has no topic {topic!r}.")
-    if partitions is None:
-        return {tp for tp in recorded if topics is None or tp[0] in topics}
-    requested = set(requested_partitions(topics, partitions))
-    for topic, number in sorted(requested - recorded):
-        raise NotFound(f"{name} has no partition {topic}-{number}.")
-    return requested
 
 
 def named_transactions(observation: Observation, transactional_ids: Sequence[str]) -> Iterator[Transaction]:
@@ -416,37 +391,36 @@ def coordinators(
 ) -> Iterator[Coordinator]:
     """Coordinators of ids and groups: partition by hash, its leader, and the broker that returned an id."""
     returned_by = {each.transactional_id: each.coordinator_id for each in observation.transactions}
-    for name in dict.fromkeys(transactional_ids):
-        yield _coordinator(observation, "transaction", name, STATE_TOPIC, returned_by.get(name))
-    for name in dict.fromkeys(groups):
-        yield _coordinator(observation, "group", name, OFFSETS_TOPIC, None)
-
-
-def _coordinator(
-    observation: Observation, key_type: str, key: str, topic: str, coordinator_id: int | None
-) -> Coordinator:
-    leaders = {each.partition: each.leader for each in observation.partitions if each.topic == topic}
-    partition = coordinator_partition(key, len(leaders)) if leaders else None
-    leader = None if partition is None else leaders[partition]
-    return Coordinator(
-        key_type=key_type,
-        key=key,
-        topic=topic,
-        partition=partition,
-        leader=leader,
-        coordinator_id=coordinator_id,
-        agrees=None if leader is None or coordinator_id is None else leader == coordinator_id,
-        broker_id=coordinator_id,
-        observed_at=observation.observed_at,
-        error=None if leaders else f"UNKNOWN_TOPIC_OR_PARTITION: {topic} is not in the recording",
-    )
+    keys = [("transaction", STATE_TOPIC, name, returned_by.get(name)) for name in dict.fromkeys(transactional_ids)]
+    keys += [("group", OFFSETS_TOPIC, name, None) for name in dict.fromkeys(groups)]
+    for key_type, topic, key, coordinator_id in keys:
+        leaders = {each.partition: each.leader for each in observation.partitions if each.topic == topic}
+        partition = coordinator_partition(key, len(leaders)) if leaders else None
+        leader = None if partition is None else leaders[partition]
+        yield Coordinator(
+            key_type=key_type,
+            key=key,
+            topic=topic,
+            partition=partition,
+            leader=leader,
+            coordinator_id=coordinator_id,
+            agrees=None if leader is None or coordinator_id is None else leader == coordinator_id,
+            broker_id=coordinator_id,
+            observed_at=observation.observed_at,
+            error=None if leaders else f"UNKNOWN_TOPIC_OR_PARTITION: {topic} is not in the recording",
+        )
 
 
 def recorded_visibility(observation: Observation, offset: int) -> OffsetVisibility:
     """Where an offset was. `observation`: a sample's observation of one partition."""
     partition = (*observation.partitions, *observation.partitions_after)[-1]
     found = OffsetVisibility.of_record(partition, offset=offset, reason="")
-    if (status := _outside_log(partition, offset)) is not None:
+    ends = {
+        "deleted": partition.log_start_offset is not None and offset < partition.log_start_offset,
+        "beyond_log_end": partition.log_end_offset is not None and offset >= partition.log_end_offset,
+        "beyond_high_watermark": partition.high_watermark is not None and offset >= partition.high_watermark,
+    }
+    if (status := next((name for name, is_there in ends.items() if is_there), None)) is not None:
         outside = replace(found, status=status, read_committed=False, read_uncommitted=False)
         return replace(outside, reason=visibility_reason(outside))
     found = replace(found, error=partition.error or NOT_RECORDED)
@@ -463,16 +437,6 @@ def recorded_visibility(observation: Observation, offset: int) -> OffsetVisibili
         found = replace(found, holder_producer_id=holder, holder_first_offset=first)
         why = f"held by the transaction of producer {holder} that began at offset {first}"
     return replace(found, read_committed=False, reason=f"It was beyond the LSO {lso}, {why}.")
-
-
-def _outside_log(partition: Partition, offset: int) -> str | None:
-    if partition.log_start_offset is not None and offset < partition.log_start_offset:
-        return "deleted"
-    if partition.log_end_offset is not None and offset >= partition.log_end_offset:
-        return "beyond_log_end"
-    if partition.high_watermark is not None and offset >= partition.high_watermark:
-        return "beyond_high_watermark"
-    return None
 
 
 TopicPartitions = Sequence[int] | Sequence[tuple[str, int]]
@@ -744,13 +708,13 @@ def _failed_samples(found: FoundSamples) -> list[Finding]:
     first, last = found.failed[0], found.failed[-1]
     count, since = len(found.failed), at_time(first.sampled_at)
     failed = f"the sample of {since}" if count == 1 else f"{count} samples since {since}"
-    unreachable = GapEvidence(
-        reason=f"The cluster could not be reached any more: {failed} failed.",
+    unreachable = decide_unknown(
+        f"The cluster could not be reached any more: {failed} failed.",
         remedy="Diagnose the live cluster.",
         missing=tuple(dict.fromkeys(each.error for each in found.failed if each.error)),
         is_open=False,
     )
-    return [replace(decide(unreachable).finding(observed_at=last.observed_at), error=last.error)]
+    return [replace(unreachable.finding(observed_at=last.observed_at), error=last.error)]
 
 
 def _time(bound: OffsetSpec | None) -> dt.datetime | None:
