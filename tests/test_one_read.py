@@ -23,10 +23,9 @@ from tests.analysis.random_logs import Step, batches, step_lists
 from tests.analysis.test_hold_findings import table
 from tests.analysis.test_log_transactions import BASE, end_of, figures, sorted_rows
 from tests.analysis.test_replayed_producers import rows_of
-from tests.analysis.test_resume_state import PARTITION, expected_holds, range_summary_of
 from tests.formats.logs import joined, logs
+from tests.spark.test_log_state import WHERE, expected_holds, taken
 from toolkit.analysis.history.hold_findings import candidates, lso_holds, without_short_holds
-from toolkit.analysis.history.resume_state import LogState
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     OPEN,
@@ -46,6 +45,7 @@ from toolkit.formats.headers import Headers
 from toolkit.formats.log_dir_files import SnapshotEntry
 from toolkit.formats.scan import scan, scan_file
 from toolkit.schema import LOG_TRANSACTIONS
+from toolkit.spark.pipeline.log_fold import LogState
 
 T = TypeVar("T")
 Compared = tuple[object, object]  # what the parts give together, and what one read gives
@@ -184,15 +184,18 @@ def stored_state(headers: Headers, chance: Random) -> Compared:
     """With the state stored in between."""
     least, is_stored = chance.choice([0, 3]), chance.random() < 0.5
     before = chance.choice([EMPTY, begin(), begin(opened_before=opened_before(chance))])
-    state, transactions, steps = LogState(**PARTITION, min_held_ms=least), [], []
+    state, transactions, steps = LogState(where=WHERE, min_held_ms=least), [], []
     for number, part in enumerate(parts_of(headers, chance)):
-        rows = state.add(range_summary_of(part, EMPTY if number else before))
+        rows = taken(state, part, EMPTY if number else before)
         transactions.append(rows.log_transactions)
         steps.append(rows.steps)
         if is_stored:
-            state = LogState.from_bytes(state.to_bytes(), **PARTITION, min_held_ms=least)
+            state = LogState.of(state.stored("log"), min_held_ms=least)
     rest, whole = state.open_rows(), finish(merge(before, partial_transactions(headers)))
-    together, one = pa.concat_tables([*transactions, rest.log_transactions]), log_transaction_table(whole, **PARTITION)
+    together, one = (
+        pa.concat_tables([*transactions, rest.log_transactions]),
+        log_transaction_table(whole, **WHERE.columns),
+    )
     assert rest.log_transactions.column_names == LOG_TRANSACTIONS.names
     end, last = (int(headers[-1]["last_offset"]) + 1, headers[-1]["max_timestamp"]) if len(headers) else (None, -1)
     expected = lso_steps(whole, log_end_offset=end, end_time=last).tolist()

@@ -23,7 +23,8 @@ from toolkit.schema.live import Finding
 from toolkit.schema.table import utc_now
 from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.recording.recorder import SampleWriter
-from toolkit.spark.datasources.log_reader import LogReader, read_options, schema_of
+from toolkit.spark.arrow_types import struct_type
+from toolkit.spark.datasources.log_reader import LogReader, read_options
 
 AWAY = 2  # the broker that will not answer
 
@@ -112,5 +113,5 @@ def test_files_without_a_partition_that_the_coordinator_has_open(staged: SimpleN
 def in_tasks(path: Path) -> list[Finding]:
     """The findings of ``kafka_log_dir``, of which each task has few logs, and one those that nobody has."""
     options = {"table": "findings", "paths": json.dumps([str(path)]), "maxPartitionBytes": "1"}
-    reader = LogReader(read_options(options), schema_of("findings"))
+    reader = LogReader(read_options(options), struct_type(Finding.table))
     return Finding.table.in_order(Finding.of_table(read(reader, reader.partitions())))

@@ -17,7 +17,6 @@ import pyarrow.parquet
 from pyspark.errors import PySparkException
 
 from tests.inverse import headers_of, log_transactions_of
-from toolkit.analysis.history.resume_state import LogState
 from toolkit.analysis.log.log_transactions import (
     LogTransactions,
     begin,
@@ -30,7 +29,7 @@ from toolkit.formats.headers import COMMIT, HEADER, NO_MARKER, Headers, LogChunk
 from toolkit.schema import LOG_TRANSACTIONS
 from toolkit.sources.log_tables import LogId
 from toolkit.spark.arrow_types import spark_table, struct_type
-from toolkit.spark.pipeline.log_fold import LogRead, fold_log
+from toolkit.spark.pipeline.log_fold import LogRead, LogState, fold_log
 from toolkit.spark.pipeline.log_states import LogPlan
 from toolkit.spark.spark_session import local_session
 
@@ -88,8 +87,8 @@ def transactions_of_log(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
             yield LogChunk(headers=headers, file=file_of(segment))
 
     for _ in batches:
-        read = LogRead(where=LOG_ID, chunks=chunks(), before=begin())
-        for table, rows, _ in fold_log("large-0", read, LogPlan(), LogState(**LOG_ID.columns)):
+        read = LogRead(chunks=chunks(), before=begin())
+        for table, rows, _ in fold_log("large-0", read, LogPlan(), LogState(where=LOG_ID)):
             if table == LOG_TRANSACTIONS.name:
                 yield from spark_table(rows).to_batches()
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from toolkit.schema import TABLES, Row
+from toolkit.sources.logdir.contents import found_in
 from toolkit.spark.datasources.data_sources import KafkaLog
-from toolkit.spark.datasources.log_reader import LogListing
+from toolkit.spark.datasources.log_reader import LogListing, listings
 from toolkit.spark.pipeline.log_fold import LogWork, WorkOptions, fold_work
 from toolkit.spark.pipeline.log_states import LogPlan
 
@@ -39,10 +40,15 @@ def rows(path: Path | str | None, **options: object) -> list[Row]:
     return result
 
 
+def listed(path: Path | str) -> list[LogListing]:
+    """The logs in a folder, as the pipeline lists them."""
+    contents = found_in([str(path)])
+    return listings(contents, contents.replica_logs())
+
+
 def read_and_fold(path: Path, table: str = "log_transactions") -> list[Row]:
     """Rows of a table, folded from all that the logs have."""
-    listed = map(LogListing.of, rows(path, table="listing"))
-    works = (LogWork(log=row.log, listing=row, plan=LogPlan(), state=None) for row in listed)
+    works = (LogWork(log=row.log, listing=row, plan=LogPlan(), state=None) for row in listed(path))
     found = (each for work in works for each in fold_work(work, WorkOptions(min_held_ms=0)) if each.table == table)
     return [row for each in found for row in each.rows.to_pylist()]
 

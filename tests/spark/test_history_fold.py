@@ -24,7 +24,7 @@ from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources.log_tables import LogId
 from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.datasources.log_reader import LogIdentity
-from toolkit.spark.pipeline.log_fold import current_transaction_history, fold_records
+from toolkit.spark.pipeline.history_fold import current_transaction_history, fold_records
 from toolkit.spark.pipeline.log_states import TRUNCATED, LogPlan
 from toolkit.spark.pipeline.stored_tables import STATE, StoredState
 

@@ -27,16 +27,17 @@ from tests.sources.log_files import (
     write_root,
     write_snapshot,
 )
-from tests.spark.read_log import rows
+from tests.spark.read_log import listed
 from tests.tiers import fuzzed
 from toolkit import LogDir
 from toolkit.analysis.log.log_transactions import END_NOT_READ
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
 from toolkit.sources.logdir.contents import FileAssertions
-from toolkit.spark.datasources.log_reader import LogIdentity, LogListing
+from toolkit.spark.datasources.log_reader import LogIdentity
 from toolkit.spark.pipeline import run_sources
-from toolkit.spark.pipeline.log_fold import LogWork, WorkOptions, current_transaction_history, fold_work
+from toolkit.spark.pipeline.history_fold import current_transaction_history
+from toolkit.spark.pipeline.log_fold import LogWork, WorkOptions, fold_work
 from toolkit.spark.pipeline.log_states import TRUNCATED, FoldStates, LogPlan, renames
 from toolkit.spark.pipeline.stored_tables import IDS, STATE, StoredState
 
@@ -54,13 +55,12 @@ class Tables:
 
     def run(self) -> None:
         """One run."""
-        listing = rows(self.folder, table="listing")
         files = run_sources.ListedLogs(
             spark=None,  # type: ignore[arg-type]
             paths=[str(self.folder)],
             topics=None,
             assertions=FileAssertions(consistent_copy=True),
-            logs=list(map(LogListing.of, listing)),
+            logs=listed(self.folder),
         )
         self.rename(renames(files.listings, self.states))
         plans = files.plans(self.states)

@@ -22,11 +22,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.analysis.random_logs import KINDS, LEADER_CHANGE, Step, batches
-from tests.analysis.test_resume_state import expected_holds
 from tests.spark.frames import damaged_copy
 from tests.spark.test_incomplete_copies import Tables, assert_like_log_dir
+from tests.spark.test_log_state import expected_holds
 from tests.tiers import fuzzed, seed
-from toolkit.analysis.history.resume_state import LogState
 from toolkit.analysis.log.log_transactions import EMPTY, END_NOT_READ, PartialTransactions, begin, log_transaction_table
 from toolkit.analysis.log.offset_status import at_missing_offsets
 from toolkit.formats.batches import DELETE_HORIZON, LOG_APPEND_TIME
@@ -42,9 +41,9 @@ from toolkit.sources.log_tables import (
 )
 from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.pipeline import log_fold
-from toolkit.spark.pipeline.log_fold import LogRead, StoppedRead, fold_log
+from toolkit.spark.pipeline.log_fold import LogRead, LogState, StoppedRead, fold_log
 from toolkit.spark.pipeline.log_states import LOST, REMEMBERED, TRUNCATED, LogPlan
-from toolkit.spark.pipeline.stored_tables import STATE, damaged_segments
+from toolkit.spark.pipeline.stored_tables import STATE, StoredState, damaged_segments
 
 T = TypeVar("T")
 
@@ -164,14 +163,12 @@ class Stored:
             if failure is not None:
                 raise StoppedRead(ReadError(None, None, failure))
 
-        state = LogState(**LOG_ID.columns, min_held_ms=self.min_held_ms)
-        if self.state is not None:
-            columns = LOG_ID.columns
-            state = LogState.from_bytes(self.state["remembered"], **columns, min_held_ms=self.min_held_ms)
-        read = LogRead(where=LOG_ID, chunks=chunks(), before=before, end=end, cleaned=cleaned)
+        state = LogState(where=LOG_ID) if self.state is None else LogState.of(StoredState.of(self.state))
+        state.min_held_ms, state.with_batches = self.min_held_ms, self.with_batches
+        read = LogRead(chunks=chunks(), before=before, end=end, cleaned=cleaned)
         self.provisional = []
         with mock.patch.object(log_fold, "ROWS_AT_ONCE", self.random.choice([1, 1 << 16])):
-            folded = list(fold_log(LOG, read, plan, state, with_batches=self.with_batches))
+            folded = list(fold_log(LOG, read, plan, state))
         assert [table for table, _, _ in folded].index(STATE.name) == len(folded) - 1
         for table, rows, is_final in folded:
             found = [{"table": table, table: row} for row in spark_table(rows).to_pylist()]
@@ -187,7 +184,7 @@ class Stored:
 
     def lso_holds(self) -> list[Row]:
         assert self.state is not None
-        state = LogState.from_bytes(self.state["remembered"], **LOG_ID.columns, min_held_ms=self.min_held_ms)
+        state = LogState.of(StoredState.of(self.state), min_held_ms=self.min_held_ms)
         rows: list[Row] = state.lso_holds().to_pylist()
         return rows
 
@@ -350,6 +347,17 @@ def test_an_unopened_file_is_marked_in_the_state() -> None:
     assert (stored.state["is_unread"], stored.state["is_damaged"]) == (True, True)
     stored.run([], LogPlan(remembered=TRUNCATED, offset=0))
     assert (stored.state["is_unread"], stored.state["is_damaged"], stored.rows()) == (False, False, [])
+
+
+def test_a_partition_whose_first_read_failed_is_read_by_the_next_run() -> None:
+    """Every later run failed: "The transactions that begin the log cannot follow others"."""
+    units = random_units(Random(3), 0)
+    stored, whole = Stored(Random(1)), Stored(Random(1))
+    stored.run([], LogPlan(start=0, stop=90), before=begin(), failure="NOT_LEADER: it moved.")
+    stored.run(units, LogPlan(start=0, stop=90, remembered=REMEMBERED), before=begin())
+    whole.run(units, LogPlan(start=0, stop=90), before=begin())
+    assert stored.rows() == whole.rows()
+    assert any(row["outcome"] for row in stored.rows())
 
 
 # Logs of real clients.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.sources.log_files import CLEANED, after, data, marker, write_checkpoint, write_log, write_root
-from tests.spark.read_log import rows
+from tests.spark.read_log import listed
 from tests.spark.test_incomplete_copies import Tables
 from toolkit.errors import UsageError
 from toolkit.spark.datasources.log_reader import LogListing
@@ -42,7 +42,7 @@ def write_logs(
 
 
 def log_names(root: Path) -> set[str]:
-    return {row["log"] for row in rows(root, table="listing")}
+    return {each.log for each in listed(root)}
 
 
 def offsets(tables: Tables) -> list[tuple[Any, ...]]:

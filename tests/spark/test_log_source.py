@@ -17,7 +17,7 @@ from toolkit import LogDir
 from toolkit.lab import Kafka
 from toolkit.schema import TABLES
 from toolkit.spark.datasources.data_sources import KafkaLog
-from toolkit.spark.datasources.log_reader import INTERNAL, TAKES
+from toolkit.spark.datasources.log_reader import TAKES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ def topics_of(folder: Path) -> list[str]:
     return sorted({row["topic"] for row in LogDir(folder).partition_rows()})
 
 
-@pytest.mark.parametrize("table", [table for table in TAKES if table not in INTERNAL])
+@pytest.mark.parametrize("table", list(TAKES))
 @pytest.mark.parametrize("max_partition_bytes", [1500, 300_000])
 def test_every_table_matches_log_dir(history: Path, table: str, max_partition_bytes: int) -> None:
     reader, tasks = plan_read(history, table=table, maxPartitionBytes=max_partition_bytes)

@@ -172,7 +172,7 @@ def test_a_log_directory_without_logs_has_checkpoints(tmp_path: Path) -> None:
     assert_same_rows(rows(root, table="checkpoints"), LogDir(root).checkpoints(), "checkpoints")
     for table in TAKES:
         actual = rows(root, table=table)
-        assert table in {"checkpoints", "exposure", "proof", "statistics"} or not actual
+        assert table in {"checkpoints", "exposure", "statistics"} or not actual
     (root / META).unlink()
     with pytest.raises(NotFound, match="no Kafka files"):
         rows(root)

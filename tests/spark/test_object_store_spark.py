@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.process import PATIENCE_S, ROOT, spawn
 from tests.s3_server import copy_sample, s3_server
-from tests.spark.read_log import rows
+from tests.spark.read_log import listed, rows
 from toolkit import LogDir
 
 SPARK_PROGRAM = """
@@ -35,12 +36,17 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
         yield folder, server.upload(folder, "broker-1")
 
 
-@pytest.mark.parametrize("table", ["batches", "log_transactions", "findings", "checkpoints", "listing"])
+@pytest.mark.parametrize("table", ["batches", "log_transactions", "findings", "checkpoints"])
 def test_tasks_read_objects(uri: tuple[Path, str], table: str) -> None:
     folder, store = uri
-    read = (rows(path, table=table, maxPartitionBytes=100_000) for path in uri)
-    expected, found = ([{**row, "replica": None} for row in each] for each in read)  # it has its path, pickled
+    expected, found = (rows(path, table=table, maxPartitionBytes=100_000) for path in uri)
     assert sorted(repr(row).replace(store, str(folder)) for row in found) == sorted(map(repr, expected))
+
+
+def test_objects_are_listed(uri: tuple[Path, str]) -> None:
+    folder, store = uri
+    expected, found = ([replace(each, replica=None) for each in listed(path)] for path in uri)  # its path, pickled
+    assert repr(found).replace(store, str(folder)) == repr(expected)
 
 
 @pytest.mark.full

@@ -17,7 +17,7 @@ from toolkit.errors import UsageError
 from toolkit.schema import TABLES
 from toolkit.spark.datasources import batches_reader, log_reader
 from toolkit.spark.datasources.data_sources import KafkaBatches, KafkaLog
-from toolkit.spark.datasources.log_reader import FOR_ALL, INTERNAL, TAKES, LogOptions, read_options
+from toolkit.spark.datasources.log_reader import FOR_ALL, TAKES, LogOptions, read_options
 from toolkit.spark.datasources.reader_options import CONNECTION, OF_BATCHES, BatchesOptions, batches_options
 
 VALUES = (
@@ -81,7 +81,6 @@ WRONG: Sequence[tuple[type[Any], Mapping[str, str]]] = [
     (KafkaLog, {"table": "log_transactions", "crc": "true"}),
     (KafkaLog, {"table": "transaction_history", "subscribe": "a"}),
     (KafkaLog, {"table": "lso_timeline", "mode": "FAILFAST"}),
-    (KafkaLog, {"table": "listing", "mode": "DROPMALFORMED"}),
     (KafkaLog, {"maxPartitionBytes": "much"}),
     (KafkaLog, {"maxPartitionBytes": "0"}),
     (KafkaLog, {"table": "findings", "txnStatePartitions": "0"}),
@@ -140,7 +139,7 @@ def test_every_option_is_parsed() -> None:
 def test_every_table_of_files_is_available() -> None:
     not_in_files = {"samples", "late_transactions", "actions", "saved_records"}
     not_in_files |= {"group_lag", "observation_times", "offset_visibility", "missing_offsets"}
-    assert set(TAKES) == set(TABLES) - not_in_files | INTERNAL == LogDir.functions.keys() | INTERNAL
+    assert set(TAKES) == set(TABLES) - not_in_files == LogDir.functions.keys()
     for table in TAKES:
         assert KafkaLog({"path": "/logs", "table": table}).schema().fieldNames()
 

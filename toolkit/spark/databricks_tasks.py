@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolkit.config import ClientConfig, config_from_scope
@@ -24,21 +23,6 @@ if TYPE_CHECKING:
 INTERVAL_S = 10
 SECRETS = {"sasl.password": "password"}
 """Name of the secret in the scope by configuration key."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOptions:
-    """Arguments of a task; one that is not set is empty."""
-
-    task: str  # ``pipeline`` or ``record``
-    output: str  # ``catalog.schema`` of the tables, or the folder of a recording
-    # input, bootstrap_server: a volume with copied log directories or recordings, or a running cluster
-    input: str
-    bootstrap_server: str
-    # command_config, scope: properties file of the client, without its password, and the secret scope that has it
-    command_config: str
-    scope: str
-    duration: str  # how long to record
 
 
 def main(arguments: Sequence[str] | None = None, *, spark: SparkSession | None = None, dbutils: Any = None) -> None:
@@ -90,7 +74,8 @@ def _show(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
 
-def _arguments(arguments: Sequence[str] | None) -> TaskOptions:
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Arguments of a task; one that is not set is empty."""
     parser = argparse.ArgumentParser(prog="kafka-txn-databricks", description=__doc__)
     parser.add_argument("task", choices=["pipeline", "record"])
     parser.add_argument("--output", required=True, help="catalog.schema of the tables, or the folder of a recording")
@@ -99,10 +84,10 @@ def _arguments(arguments: Sequence[str] | None) -> TaskOptions:
     parser.add_argument("--command-config", default="", help="properties file of the client, without its password")
     parser.add_argument("--scope", default="", help=f"secret scope with {SECRETS}")
     parser.add_argument("--duration", default="58m", help="how long to record")
-    return TaskOptions(**vars(parser.parse_args(arguments)))
+    return parser.parse_args(arguments)
 
 
-def _config(options: TaskOptions, dbutils: Any) -> ClientConfig:
+def _config(options: argparse.Namespace, dbutils: Any) -> ClientConfig:
     properties = read_properties(options.command_config) if options.command_config else {}
     properties["bootstrap.servers"] = options.bootstrap_server
     if not options.scope:

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from toolkit.config import ClientConfig
-from toolkit.schema import BATCHES
+from toolkit.schema import BATCHES, TABLES
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.reader_options import batches_options, client_config, hide_secrets
 from toolkit.spark.spark_errors import without_traceback
@@ -92,9 +92,9 @@ class KafkaLog(DataSource):
     @without_traceback
     def schema(self) -> StructType:
         """The declared schema of the table. Raises UsageError for an unknown option, or an invalid value."""
-        from toolkit.spark.datasources.log_reader import read_options, schema_of
+        from toolkit.spark.datasources.log_reader import read_options
 
-        return schema_of(read_options(self.options).table)
+        return struct_type(TABLES[read_options(self.options).table])
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -17,13 +17,12 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from toolkit.errors import UsageError
 from toolkit.formats.batches import HEADER_SIZE
@@ -33,7 +32,6 @@ from toolkit.formats.scan import bytes_at
 from toolkit.schema import TABLES
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.table import Int32, Int64, TableRow, TopicPartition, Unit, declares
-from toolkit.sources.logdir.consistency import files_proof
 from toolkit.sources.logdir.contents import (
     NO_ASSERTIONS,
     Contents,
@@ -49,23 +47,19 @@ from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog
 from toolkit.sources.source import FILES, RowsOf, TableArguments, requested_partitions, tables_of
 from toolkit.spark.arrow_types import record_batches, selected, struct_type, without_damage
 from toolkit.spark.datasources.reader_options import (
+    ARGUMENTS,
     MODES,
     Options,
+    arguments_of,
     choice,
     flag,
     local_path,
-    milliseconds,
-    name_list,
     names,
     refuse_unknown,
-    selection,
+    table_arguments,
     whole_number,
 )
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
-
-if TYPE_CHECKING:
-    pass
-
 
 LEADER = "leader"
 """In place of a broker, where a log is that of the partition, whichever broker has it."""
@@ -216,25 +210,7 @@ def _read_metadata(log: ReplicaLog) -> LogMetadata:
 
 
 SOURCE = "kafka_log_dir"
-LISTING = "listing"
-PROOF = "proof"
-INTERNAL = {LISTING, PROOF}
-"""Tables that only the pipeline reads."""
 FOR_ALL = ("path", "paths", "table", "mode", "maxPartitionBytes")
-OPTION_NAMES: Mapping[str, str] = {
-    "topics": "subscribe",
-    "partitions": "partitions",
-    "start": "startingOffsets",
-    "stop": "endingOffsets",
-    "producer_id": "producerId",
-    "producer_ids": "producerId",
-    "transactional_ids": "transactionalIds",
-    "groups": "groups",
-    "crc": "crc",
-    "max_transaction_timeout_ms": "maxTransactionTimeout",
-    "min_held_ms": "minHeld",
-}
-"""The option that sets each of `TableArguments`."""
 OF_LOG_DIR: Mapping[str, Sequence[str]] = {
     "findings": ("consistentCopy", "asOf", "txnStatePartitions"),
     "transactions": ("txnStatePartitions",),
@@ -244,18 +220,14 @@ OF_LOG_DIR: Mapping[str, Sequence[str]] = {
 """The tables that depend on arguments of `LogDir`."""
 
 
-def _options_of(table: str) -> Sequence[str]:
-    if table == PROOF:
-        return OF_LOG_DIR["findings"]
-    if table in INTERNAL:
-        return "subscribe", "partitions"
-    takes = LogDir.functions[table].takes
-    named = (option for argument, option in OPTION_NAMES.items() if argument in takes)
-    return *named, *OF_LOG_DIR.get(table, ())
-
-
-TABLE_NAMES = ("batches", *sorted({*tables_of(FILES), *INTERNAL} - {"batches"}))
-TAKES: Mapping[str, Sequence[str]] = {table: _options_of(table) for table in TABLE_NAMES}
+TABLE_NAMES = ("batches", *sorted({*tables_of(FILES)} - {"batches"}))
+TAKES: Mapping[str, Sequence[str]] = {
+    table: (
+        *(ARGUMENTS[each].option for each in arguments_of(LogDir.functions[table].takes)),
+        *OF_LOG_DIR.get(table, ()),
+    )
+    for table in TABLE_NAMES
+}
 """The options of each table, besides `FOR_ALL`."""
 
 
@@ -297,16 +269,9 @@ class LogListing(TableRow):
         return self.begin is not None and (not self.is_live or self.high_watermark is not None)
 
 
-LISTING_TYPE = StructType([StructField(each.name, each.dataType) for each in struct_type(LogListing.table)])
-"""Spark's schema of the table ``listing``."""
-
-PROOF_TYPE = StructType([StructField("line", StringType())])
-"""Spark's schema of the table ``proof``: one row, what the files prove and what they do not."""
-
 KNOWN = sorted({*FOR_ALL, *(name for names in TAKES.values() for name in names)})
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 USUAL_BYTES = "128m"  # as spark.sql.files.maxPartitionBytes
-INTERNAL_BYTES = "512m"  # reading so much takes as long as starting a task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,26 +301,16 @@ def read_options(options: Options) -> LogOptions:
         if name.lower() not in known:
             takes = ", ".join(sorted(TAKES[table]))
             raise UsageError(f"The table {table} has no option {name}.", do=f"It has {takes}.")
-    selected_range = selection(options)
-    if (partitions := selected_range["partitions"]) is not None:
-        function = LogDir.functions.get(table)
-        requested_partitions((function and function.topics) or selected_range["topics"], partitions)
-    producer_id = whole_number(options, "producerId")
+    function = LogDir.functions[table]
+    arguments = TableArguments.of(**table_arguments(options, function.takes))
+    if arguments.partitions is not None:
+        requested_partitions(function.topics or arguments.topics, arguments.partitions)
     return LogOptions(
         paths=_paths(options),
         table=table,
         mode=_mode(options, table),
-        max_partition_bytes=_bytes(
-            options, "maxPartitionBytes", default=INTERNAL_BYTES if table in INTERNAL else USUAL_BYTES
-        ),
-        arguments=TableArguments.of(
-            **selected_range,
-            transactional_ids=name_list(options, "transactionalIds"),
-            groups=name_list(options, "groups"),
-            max_transaction_timeout_ms=milliseconds(options, "maxTransactionTimeout", None),
-            min_held_ms=milliseconds(options, "minHeld", None),
-            **_of_producer(table, producer_id),
-        ),
+        max_partition_bytes=_bytes(options, "maxPartitionBytes", default=USUAL_BYTES),
+        arguments=arguments,
         assertions=FileAssertions(
             consistent_copy=flag(options, "consistentCopy"),
             as_of=None if (time := options.get("asOf")) is None else in_utc(time.strip()),
@@ -364,17 +319,9 @@ def read_options(options: Options) -> LogOptions:
     )
 
 
-def _of_producer(table: str, producer_id: int | None) -> dict[str, Any]:
-    """The argument for one producer: some tables take several."""
-    if producer_id is None:
-        return {}
-    takes_several = "producer_ids" in LogDir.functions[table].takes
-    return {"producer_ids": [producer_id]} if takes_several else {"producer_id": producer_id}
-
-
 def _mode(options: Options, table: str) -> str:
     mode = choice(options, "mode", MODES, default=MODES[0])
-    if mode != MODES[0] and (table in INTERNAL or "error" not in TABLES[table].names):
+    if mode != MODES[0] and "error" not in TABLES[table].names:
         raise UsageError(
             f"The mode {mode} does not apply to the table {table}, which has no column error.",
             do="Remove mode; the table batches has error rows for unreadable ranges.",
@@ -406,13 +353,8 @@ def _bytes(options: Options, name: str, *, default: str) -> int:
     return size
 
 
-def schema_of(table: str) -> StructType:
-    """Spark's schema of a table, declared or internal."""
-    return {LISTING: LISTING_TYPE, PROOF: PROOF_TYPE}.get(table) or struct_type(TABLES[table])
-
-
 OF_THE_END = {"partitions", "producers", "findings"}  # they read little more than the newest segment of a log
-OF_SMALL_FILES = {"aborted", "checkpoints", "snapshots", "segments", LISTING}
+OF_SMALL_FILES = {"aborted", "checkpoints", "snapshots", "segments"}
 TO_OPEN = 1 << 16  # bytes that can be read in the time of opening a file
 WORTH_IT = 4  # a task of findings reads __transaction_state, and at least so many times as much of other logs
 
@@ -432,28 +374,24 @@ class WholeLogs(InputPartition):
 
 def plan(options: LogOptions) -> list[InputPartition]:
     """The input of each task. Raises NotFound, UsageError as for `LogDir`."""
-    if options.table == PROOF:  # one task reads what it needs
-        nothing = LogDirLayout(roots=(), replicas=(), texts=(), left_out=())
-        return [WholeLogs(layout=nothing, topic_partitions=())]
     contents = found_in(options.paths)
     return list(_of_logs(contents, _selected_logs(contents, options), options))
 
 
 def _selected_logs(contents: Contents, options: LogOptions) -> Sequence[ReplicaLog]:
-    arguments, function = options.arguments, LogDir.functions.get(options.table)
-    if function and function.topics:
+    arguments, function = options.arguments, LogDir.functions[options.table]
+    if function.topics:
         return [log for topic in function.topics for log in contents.of_topic(topic, arguments.partition_numbers)]
     if options.table == "checkpoints" and arguments.is_everything:
         return contents.logs
-    select = contents.named_logs if function and function.needs_topic else contents.replica_logs
+    select = contents.named_logs if function.needs_topic else contents.replica_logs
     return select(arguments.topics, arguments.partitions)
 
 
 def _of_logs(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions) -> Iterator[WholeLogs]:
     """Bundles of logs, the largest first, so that the last task is short."""
     scope = contents.scope(logs) if options.table == "findings" else None
-    function = LogDir.functions.get(options.table)
-    besides = [log for topic in function.also_reads for log in contents.of_topic(topic)] if function else []
+    besides = [log for topic in LogDir.functions[options.table].also_reads for log in contents.of_topic(topic)]
     max_weight = max(options.max_partition_bytes, WORTH_IT * sum(log.size for log in besides))
     groups = _groups(logs, options)
     bundles = _bundled(groups, lambda group: sum(_weight(log, options) for log in group), max_weight)
@@ -474,8 +412,7 @@ def _of_logs(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions
 def _groups(logs: Sequence[ReplicaLog], options: LogOptions) -> list[Sequence[ReplicaLog]]:
     """Groups of logs, each to be read by one task."""
     texts = any(log.is_text for log in logs)
-    function = LogDir.functions.get(options.table)
-    rows_of = function.rows_of if function else RowsOf.PARTITION if options.table == LISTING else RowsOf.LOG
+    rows_of = LogDir.functions[options.table].rows_of
     if rows_of is RowsOf.ALL or (options.table == "findings" and texts):
         return [logs]
 
@@ -522,7 +459,6 @@ def _bundled(items: Sequence[Item], weight: Callable[[Item], int], max_weight: i
 
 
 ROWS_AT_ONCE = 1 << 13  # per table; rows as Python dicts are large
-LISTING_SCHEMA: pa.Schema = to_arrow_schema(LISTING_TYPE)
 
 
 class LogReader(DataSourceReader):
@@ -543,7 +479,7 @@ class LogReader(DataSourceReader):
 
     def __init__(self, options: LogOptions, schema: StructType) -> None:
         self.options = options
-        self.columns = selected(schema, options.table, schema_of(options.table))
+        self.columns = selected(schema, options.table, struct_type(TABLES[options.table]))
 
     @without_traceback
     def partitions(self) -> list[InputPartition]:
@@ -577,15 +513,10 @@ def freeze_modules() -> None:
 
 def read_task(work: WholeLogs, options: LogOptions) -> Iterator[pa.Table]:
     """The rows of one task."""
-    if options.table == PROOF:
-        contents = found_in(options.paths, assertions=options.assertions)
-        return iter([pa.table({"line": [files_proof(contents).line]})])
     share = Share(
         paths=options.paths, topic_partitions=work.topic_partitions, elsewhere=work.elsewhere, scope=work.scope
     )
     contents = Contents(work.layout, logs_in_texts(work.layout), assertions=options.assertions, share=share)
-    if options.table == LISTING:
-        return iter([LogListing.table.arrow(listings(contents, contents.replica_logs())).cast(LISTING_SCHEMA)])
     return _in_tables(LogDir.of(contents, *options.paths).read(options.table, options.arguments), options.table)
 
 
@@ -600,7 +531,7 @@ def _in_tables(found: Iterable[Any], name: str) -> Iterator[pa.Table]:
 
 
 def listings(contents: Contents, logs: Sequence[ReplicaLog]) -> list[LogListing]:
-    """The rows of the table ``listing``. `logs`: all replicas of a partition, or none."""
+    """The listings of logs. `logs`: all replicas of a partition, or none."""
     names = LogNames(contents)
     by_name = names.by_name(logs)
     numbers = [log.where.partition for log in logs if log.where.topic == STATE_TOPIC]

@@ -24,7 +24,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolkit.config import ClientConfig
 from toolkit.config.properties import SECRET_KEY
@@ -40,12 +40,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-D = TypeVar("D")
 Options = Mapping[str, str]  # Spark's own mapping is case-insensitive
 
 MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 """Spark's modes: keep rows with `error`, drop them, or fail the query."""
-SELECTION = ("subscribe", "partitions", "startingOffsets", "endingOffsets")
 WORDS = {**{name: name for name in NAMED}, "earliest": "log_start", "latest": "high_watermark"}
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(/.*)?")
 
@@ -108,9 +106,9 @@ def seconds(options: Options, name: str, *, default: float, lowest: float = 0.0)
     return total
 
 
-def milliseconds(options: Options, name: str, default: D) -> int | D:
-    """A duration as in `seconds`, but in milliseconds."""
-    return default if options.get(name) is None else round(seconds(options, name, default=0) * 1000)
+def _milliseconds(options: Options, name: str) -> int | None:
+    """A duration as in `seconds`, but in milliseconds; null if not set."""
+    return None if options.get(name) is None else round(seconds(options, name, default=0) * 1000)
 
 
 def local_path(path: str) -> str:
@@ -160,30 +158,17 @@ def name_list(options: Options, name: str) -> list[str] | None:
     return None if text is None else names(name, text)
 
 
-def selection(options: Options) -> dict[str, Any]:
-    """The arguments for partitions and offsets, as `TableArguments.of` takes them."""
-    start, stop = (_offset_spec(options, name) for name in ("startingOffsets", "endingOffsets"))
-    return {
-        "topics": name_list(options, "subscribe"),
-        "partitions": _partitions(options),
-        "start": start,
-        "stop": stop,
-        "crc": flag(options, "crc"),
-    }
-
-
-def _partitions(options: Options) -> Sequence[int] | Sequence[TopicPartition] | None:
+def _partitions(options: Options, name: str) -> Sequence[int] | Sequence[TopicPartition] | None:
     """Partition numbers, or topics and numbers as in folder names: ``orders-0``."""
-    values = name_list(options, "partitions")
+    values = name_list(options, name)
     if values is None:
         return None
     if all(each.isdecimal() for each in values):
         return [int(each) for each in values]
-    found = [TopicPartition(name.topic, name.partition) for each in values if (name := parse_folder_name(each))]
+    folders = [folder for each in values if (folder := parse_folder_name(each))]
+    found = [TopicPartition(each.topic, each.partition) for each in folders]
     if len(found) < len(values):
-        raise UsageError(
-            f"The option partitions is invalid: {', '.join(values)}.", do="Use 0, 1 or orders-0, orders-1."
-        )
+        raise UsageError(f"The option {name} is invalid: {', '.join(values)}.", do="Use 0, 1 or orders-0, orders-1.")
     return found
 
 
@@ -193,6 +178,43 @@ def _offset_spec(options: Options, name: str) -> OffsetSpec | None:
         return None
     text = text.strip()
     return int(text) if re.fullmatch(r"-?\d+", text) else WORDS.get(text.lower(), text)
+
+
+def _only(options: Options, name: str) -> list[int] | None:
+    number = whole_number(options, name)
+    return None if number is None else [number]
+
+
+class Argument(NamedTuple):
+    """The option that sets one of `TableArguments`, and what parses it."""
+
+    option: str
+    parse: Callable[[Options, str], Any]
+
+
+ARGUMENTS: Mapping[str, Argument] = {
+    "topics": Argument("subscribe", name_list),
+    "partitions": Argument("partitions", _partitions),
+    "start": Argument("startingOffsets", _offset_spec),
+    "stop": Argument("endingOffsets", _offset_spec),
+    "producer_id": Argument("producerId", whole_number),
+    "producer_ids": Argument("producerId", _only),
+    "transactional_ids": Argument("transactionalIds", name_list),
+    "groups": Argument("groups", name_list),
+    "crc": Argument("crc", flag),
+    "max_transaction_timeout_ms": Argument("maxTransactionTimeout", _milliseconds),
+    "min_held_ms": Argument("minHeld", _milliseconds),
+}
+
+
+def arguments_of(takes: Collection[str]) -> list[str]:
+    """Those of the arguments that a table takes that options set."""
+    return [each for each in ARGUMENTS if each in takes]
+
+
+def table_arguments(options: Options, takes: Collection[str]) -> dict[str, Any]:
+    """The arguments that a table takes, as `TableArguments.of` takes them."""
+    return {name: ARGUMENTS[name].parse(options, ARGUMENTS[name].option) for name in arguments_of(takes)}
 
 
 PREFIX = "kafka."
@@ -265,7 +287,8 @@ def client_config(options: Options, *, registered: ClientConfig | None, hides_se
     return ClientConfig(keys)
 
 
-OF_BATCHES = (*SELECTION, "crc", "maxRecordsPerPartition", "mode", "producerId")
+LIVE_ARGUMENTS = ("topics", "partitions", "start", "stop", "crc", "producer_id")
+OF_BATCHES = (*(ARGUMENTS[each].option for each in LIVE_ARGUMENTS), "maxRecordsPerPartition", "mode")
 MAX_OFFSETS = 1_000_000  # per task: from 70 MB, if every batch has one record, to some gigabytes
 
 
@@ -282,7 +305,7 @@ class BatchesOptions:
 def batches_options(options: Options) -> BatchesOptions:
     """Parse and check the options. Raises UsageError for an unknown option, or an invalid value."""
     refuse_unknown(options, {*OF_BATCHES, *CONNECTION}, source="kafka_log_live", prefix=PREFIX)
-    arguments = TableArguments.of(**selection(options), producer_id=whole_number(options, "producerId"))
+    arguments = TableArguments.of(**table_arguments(options, LIVE_ARGUMENTS))
     if arguments.topics is None and arguments.partitions is None:
         raise UsageError("The options name neither topics nor partitions.", do="Set subscribe or partitions.")
     if arguments.partitions is not None:

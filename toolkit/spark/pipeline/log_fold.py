@@ -1,7 +1,7 @@
-"""The history of transactional ids, from new records of ``__transaction_state`` and the stored state of each id.
+"""The fold of one log, its state between two runs, and the logs that tasks or this process read.
 
-The meaning of an id's last records depends on later records and on the newest time of all ids: every run computes those
-rows again (`current_transaction_history`).
+A log is added in consecutive ranges. Wherever it is split, and however old the state is, the transactions, LSO steps
+and LSO holds are those of a single read: a range only needs the transactions that are open where it begins.
 """
 
 from __future__ import annotations
@@ -9,35 +9,46 @@ from __future__ import annotations
 import datetime as dt
 import json
 import pickle
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from toolkit.analysis.coordinator.transaction_history import HistoryState, advance, current
-from toolkit.analysis.history.resume_state import COUNTED, LogState, RangeSummary
-from toolkit.analysis.log.log_transactions import EMPTY, PartialTransactions, RunningTotals, begin, lso_table
+from toolkit.analysis.history.hold_findings import candidates, hold_table, without_short_holds
+from toolkit.analysis.log.log_transactions import (
+    EMPTY,
+    LOG_TRANSACTION,
+    OPEN,
+    LogTransactions,
+    PartialTransactions,
+    RunningTotals,
+    begin,
+    log_transaction_table,
+    lose_open,
+    lso_steps,
+    lso_table,
+)
 from toolkit.analysis.log.offset_status import at_missing_offsets
-from toolkit.errors import ToolkitError
+from toolkit.errors import ToolkitError, UsageError
 from toolkit.formats.coordinator_records import STATE_TOPIC
-from toolkit.formats.headers import LogChunk, LostOffsets, from_ipc, to_ipc
+from toolkit.formats.headers import Array, LogChunk, LostOffsets, from_ipc, integers, numbers, take_rows, to_ipc
 from toolkit.formats.log_dir_files import log_path, segment_base_offset
-from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, TRANSACTION_LOG, Row, utc
-from toolkit.schema.log import Batch, PastTransaction, TransactionLogRecord
-from toolkit.schema.table import Table, TopicPartition
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row, utc
+from toolkit.schema.log import Batch, TransactionLogRecord
+from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
+from toolkit.schema.table import EPOCH, Table, TopicPartition
 from toolkit.sources.log_tables import LogFold, LogId, ReadError, batch_tables, error_table
 from toolkit.sources.logdir.dump_logs import read_texts
 from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, between, known_before
-from toolkit.spark.arrow_types import from_arrow, spark_schema, spark_table, struct_type
-from toolkit.spark.datasources.log_reader import LogIdentity, LogListing, Origin, freeze_modules
+from toolkit.spark.arrow_types import from_arrow, spark_schema, spark_table
+from toolkit.spark.datasources.log_reader import LogListing, freeze_modules
+from toolkit.spark.pipeline.history_fold import fold_records
 from toolkit.spark.pipeline.log_states import LOST, REMEMBERED, TRUNCATED, LogPlan
 from toolkit.spark.pipeline.stored_tables import IDS, IS_FINAL, LOG, STATE, FoldedRows, StoredState, damaged_segments
 from toolkit.spark.spark_errors import each_without_traceback
@@ -50,208 +61,385 @@ if TYPE_CHECKING:
     from toolkit.spark.pipeline.stored_tables import TableStore
 
 
-NEW, BEFORE, LAST, UNREAD = "new", "before", "last", "unread"
-"""Roles of records: new, or from the state: the one before the last ones of an id, the last ones, and an unread one."""
+COUNTED = np.dtype([("offset", "i8"), ("records", "i8"), ("bytes", "i8")])
+"""Data records and bytes of a log before one of its batches."""
 
-RECORDS_SCHEMA = pa.schema(
-    [
-        *(field.with_nullable(True) for field in spark_schema(TRANSACTION_LOG.arrow_schema)),
-        ("role", pa.string()),
-        ("known_producer_id", pa.int64()),
-        ("is_version_2", pa.bool_()),
-    ]
-)
-CURRENT = StructType(
-    [*struct_type(TRANSACTION_HISTORY), StructField(LOG, StringType()), StructField(IS_FINAL, BooleanType())]
-)
+NEVER = np.iinfo(np.int64).max
+NO_HOLDS: pa.Table = LSO_HOLDS.arrow_schema.empty_table()
+NO_TRANSACTIONS: pa.Table = LOG_TRANSACTIONS.arrow_schema.empty_table()
+REMEMBERED_NUMBERS = ("is_damaged", "steps_from", "records", "bytes")
+"""Attributes of a `LogState` that ``remembered`` has as they are."""
+
+VERSION = 2  # changes with ``remembered``, `LOG_TRANSACTION`, `COUNTED` and `LSO_HOLDS`
+ROWS_AT_ONCE = 1 << 16
+MILLISECOND = dt.timedelta(milliseconds=1)
 
 
-class FoldRecord(NamedTuple):
-    """A record, and what it is to the fold: a row of `RECORDS_SCHEMA`."""
+class LogRows(NamedTuple):
+    """Rows of ``schema.LOG_TRANSACTIONS``, and an array of `toolkit.analysis.log.log_transactions.LSO_STEP`."""
 
-    record: TransactionLogRecord
-    role: str = NEW
-    known_producer_id: int | None = None  # of the last records of an id, as is_version_2: from `HistoryState`
-    is_version_2: bool | None = None
+    log_transactions: pa.Table
+    steps: Array
 
 
-def fold_records(
-    name: str, where: LogId, records: Iterable[TransactionLogRecord], plan: LogPlan, before: StoredState | None
-) -> Iterator[FoldedRows]:
-    """Fold new records onto the state of a partition of ``__transaction_state``: final rows, and last its new state.
+def _new_fold() -> LogFold:
+    return LogFold(totals=RunningTotals())
 
-    `records`: its records from the start of the plan on.
-    `plan`, `before`: why it is read, and the stored state.
-    """
-    known = [] if before is None else _records_in(from_ipc(before.remembered or b""))
-    new = list(map(FoldRecord, records))
-    obsolete_from = (plan.offset or 0) if plan.remembered == TRUNCATED else None
-    if obsolete_from is not None:  # of an id that has nothing from there on, the state knows more than what is left
-        by_id: defaultdict[str | None, list[FoldRecord]] = defaultdict(list)
-        for each in known:
-            by_id[each.record.transactional_id].append(each)
-        by_id.pop(None, None)
-        valid = {
-            transactional_id: of_id
-            for transactional_id, of_id in by_id.items()
-            if all(each.record.offset is not None and each.record.offset < obsolete_from for each in of_id)
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class LogState:
+    """The state of one log up to the end of what was read, and what this run has found in it."""
+
+    where: LogId
+    min_held_ms: int = 0  # shorter holds of the LSO are dropped when they end
+    with_batches: bool = False  # whether damage has rows of batches, too
+    log_end_offset: int | None = None  # offset after the last batch; null before the first range
+    end_time: int = -1  # time of that batch in ms; -1 if unknown
+    leader_epoch: int = -1  # the highest of its batches; -1 if unknown
+    is_damaged: bool = False  # whether a part of the log could not be read, other than a torn end
+    fold: LogFold = field(default_factory=_new_fold)  # what is open, and what was added since `take`
+    steps_from: int | None = None  # an earlier read returned the LSO steps before this offset
+    # records, bytes: before what was added since `take`
+    records: int = 0
+    bytes: int = 0
+    before: dict[int, tuple[int, int]] = field(default_factory=dict)  # records and bytes before open transactions
+    holds: pa.Table = field(default_factory=lambda: NO_HOLDS)  # candidates for holds, and markers
+    # Of this run; damage is of the fold until it is known whether the next run reads it again.
+    has_damage: bool = False
+    is_unread: bool = False
+    bytes_read: int = 0
+    damaged_segments: set[int] = field(default_factory=set)  # as in `StoredState`
+
+    def begin(self, before: PartialTransactions) -> None:
+        """Begin the log with what is known to be open before it, unless an earlier read did."""
+        if before.settled and not self.fold.partial.settled:
+            self.fold.partial = before
+
+    def take(self) -> LogRows:
+        """The rows of what was added since the last call that later batches do not change."""
+        fold, start = self.fold, self.log_end_offset
+        closed, edges = fold.take_closed(), fold.partial.edges
+        # An ended transaction that may have begun before the log stays an edge: it shows that its producer is not new.
+        ended = np.concatenate((closed, edges[edges["marker_offset"] >= (start or 0)]))
+        touching: LogTransactions = np.concatenate((ended, self._open))
+        table = self._table(touching)
+        assert fold.totals is not None
+        self._add_holds(table, start=start or 0, totals=fold.totals)
+        steps = lso_steps(touching, log_end_offset=None, start=self.steps_from if start is None else start)
+        records, size = fold.totals.total
+        self.records, self.bytes, self.bytes_read = self.records + records, self.bytes + size, self.bytes_read + size
+        fold.totals = RunningTotals()
+        if fold.log_end_offset:
+            self.log_end_offset = max(fold.log_end_offset, start or 0)
+            self.end_time, self.leader_epoch = fold.end_time, max(self.leader_epoch, fold.highest_epoch)
+        elif start is None and len(touching):
+            self.steps_from = int(touching["first_offset"].max()) + 1
+        return LogRows(table.slice(0, len(ended)), steps)
+
+    def open_rows(self) -> LogRows:
+        """The transactions open at the log end, and the LSO there."""
+        end = self.log_end_offset
+        steps = lso_steps(self._open, log_end_offset=end, end_time=self.end_time, start=NEVER if end is None else end)
+        return LogRows(self._table(self._open), steps)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether `lso_holds` has a row."""
+        return bool(self._settled().num_rows)
+
+    def lso_holds(self) -> pa.Table:
+        """Past and present holds of the LSO with the records they blocked: rows of `LSO_HOLDS`."""
+        rows = []
+        for row in self._settled().to_pylist():
+            if row["marker_offset"] is None:
+                row["log_end_offset"] = self.log_end_offset
+                before = None if row["truncated"] else self.before.get(row["first_offset"])
+                if before is not None:
+                    row["records_held"], row["bytes_held"] = self.records - before[0], self.bytes - before[1]
+            rows.append(row)
+        return pa.Table.from_pylist(rows, schema=LSO_HOLDS.arrow_schema)
+
+    def lose_open(self, *, is_deleted: bool) -> pa.Table:
+        """Drop the open transactions, which may have ended at offsets that were not read, and return their rows.
+
+        `is_deleted`: whether the log now begins after these offsets: the next range starts a new log.
+        """
+        rows = self._table(lose_open(self._open))
+        if is_deleted:
+            self._restart(self.log_end_offset)
+        else:
+            self.fold.partial, self.before = EMPTY, {}
+            self.holds = self.holds.filter(pc.is_valid(self.holds["marker_offset"]))
+        return rows
+
+    def truncate(self, offset: int) -> None:
+        """Drop the open transactions and the holds from an offset on, to read the log again from its start."""
+        self._restart(offset)
+        self.is_damaged = False
+        self.holds = self.holds.filter(pc.less(self.holds["marker_offset"], offset))
+
+    def stored(self, log: str) -> StoredState:
+        """The row for the next run. `log`: the name of the log."""
+        partial = self.fold.partial
+        used, codes = np.unique(partial.edges["file"], return_inverse=True)
+        edges = partial.edges.copy()
+        edges["file"] = codes.reshape(-1)
+        names = self.fold.file_names
+        held_marks = self.holds.filter(pc.is_null(self.holds["first_offset"])).sort_by(
+            [("marker_offset", "descending")]
+        )
+        remembered = {
+            "version": VERSION,
+            **{name: getattr(self, name) for name in REMEMBERED_NUMBERS},
+            "is_settled": partial.settled,
+            "edges": edges.tobytes(),
+            "files": [names[number] for number in used.tolist()],
+            "before": np.array([(at, *both) for at, both in self.before.items()], COUNTED).tobytes(),
+            "holds": to_ipc(pa.concat_tables([self._settled(), held_marks.slice(0, 1)])),
         }
-        known = [each for of_id in valid.values() for each in of_id]
-        new = [
-            each
-            for each in new
-            if each.record.transactional_id not in valid or (each.record.offset or 0) >= obsolete_from
-        ]
-    ordered = sorted(_without_duplicates([*known, *new]), key=_order)
-    kept: list[FoldRecord] = []
-    found: list[PastTransaction] = []
-    for transactional_id, group in groupby(ordered, key=lambda each: each.record.transactional_id):
-        of_id = list(group)
-        if transactional_id is None:
-            unread = (  # new, or not read again by the next run
-                each.record
-                for each in of_id
-                if each.role == NEW or (each.role == UNREAD and not _is_unread_again(each.record))
+        return StoredState(
+            log=log,
+            **self.where.columns,
+            log_end_offset=self.log_end_offset,
+            leader_epoch=self.leader_epoch,
+            is_damaged=self.has_damage or self.is_damaged,
+            is_unread=self.is_unread,
+            damaged_segments=json.dumps(sorted(self.damaged_segments)),
+            bytes_read=self.bytes_read,
+            is_held=self.is_held,
+            latest=utc(self.end_time),
+            remembered=to_ipc(pa.Table.from_pylist([remembered])),
+        )
+
+    @classmethod
+    def of(cls, stored: StoredState, *, where: LogId | None = None, min_held_ms: int = 0) -> LogState:
+        """The state of a row of `stored`. Raises UsageError if another release wrote it with another schema."""
+        (row,) = from_ipc(stored.remembered or b"").to_pylist()
+        if row["version"] != VERSION:
+            raise UsageError(
+                "Another release of this package wrote these tables; this release cannot continue them.",
+                do="Write into a new directory.",
             )
-            kept += [FoldRecord(each, UNREAD) for each in _last(unread)]
-            continue
-        final, id_state = advance(_state_of(of_id), [each.record for each in of_id if each.role == NEW])
-        found += [each for each in final if obsolete_from is None or (each.last_offset or 0) >= obsolete_from]
-        kept += _records_of(id_state)
-    if found:
-        yield FoldedRows(TRANSACTION_HISTORY.name, TRANSACTION_HISTORY.arrow(found), is_final=True)
-    times = [each.record.timestamp for each in ordered]
-    if before is not None and obsolete_from is None:
-        times.append(before.latest)
-    ends = [each.record.offset + 1 for each in kept if each.record.offset is not None]
-    epochs = [each.record.leader_epoch for each in kept if each.record.leader_epoch is not None]
-    errors = [_read_error(each.record) for each in new if each.record.error is not None]
-    stored = StoredState(
-        log=name,
-        **where.columns,
-        log_end_offset=max(ends, default=None),
-        leader_epoch=max(epochs, default=-1),
-        is_damaged=any(each.record.error is not None for each in kept),
-        damaged_segments=json.dumps(sorted(damaged_segments(errors))),
-        is_unread=any(each.damage.is_unreadable for each in errors),
-        latest=max((each for each in times if each is not None), default=None),
-        remembered=to_ipc(_record_table(kept)),
-    )
-    yield FoldedRows(STATE.name, STATE.arrow([stored]), is_final=False)
+        state = cls(
+            where=where or LogId(topic=stored.topic, partition=stored.partition, broker_id=stored.broker_id),
+            min_held_ms=min_held_ms,
+            log_end_offset=stored.log_end_offset,
+            end_time=-1 if stored.latest is None else (stored.latest - EPOCH) // MILLISECOND,
+            leader_epoch=-1 if stored.leader_epoch is None else stored.leader_epoch,
+        )
+        for name in REMEMBERED_NUMBERS:
+            setattr(state, name, row[name])
+        edges = np.frombuffer(row["edges"], LOG_TRANSACTION)
+        state.fold.partial = PartialTransactions(edges=edges, settled=row["is_settled"])
+        state.fold.files = {name: number for number, name in enumerate(row["files"])}
+        state.before = {at: (records, size) for at, records, size in np.frombuffer(row["before"], COUNTED).tolist()}
+        state.holds = from_ipc(row["holds"])
+        return state
+
+    # What becomes of the rows.
+
+    def flush(self) -> Iterator[FoldedRows]:
+        """The rows that later batches do not change; the fold begins again."""
+        fold = self.fold
+        final, fold.damage = fold.damage[: fold.damage_inside], fold.damage[fold.damage_inside :]
+        fold.damage_inside = 0
+        yield from self._rows(self.take(), is_final=True)
+        yield from self._damage(final, is_final=True)
+
+    def lose(self, missing: LostOffsets, *, is_deleted: bool = False) -> Iterator[FoldedRows]:
+        """Close the transactions open before missing offsets, and report these, unless damage already does."""
+        final, self.fold.damage = self.fold.damage, []
+        yield from self._damage(final, is_final=True)
+        yield from self._log_transactions(self.lose_open(is_deleted=is_deleted), is_final=True)
+        if missing.error is not None:
+            if missing.expected < missing.found:
+                self.damaged_segments.add(~missing.found)
+            yield from self._damage([ReadError(None, None, missing.error)], is_final=True, has_bytes=False)
+
+    def reach(self, end: int) -> Iterator[FoldedRows]:
+        """End the log at an offset; if its newest segment begins there, the next run reads no earlier segment."""
+        again = [each for each in self.fold.damage if _is_read_again(each.file, end)]
+        yield from self._damage([each for each in self.fold.damage if each not in again], is_final=True)
+        self.fold.damage = again
+        self.log_end_offset = end
+
+    def finish(self, log: str) -> Iterator[FoldedRows]:
+        """The rows of open transactions, and the new state of the log of this name."""
+        yield from self._damage(self.fold.damage, is_final=False)
+        yield from self._rows(self.open_rows(), is_final=False)
+        yield FoldedRows(STATE.name, STATE.arrow([self.stored(log)]), is_final=False)
+
+    def _damage(self, errors: Sequence[ReadError], *, is_final: bool, has_bytes: bool = True) -> Iterator[FoldedRows]:
+        if not errors:
+            return
+        self.has_damage |= any(not each.damage.is_torn for each in errors)
+        self.is_damaged |= is_final and self.has_damage
+        self.is_unread |= any(each.damage.is_unreadable for each in errors)
+        self.damaged_segments |= damaged_segments(errors)
+        yield from self._log_transactions(error_table(errors, self.where), is_final=is_final)
+        if self.with_batches and has_bytes:
+            where = self.where.columns
+            rows = [
+                Batch(**where, file=each.file, position=each.position, size=each.size, error=each.error)
+                for each in errors
+            ]
+            yield FoldedRows(BATCHES.name, BATCHES.arrow(rows), is_final)
+
+    def _log_transactions(self, log_transactions: pa.Table, *, is_final: bool) -> Iterator[FoldedRows]:
+        if log_transactions.num_rows:
+            yield FoldedRows(LOG_TRANSACTIONS.name, log_transactions, is_final)
+
+    def _rows(self, found: LogRows, *, is_final: bool) -> Iterator[FoldedRows]:
+        yield from self._log_transactions(found.log_transactions, is_final=is_final)
+        if len(found.steps):
+            yield FoldedRows(LSO_TIMELINE.name, lso_table(found.steps, **self.where.columns), is_final)
+
+    # Transactions and holds.
+
+    @property
+    def _open(self) -> LogTransactions:
+        edges: LogTransactions = self.fold.partial.edges
+        is_open = edges["outcome"] == OPEN
+        return take_rows(edges, np.flatnonzero(is_open))
+
+    def _restart(self, offset: int | None) -> None:
+        if self.log_end_offset is not None:
+            self.steps_from = offset
+        elif self.steps_from is not None and offset is not None:
+            self.steps_from = min(offset, self.steps_from)
+        self.log_end_offset, self.end_time, self.leader_epoch = None, -1, -1
+        self.fold, self.before = _new_fold(), {}
+        self.holds = self.holds.filter(pc.is_valid(self.holds["marker_offset"]))
+
+    def _table(self, log_transactions: LogTransactions) -> pa.Table:
+        if not len(log_transactions):
+            return NO_TRANSACTIONS
+        return log_transaction_table(log_transactions, **self.where.columns, files=self.fold.file_names)
+
+    def _settled(self) -> pa.Table:
+        if self.holds["first_offset"].null_count == self.holds.num_rows:
+            return NO_HOLDS  # of most logs; by far cheaper
+        return without_short_holds(self.holds, min_held_ms=self.min_held_ms)
+
+    def _add_holds(self, table: pa.Table, *, start: int, totals: RunningTotals) -> None:
+        """Add the candidates of a range; those that were open before are now as `table` has them."""
+        counted = self._counted(totals)
+        still_open = counted[np.isin(counted["offset"], self._open["first_offset"])]
+        self.before = {at: (records, size) for at, records, size in still_open.tolist()}
+        if not table.num_rows:
+            return
+        table = table.select(LOG_TRANSACTION_COLUMNS)
+        is_open = pc.and_(pc.is_valid(self.holds["first_offset"]), pc.is_null(self.holds["marker_offset"]))
+        known = self.holds.filter(is_open)
+        near = np.flatnonzero(np.isin(integers(table["first_offset"]), integers(known["first_offset"])))
+        rows = dict(zip(_keys(table.take(pa.array(near))), near.tolist(), strict=True))
+        now = table.take(pa.array([rows[key] for key in _keys(known)], pa.int64()))
+        known = hold_table(known, {name: now[name] for name in LOG_TRANSACTION_COLUMNS})
+        found = candidates(table, start=start, min_held_ms=self.min_held_ms)
+        # A second range also begins at 0 if the first one had no batch.
+        new = found.filter(pa.array([key not in rows for key in _keys(found)], pa.bool_()))
+        changed = _with_records(pa.concat_tables([known, new]), counted)
+        self.holds = pa.concat_tables([self.holds.filter(pc.invert(is_open)), changed])
+
+    def _counted(self, totals: RunningTotals) -> Array:
+        """Array of `COUNTED`, by offset: at the first batch and at the marker of each transaction."""
+        counts = np.ascontiguousarray(totals.samples).view(COUNTED).reshape(-1).copy()
+        counts["records"] += self.records
+        counts["bytes"] += self.bytes
+        counted = np.concatenate((np.array([(at, *both) for at, both in self.before.items()], COUNTED), counts))
+        counted = take_rows(counted, np.argsort(counted["offset"], kind="stable"))
+        return counted[np.append(counted["offset"][1:] != counted["offset"][:-1], True)] if len(counted) else counted
 
 
-def current_transaction_history(states: pa.Table, *, latest: Mapping[Origin, dt.datetime | None]) -> pa.Table:
-    """The last row of each id's history, with `LOG` and `IS_FINAL`, in Arrow's types of `CURRENT`.
+def _keys(rows: pa.Table) -> list[tuple[int, int]]:
+    return list(zip(integers(rows["producer_id"]).tolist(), integers(rows["first_offset"]).tolist(), strict=True))
 
-    `states`: rows of `toolkit.spark.pipeline.stored_tables.STATE` of partitions of ``__transaction_state``.
-    `latest`: the newest time of all partitions of each cluster.
+
+def _with_records(holds: pa.Table, counted: Array) -> pa.Table:
+    """Ended holds, with the records and bytes between their first offset and their marker."""
+    first, last = integers(holds["first_offset"]), integers(holds["marker_offset"])
+    is_known = np.isin(first, counted["offset"]) & np.isin(last, counted["offset"])
+    is_known &= integers(holds["truncated"], null=0) == 0
+    held = {name: np.full(holds.num_rows, -1, np.int64) for name in ("records", "bytes")}
+    before, after = (counted[np.searchsorted(counted["offset"], at[is_known])] for at in (first, last))
+    for name, amount in held.items():
+        amount[is_known] = after[name] - before[name]
+    return hold_table(holds, {f"{name}_held": numbers(amount) for name, amount in held.items()})
+
+
+class StoppedRead(Exception):
+    """Why a log could not be read on: the next run continues there."""
+
+    def __init__(self, *errors: ReadError) -> None:
+        super().__init__(errors)
+        self.errors = errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRead:
+    """What is read of a log."""
+
+    chunks: Iterable[LogChunk]  # its batches from the start of the plan on; may raise `StoppedRead`
+    before: PartialTransactions = EMPTY  # what is known to be open before the first one
+    end: int | None = None  # where it ends without batches: base offset of the newest segment, end offset of a fetch
+    cleaned: int = -1  # offset up to which it was cleaned, as in `toolkit.analysis.log.offset_status.missing_between`
+
+
+def fold_log(log: str, read: LogRead, plan: LogPlan, state: LogState) -> Iterator[FoldedRows]:
+    """Fold new batches onto the state of a log: rows of the tables, and last its new state.
+
+    `read`, `plan`: what is read of it, and why.
+    `state`: its state; it is changed.
     """
-    others = [pa.field(LOG, pa.string()), pa.field(IS_FINAL, pa.bool_())]
-    empty = pa.schema([*spark_schema(TRANSACTION_HISTORY.arrow_schema), *others]).empty_table()
-    found = [_current(each, latest.get(LogIdentity.of(each.log).origin)) for each in StoredState.of_table(states)]
-    return pa.concat_tables([empty, *found])
+    batches: list[pa.Table] = []  # rows of ``schema.BATCHES`` that were not returned
+
+    def chunks() -> Iterator[LogChunk]:
+        for chunk in read.chunks:
+            if state.with_batches:
+                batches.extend(batch_tables([replace(chunk, damage=())], state.where))
+            yield chunk
+
+    def of_batches() -> Iterator[FoldedRows]:
+        while batches:
+            yield FoldedRows(BATCHES.name, batches.pop(0), is_final=True)
+
+    expected = state.log_end_offset if plan.remembered == REMEMBERED else None
+    is_new = plan.remembered is None or (plan.remembered == TRUNCATED and plan.offset == 0)
+    if plan.remembered == TRUNCATED:
+        state.truncate(plan.offset or 0)
+    elif plan.remembered == LOST:
+        yield from state.lose(LostOffsets(0, 0, plan.error), is_deleted=True)
+    state.begin(read.before)
+    fold = state.fold
+    try:
+        for chunk in at_missing_offsets(chunks(), expected=expected, end=read.end, cleaned=read.cleaned):
+            base_offset = segment_base_offset(chunk.file)
+            if expected is None and base_offset is not None:  # the first segment
+                if is_new and not read.before.settled:
+                    state.damaged_segments.add(~base_offset)
+                expected = base_offset
+            if chunk.missing is not None:
+                fold.files.setdefault(chunk.file, len(fold.files))  # of transactions of which no batch was read
+                yield from state.flush()
+                yield from state.lose(chunk.missing)
+            fold.add(replace(chunk, missing=None))
+            if fold.closed_rows >= ROWS_AT_ONCE:
+                yield from state.flush()
+            yield from of_batches()
+        yield from state.flush()
+        if read.end is not None and read.end >= (state.log_end_offset or 0):
+            yield from state.reach(read.end)
+    except StoppedRead as stopped:
+        yield from state.flush()
+        fold.damage += stopped.errors
+    yield from of_batches()
+    yield from state.finish(log)
 
 
-def _current(state: StoredState, latest: dt.datetime | None) -> pa.Table:
-    records = _records_in(from_ipc(state.remembered or b""))
-    unread = [each.record for each in records if each.role == UNREAD]
-    found: list[PastTransaction] = []
-    for transactional_id, group in groupby(records, key=lambda each: each.record.transactional_id):
-        if transactional_id is not None:
-            of_id = _state_of(list(group))
-            found += current(of_id, latest=latest, unread=_unread_after(of_id, unread))
-    table = spark_table(TRANSACTION_HISTORY.arrow(found))
-    for name, value in ((LOG, state.log), (IS_FINAL, False)):
-        table = table.append_column(name, pa.repeat(value, len(found)))
-    return table
-
-
-def _records_in(rows: pa.Table) -> list[FoldRecord]:
-    others = (rows[name].to_pylist() for name in ("role", "known_producer_id", "is_version_2"))
-    return list(map(FoldRecord, TransactionLogRecord.of_table(rows), *others))
-
-
-def _record_table(records: Sequence[FoldRecord]) -> pa.Table:
-    columns = TransactionLogRecord.columns([each.record for each in records])
-    columns += [[each[number] for each in records] for number in range(1, len(FoldRecord._fields))]
-    arrays = [pa.array(values, type_) for values, type_ in zip(columns, RECORDS_SCHEMA.types, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=RECORDS_SCHEMA)
-
-
-def _order(each: FoldRecord) -> tuple[bool, str, bool]:
-    """Sort key: by id, none first; then the state before new records, each in the order of the log."""
-    transactional_id = each.record.transactional_id
-    return transactional_id is not None, transactional_id or "", each.role == NEW
-
-
-def _without_duplicates(records: list[FoldRecord]) -> list[FoldRecord]:
-    """Records without duplicates: brokers send the complete batch even if it begins before the start offset."""
-    if any(each.record.file is not None for each in records):
-        return records
-    by_key: dict[tuple[Any, ...], FoldRecord] = {}
-    for each in records:
-        record = each.record
-        by_key.setdefault((record.transactional_id, each.role == BEFORE, record.offset, record.error), each)
-    return list(by_key.values())
-
-
-def _read_error(unread: TransactionLogRecord) -> ReadError:
-    return ReadError(unread.file, unread.position, unread.error or "")
-
-
-def _is_unread_again(unread: TransactionLogRecord) -> bool:
-    """Whether the next run reads it again: a torn end, or records that no broker sent."""
-    has_no_offset = _position(unread) is None and unread.offset is None
-    return has_no_offset or _read_error(unread).damage.is_torn
-
-
-def _last(unread: Iterable[TransactionLogRecord]) -> list[TransactionLogRecord]:
-    """The last unread row that the next run reads again, and the last one that it does not."""
-    in_order = sorted(unread, key=lambda each: (_position(each) or (), each.offset is None, each.offset or 0))
-    again = [each for each in in_order if _is_unread_again(each)]
-    others = [each for each in in_order if not _is_unread_again(each)]
-    return again[-1:] + others[-1:]
-
-
-def _state_of(records: list[FoldRecord]) -> HistoryState:
-    last = [each for each in records if each.role == LAST]
-    if not last:
-        return HistoryState()
-    return HistoryState(
-        events=tuple(each.record for each in last),
-        before=next((each.record for each in records if each.role == BEFORE), None),
-        producer_id=last[0].known_producer_id,
-        is_version_2=last[0].is_version_2,
-    )
-
-
-def _records_of(state: HistoryState) -> Iterator[FoldRecord]:
-    if state.before is not None:
-        yield FoldRecord(state.before, BEFORE)
-    for event in state.events:
-        yield FoldRecord(event, LAST, state.producer_id, state.is_version_2)
-
-
-def _unread_after(state: HistoryState, unread: Iterable[TransactionLogRecord]) -> str | None:
-    """The error of an unread row after the last record of an id; null if there is none."""
-    if not state.events:
-        return None
-    last = state.events[-1]
-    return next((str(each.error) for each in unread if _is_after(each, last)), None)
-
-
-def _is_after(unread: TransactionLogRecord, record: TransactionLogRecord) -> bool:
-    """Whether an unread row is after a record, or their order is unknown."""
-    one, other = _position(unread), _position(record)
-    if one is None and other is None:
-        return unread.offset is None or record.offset is None or unread.offset > record.offset
-    return one is None or other is None or one > other
-
-
-def _position(record: TransactionLogRecord) -> tuple[str, int, int] | None:
-    if record.file is None or record.position is None:
-        return None
-    return record.file, record.position, record.offset or 0
+def _is_read_again(file: str | None, offset: int) -> bool:
+    """Whether a run that continues at an offset reads this file: a segment from that offset on, or another file."""
+    base_offset = segment_base_offset(file)
+    return base_offset is None or base_offset >= offset
 
 
 STAGED = {each.name: each for each in (BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, STATE)}
@@ -288,196 +476,6 @@ def rows_of(staged: DataFrame, table: str) -> DataFrame:
     """The rows of one table, with `LOG` and `IS_FINAL`; states without."""
     common = () if table == STATE.name else (LOG, IS_FINAL)
     return staged.where(sf.col("table") == table).select(f"{table}.*", *common)
-
-
-ROWS_AT_ONCE = 1 << 16
-
-
-class StoppedRead(Exception):
-    """Why a log could not be read on: the next run continues there."""
-
-    def __init__(self, *errors: ReadError) -> None:
-        super().__init__(errors)
-        self.errors = errors
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogRead:
-    """What is read of a log."""
-
-    where: LogId  # topic, partition, and the broker that has it
-    chunks: Iterable[LogChunk]  # its batches from the start of the plan on; may raise `StoppedRead`
-    before: PartialTransactions = EMPTY  # what is known to be open before the first one
-    end: int | None = None  # where it ends without batches: base offset of the newest segment, end offset of a fetch
-    cleaned: int = -1  # offset up to which it was cleaned, as in `toolkit.analysis.log.offset_status.missing_between`
-
-
-def fold_log(
-    name: str, read: LogRead, plan: LogPlan, state: LogState, *, with_batches: bool = False
-) -> Iterator[FoldedRows]:
-    """Fold new batches onto the state of a log: rows of the tables, and last its new state.
-
-    `read`, `plan`: what is read of it, and why.
-    `state`: its state; it is changed.
-    """
-    log = _Log(name=name, where=read.where, state=state, with_batches=with_batches)
-    expected = state.log_end_offset if plan.remembered == REMEMBERED else None
-    is_new = plan.remembered is None or (plan.remembered == TRUNCATED and plan.offset == 0)
-    if plan.remembered == TRUNCATED:
-        state.truncate(plan.offset or 0)
-    elif plan.remembered == LOST:
-        yield from log.lose(LostOffsets(0, 0, plan.error), is_deleted=True)
-    log.fold = LogFold(partial=read.before, totals=RunningTotals())
-    try:
-        chunks = _with_rows(read, log) if with_batches else read.chunks
-        for chunk in at_missing_offsets(chunks, expected=expected, end=read.end, cleaned=read.cleaned):
-            base_offset = segment_base_offset(chunk.file)
-            if expected is None and base_offset is not None:  # the first segment
-                if is_new and not read.before.settled:
-                    log.damaged_segments.add(~base_offset)
-                expected = base_offset
-            if chunk.missing is not None:
-                log.fold.files.setdefault(chunk.file, 0)  # of transactions of which no batch was read
-                yield from log.flush()
-                yield from log.lose(chunk.missing)
-            log.fold.add(replace(chunk, missing=None))
-            if log.fold.closed_rows >= ROWS_AT_ONCE:
-                yield from log.flush()
-            yield from log.take_batches()
-        yield from log.flush()
-        if read.end is not None and read.end >= (state.log_end_offset or 0):
-            yield from log.reach(read.end)
-    except StoppedRead as stopped:
-        yield from log.flush()
-        log.fold.damage += stopped.errors
-    yield from log.finish()
-
-
-def _with_rows(read: LogRead, log: _Log) -> Iterator[LogChunk]:
-    for chunk in read.chunks:
-        log.batches += batch_tables([replace(chunk, damage=())], read.where)
-        yield chunk
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Log:
-    """The fold of one log."""
-
-    name: str
-    where: LogId
-    state: LogState
-    with_batches: bool
-    fold: LogFold = field(default_factory=LogFold)  # since the last flush; its damage may be from before
-    batches: list[pa.Table] = field(default_factory=list)  # rows of ``schema.BATCHES`` that were not returned
-    is_damaged: bool = False
-    is_unread: bool = False
-    bytes_read: int = 0
-    damaged_segments: set[int] = field(default_factory=set)  # as in `StoredState`
-
-    def flush(self) -> Iterator[FoldedRows]:
-        """The rows that later batches do not change; the fold begins again."""
-        fold = self.fold
-        final, tail = fold.damage[: fold.damage_inside], fold.damage[fold.damage_inside :]
-        self.fold = LogFold(totals=RunningTotals(), damage=tail)
-        assert fold.totals is not None
-        if fold.log_end_offset or fold.partial.settled or len(fold.partial.edges):
-            records, size = fold.totals.total
-            self.bytes_read += size
-            counts = np.ascontiguousarray(fold.totals.samples).view(COUNTED).reshape(-1)
-            closed = fold.take_closed()
-            found = self.state.add(
-                RangeSummary(
-                    closed=closed,
-                    edges=fold.partial.edges,
-                    is_settled=fold.partial.settled,
-                    files=fold.file_names,
-                    counts=np.sort(counts, order="offset"),
-                    records=records,
-                    bytes=size,
-                    log_end_offset=fold.log_end_offset or None,
-                    end_time=fold.end_time,
-                    leader_epoch=fold.highest_epoch,
-                )
-            )
-            yield from self._log_transactions(found.log_transactions, is_final=True)
-            yield from self._steps(found.steps, is_final=True)
-        yield from self._damage(final, is_final=True)
-
-    def lose(self, missing: LostOffsets, *, is_deleted: bool = False) -> Iterator[FoldedRows]:
-        """Close the transactions open before missing offsets, and report these, unless damage already does."""
-        final, self.fold.damage = self.fold.damage, []
-        yield from self._damage(final, is_final=True)
-        yield from self._log_transactions(self.state.lose(is_deleted=is_deleted), is_final=True)
-        if missing.error is not None:
-            if missing.expected < missing.found:
-                self.damaged_segments.add(~missing.found)
-            yield from self._damage([ReadError(None, None, missing.error)], is_final=True, has_bytes=False)
-
-    def reach(self, end: int) -> Iterator[FoldedRows]:
-        """End the log at an offset; if its newest segment begins there, the next run reads no earlier segment."""
-        again = [each for each in self.fold.damage if _is_read_again(each.file, end)]
-        yield from self._damage([each for each in self.fold.damage if each not in again], is_final=True)
-        self.fold.damage = again
-        self.state.log_end_offset = end
-
-    def finish(self) -> Iterator[FoldedRows]:
-        """The rows of open transactions, and the new state."""
-        yield from self._damage(self.fold.damage, is_final=False)
-        yield from self.take_batches()
-        log_transactions, steps = self.state.open_rows()
-        yield from self._log_transactions(log_transactions, is_final=False)
-        yield from self._steps(steps, is_final=False)
-        state = self.state
-        stored = StoredState(
-            log=self.name,
-            **self.where.columns,
-            log_end_offset=state.log_end_offset,
-            leader_epoch=state.leader_epoch,
-            is_damaged=self.is_damaged or state.is_damaged,
-            is_unread=self.is_unread,
-            damaged_segments=json.dumps(sorted(self.damaged_segments)),
-            bytes_read=self.bytes_read,
-            is_held=state.is_held,
-            latest=utc(state.end_time),
-            remembered=state.to_bytes(),
-        )
-        yield FoldedRows(STATE.name, STATE.arrow([stored]), is_final=False)
-
-    def take_batches(self) -> Iterator[FoldedRows]:
-        """The rows of batches since the last call."""
-        for rows in self.batches:
-            yield FoldedRows(BATCHES.name, rows, is_final=True)
-        self.batches = []
-
-    def _damage(self, errors: Sequence[ReadError], *, is_final: bool, has_bytes: bool = True) -> Iterator[FoldedRows]:
-        if not errors:
-            return
-        self.is_damaged |= any(not each.damage.is_torn for each in errors)
-        self.state.is_damaged |= is_final and self.is_damaged
-        self.is_unread |= any(each.damage.is_unreadable for each in errors)
-        self.damaged_segments |= damaged_segments(errors)
-        yield from self._log_transactions(error_table(errors, self.where), is_final=is_final)
-        if self.with_batches and has_bytes:
-            where = self.where.columns
-            rows = [
-                Batch(**where, file=each.file, position=each.position, size=each.size, error=each.error)
-                for each in errors
-            ]
-            yield FoldedRows(BATCHES.name, BATCHES.arrow(rows), is_final)
-
-    def _log_transactions(self, log_transactions: pa.Table, *, is_final: bool) -> Iterator[FoldedRows]:
-        if log_transactions.num_rows:
-            yield FoldedRows(LOG_TRANSACTIONS.name, log_transactions, is_final)
-
-    def _steps(self, steps: Any, *, is_final: bool) -> Iterator[FoldedRows]:
-        if len(steps):
-            yield FoldedRows(LSO_TIMELINE.name, lso_table(steps, **self.where.columns), is_final)
-
-
-def _is_read_again(file: str | None, offset: int) -> bool:
-    """Whether a run that continues at an offset reads this file: a segment from that offset on, or another file."""
-    base_offset = segment_base_offset(file)
-    return base_offset is None or base_offset >= offset
 
 
 STAGE_NAME = "stage"
@@ -524,11 +522,22 @@ def folded(
     `here`: whether this process reads them, and not tasks: each task some logs, and each log in one task.
     """
     if here:
-        return _folded_here(store.spark, works, options)
-    # Stored once: what is read twice would be folded twice.
-    stored = store.internal.overwrite_plain(STAGE_NAME, folded_by_tasks(store.spark, works, options))
-    frames = {name: rows_of(stored, name) for name in STAGED}
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            of_logs = list(pool.map(lambda work: list(_staged(work, options)), works))
+        batches = [batch for of_log in of_logs for batch in of_log]
+        staged = {name: from_arrow(store.spark, _only(batches, name)) for name in STAGED}
+    else:  # stored once: what is read twice would be folded twice
+        tasks = folded_by_tasks(store.spark, works, options)
+        staged = dict.fromkeys(STAGED, store.internal.overwrite_plain(STAGE_NAME, tasks))
+    frames = {name: rows_of(rows, name) for name, rows in staged.items()}
     return frames, StoredState.of_table(frames.pop(STATE.name).toArrow())
+
+
+def _only(staged: Sequence[pa.RecordBatch], table: str) -> pa.Table:
+    """The rows of one table, each batch being of one, without the columns of others."""
+    columns = ["table", LOG, IS_FINAL, table]
+    own = [each.select(columns) for each in staged if each["table"][0].as_py() == table]
+    return pa.Table.from_batches(own, pa.schema([STAGE_SCHEMA.field(name) for name in columns]))
 
 
 def folded_by_tasks(spark: SparkSession, works: Sequence[LogWork], options: WorkOptions) -> DataFrame:
@@ -540,36 +549,15 @@ def folded_by_tasks(spark: SparkSession, works: Sequence[LogWork], options: Work
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for work in bundles[number]:
-                    for table, rows, is_final in fold_work(work, options):
-                        yield stage_rows(table, rows, log=work.log, is_final=is_final)
+                    yield from _staged(work, options)
         freeze_modules()
 
     return spark.range(0, len(bundles), 1, len(bundles)).mapInArrow(of_task, from_arrow_schema(STAGE_SCHEMA))
 
 
-def _folded_here(
-    spark: SparkSession, works: Sequence[LogWork], options: WorkOptions
-) -> tuple[Mapping[str, DataFrame], list[StoredState]]:
-    found: dict[str, list[pa.Table]] = {name: [] for name in STAGED}
-
-    def fold(work: LogWork) -> list[FoldedRows]:
-        return list(fold_work(work, options))
-
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for work, of_log in zip(works, pool.map(fold, works), strict=True):
-            for table, rows, is_final in of_log:
-                if table != STATE.name:
-                    rows = rows.append_column(LOG, pa.repeat(work.log, len(rows)))
-                    rows = rows.append_column(IS_FINAL, pa.repeat(is_final, len(rows)))
-                found[table].append(rows)
-    states = [state for rows in found.pop(STATE.name) for state in StoredState.of_table(rows)]
-    frames = {}
-    for name, declared in STAGED.items():
-        if declared is STATE:
-            continue
-        empty = pa.schema([*declared.arrow_schema, (LOG, pa.string()), (IS_FINAL, pa.bool_())]).empty_table()
-        frames[name] = from_arrow(spark, spark_table(pa.concat_tables([empty, *found[name]])))
-    return frames, states
+def _staged(work: LogWork, options: WorkOptions) -> Iterator[pa.RecordBatch]:
+    for table, rows, is_final in fold_work(work, options):
+        yield stage_rows(table, rows, log=work.log, is_final=is_final)
 
 
 def _cores(spark: SparkSession) -> int:
@@ -596,13 +584,10 @@ def fold_work(work: LogWork, options: WorkOptions) -> Iterator[FoldedRows]:
         records = _live_records(work, options) if options.config else _records(work)
         yield from fold_records(work.log, work.where, records, work.plan, work.state)
         return
-    location = work.where.columns
-    if work.state is None:
-        state = LogState(**location, min_held_ms=options.min_held_ms)
-    else:
-        state = LogState.from_bytes(work.state.remembered or b"", **location, min_held_ms=options.min_held_ms)
+    state = LogState(where=work.where) if work.state is None else LogState.of(work.state, where=work.where)
+    state.min_held_ms, state.with_batches = options.min_held_ms, options.with_batches
     read = _live_read(work, options) if options.config else _read(work)
-    yield from fold_log(work.log, read, work.plan, state, with_batches=options.with_batches)
+    yield from fold_log(work.log, read, work.plan, state)
 
 
 # Files.
@@ -626,7 +611,6 @@ def _read(work: LogWork) -> LogRead:
         yield from log.parts(start=start)
 
     return LogRead(
-        where=log.where,
         chunks=chunks(),
         before=known_before(log, None) if start is None and not log.error else EMPTY,
         end=log.base_offsets[-1] if log.base_offsets and not log.error else None,
@@ -652,7 +636,6 @@ def _connect(options: WorkOptions) -> BrokerClient:
 def _live_read(work: LogWork, options: WorkOptions) -> LogRead:
     start, stop = work.plan.start or 0, work.plan.stop or 0
     return LogRead(
-        where=work.where,
         chunks=_live_chunks(work.where.tp, start, stop, options),
         before=begin() if start == 0 else EMPTY,
         end=max(start, stop),

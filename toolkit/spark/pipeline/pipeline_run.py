@@ -11,12 +11,11 @@ import datetime as dt
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from graphlib import TopologicalSorter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
@@ -30,7 +29,8 @@ from toolkit.spark.arrow_types import from_arrow, mapped, spark_table
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing, Origin
 from toolkit.spark.pipeline import run_sources
-from toolkit.spark.pipeline.log_fold import CURRENT, LogWork, current_transaction_history, folded
+from toolkit.spark.pipeline.history_fold import CURRENT, current_transaction_history
+from toolkit.spark.pipeline.log_fold import LogWork, folded
 from toolkit.spark.pipeline.log_states import LOST, NEVER, TRUNCATED, FoldStates, LogPlan, read_again, renames
 from toolkit.spark.pipeline.run_sources import (
     ListedLogs,
@@ -42,7 +42,7 @@ from toolkit.spark.pipeline.run_sources import (
     list_samples,
     store_samples,
 )
-from toolkit.spark.pipeline.stored_findings import ENDED, StoredFinding, StoredRecord, TopicFindings, log_rows
+from toolkit.spark.pipeline.stored_findings import ENDED, TopicFindings, log_rows
 from toolkit.spark.pipeline.stored_tables import (
     FROM_OFFSET,
     IDS,
@@ -51,7 +51,6 @@ from toolkit.spark.pipeline.stored_tables import (
     RECORDED_AS,
     RUN_ID,
     STATE,
-    TOPIC_ID,
     NewestSample,
     StoredRun,
     TableCounts,
@@ -68,7 +67,7 @@ if TYPE_CHECKING:
 
 
 Progress = Callable[[str, bool], object]
-AT_ONCE = 4  # while Spark plans a job, or runs its last task, another job keeps the executors busy
+AT_ONCE = 4  # while Spark plans a job, or runs its last task, another one keeps the executors busy
 PathLike = str | os.PathLike[str]
 OLDER = (
     "The table {} was older than the last run, as after its restore or the loss of a commit: all that the logs still "
@@ -182,15 +181,11 @@ def run(
             min_held_ms=min_held_ms,
             with_batches=with_batches,
         )
-        done = run_jobs(this.jobs(), progress=progress)
-        if this.has_news:
-            findings = done["findings"]
-        else:
-            columns = (*FINDINGS.names, TOPIC_ID, IS_CURRENT)
-            findings = list(map(StoredFinding.of, store.rows("findings", FINDINGS, *columns)))
-        current = FINDINGS.in_order(each.finding for each in findings if each.is_current)
-        verdicts = dict(sorted(Counter(each.verdict for each in current).items()))
-        ended = len(findings) - len(current)
+        this.execute(progress)
+        rows = store.rows("findings", FINDINGS, *FINDINGS.names, IS_CURRENT)
+        current = FINDINGS.in_order(Finding.of(row) for row in rows if row[IS_CURRENT])
+        verdicts = dict(sorted(Counter(str(each.verdict) for each in current).items()))
+        ended = len(rows) - len(current)
         return RunSummary(
             target=store.target,
             format=store.format,
@@ -295,28 +290,37 @@ class _PipelineRun:
         found.extend(ReadCounts(what="samples", listed=each.listed, new=each.count_new()) for each in self.recordings)
         return found
 
-    def jobs(self) -> dict[str, Job]:
-        """The jobs of the run; none without new data if the last run stored its counts."""
-        jobs: dict[str, Job] = {}
-        logs = self.logs
+    def execute(self, progress: Progress) -> None:
+        """Read what is new and store it, then what follows from it, and last the state, which completes the run."""
+
+        def do(jobs: Mapping[str, Callable[[], object]]) -> None:
+            def one(name: str) -> None:
+                progress(name, False)
+                jobs[name]()
+                progress(name, True)
+
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                list(pool.map(one, jobs))  # after a failure, no further one starts
+
+        logs, reads, adds = self.logs, dict[str, Callable[[], object]](), dict[str, Callable[[], object]]()
         if logs is not None and self.needs_diagnosis:
-            jobs["current_findings"] = Job(partial(self._diagnose, logs))
+            reads["current_findings"] = partial(self._diagnose, logs)
         if logs is not None and self.plans:
-            jobs["logs"] = Job(partial(self._read_logs, logs))
+            reads["logs"] = partial(self._read_logs, logs)
             for table in (LOG_TRANSACTIONS, LSO_TIMELINE, *([BATCHES] if self.with_batches else [])):
-                jobs[table.name] = Job(partial(self._add, table), after=["logs"])
-            jobs["transaction_history"] = Job(self._add_transaction_history, after=["logs"])
+                adds[table.name] = partial(self._add, table)
+            adds["transaction_history"] = self._add_transaction_history
         if new := self.new_samples:
             for name in RECORDED:
-                store = partial(store_samples, self.store, name, new, run_id=self.states.run_id)
-                jobs[RECORDED_AS[name]] = Job(store)
-        if self.has_news or not self.counts:
-            jobs["counts"] = Job(self._count, after=list(jobs))
+                reads[RECORDED_AS[name]] = partial(store_samples, self.store, name, new, run_id=self.states.run_id)
+        do(reads)
+        do(adds)
         if self.has_news:
-            needed = {"current_findings", "logs", "transaction_history", *(KEPT if self.has_samples else ())}
-            jobs["findings"] = Job(self._make_findings, after=needed.intersection(jobs) - {"findings"})
-            jobs["state"] = Job(self._save, after=list(jobs))
-        return jobs
+            do({"findings": self._make_findings})
+        if self.has_news or not self.counts:
+            do({"counts": self._count})
+        if self.has_news:
+            do({"state": self._save})
 
     def _signature(self, logs: ListedLogs) -> str:
         return f"{logs.signature} {self.min_held_ms}"
@@ -388,14 +392,13 @@ class _PipelineRun:
         )
 
     def _count(self) -> None:
-        """Count the rows of the tables that are not merged."""
-        merged = {"findings", "lso_holds", "logs"} if self.has_news else ()
-        names = [each for each in KEPT if each not in merged and (self.has_samples or each not in RECORDED_AS.values())]
-        self.counts |= count_rows(self.store, names, run_id=self.states.run_id)
+        """Count the rows of all tables."""
+        names = [each for each in KEPT if self.has_samples or each not in RECORDED_AS.values()]
+        self.counts = count_rows(self.store, names, run_id=self.states.run_id)
 
     # Findings.
 
-    def _make_findings(self) -> list[StoredFinding]:
+    def _make_findings(self) -> None:
         """Make all findings and holds of the LSO from the stored tables, and change those stored."""
         made = TopicFindings(
             store=self.store,
@@ -406,14 +409,8 @@ class _PipelineRun:
             min_held_ms=self.min_held_ms,
         )
         holds, findings = made.stored(with_samples=self.has_samples)
-        records: dict[str, Sequence[StoredRecord | StoredFinding]]
-        records = {"logs": log_rows(self.states.all.values()), "lso_holds": holds, "findings": findings}
-        for name, of_table in records.items():
-            rows = [each.row() for each in of_table]
-            written = self.store.merge(name, KEPT[name], rows, run_id=self.states.run_id)
-            errors = sum(row.get("error") is not None for row in rows)
-            self.counts[name] = TableCounts(name=name, rows=len(rows), errors=errors, new=written)
-        return findings
+        for name, rows in (("logs", log_rows(self.states.all.values())), ("lso_holds", holds), ("findings", findings)):
+            self.store.merge(name, KEPT[name], rows, run_id=self.states.run_id)
 
     # State.
 
@@ -452,35 +449,3 @@ def count_rows(store: TableStore, names: Iterable[str], *, run_id: int) -> dict[
         name: TableCounts(name=name, rows=rows, errors=errors, new=new, newest_run=run or 0)
         for name, rows, errors, new, run in sums.collect()
     }
-
-
-class Job(NamedTuple):
-    """A function, and the names of the jobs that it depends on."""
-
-    do: Callable[[], Any]
-    after: Collection[str] = ()
-
-
-def run_jobs(jobs: Mapping[str, Job], *, progress: Progress) -> dict[str, Any]:
-    """Run jobs and return their results by name. After a failure, no further job starts.
-
-    `progress`: called with the name of a job and false when it starts, and true when it is done.
-    """
-    results: dict[str, Any] = {}
-
-    def do(name: str) -> str:
-        progress(name, False)
-        results[name] = jobs[name].do()
-        progress(name, True)
-        return name
-
-    sorter = TopologicalSorter({name: job.after for name, job in jobs.items()})
-    sorter.prepare()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        running: set[Future[str]] = set()
-        while sorter.is_active():
-            running |= {pool.submit(do, name) for name in sorter.get_ready()}
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for each in done:
-                sorter.done(each.result())
-    return results

@@ -9,7 +9,7 @@ import datetime as dt
 import hashlib
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -20,6 +20,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.session import SparkSession as ClassicSession
+from pyspark.sql.types import StructType
 
 from toolkit.errors import NotFound
 from toolkit.formats.coordinator_records import STATE_TOPIC
@@ -33,7 +34,7 @@ from toolkit.sources.recording.recording import EMPTY, current_files
 from toolkit.sources.source import TableArguments
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.data_sources import register
-from toolkit.spark.datasources.log_reader import LEADER, PROOF, LogIdentity, LogListing, listings
+from toolkit.spark.datasources.log_reader import LEADER, LogIdentity, LogListing, listings
 from toolkit.spark.datasources.reader_options import local_path
 from toolkit.spark.pipeline.log_fold import WorkOptions
 from toolkit.spark.pipeline.log_states import LogPlan, assumptions, plan_logs
@@ -47,6 +48,7 @@ from toolkit.spark.pipeline.stored_tables import (
     records_name,
     sql_text,
 )
+from toolkit.spark.spark_errors import each_without_traceback
 from toolkit.spark.spark_session import executors_reach
 
 if TYPE_CHECKING:
@@ -177,7 +179,12 @@ class ListedLogs:
             return None
         if self.files is not None:
             return files_proof(self.files.contents()).line
-        return str(load(self.spark, PROOF, self.paths, **assertion_options(self.assertions)).toArrow()["line"][0])
+        paths, assertions = self.paths, self.assertions
+
+        def prove() -> pa.Table:
+            return pa.table({"line": [files_proof(found_in(paths, assertions=assertions)).line]})
+
+        return str(_in_a_task(self.spark, prove, "line string")["line"][0])
 
 
 def list_files(
@@ -188,18 +195,33 @@ def list_files(
     assertions: FileAssertions = NO_ASSERTIONS,
 ) -> ListedLogs:
     """List log directories. Raises NotFound if the files contain no partition of a topic."""
-    files = None
+    files, paths = None, [local_path(path) for path in paths]
     if isinstance(spark, ClassicSession):  # Spark's driver lists them, which is this process
-        local_paths = [local_path(path) for path in paths]
-        contents = found_in(local_paths, assertions=assertions)
-        files, logs = LogDir.of(contents, *local_paths), listings(contents, contents.replica_logs())
+        contents = found_in(paths, assertions=assertions)
+        files, logs = LogDir.of(contents, *paths), listings(contents, contents.replica_logs())
     else:
-        logs = LogListing.of_table(load(spark, "listing", paths).toArrow())
+
+        def listed() -> pa.Table:
+            contents = found_in(paths)
+            return LogListing.table.arrow(listings(contents, contents.replica_logs()))
+
+        logs = LogListing.of_table(_in_a_task(spark, listed, struct_type(LogListing.table)))
     if topics is not None:
         if missing := sorted(set(topics) - {row.topic for row in logs}):
             raise NotFound(f"The files contain no partition of topic {missing[0]!r}.")
         logs = [row for row in logs if row.topic in {*topics, STATE_TOPIC}]
     return ListedLogs(spark=spark, paths=paths, topics=topics, assertions=assertions, files=files, logs=logs)
+
+
+def _in_a_task(spark: SparkSession, function: Callable[[], pa.Table], schema: StructType | str) -> pa.Table:
+    """What a function returns in a task: the machine of a client of Spark Connect may lack the files."""
+
+    @each_without_traceback
+    def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield from function().to_batches()
+
+    return spark.range(0, 1, 1, 1).mapInArrow(of_task, schema).toArrow()
 
 
 def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) -> DataFrame:

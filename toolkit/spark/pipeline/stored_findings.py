@@ -10,9 +10,8 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -28,7 +27,6 @@ from toolkit.analysis.history.findings_over_time import (
     without_short,
 )
 from toolkit.analysis.history.hold_findings import attributed_holds, by_producer, held_findings, merge_holds
-from toolkit.analysis.history.resume_state import LogState
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, TRANSACTION_HISTORY, Row
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, PastTransaction
@@ -36,6 +34,7 @@ from toolkit.schema.recorded import OBSERVATION_TIMES, LsoHold, ObservationTime,
 from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing, Origin
+from toolkit.spark.pipeline.log_fold import LogState
 from toolkit.spark.pipeline.log_states import FoldStates
 from toolkit.spark.pipeline.stored_tables import (
     CLUSTER_ID,
@@ -105,9 +104,7 @@ def holds_of(states: Iterable[StoredState], *, min_held_ms: int) -> list[LsoHold
     """
     found: list[LsoHold] = []
     for state in states:
-        location: Any = {"topic": state.topic, "partition": state.partition, "broker_id": state.broker_id}
-        log_state = LogState.from_bytes(state.remembered or b"", **location, min_held_ms=min_held_ms)
-        found += LsoHold.of_table(log_state.lso_holds())
+        found += LsoHold.of_table(LogState.of(state, min_held_ms=min_held_ms).lso_holds())
     return found
 
 
@@ -206,34 +203,6 @@ def _observation_times(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
 ENDED = "ended"
 
 
-class StoredRecord(NamedTuple):
-    """A row of ``lso_holds`` or ``logs``."""
-
-    record: LsoHold | StoredLog
-    origin: Origin
-
-    def row(self) -> dict[str, Any]:
-        """Its stored columns."""
-        return {**self.record.row(), **self.origin._asdict()}
-
-
-class StoredFinding(NamedTuple):
-    """A row of ``findings``."""
-
-    finding: Finding
-    origin: Origin
-    is_current: bool
-
-    @staticmethod
-    def of(row: Row) -> StoredFinding:
-        """The finding of a stored row."""
-        return StoredFinding(Finding.of(row), Origin(row[CLUSTER_ID], row[TOPIC_ID]), bool(row[IS_CURRENT]))
-
-    def row(self) -> dict[str, Any]:
-        """Its stored columns."""
-        return {**self.finding.row(), **self.origin._asdict(), IS_CURRENT: self.is_current}
-
-
 @dataclass(slots=True)
 class _TopicResults:
     """Holds and findings of one topic, or of a cluster."""
@@ -253,20 +222,23 @@ class TopicFindings:
     is_consistent: bool  # whether they are asserted to be a consistent copy
     min_held_ms: int  # shortest hold of the LSO to keep
 
-    def stored(self, *, with_samples: bool) -> tuple[list[StoredRecord], list[StoredFinding]]:
-        """All holds and findings. `with_samples`: whether there are samples of recordings."""
+    def stored(self, *, with_samples: bool) -> tuple[list[Row], list[Row]]:
+        """All holds and findings, with the columns of the pipeline.
+
+        `with_samples`: whether there are samples of recordings.
+        """
         found = self._of_logs() if self.run.signature is not None else {}
         if with_samples:
             self._add_samples(found)
         since = self._since(with_samples=with_samples)
-        holds: list[StoredRecord] = []
-        findings: list[StoredFinding] = []
+        holds: list[Row] = []
+        findings: list[Row] = []
         for origin, results in found.items():
-            holds += [StoredRecord(hold, origin) for hold in results.holds]
+            holds += [{**hold.row(), **origin._asdict()} for hold in results.holds]
             for each in without_short(results.findings, min_held_ms=self.min_held_ms):
                 is_open = each.held_to is None and each.verdict != ENDED
                 is_current = is_open and (since is None or each.observed_at >= since)
-                findings.append(StoredFinding(each, origin, is_current))
+                findings.append({**each.row(), **origin._asdict(), IS_CURRENT: is_current})
         return holds, findings
 
     @cached_property
@@ -387,14 +359,12 @@ class TopicFindings:
         return self.store.load(name, KEPT[name]).select(*KEPT[name].names)
 
 
-def log_rows(states: Iterable[StoredState]) -> list[StoredRecord]:
+def log_rows(states: Iterable[StoredState]) -> list[Row]:
     """The rows of the table ``logs``."""
     logs = [each for each in states if not each.log.endswith(IDS)]
     best = {each.log for each in best_logs(logs)}
-    return [
-        StoredRecord(
-            replace(StoredLog.of_columns(each.row()), is_best=each.log in best, is_damaged=bool(each.is_damaged)),
-            LogIdentity.of(each.log).origin,
-        )
-        for each in logs
-    ]
+    found: list[Row] = []
+    for each in logs:
+        row = StoredLog.of_record(each, is_best=each.log in best, is_damaged=bool(each.is_damaged)).row()
+        found.append({**row, **LogIdentity.of(each.log).origin._asdict()})
+    return found

@@ -414,13 +414,12 @@ class TableStore:
         assert found is not None
         return found
 
-    def merge(self, name: str, table: Table, rows: Iterable[Row], *, run_id: int) -> int:
+    def merge(self, name: str, table: Table, rows: Iterable[Row], *, run_id: int) -> None:
         """Change a table to these rows; rows with the same `lasting_content`, and others' columns, are not written.
 
         `name`, `table`: name and declaration of the table; its key is in `KEYS`.
         `rows`: all rows, with the declared columns and those of the pipeline. Of several with one key, the last is
             kept.
-        Returns: number of rows that were added or changed.
         """
         declared = with_extra(name, table)
         new = rows_by_key(name, declared.arrow([{**row, RUN_ID: run_id} for row in rows]).to_pylist())
@@ -443,7 +442,6 @@ class TableStore:
         elif written or deleted:
             gone = self._stored_frame(declared, deleted).withColumn(IS_DELETED, sf.lit(True))
             self._merge(name, frame.withColumn(IS_DELETED, sf.lit(False)).unionByName(gone))
-        return len(written)
 
     def rename_logs(self, names: Mapping[str, LogIdentity]) -> None:
         """Give stored logs other names, and their cluster, broker and topic id; a repeated call changes nothing.

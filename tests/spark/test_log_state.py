@@ -3,53 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from tests.analysis.random_logs import Step, batches
 from toolkit.analysis.history.hold_findings import lso_holds
-from toolkit.analysis.history.resume_state import COUNTED, LogState, RangeSummary
-from toolkit.analysis.log.log_transactions import (
-    EMPTY,
-    END_NOT_READ,
-    PartialTransactions,
-    RunningTotals,
-    begin,
-    merge,
-    partial_transactions,
-)
-from toolkit.formats.headers import Headers
+from toolkit.analysis.log.log_transactions import EMPTY, END_NOT_READ, PartialTransactions, RunningTotals, begin
+from toolkit.formats.headers import Headers, LogChunk
 from toolkit.schema import Row
 from toolkit.schema.recorded import LSO_HOLDS
+from toolkit.sources.log_tables import LogId
+from toolkit.spark.pipeline.log_fold import LogRows, LogState
 
-PARTITION: dict[str, Any] = {"topic": "orders", "partition": 0, "broker_id": 1}
+WHERE = LogId(topic="orders", partition=0, broker_id=1)
 
 
-def range_summary_of(headers: Headers, before: PartialTransactions = EMPTY) -> RangeSummary:
-    partial = merge(before, partial_transactions(headers))
-    closed, rest = partial.take_closed()
-    totals = RunningTotals()
-    bounds = [each[name] for each in (closed, rest.edges) for name in ("first_offset", "marker_offset")]
-    if not len(headers):
-        return RangeSummary(closed=closed, edges=rest.edges, is_settled=rest.settled)
-    totals.add(headers, np.concatenate(bounds))
-    counts = np.array(list(map(tuple, totals.samples.tolist())), COUNTED)
-    records, size = totals.total
-    return RangeSummary(
-        closed=closed,
-        edges=rest.edges,
-        is_settled=rest.settled,
-        counts=counts,
-        records=records,
-        bytes=size,
-        log_end_offset=int(headers["last_offset"][-1]) + 1,
-        end_time=int(headers["max_timestamp"][-1]),
-        leader_epoch=int(headers["leader_epoch"][-1]),
-    )
+def taken(state: LogState, headers: Headers, before: PartialTransactions = EMPTY) -> LogRows:
+    """What a state gives out once a range was added."""
+    state.begin(before)
+    state.fold.add(LogChunk(headers=headers))
+    return state.take()
 
 
 def expected_holds(
@@ -75,8 +49,8 @@ OPENED = begin(opened_before={9000: (99, 0), 3000: (3, 0)})
 
 
 def state_of(*steps: Step, before: PartialTransactions = EMPTY) -> LogState:
-    state = LogState(**PARTITION)
-    state.add(range_summary_of(batches(steps), before))
+    state = LogState(where=WHERE)
+    taken(state, batches(steps), before)
     return state
 
 
@@ -86,35 +60,35 @@ def test_a_log_without_batches_has_no_end() -> None:
 
 
 def test_the_leader_epoch_is_the_highest_and_the_time_that_of_the_last_batch() -> None:
-    state = LogState(**PARTITION)
-    summary = range_summary_of(batches([Step("plain", 0)]))
-    known = []
+    state, known = LogState(where=WHERE), []
     for end_time, epoch in ((None, None), (70, 5), (60, 4), (None, None), (80, 6)):
-        state.add(replace(summary, end_time=end_time, leader_epoch=epoch))
+        headers = batches([Step("plain", 0)])[: int(end_time is not None)]
+        headers["max_timestamp"], headers["leader_epoch"] = end_time or 0, epoch or 0
+        taken(state, headers)
         known.append((state.end_time, state.leader_epoch))
-    assert known == [(-1, -1), (70, 5), (60, 5), (-1, 5), (80, 6)]
+    assert known == [(-1, -1), (70, 5), (60, 5), (60, 5), (80, 6)]
 
 
 def test_a_log_may_begin_with_a_marker() -> None:
-    rows = LogState(**PARTITION).add(range_summary_of(batches([Step("commit", 1)])))
+    rows = taken(LogState(where=WHERE), batches([Step("commit", 1)]))
     assert rows.log_transactions["marker_offset"].to_pylist() == [0]
 
 
 def test_lost_transactions_are_returned_and_forgotten() -> None:
     state = state_of(Step("data", 1), Step("commit", 1), Step("data", 2), Step("data", 3))
-    rows = state.lose(is_deleted=True).to_pylist()
+    rows = state.lose_open(is_deleted=True).to_pylist()
     assert [(row["first_offset"], row["outcome"], row["error"]) for row in rows] == [
         (2, None, END_NOT_READ),
         (3, None, END_NOT_READ),
     ]
     assert (state.log_end_offset, state.end_time, state.leader_epoch) == (None, -1, -1)
     assert [row["marker_offset"] for row in state.lso_holds().to_pylist()] == [1], "the one that has ended"
-    assert state.lose(is_deleted=True).num_rows == 0, "nothing was read since"
+    assert state.lose_open(is_deleted=True).num_rows == 0, "nothing was read since"
 
 
 def test_transactions_are_lost_before_any_batch_was_read() -> None:
     state = state_of(before=OPENED)
-    assert sorted(state.lose(is_deleted=False)["first_offset"].to_pylist()) == [3, 99]
+    assert sorted(state.lose_open(is_deleted=False)["first_offset"].to_pylist()) == [3, 99]
 
 
 def test_a_truncated_log_keeps_the_holds_before() -> None:
@@ -129,7 +103,7 @@ def test_the_steps_before_a_truncated_part_are_not_repeated() -> None:
     state = state_of(Step("data", 1), Step("data", 2))
     state.truncate(1)
     again = batches([Step("data", 2), Step("commit", 1)], base_offset=1)
-    rows = state.add(range_summary_of(again, begin(opened_before={1000: (0, 0)})))
+    rows = taken(state, again, begin(opened_before={1000: (0, 0)}))
     assert [int(step["offset"]) for step in rows.steps] == [3]
 
 
@@ -137,12 +111,12 @@ def test_the_steps_before_a_truncated_part_are_not_repeated() -> None:
 def test_the_steps_of_a_log_without_batches_are_not_repeated(serialized: bool) -> None:
     """What was open before the first batch of a log has been a step already if that batch is read again."""
     before = begin(opened_before={9000: (90, 0)})
-    state = LogState(**PARTITION)
+    state = LogState(where=WHERE)
     state.truncate(91)
-    assert [int(step["offset"]) for step in state.add(range_summary_of(batches([]), before)).steps] == [91]
+    assert [int(step["offset"]) for step in taken(state, batches([]), before).steps] == [91]
     for offset in (95, 80):
         state.truncate(offset)
         if serialized:
-            state = LogState.from_bytes(state.to_bytes(), **PARTITION)
-        rows = state.add(range_summary_of(batches([], base_offset=100), before))
+            state = LogState.of(state.stored("log"))
+        rows = taken(state, batches([], base_offset=100), before)
         assert [int(step["offset"]) for step in rows.steps] == ([] if offset == 95 else [91])
