@@ -37,7 +37,7 @@ from toolkit.analysis.log.log_transactions import (
 from toolkit.errors import UsageError
 from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT, HEADER, UNREAD_MARKER, Headers
-from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, STATISTICS, Row, utc
+from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, STATISTICS, utc
 from toolkit.schema.log import LogTransaction
 
 Opened = dict[int, tuple[int, int]]
@@ -416,7 +416,7 @@ def statistics_of(*steps: Step, from_start: bool = True) -> Statistics:
     return statistics(finish(partial_transactions(batches(steps)), from_start=from_start))
 
 
-def figures(statistics: Statistics) -> Row:
+def figures(statistics: Statistics) -> dict[str, Any]:
     """All but the open transactions themselves, as a row of the table."""
     row = statistics_row(statistics, topic="orders", partition=0, broker_id=1).row()
     assert len(STATISTICS.arrow([row])) == 1
