@@ -260,8 +260,7 @@ def timeline_of(tables: IncidentFindings) -> Figure | None:
     tables
         From `collect_incident`.
     """
-    charts = [chart for section in report(**tables).sections for chart in section.charts]
-    return charts[0] if charts else None
+    return next(iter(report(**tables).charts), None)
 
 
 def _closed_by(
