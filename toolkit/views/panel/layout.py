@@ -42,7 +42,7 @@ from toolkit.views.panel.panel_html import (
 from toolkit.views.renderers import escaped_html, html_text
 from toolkit.views.report import Report, report
 from toolkit.views.report.incident import tables_around
-from toolkit.views.report.report_tables import action_grid
+from toolkit.views.report.report_sections import action_grid
 from toolkit.views.row_formats import count, printable
 
 if TYPE_CHECKING:
