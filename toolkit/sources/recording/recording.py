@@ -267,13 +267,18 @@ def find_samples(directory: Path, *, at: dt.datetime | None = None) -> FoundSamp
     """Find the samples of a time; null for the newest. Raises NotFound if there is no successful sample by then."""
     failed: list[RecordedSample] = []
     successful: list[RecordedSample] = []
-    for sample in _backwards(directory, at):
-        if sample.error is None:
-            successful.append(sample)
-        elif not successful:
-            failed.insert(0, sample)
-        if len(successful) == 2:
-            break
+    stop = None if at is None else at + AN_INSTANT
+    # Newest first, one file at a time, since one or two rows suffice.
+    while len(successful) < 2 and (
+        files := [file for file in files_of(directory, "samples") if stop is None or file.start < stop]
+    ):
+        start = files[-1].start
+        for sample in reversed(RecordedSample.of_table(read(directory, "samples", start=start, stop=stop))):
+            if sample.error is None:
+                successful.append(sample)
+            elif not successful:
+                failed.insert(0, sample)
+        stop = start
     if not successful:
         when = "" if at is None else f" by {at.isoformat()}"
         raise NotFound(f"No successful sample in {directory}{when}.")
@@ -362,15 +367,6 @@ def read_sample(directory: Path, sample: RecordedSample, *, idle_producers: bool
         observation=observation,
     )
     return recorded, observation
-
-
-def _backwards(directory: Path, at: dt.datetime | None) -> Iterator[RecordedSample]:
-    """The samples, newest first, one file at a time, since one or two rows suffice."""
-    stop = None if at is None else at + AN_INSTANT
-    while files := [file for file in files_of(directory, "samples") if stop is None or file.start < stop]:
-        start = files[-1].start
-        yield from reversed(RecordedSample.of_table(read(directory, "samples", start=start, stop=stop)))
-        stop = start
 
 
 NOT_RECORDED = "NOT_RECORDED: a recording has no records; only the cluster or its files show the content of an offset"
