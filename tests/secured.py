@@ -33,9 +33,11 @@ PASSWORDS = {
     "client": "cl13nt-Zq7b8c9d",
     "store": "st0re-Zq0e1f2a",
     "key": "k3y-Zq3b4c5d6e",
+    "identity": "1d3nt1ty-Zq7f8a9b",
 }
 TOKEN_LIFETIME_S = 5
 REGION = "eu-central-1"  # AWS's, of MSK IAM
+EVENT_HUBS = "of-t.servicebus.windows.net"  # shorter than Azure's names of namespaces: there is none
 REAUTHENTICATION_MS = 2500
 KERBEROS_PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
 LISTENERS = {
@@ -182,6 +184,41 @@ class TokenServer:
         return {"access_token": self.tokens[-1], "expires_in": TOKEN_LIFETIME_S}
 
 
+class IdentityEndpoint:
+    """Azure's endpoint for the managed identity of an app: HTTP on its own machine. The tokens are of `issuer`."""
+
+    def __init__(self, issuer: TokenServer) -> None:
+        class Endpoint(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
+                known = self.headers["X-IDENTITY-HEADER"] == PASSWORDS["identity"]
+                assert asked["resource"] == [f"https://{EVENT_HUBS}"]
+                token = issuer.issue()["access_token"] if known else ""
+                expires = str(int(time.time()) + TOKEN_LIFETIME_S)
+                data = json.dumps({"access_token": token, "expires_on": expires, "token_type": "Bearer"}).encode()
+                self.send_response(200 if known else 401)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: object) -> None: ...
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+        url = f"http://127.0.0.1:{self._server.server_address[1]}/token"
+        self.environment = {"IDENTITY_ENDPOINT": url, "IDENTITY_HEADER": PASSWORDS["identity"]}
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._thread.join(120)
+        self._server.server_close()
+
+
 def _base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
@@ -254,6 +291,7 @@ class Secured:
         self.folder = folder
         self.certificates = _certificates(folder / "certificates")
         self.tokens = stack.enter_context(TokenServer(self.certificates))
+        self.identity = stack.enter_context(IdentityEndpoint(self.tokens))
         self.kdc = None if missing_for_kerberos() else stack.enter_context(Kdc(folder / "kerberos"))
         settings = {**broker_properties(self.certificates, self.tokens, self.kdc), **properties}
         self.signer = self._write_signer()
@@ -288,6 +326,8 @@ class Secured:
             found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.certificates.ca)}
         if mechanism:
             found |= {"sasl.mechanism": mechanism, **self._login(mode, mechanism)}
+        if mode == "Azure Event Hubs":  # which is known by its host
+            found["bootstrap.servers"] += f",{EVENT_HUBS}:9093"
         return found | self._key_store(mode)
 
     def _login(self, mode: str, mechanism: str) -> dict[str, str]:
@@ -298,6 +338,8 @@ class Secured:
                 how = f'useKeyTab=true keyTab="{self.kdc.keytab("ann")}" principal="ann@{REALM}"'
             login = f"com.sun.security.auth.module.Krb5LoginModule required {how};"
             return {"sasl.jaas.config": login, "sasl.kerberos.service.name": "kafka"}
+        if mode == "Azure Event Hubs":
+            return {}
         if mechanism == "OAUTHBEARER":
             options = f'clientId="ann" clientSecret="{PASSWORDS["client"]}" scope="kafka"'
             return {
@@ -353,6 +395,7 @@ MODES = {  # listener and mechanism
     "SCRAM-SHA-512": ("SCRAM", "SCRAM-SHA-512"),
     "OAUTHBEARER": ("OAUTH", "OAUTHBEARER"),
     "MSK IAM": ("OAUTH", "AWS_MSK_IAM"),
+    "Azure Event Hubs": ("OAUTH", "OAUTHBEARER"),
     "Kerberos with a keytab": ("KERBEROS", "GSSAPI"),
     "Kerberos with the ticket cache": ("KERBEROS", "GSSAPI"),
 }

@@ -19,7 +19,6 @@ UNUSED = {  # functions whose callers decide what they take
     "parts_near": "ReplicaLog",
 }
 NOT_PASSED = {  # caller and callee: why an optional argument of the same name is another one, or is left out
-    ("_appendix", "ReportSection"): "the events have them",
     ("at_missing_offsets", "LogChunk"): "an end of bytes",
     ("_base_offset", "read_header"): "position 0",
     ("_first_batch", "read_header"): "of the bytes that were fetched",
@@ -48,7 +47,7 @@ NAMED_OTHERWISE = {  # arguments that are named like another parameter of their 
         "OffsetsLogRecord(group_partition=partition)",
     ),
     *("Outcome(reason=missing)", "TableCell(key=verdict)", "Transaction(coordinator_id=broker_id)"),
-    *("_read_headers(end=at)", "answer_findings(of=findings)", "body_html(below=headings)", "decompress(codec=data)"),
+    *("_read_headers(end=at)", "answer_parts(of=findings)", "body_html(below=headings)", "decompress(codec=data)"),
     *("class_archive_options(new=archive)", "is_contiguous(stop=start)"),
     *("lso_steps(log_end_offset=stop)", "of_topic(name=topic)"),
     "ticks_of(settings=axis)",

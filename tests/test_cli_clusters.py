@@ -14,7 +14,7 @@ from tests.process import run
 from tests.test_cli import UNKNOWN, FixedCluster
 from tests.views.test_text import finding, healthy
 from toolkit.cli import cluster_answers
-from toolkit.cli.options import SourceOptions
+from toolkit.cli.options import WATCH_INTERVAL, SourceOptions
 from toolkit.config.clusters import CLUSTERS_VARIABLE
 from toolkit.errors import ConnectionFailed
 from toolkit.lab import Kafka
@@ -182,7 +182,7 @@ def test_a_pipe_gets_a_block_per_change_and_the_last_code(monkeypatch: pytest.Mo
     assert watched.returncode == 1
     assert ["ongoing" in each for each in blocks] == [True, False, True, False]
     assert watched.stderr == f"kafka-txn: {DOWN}\n"
-    assert cluster_answers.WATCH_INTERVAL == "10s"
+    assert WATCH_INTERVAL == "10s"
 
 
 def test_the_first_look_fails_as_a_single_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.process import COMMAND, PATIENCE_S, ROOT, started
-from toolkit.cli.output import exit_code
+from toolkit.cli.output import Answer
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema import Row
@@ -95,7 +95,7 @@ def test_a_row_that_a_right_is_missing_for_names_the_right(capsys: pytest.Captur
         *({"group_id": f"g{number}", "error": "GROUP_AUTHORIZATION_FAILED"} for number in range(11)),
         {"topic": "orders", "error": None},
     ]
-    assert exit_code(rows) == 3
+    assert Answer(rows=rows).end() == 3
     principal = "kafka-acls.sh --add --allow-principal User:NAME --operation"
     assert capsys.readouterr().err.splitlines() == [
         "This principal needs READ on topic '__transaction_state':",

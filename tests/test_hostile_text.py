@@ -30,7 +30,7 @@ from toolkit.sources.source import SOURCE_TABLES, TableArguments
 from toolkit.views import show as show_table
 from toolkit.views.finding_document import finding_lines
 from toolkit.views.report import report
-from toolkit.views.row_formats import csv_pieces, json_pieces, row_lines
+from toolkit.views.row_formats import csv_pieces, grid_lines, json_pieces, table_grid
 
 ROOT = Path(__file__).parent.parent / "toolkit"
 NAMES = re.compile(
@@ -81,7 +81,7 @@ class HostileCluster(Cluster):
 def test_every_table_is_shown_as_data() -> None:
     for table in TABLES.values():
         rows = hostile_rows(table, verdict=Verdict.HANGING)
-        lines = row_lines(table, rows, width=None)
+        lines = grid_lines(table_grid(table, rows))
         assert not CONTROL.search("".join(lines)), table.name
         assert all("\n" not in line for line in lines), table.name
         if "binary" in {column.type for column in table.columns}:

@@ -230,7 +230,6 @@ def _plots(read: Callable[[], LogDir], folder: Path, held: Finding) -> Iterator[
             lso_timeline=files.lso_timeline(**where),
             partitions=files.partitions(**where),
             findings=files.findings(**where),
-            transaction_log=files.transaction_log(),
             transaction_history=files.transaction_history(),
             cluster_events=files.cluster_events(),
         )

@@ -41,7 +41,7 @@ K = 33
 OWNER, OTHER = ids_of(K, 2)
 ORDERS, STATES = ("orders", 0), (STATE_TOPIC, K)
 ABORTED_AT = after(minutes=-1)
-WORD = "your assertion that the brokers were stopped during the copy (consistent_copy)"
+WORD = "a copy by kafka-txn copy, or your assertion that the brokers were stopped during the copy (--consistent-copy)"
 
 
 class StagedFiles:

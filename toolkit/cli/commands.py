@@ -22,8 +22,7 @@ from typer._completion_shared import get_completion_script
 from typer.core import TyperCommand, TyperGroup
 
 from toolkit.cli import action_commands, diagnose_commands, file_commands, record_commands, table_commands
-from toolkit.cli.cluster_answers import WATCH_INTERVAL
-from toolkit.cli.options import BootstrapServer, ClusterName, CommandConfig, SourceOptions, key_values
+from toolkit.cli.options import WATCH_INTERVAL, BootstrapServer, ClusterName, CommandConfig, SourceOptions, key_values
 from toolkit.cli.output import DEFECT, exit_on_failure, remark, show, width, write_any_text
 from toolkit.errors import NotFound
 from toolkit.version import __version__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -13,33 +13,32 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn
 
 import typer
 
-from toolkit.cli.cluster_answers import Answer, Watch, answer_sources
+from toolkit.cli.cluster_answers import answer_sources
 from toolkit.cli.options import (
     FILE_OPTIONS,
     Brokers,
-    LogEvidence,
+    FindingOptions,
     MaxTransactionTimeout,
     Output,
     Partitions,
     RecheckAfter,
-    Short,
     SourceOptions,
     Topics,
-    Verdicts,
     check_output_path,
     duration_option,
     partition_options,
     takes_source,
     time_option,
 )
-from toolkit.cli.output import INCOMPLETE, NOT_FOUND, Format, answer, progress, remark, show, width
+from toolkit.cli.output import INCOMPLETE, NOT_FOUND, Answer, Format, progress, remark
 from toolkit.errors import ConnectionFailed, UsageError
-from toolkit.views.document import NOWHERE, Connection
+from toolkit.views.document import Paragraph, Quote
 
 if TYPE_CHECKING:
     from toolkit.cli.options import AnySource
     from toolkit.schema.live import Finding
     from toolkit.schema.verdict import Verdict
+    from toolkit.views.document import Part
     from toolkit.views.explained_error import ExplainedError
 
 STDIN = "-"
@@ -47,54 +46,17 @@ CHUNK = 1 << 20  # bytes; twice of it are kept of whatever is piped in: the star
 
 
 @takes_source("all_clusters", *FILE_OPTIONS, "recording", "at", "flink_checkpoint")
-def diagnose(
-    *,
-    topic: Topics = None,
-    partition: Partitions = None,
-    recheck_after: RecheckAfter = 5,
-    max_transaction_timeout: MaxTransactionTimeout = 900,
-    log_evidence: LogEvidence = True,
-    verdict: Verdicts = None,
-    short: Short = False,
-    watch: Watch = None,
-    output: Output = Format.TABLE,
-    source_options: SourceOptions,
-) -> None:
+def diagnose(*, finding_options: FindingOptions, source_options: SourceOptions) -> None:
     """Diagnose every open transaction and every held LSO, healthy ones included.
 
     Checks doubtful partitions twice, so that a transaction that is ending is not taken for a hanging one. With
     --log-dir it reads files, and first says what they prove; with --recording, a sample of the recorder.
     """
-    check_output(output, topic, partition, short=short)
-    read = partial(
-        findings_answer,
-        output=output,
-        recheck_after=recheck_after,
-        max_transaction_timeout=max_transaction_timeout,
-        verdict=verdict,
-        short=short,
-        topics=topic,
-        partitions=partition,
-        log_evidence=log_evidence,
-    )
-    answer_sources(read, source_options, output, watch=watch)
+    answer_findings(finding_options, source_options)
 
 
 @takes_source("all_clusters", *FILE_OPTIONS, "recording", "at", "flink_checkpoint")
-def find_hanging(
-    *,
-    topic: Topics = None,
-    partition: Partitions = None,
-    broker_id: Brokers = None,
-    recheck_after: RecheckAfter = 5,
-    max_transaction_timeout: MaxTransactionTimeout = 900,
-    log_evidence: LogEvidence = True,
-    verdict: Verdicts = None,
-    short: Short = False,
-    watch: Watch = None,
-    output: Output = Format.TABLE,
-    source_options: SourceOptions,
-) -> None:
+def find_hanging(*, broker_id: Brokers = None, finding_options: FindingOptions, source_options: SourceOptions) -> None:
     """Find hanging transactions, and those that cannot be ruled out.
 
     Searches the whole cluster, internal topics included, unless --topic narrows it; with --log-dir or --recording,
@@ -102,21 +64,7 @@ def find_hanging(
     """
     if source_options.log_dir and broker_id is not None:
         raise UsageError("--broker-id applies to a cluster.", do="With --log-dir, name that broker's log directory.")
-    check_output(output, topic, partition, short=short)
-    read = partial(
-        findings_answer,
-        output=output,
-        recheck_after=recheck_after,
-        max_transaction_timeout=max_transaction_timeout,
-        verdict=verdict,
-        short=short,
-        in_doubt_only=True,
-        topics=topic,
-        partitions=partition,
-        log_evidence=log_evidence,
-        broker_id=broker_id,
-    )
-    answer_sources(read, source_options, output, watch=watch)
+    answer_findings(finding_options, source_options, in_doubt_only=True, broker_id=broker_id)
 
 
 @takes_source(*FILE_OPTIONS)
@@ -306,45 +254,41 @@ def mcp(*, recheck_after: RecheckAfter = 5, source_options: SourceOptions) -> No
     mcp_server(tools).run("stdio")
 
 
-def check_output(output: Format, topics: list[str] | None, partitions: list[int] | None, *, short: bool) -> None:
-    """Raise UsageError for partitions of no topic, and for lines that no program reads."""
-    if short and output is not Format.TABLE:
-        raise UsageError(f"--short is for people, --format {output} has every column.", do="Leave one of them out.")
-    partition_options(topics, partitions)
+def answer_findings(
+    options: FindingOptions, source_options: SourceOptions, *, in_doubt_only: bool = False, **more: Any
+) -> NoReturn:
+    """Write the findings of a source: all, or those that need an action or of which that is not known."""
+    read = partial(_findings_answer, options, in_doubt_only=in_doubt_only, more=more)
+    answer_sources(read, source_options, options.output, watch=options.watch)
 
 
-def findings_answer(
-    source_options: SourceOptions,
-    *,
-    output: Format,
-    verdict: Collection[Verdict] | None,
-    short: bool,
-    in_doubt_only: bool = False,
-    **options: Any,
+def _findings_answer(
+    options: FindingOptions, source_options: SourceOptions, *, in_doubt_only: bool, more: Mapping[str, Any]
 ) -> Answer:
-    """The findings of a source: all, or those that need an action or of which that is not known."""
-    findings, proof, source = read_findings(source_options, output, **options)
-    shown = of_verdicts(in_doubt(findings) if in_doubt_only else findings, verdict)
+    from toolkit.views.finding_document import LINKED_FINDINGS, linked_row
 
-    def write() -> int:
-        connection = source_options.connection
-        answer_findings(shown, findings, output, source=source, proof=proof, is_short=short, connection=connection)
-        return verdict_exit_code(findings)
-
+    findings, proof, source = read_findings(options, source_options, more)
+    shown = of_verdicts(in_doubt(findings) if in_doubt_only else findings, options.verdict)
+    scope, connection = source.scope, source_options.connection
+    seen = scope.text(source.principal) if scope else None
     key = [
         (each.tp, each.start_offset, each.producer_id, each.verdict, each.cause, each.outcome, each.action, each.error)
         for each in findings
     ]
-    return Answer(write, tuple(sorted(key, key=str)))
+    return Answer(
+        table=LINKED_FINDINGS,
+        rows=[] if options.output is Format.TABLE else [linked_row(each, connection) for each in shown],
+        source=source,
+        scope=scope,
+        parts=partial(answer_parts, shown, findings, proof=proof, seen=seen, is_short=options.short),
+        connection=connection,
+        code=verdict_exit_code(findings),
+        key=tuple(sorted(key, key=str)),
+    )
 
 
 def read_findings(
-    source_options: SourceOptions,
-    output: Format,
-    *,
-    recheck_after: float,
-    max_transaction_timeout: float,
-    **options: Any,
+    finding_options: FindingOptions, source_options: SourceOptions, more: Mapping[str, Any]
 ) -> tuple[list[Finding], str | None, AnySource]:
     """Findings, `proof_line`, and the source, which says what was read.
 
@@ -352,7 +296,13 @@ def read_findings(
     """
     from toolkit.schema.live import Finding
 
-    options["max_transaction_timeout_ms"] = int(max_transaction_timeout * 1000)
+    options = {
+        "topics": finding_options.topic,
+        "partitions": finding_options.partition,
+        "log_evidence": finding_options.log_evidence,
+        "max_transaction_timeout_ms": int(finding_options.max_transaction_timeout * 1000),
+        **more,
+    }
     with source_options.open() as source:
         if source_options.recording:
             from toolkit.sources.recording import Recording
@@ -361,11 +311,11 @@ def read_findings(
             options["at"] = time_option(source_options.at)
             progress(f"Sample of {source.sample_row(at=options['at'])['observed_at']:%Y-%m-%d %H:%M:%S} UTC:")
         elif not source_options.log_dir:
-            options["recheck_after"] = recheck_after
-            if recheck_after:
-                progress(f"Checking; doubtful partitions are checked again {recheck_after:g} s later ...")
+            options["recheck_after"] = finding_options.recheck_after
+            if seconds := finding_options.recheck_after:
+                progress(f"Checking; doubtful partitions are checked again {seconds:g} s later ...")
         findings = source.records(Finding, **options)
-        proof = proof_line(source, output)
+        proof = proof_line(source, finding_options.output)
     return findings, proof, source
 
 
@@ -381,38 +331,26 @@ def proof_line(source: AnySource, output: Format) -> str | None:
     return source.proof().line
 
 
-def answer_findings(
+def answer_parts(
     findings: Sequence[Finding],
     of: Sequence[Finding],
-    output: Format,
     *,
-    source: AnySource | None = None,
     proof: str | None = None,
+    seen: str | None = None,
     is_short: bool = False,
-    connection: Connection = NOWHERE,
-) -> None:
-    """Write `findings`; for a person with all else that is open on their partitions, and the sum of all that was seen.
+) -> list[Part]:
+    """`findings` with all else that is open on their partitions, and the sum of all that was seen.
 
-    `proof`, for a person only, is the first line; an all-clear names what the `source` read. `is_short`: a line each.
+    `proof` is the first line; an all-clear names what was `seen`. `is_short`: a line each.
     """
-    from toolkit.views.finding_document import LINKED_FINDINGS, finding_lines, linked_row, short_lines, summary
-    from toolkit.views.row_formats import wrap
+    from toolkit.views.finding_document import finding_parts, short_lines, summary
 
-    scope = None if source is None else source.scope
-    seen = scope.text(source.principal) if source and scope else None
-    if output is not Format.TABLE:
-        rows = [linked_row(each, connection) for each in findings]
-        answer(LINKED_FINDINGS, rows, output, source=source, scope=scope)
-        return
+    total = Paragraph(summary(of, scope=seen))
     if is_short:
-        show([*short_lines(findings), summary(of, scope=seen)])
-        return
+        return [Quote("\n".join(short_lines(findings))), total]
     partitions = {(each.topic, each.partition) for each in findings}
     whole = [each for each in of if (each.topic, each.partition) in partitions]
-    lines = finding_lines(whole, width=width(), connection=connection)
-    first = [] if proof is None else [*wrap(proof, before="", width=width()), ""]
-    total = wrap(summary(of, scope=seen), before="", width=width())
-    show([*first, *lines, *([""] if lines else []), *total])
+    return [*([] if proof is None else [Paragraph(proof)]), *finding_parts(whole), total]
 
 
 def in_doubt(findings: Iterable[Finding]) -> list[Finding]:
@@ -444,15 +382,21 @@ def explained_exit_code(explained: ExplainedError) -> int:
 def _answer_explained(
     explained: ExplainedError, output: Format, *, source: AnySource | None, code: int | None = None
 ) -> NoReturn:
-    if output is Format.TABLE:
-        show(explained.lines(width=width()))
-    else:
-        from toolkit.views.explained_error import EXPLANATIONS
+    from toolkit.schema.coerce import Scope
+    from toolkit.views.explained_error import EXPLANATIONS
 
-        missing = explained.checks.not_checked if explained.checks else ()
-        scope = source.scope if source else None
-        answer(EXPLANATIONS, explained.rows(), output, source=source, scope=scope, missing=missing)
-    raise typer.Exit(explained_exit_code(explained) if code is None else code)
+    rows = explained.rows()
+    missing = explained.checks.not_checked if explained.checks else ()
+    answer = Answer(
+        table=EXPLANATIONS,
+        rows=rows,
+        source=source,
+        scope=(source.scope if source else None) or Scope.of_rows(EXPLANATIONS, rows, missing=missing),
+        parts=explained.parts,
+        connection=explained.connection,
+        code=explained_exit_code(explained) if code is None else code,
+    )
+    raise typer.Exit(answer.write(output))
 
 
 def _both_ends(stream: BinaryIO) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +26,7 @@ from toolkit.cli.options import (
     partition_options,
     time_option,
 )
-from toolkit.cli.output import INCOMPLETE, Format, answer, exit_code, progress, remark, show, width
+from toolkit.cli.output import INCOMPLETE, Answer, Format, progress, remark, show, width
 from toolkit.command_line import command_line
 from toolkit.errors import UsageError
 from toolkit.schema import STATISTICS, TABLES
@@ -131,8 +132,7 @@ def scan(
         remark(f"{file}: {written.rows:,} rows of {table}")
         raise typer.Exit(INCOMPLETE if written.errors else 0)
     rows = [row for each in found for row in each.to_pylist()]
-    answer(declared, rows, output, source=files, without=("broker_id", "file"))
-    raise typer.Exit(exit_code(rows))
+    raise typer.Exit(Answer(table=declared, rows=rows, source=files, without=("broker_id", "file")).write(output))
 
 
 def txn_stat(
@@ -150,20 +150,20 @@ def txn_stat(
     """
     from toolkit.analysis.log.log_transactions import open_rows
     from toolkit.sources.logdir.log_dir import statistic_rows
+    from toolkit.views.show_table import statistic_sections
 
     partition_options(topic, partition)
     files = _open(paths)
     found = files.figures(topics=topic, partitions=partition, start=_bound(start), stop=_bound(stop))
     records = list(statistic_rows(found))
-    rows = [each.row() for each in records]
-    if output is not Format.TABLE:
-        answer(STATISTICS, rows, output, source=files)
-    else:
-        from toolkit.views.show_table import statistic_lines
-
-        opened = [txn for one in found for txn in open_rows(one.found, **one.where.columns)]
-        show(statistic_lines(records, opened=opened))
-    raise typer.Exit(exit_code(rows))
+    opened = [txn for one in found for txn in open_rows(one.found, **one.where.columns)]
+    answer = Answer(
+        table=STATISTICS,
+        rows=[each.row() for each in records],
+        source=files,
+        parts=partial(statistic_sections, records, opened=opened),
+    )
+    raise typer.Exit(answer.write(output))
 
 
 def abort_command(

@@ -85,6 +85,16 @@ Short = Annotated[
         help="A line each, the most urgent first: partition, offset, verdict, id, how long, action; then the sum.",
     ),
 ]
+WATCH_INTERVAL = "10s"
+Watch = Annotated[
+    float | None,
+    duration_option(
+        "--watch",
+        f"Look again and again, this long after each look; --watch alone: {WATCH_INTERVAL}. A terminal shows the last "
+        "look, a pipe a block for each change. Ctrl-C ends it with the exit code of the last look.",
+        at_least=1,
+    ),
+]
 Topic = Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Topic.")]
 Topics = Annotated[
     list[str] | None,
@@ -515,10 +525,34 @@ _NO_LOGS: dict[str, Any] = {  # what selects a cluster or files, at its default
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingOptions:
+    """How a source is diagnosed, and its findings are shown; each field is an option, in the order of the help."""
+
+    topic: Topics = None
+    partition: Partitions = None
+    recheck_after: RecheckAfter = 5
+    max_transaction_timeout: MaxTransactionTimeout = 900
+    log_evidence: LogEvidence = True
+    verdict: Verdicts = None
+    short: Short = False
+    watch: Watch = None
+    output: Output = Format.TABLE
+
+    def __post_init__(self) -> None:
+        """Check it. Raises UsageError for partitions of no topic, and for lines that no program reads."""
+        if self.short and self.output is not Format.TABLE:
+            raise UsageError(
+                f"--short is for people, --format {self.output} has every column.", do="Leave one of them out."
+            )
+        partition_options(self.topic, self.partition)
+
+
 def takes_source(*options: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of a cluster, and these besides; it receives them as its `source_options`.
 
-    Options that precede the command, where ``kafka-transactions.sh`` has them, are its defaults.
+    A command with `finding_options` has those, too. Options that precede the command, where ``kafka-transactions.sh``
+    has them, are its defaults.
 
     `*options`: fields of `SourceOptions`.
     """
@@ -549,13 +583,19 @@ def takes_source(*options: str) -> Callable[[Callable[..., None]], Callable[...,
                 if source is not None and source.name == "COMMANDLINE" and not source_options.names_cluster:
                     flag = f"--{name.replace('_', '-')}"
                     raise UsageError(f"{flag} applies to a cluster.", do=f"Leave it out, or add {SERVER_FLAG}.")
+            if has_findings:
+                values["finding_options"] = FindingOptions(**{name: values.pop(name) for name in of_findings})
             command(**values, source_options=source_options)
 
         # Typer reads from the signature what a command accepts.
         declared = inspect.signature(SourceOptions, eval_str=True).parameters
+        of_findings = inspect.signature(FindingOptions, eval_str=True).parameters
+        own = inspect.signature(command, eval_str=True).parameters
+        has_findings = "finding_options" in own
+        groups = {"source_options": [declared[option] for option in names], "finding_options": [*of_findings.values()]}
         parameters = [inspect.signature(run, eval_str=True).parameters["ctx"]]
-        for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
-            parameters += [declared[option] for option in names] if name == "source_options" else [parameter]
+        for name, parameter in own.items():
+            parameters += groups.get(name, [parameter])
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__doc__ = command.__doc__
         return run

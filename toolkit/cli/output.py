@@ -8,11 +8,12 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -26,6 +27,7 @@ from toolkit.errors import (
     NotFound,
     ToolkitError,
 )
+from toolkit.views.document import NOWHERE, Command
 from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from toolkit.schema import Row, Table
     from toolkit.schema.coerce import Scope
     from toolkit.sources.source import Source
+    from toolkit.views.document import Connection, Part
+    from toolkit.views.row_formats import Envelope
 
 INVALID, INCOMPLETE, NOT_FOUND, REFUSED, FAILED, DEFECT = 2, 3, 4, 5, 6, 70
 CODES: Mapping[type[ToolkitError], int] = {
@@ -87,32 +91,74 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
     return "".join(ASCII.get(each, each).encode("ascii", "backslashreplace").decode() for each in text), error.end
 
 
-def answer(
-    table: Table,
-    rows: Sequence[Row],
-    output: Format,
-    *,
-    source: Source | None,
-    scope: Scope | None = None,
-    missing: Sequence[str] = (),
-    without: Collection[str] = (),
-) -> None:
-    """Write the rows of a table that a source gave.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What was read: rows for programs, and parts of a document for a person.
 
-    `source`: null if the answer needed none.
-    `scope`: what was seen; by default what the rows are about, and of what may be hidden what `missing` says.
-    `without`: columns that a person does not see.
+    `table`: null where nothing could be read; `error`: why.
+    `source`: null if the answer needed none. `scope`: what was seen; by default what the rows are about.
+    `parts`: by default the rows in columns, `without` some of them; `connection`: of the commands in them.
+    `missing`: what may be hidden. `remarks`: what else is said on stderr.
+    `code`: exit code; by default 3 where an answer is missing, in a row or as a whole, else 0.
+    `key`: what differs where something has changed, apart from ages.
     """
-    from toolkit.schema.coerce import Scope
-    from toolkit.views.row_formats import csv_pieces, json_pieces, row_lines
 
-    if output is Format.TABLE:
-        sys.stdout.write("\n".join(row_lines(table, rows, width=width(), without=without)) + "\n")
-    elif output is Format.CSV:
-        sys.stdout.writelines(csv_pieces(table, rows))
-    else:
-        scope = scope or Scope.of_rows(table, rows, missing=missing)
-        answer_json(table.name, table.version, json_pieces(table, rows), source=source, scope=scope)
+    table: Table | None = None
+    rows: Sequence[Row] = ()
+    source: Source | None = None
+    scope: Scope | None = None
+    parts: Callable[[], Iterable[Part]] | None = None
+    connection: Connection = NOWHERE
+    without: Collection[str] = ()
+    missing: Sequence[str] = ()
+    remarks: Sequence[str] = ()
+    code: int | None = None
+    key: Hashable = None
+    error: str | None = None
+
+    def write(self, output: Format) -> int:
+        """Write it to stdout, and its remarks to stderr; return the exit code."""
+        from toolkit.views.renderers import text_lines
+        from toolkit.views.row_formats import answer_pieces, csv_pieces, json_pieces, table_grid
+
+        if self.table is None:
+            return self.end()
+        if output is Format.CSV:
+            sys.stdout.writelines(csv_pieces(self.table, self.rows))
+        elif output is Format.JSON:
+            sys.stdout.writelines(answer_pieces(self.envelope, json_pieces(self.table, self.rows)))
+        else:
+            parts = self.parts() if self.parts else [table_grid(self.table, self.rows, without=self.without)]
+            show(text_lines(parts, connection=self.connection, width=width()))
+        return self.end()
+
+    def end(self) -> int:
+        """Say the remarks; return the exit code."""
+        for each in (*self.remarks, *self.missing):
+            remark(each)
+        if self.code is not None:
+            return self.code
+        for each in missing_rights(self.rows):
+            remark(each)
+        return INCOMPLETE if self.missing or any(row.get("error") for row in self.rows) else 0
+
+    @property
+    def envelope(self) -> Envelope:
+        """The fields before its rows in JSON."""
+        from toolkit.schema.coerce import Scope
+        from toolkit.views.row_formats import Envelope
+
+        assert self.table is not None
+        scope = self.scope or Scope.of_rows(self.table, self.rows, missing=self.missing)
+        return Envelope.of(self.table.name, self.table.version, self.source, scope)
+
+    def json_value(self) -> dict[str, Any] | None:
+        """As `write` has it in JSON; null without a table."""
+        if self.table is None:
+            return None
+        envelope = self.envelope
+        rows = [{name: row.get(name) for name in self.table.names} for row in self.rows]
+        return {**envelope.fields(), "rows": rows}
 
 
 def answer_json(schema: str, version: int, rows: Iterable[str], *, source: Source | None, scope: Scope | None) -> None:
@@ -131,28 +177,22 @@ MAX_GRANTED = 10
 """Names in a command that grants a right; instead of more it is for all."""
 
 
-def exit_code(rows: Sequence[Row], missing: Sequence[str] = ()) -> int:
-    """Return 3 where an answer is missing, in a row or as a whole, as `missing` says and stderr will; else 0.
-
-    A right that is missing for a row is named on stderr, with the command that grants it.
-    """
-    for each in missing:
-        remark(each)
+def missing_rights(rows: Sequence[Row]) -> Iterator[str]:
+    """The rights that are missing for rows, each with the command that grants it."""
     for code, (operation, resource, column, other) in RIGHTS.items():
         denied = [row for row in rows if (row.get("error") or "").startswith(code)]
         names = sorted({row.get(column, row.get("key", other)) for row in denied} - {None})
         if names:
             few = names if len(names) <= MAX_GRANTED else ["*"]
-            remark(f"This principal needs {operation} on {resource} {', '.join(map(repr, few))}:")
-            remark(command_line(connected(grant(operation, resource, few))))
-    return INCOMPLETE if missing or any(row.get("error") for row in rows) else 0
+            yield f"This principal needs {operation} on {resource} {', '.join(map(repr, few))}:"
+            yield command_line(connected(grant(operation, resource, few)))
 
 
 def show(lines: Iterable[str]) -> None:
     """Write lines, coloured in a terminal and plain elsewhere, without control characters of names from outside."""
     lines = map(printable, lines)
     if not sys.stdout.isatty():
-        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.flush()  # lab and demo are followed as they go
         return
     from rich.console import Console
@@ -241,8 +281,6 @@ def _exit(text: str, code: int, command: Sequence[str] = ()) -> typer.Exit:
 
 def connected(command: Sequence[str]) -> Sequence[str]:
     """A command with the options of the source that was to be read."""
-    from toolkit.views.document import Command
-
     source = SOURCE.get()
     if source is None or source.all_clusters:
         return command

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolkit.cli.diagnose_commands import answer_findings, in_doubt, verdict_exit_code
+from toolkit.cli.diagnose_commands import answer_parts, in_doubt, verdict_exit_code
 from toolkit.cli.options import (
     FILES,
     TIMEOUT_S,
@@ -34,7 +34,7 @@ from toolkit.cli.options import (
     takes_source,
     time_option,
 )
-from toolkit.cli.output import Format, progress, remark, show, width
+from toolkit.cli.output import progress, remark, show, width
 from toolkit.errors import SetupError, UsageError
 from toolkit.schema.durations import duration as duration_text
 from toolkit.schema.verdict import RUNBOOK_URL, Verdict
@@ -429,6 +429,7 @@ def pipeline(
         from toolkit.spark.pipeline.pipeline_run import run
         from toolkit.spark.spark_errors import translate_errors
         from toolkit.spark.spark_session import ship_if_missing
+        from toolkit.views.renderers import text_lines
         from toolkit.views.row_formats import wrap
 
         with translate_errors():
@@ -451,7 +452,8 @@ def pipeline(
         if sentence is not None:
             show([*wrap(sentence, before="", width=width()), ""])
     show([*_lines(summary), ""])
-    answer_findings(in_doubt(summary.findings), summary.findings, Format.TABLE)
+    parts = answer_parts(in_doubt(summary.findings), summary.findings)
+    show(text_lines(parts, width=width()))
     raise typer.Exit(verdict_exit_code(summary.findings))
 
 

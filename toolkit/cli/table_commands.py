@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
-from toolkit.cli.cluster_answers import Answer, answer_sources
+from toolkit.cli.cluster_answers import answer_sources
 from toolkit.cli.options import (
     Brokers,
     Output,
@@ -21,7 +22,7 @@ from toolkit.cli.options import (
     takes_source,
     time_option,
 )
-from toolkit.cli.output import INCOMPLETE, Format, answer, connected, exit_code, remark, show, width
+from toolkit.cli.output import INCOMPLETE, Answer, Format, remark
 from toolkit.command_line import command_line
 from toolkit.errors import BrokerError, NotFound, UsageError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC
@@ -37,6 +38,7 @@ from toolkit.schema import (
     TRANSACTIONS,
     Row,
 )
+from toolkit.views.document import Command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,12 +104,7 @@ def list_transactions(
                 transactional_id_pattern=transactional_id_pattern,
             )
             hidden = _hidden_partitions(cluster, rows)
-
-        def write() -> int:
-            answer(TRANSACTIONS, rows, output, source=cluster, missing=hidden, without=("source", "broker_id"))
-            return exit_code(rows, hidden)
-
-        return Answer(write)
+        return Answer(table=TRANSACTIONS, rows=rows, source=cluster, missing=hidden, without=("source", "broker_id"))
 
     answer_sources(read, source_options, output, clear="read")
 
@@ -124,8 +121,9 @@ def describe(
         hidden = _hidden_partitions(cluster, rows)
     if all((row["error"] or "").startswith("TRANSACTIONAL_ID_NOT_FOUND") for row in rows):
         raise NotFound(f"The cluster has no transactional id {', '.join(map(repr, transactional_id))}.")
-    answer(TRANSACTIONS, rows, output, source=cluster, missing=hidden, without=("source", "broker_id"))
-    raise typer.Exit(exit_code(rows, hidden))
+    without = ("source", "broker_id")
+    answer = Answer(table=TRANSACTIONS, rows=rows, source=cluster, missing=hidden, without=without)
+    raise typer.Exit(answer.write(output))
 
 
 @takes_source()
@@ -142,8 +140,7 @@ def describe_producers(
     with source_options.connect() as cluster:
         rows = cluster.producer_rows(topics=topic, partitions=partition, broker_id=broker_id)
         hidden = [] if topic else _hidden_topics(cluster)
-    answer(PRODUCERS, rows, output, source=cluster, missing=hidden)
-    raise typer.Exit(exit_code(rows, hidden))
+    raise typer.Exit(Answer(table=PRODUCERS, rows=rows, source=cluster, missing=hidden).write(output))
 
 
 @takes_source()
@@ -155,8 +152,8 @@ def partitions(
     with source_options.connect() as cluster:
         rows = cluster.partition_rows(topics=topic, partitions=partition)
         hidden = [] if topic else _hidden_topics(cluster)
-    answer(PARTITIONS, rows, output, source=cluster, missing=hidden, without=("broker_id",))
-    raise typer.Exit(exit_code(rows, hidden))
+    answer = Answer(table=PARTITIONS, rows=rows, source=cluster, missing=hidden, without=("broker_id",))
+    raise typer.Exit(answer.write(output))
 
 
 @takes_source("log_dir", "txn_state_partitions")
@@ -177,8 +174,7 @@ def coordinator(
         raise UsageError("coordinator needs an id or a group.", do="Add --transactional-id ID or --group GROUP.")
     with source_options.open_logs() as source:
         rows = source.coordinator_rows(transactional_ids=transactional_id or (), groups=group or ())
-    answer(COORDINATORS, rows, output, source=source)
-    raise typer.Exit(exit_code(rows))
+    raise typer.Exit(Answer(table=COORDINATORS, rows=rows, source=source).write(output))
 
 
 @takes_source("log_dir", "broker_log", "broker_log_time_zone")
@@ -195,11 +191,11 @@ def history(
         rows = source.transaction_history_rows(transactional_ids=transactional_id)
     if not rows:
         raise NotFound(f"__transaction_state has no record of {', '.join(map(repr, transactional_id))}.")
-    answer(TRANSACTION_HISTORY, rows, output, source=source, without=DETAILS)
     found = {row["transactional_id"] for row in rows}
-    if without := [each for each in transactional_id if each not in found]:
-        remark(f"__transaction_state has no record of {', '.join(map(repr, without))}.")
-    raise typer.Exit(exit_code(rows))
+    absent = ", ".join(repr(each) for each in transactional_id if each not in found)
+    remarks = [f"__transaction_state has no record of {absent}."] if absent else []
+    answer = Answer(table=TRANSACTION_HISTORY, rows=rows, source=source, without=DETAILS, remarks=remarks)
+    raise typer.Exit(answer.write(output))
 
 
 @takes_source("log_dir")
@@ -217,16 +213,12 @@ def exposure(
     With the known bugs of the brokers that touch transactions, by the release that they answer like, or registered in
     the metadata log of a log directory.
     """
+    from toolkit.views.show_table import exposure_parts
+
     with source_options.open_logs() as source:
         rows = source.exposure_rows(kafka_version=kafka_version)
-    if output is Format.TABLE:
-        from toolkit.views.renderers import text_lines
-        from toolkit.views.show_table import exposure_parts
-
-        show(text_lines(exposure_parts(rows), width=width()))
-    else:
-        answer(EXPOSURE, rows, output, source=source)
-    raise typer.Exit(exit_code(rows))
+    answer = Answer(table=EXPOSURE, rows=rows, source=source, parts=partial(exposure_parts, rows))
+    raise typer.Exit(answer.write(output))
 
 
 @takes_source("all_clusters", "log_dir")
@@ -244,27 +236,28 @@ def lag(
     A read_committed client measures its lag to the LSO: a lag of 0 can hide held records. Kafka's tool measures to the
     high watermark: a lag that stays can be nothing but markers.
     """
+    from toolkit.views.row_formats import table_grid
+    from toolkit.views.show_table import lag_parts
 
     def read(options: SourceOptions) -> Answer:
         with options.open_logs() as source:
             groups, hidden = (group, []) if group else _all_groups(source)
             rows, failed = _lag_of(source, groups)
-
-        def write() -> int:
-            answer(GROUP_LAG, rows, output, source=source, missing=[*failed, *hidden], without=("reason", "broker_id"))
-            if output is Format.TABLE:
-                from toolkit.views.renderers import text_lines
-                from toolkit.views.show_table import lag_parts
-
-                if reasons := lag_parts(rows):
-                    show(text_lines(reasons, connection=options.connection, width=width()))
-            if unstable := sorted({row["group_id"] for row in rows if (row["error"] or "").startswith(UNSTABLE)}):
-                names = ", ".join(map(repr, unstable))
-                remark(f"An open transaction has offsets of {names}. What it waits for:")
-                remark(command_line(connected(("kafka-txn", "diagnose", "--topic", OFFSETS_TOPIC))))
-            return exit_code(rows, [*failed, *hidden])
-
-        return Answer(write)
+        without, remarks = ("reason", "broker_id"), []
+        if unstable := sorted({row["group_id"] for row in rows if (row["error"] or "").startswith(UNSTABLE)}):
+            remarks = [
+                f"An open transaction has offsets of {', '.join(map(repr, unstable))}. What it waits for:",
+                command_line(options.connection.argv(Command(("kafka-txn", "diagnose", "--topic", OFFSETS_TOPIC)))),
+            ]
+        return Answer(
+            table=GROUP_LAG,
+            rows=rows,
+            source=source,
+            parts=lambda: [table_grid(GROUP_LAG, rows, without=without), *lag_parts(rows)],
+            connection=options.connection,
+            missing=[*failed, *hidden],
+            remarks=remarks,
+        )
 
     answer_sources(read, source_options, output, clear="read")
 
@@ -287,6 +280,8 @@ def why(
     A record with its transaction, transactional id and marker; or a marker, an aborted record, an offset that
     compaction or retention took, or one beyond the LSO, the high watermark or the log end.
     """
+    from toolkit.views.show_table import visibility_section
+
     if name is not None and offset is None:
         name, _, number = name.rpartition("@")
         if not number.isdigit():
@@ -298,14 +293,14 @@ def why(
     options = {"at": time_option(source_options.at)} if source_options.recording else {}
     with source_options.open() as source:
         rows = source.offset_visibility_rows(topic, partition, offset, **options)
-    if output is not Format.TABLE:
-        answer(OFFSET_VISIBILITY, rows, output, source=source)
-    else:
-        from toolkit.views.renderers import text_lines
-        from toolkit.views.show_table import visibility_section
-
-        show(text_lines(map(visibility_section, rows), connection=source_options.connection, width=width()))
-    raise typer.Exit(exit_code(rows))
+    answer = Answer(
+        table=OFFSET_VISIBILITY,
+        rows=rows,
+        source=source,
+        parts=lambda: map(visibility_section, rows),
+        connection=source_options.connection,
+    )
+    raise typer.Exit(answer.write(output))
 
 
 @takes_source("log_dir")
@@ -344,9 +339,10 @@ def gaps(
     read_committed = isolation_level is IsolationLevel.READ_COMMITTED
     with source_options.open_logs() as source:
         rows = source.missing_offset_rows(topic, partition, start=start, stop=stop, read_committed=read_committed)
-    left_out = ("topic", "partition", "isolation_level", "broker_id")
-    answer(MISSING_OFFSETS, rows, output, source=source, without=left_out)
-    raise typer.Exit(INCOMPLETE if any(row["status"] == "unexplained" for row in rows) else exit_code(rows))
+    without = ("topic", "partition", "isolation_level", "broker_id")
+    code = INCOMPLETE if any(row["status"] == "unexplained" for row in rows) else None
+    answer = Answer(table=MISSING_OFFSETS, rows=rows, source=source, without=without, code=code)
+    raise typer.Exit(answer.write(output))
 
 
 def topic_partition(name: str | None, topic: str | None, partition: int | None) -> tuple[str, int]:

@@ -5,9 +5,10 @@ Texts are of us or of others: a renderer escapes both. A command is its argument
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from toolkit.command_line import command_in
 
@@ -79,21 +80,39 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """Lines of others: a broker, a traceback."""
+    """Lines that stay as they are: of a broker, a traceback, a listing."""
 
     text: str
 
 
+Columns: TypeAlias = "Mapping[str, str | Callable[[Any], object]]"
+"""Of a grid, by heading: an attribute of a record, or what a function makes of it."""
+
+
+class Count(int):
+    """A number of things, written with separators, which an offset or an id is not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """A table of texts, with a sentence about omitted rows, or one without rows; columns in `numbers` are numbers."""
+    """A table of values: a renderer writes each by its type, and aligns numbers.
+
+    `note`: about its rows. `empty`: of one without rows. `is_precise`: whether times are to the millisecond.
+    """
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numbers: frozenset[str] = frozenset()
+    rows: tuple[tuple[object, ...], ...]
     note: str = ""
     empty: str = "None."
+    is_precise: bool = False
+
+    @classmethod
+    def of(cls, title: str, records: Iterable[Any], columns: Columns, **more: Any) -> Grid:
+        """A row for each record."""
+        readers = [attrgetter(each) if isinstance(each, str) else each for each in columns.values()]
+        rows = tuple(tuple(read(record) for read in readers) for record in records)
+        return cls(title=title, columns=tuple(columns), rows=rows, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

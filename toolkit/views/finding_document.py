@@ -19,15 +19,15 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from toolkit.analysis.coordinator.transaction_owners import prefix_of
+from toolkit.analysis.diagnosis.decision import CAUSES, OUTCOMES
 from toolkit.analysis.diagnosis.evidence_text import NO_ANSWER, at
-from toolkit.analysis.diagnosis.verdicts import CAUSES, OUTCOMES
 from toolkit.command_line import command_line, grant
 from toolkit.errors import UsageError
 from toolkit.schema import FINDINGS, Column, ListOf, Row, Table
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
-from toolkit.schema.table import STRING, Error
+from toolkit.schema.table import STRING, Error, TransactionKey
 from toolkit.schema.verdict import Verdict, cause_page, verdict_page
 from toolkit.views.document import NOWHERE, Command, Connection, Field, Fields, Part, Section, Value, marked
 from toolkit.views.renderers import text_lines
@@ -35,6 +35,8 @@ from toolkit.views.row_formats import count, printable
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from toolkit.schema.log import LogTransaction
 
 
 UrgencyKey: TypeAlias = tuple[int, float, str, int, int]
@@ -98,7 +100,7 @@ def short_lines(findings: Iterable[Finding]) -> list[str]:
     """
     cells = [
         (
-            "all topics" if each.tp is None else printable(str(each.tp)),
+            printable(partition_name(each)),
             "-" if each.start_offset is None else str(each.start_offset),
             str(each.verdict),
             "-" if each.transactional_id is None else shlex.quote(printable(each.transactional_id)),
@@ -132,8 +134,7 @@ class FindingGroup:
     @property
     def name(self) -> str:
         """Its first partition."""
-        first = self.partitions[0][0]
-        name = "all topics" if first.tp is None else str(first.tp)
+        name = partition_name(self.partitions[0][0])
         return name if self.cluster_id is None else f"{name} of cluster {self.cluster_id}"
 
     @property
@@ -175,6 +176,17 @@ class FindingGroup:
         quoted = [f'"{each}"' for each in ids]
         of = count(len(producers), "producer")
         return f"{of}, {'id' if len(ids) == 1 else 'ids'} {first_names(quoted)}" if ids else f"{of} without a known id"
+
+
+def partition_name(finding: Finding) -> str:
+    """``orders-0``, or "all topics"."""
+    return "all topics" if finding.tp is None else str(finding.tp)
+
+
+def transaction_name(finding: Finding) -> str:
+    """``orders-0 at offset 15``."""
+    offset = "" if finding.start_offset is None else f" at offset {finding.start_offset}"
+    return f"{partition_name(finding)}{offset}"
 
 
 def place(finding: Finding) -> Place:
@@ -462,8 +474,18 @@ def _section(group: FindingGroup) -> Section:
     (findings,) = group.partitions
     first, *behind = (finding for finding in findings if finding.verdict is not Verdict.ENDED)
     over = [_short(finding).removeprefix("ended  ") for finding in findings if finding.verdict is Verdict.ENDED]
-    fields = [*_fields(first), *_field("next", _next(first, behind)), *_field("ended", over)]
-    return Section(title=group.name, lead=_headline(first), parts=(Fields(tuple(fields)),))
+    own = finding_section(first)
+    fields = [*own.fields, *_field("next", _next(first, behind)), *_field("ended", over)]
+    return replace(own, title=group.name, parts=(Fields(tuple(fields)),))
+
+
+def finding_section(finding: Finding, *, end: HoldEnd | None = None) -> Section:
+    """One transaction, or a partition that could not be read: what it holds, whose it is, why, and what is safe.
+
+    `end`: of an ended one, if more is known of it than the finding has.
+    """
+    lead = _headline(finding, end or hold_end(finding))
+    return Section(title=transaction_name(finding), lead=lead, parts=(Fields(tuple(_fields(finding))),))
 
 
 def group_section(group: FindingGroup) -> Section:
@@ -543,32 +565,37 @@ def _field(label: str, values: Iterable[Value]) -> list[Field]:
     return [Field(label, values)] if values else []
 
 
-def _headline(finding: Finding) -> str:
+def _headline(finding: Finding, end: HoldEnd | None) -> str:
     """``LSO 913095344 held for 2 h 14 min · 2,115 records waiting · group my-group cannot move``."""
     if finding.topic is None:
         return ""
-    parts = ["LSO unknown" if finding.last_stable_offset is None else f"LSO {finding.last_stable_offset}"]
-    if finding.queue_position == 1:
+    is_over = finding.verdict is Verdict.ENDED
+    lso = finding.start_offset if is_over else finding.last_stable_offset
+    parts = ["LSO unknown" if lso is None else f"LSO {lso}"]
+    if is_over:
+        parts[0] += " was held" + _for_how_long(finding, end)
+    elif finding.queue_position == 1:
         parts[0] += " held"
         length, since = age(finding), finding.held_from or finding.opened_at
         if length is not None and length >= dt.timedelta(seconds=1):
             parts[0] += f" for {duration(length)}"
         elif since and (length is not None or finding.brokers_time is None):
             parts[0] += f" since {at(since)}"  # of files that end with its records, how long is not known
+    waiting = "waited" if is_over else "waiting"
     if finding.records_held is not None:
-        parts.append(count(finding.records_held, "record waiting", "records waiting"))
+        parts.append(count(finding.records_held, f"record {waiting}", f"records {waiting}"))
     elif finding.offsets_held is not None:
-        parts.append(count(finding.offsets_held, "offset waiting", "offsets waiting"))
+        parts.append(count(finding.offsets_held, f"offset {waiting}", f"offsets {waiting}"))
     if finding.groups_held:
-        parts.append(_groups(finding.groups_held))
+        parts.append(_groups(finding.groups_held, "could not move" if is_over else "cannot move"))
     return " · ".join(parts)
 
 
-def _groups(groups: Sequence[str]) -> str:
+def _groups(groups: Sequence[str], verb: str = "cannot move") -> str:
     if len(groups) == 1:
-        return f"group {groups[0]} cannot move"
+        return f"group {groups[0]} {verb}"
     names = [*groups[:3], *([f"{len(groups) - 3:,} more"] if len(groups) > 3 else [])]
-    return f"groups {', '.join(names[:-1])} and {names[-1]} cannot move"
+    return f"groups {', '.join(names[:-1])} and {names[-1]} {verb}"
 
 
 def _fields(finding: Finding, *, topics: Sequence[str] = ()) -> Iterator[Field]:
@@ -581,21 +608,22 @@ def _fields(finding: Finding, *, topics: Sequence[str] = ()) -> Iterator[Field]:
         yield Field("owner", (f'"{finding.transactional_id}": {finding.owner}',))
     why, *rest = explained_fields(finding, topics=topics)
     yield why if who else Field(finding.verdict, why.values)
-    left_out = {"outcome", "docs"} if is_healthy(finding) else set()
-    yield from (each for each in rest if each.label not in left_out)
+    yield from rest
 
 
 def explained_fields(finding: Finding, *, topics: Sequence[str] = ()) -> Iterator[Field]:
     """Why, by which cause, what is missing, and what is safe, for every reader. `topics`: those that it stands for."""
     yield Field("why", (finding.reason,))
-    if finding.outcome:
+    is_fine = is_healthy(finding)
+    if finding.outcome and not is_fine:
         yield Field("outcome", (f"{finding.outcome}: {OUTCOMES.get(finding.outcome, '')}",))
     error = None if finding.is_coordinators_only else finding.error  # `missing` has it
     yield from (Field(label, (text,)) for label, text in (("cause", finding.cause), ("error", error)) if text)
     yield from _field("missing", (text for text in finding.missing if text != finding.error))
     yield from _field("right", right(finding, topics or [finding.topic or ""]))
     yield Field("remedy", remedy(finding))
-    yield Field("docs", (finding_page(finding.verdict, finding.cause),))
+    if not is_fine:
+        yield Field("docs", (finding_page(finding.verdict, finding.cause),))
 
 
 def right(finding: Finding, topics: Sequence[str]) -> Iterator[Value]:
@@ -629,6 +657,11 @@ def _who(finding: Finding) -> str:
         return ""
     epoch = "unknown" if finding.producer_epoch is None else finding.producer_epoch
     since = f" since {at(finding.opened_at)}" if finding.opened_at else ""
+    if finding.verdict is Verdict.ENDED:
+        of = "" if finding.transactional_id is None else f' of "{finding.transactional_id}"'
+        return (
+            f"producer {finding.producer_id} epoch {epoch}{of}, which was open{since} at offset {finding.start_offset}"
+        )
     clock = " by the producer's clock" if since and finding.opened_at_clock == "producer" else ""
     where = ", nothing written here yet" if finding.start_offset is None else f" at offset {finding.start_offset}"
     if finding.is_coordinators_only:
@@ -636,14 +669,61 @@ def _who(finding: Finding) -> str:
     return f"producer {finding.producer_id} epoch {epoch}, open{since}{clock}{where}"
 
 
+_BY_MARKER = re.compile(r"Its (?:\w+ )?marker is at offset \d+ of the log\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldEnd:
+    """The end of a hold."""
+
+    # time of the marker; or of the first sample without the transaction, and the marker was written before
+    time: dt.datetime
+    marker: str | None = None  # what is known of the marker, as a sentence; null if no log was read that has it
+    last_seen: dt.datetime | None = None  # when it was last seen open, if the end is that of a sample and that is known
+
+
+def hold_end(finding: Finding, log_transactions: Iterable[LogTransaction] = ()) -> HoldEnd | None:
+    """When a finding stopped holding the LSO; null if it still holds it, or that is not known.
+
+    `log_transactions`: transactions around it.
+    """
+    if finding.held_to is None:
+        return None
+    for txn in log_transactions:
+        if transaction_key(txn) == finding.key and txn.marker_offset is not None and txn.end is not None:
+            kind = f"{txn.marker} marker" if txn.marker else "marker"
+            return HoldEnd(time=txn.end, marker=f"its {kind} at offset {txn.marker_offset} ended it")
+    names = {entry.name for entry in finding.evidence or ()}
+    if "marker" in names or _BY_MARKER.match(finding.reason or ""):
+        return HoldEnd(time=finding.held_to, marker="its marker ended it")
+    seen = [entry.observed_at for entry in finding.evidence or () if entry.name == "verdict_before"]
+    return HoldEnd(time=finding.held_to, last_seen=next(iter(seen), None))
+
+
+def transaction_key(txn: LogTransaction) -> TransactionKey:
+    """The key of a transaction of a log, as findings have it."""
+    return TransactionKey(txn.topic, txn.partition, txn.producer_id, txn.first_offset)
+
+
+def _for_how_long(finding: Finding, end: HoldEnd | None) -> str:
+    """Of an ended one; an end that only a sample shows is that of the first one without it."""
+    if end is None or end.marker is None:
+        length = None if finding.held_ms is None else dt.timedelta(milliseconds=finding.held_ms)
+    else:
+        length = max(end.time - finding.held_from, dt.timedelta()) if finding.held_from else None
+    text = "" if length is None else f" for {up_to(end)}{duration(length)}"
+    return text if end is None else f"{text} until {'' if end.marker else 'before '}{at(end.time)}"
+
+
+def up_to(end: HoldEnd | None) -> str:
+    """``at most``, for an end that is only the first sample without it."""
+    return "at most " if end is not None and end.marker is None else ""
+
+
 def _past(finding: Finding) -> str:
     """``producer 171100 epoch 1 held the LSO for 2 min until 2026-11-21 09:58:11 UTC, 2,115 records behind it``."""
     epoch = "unknown" if finding.producer_epoch is None else finding.producer_epoch
-    text = f"producer {finding.producer_id} epoch {epoch} held the LSO"
-    if finding.held_ms is not None:
-        text += f" for {duration(dt.timedelta(milliseconds=finding.held_ms))}"
-    if finding.held_to:
-        text += f" until {at(finding.held_to)}"
+    text = f"producer {finding.producer_id} epoch {epoch} held the LSO{_for_how_long(finding, hold_end(finding))}"
     if finding.records_held:
         text += f", {count(finding.records_held, 'record', 'records')} behind it"
     return text

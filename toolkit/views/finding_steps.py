@@ -14,9 +14,8 @@ from toolkit.schema.verdict import Verdict
 from toolkit.sources.source import CLUSTER, RECORDING
 from toolkit.views.document import Code, Paragraph
 from toolkit.views.finding_document import by_urgency, clusters
-from toolkit.views.plots.plot_theme import plain
 from toolkit.views.renderers import markdown_lines
-from toolkit.views.row_formats import count, printable
+from toolkit.views.row_formats import count, plain, printable
 
 if TYPE_CHECKING:
     from toolkit.sources.source import Source
@@ -88,7 +87,7 @@ def next_steps(findings: Data, *, source: Source | None = None, now: dt.datetime
     return NextSteps(findings=by_urgency(records_of(findings, Finding), now), kind=kind)
 
 
-def _of_verdict(verdict: Verdict, found: Sequence[Finding], kind: str) -> list[str]:
+def _of_verdict(verdict: Verdict, found: Sequence[Finding], source_kind: str) -> list[str]:
     first = found[0]
     many = len(clusters(found)) > 1
     names = [
@@ -101,10 +100,10 @@ def _of_verdict(verdict: Verdict, found: Sequence[Finding], kind: str) -> list[s
     lines += (
         [f"        - {markdown_lines([Paragraph((Code(command_line(first.command)),))])[0]}"] if first.command else []
     )
-    for file, what in OF_RECORDING if kind == RECORDING else NOTEBOOKS.get(verdict, (TIMELINE,)):
-        where = "" if kind == CLUSTER or file not in CLUSTERS_ONLY else ", with the cluster as its source"
+    for file, what in OF_RECORDING if source_kind == RECORDING else NOTEBOOKS.get(verdict, (TIMELINE,)):
+        where = "" if source_kind == CLUSTER or file not in CLUSTERS_ONLY else ", with the cluster as its source"
         lines.append(f"    {_link(file, what + where)}")
-    if first.topic is not None and kind != RECORDING:
+    if first.topic is not None and source_kind != RECORDING:
         lines.append(f"    - parameters: `topic = {first.topic!r}`, `partition = {first.partition}`")
     return lines
 

@@ -33,7 +33,7 @@ from toolkit.views.document import (
     Sentence,
     Value,
 )
-from toolkit.views.row_formats import printable, text_columns, wrap
+from toolkit.views.row_formats import GridTexts, grid_lines, printable, wrap
 
 LABEL = 9  # columns of the labels of fields
 LONG_WORD = 40  # characters
@@ -71,7 +71,8 @@ def text_lines(parts: Iterable[Part], *, connection: Connection = NOWHERE, width
     lines: list[str] = []
     was_block = False
     for part in parts:
-        is_block = isinstance(part, Section) or (isinstance(part, Fields) and not part.indent)
+        is_titled = isinstance(part, Section) or (isinstance(part, Grid) and part.title != "")
+        is_block = is_titled or (isinstance(part, Fields) and not part.indent)
         if lines and (is_block or was_block):
             lines.append("")
         was_block = is_block
@@ -87,13 +88,9 @@ def text_lines(parts: Iterable[Part], *, connection: Connection = NOWHERE, width
             case Quote(text):
                 lines += [printable(line) for line in text.splitlines()]
             case Grid():
-                lines += [
-                    printable(part.title),
-                    *(wrap(printable(part.note), before="", width=width) if part.note else ()),
-                ]
-                numbers = [name in part.numbers for name in part.columns]
-                head, *cells = [list(map(printable, row)) for row in (part.columns, *part.rows)]
-                lines += text_columns(head, cells, numbers) if cells else [printable(part.empty)]
+                above = map(printable, filter(None, (part.title, part.note)))
+                lines += [line for text in above for line in wrap(text, before="", width=width)]
+                lines += grid_lines(part, width=width)
             case Section():
                 title = printable(part.title)
                 beside = part.badge or printable(part.lead)
@@ -224,18 +221,17 @@ def _linked(text: str) -> str:
 
 
 def _html_grid(grid: Grid, level: int) -> str:
-    head = f"<h{level}>{escaped_html(grid.title)}</h{level}>"
+    head = f"<h{level}>{escaped_html(grid.title)}</h{level}>" if grid.title else ""
     if grid.note:
         head += f'<p class="note">{_linked(grid.note)}</p>'
     if not grid.rows:
         return f'{head}<p class="none">{escaped_html(grid.empty)}</p>'
-    kinds = ["number" if name in grid.numbers else "time" if "(UTC)" in name else "" for name in grid.columns]
+    names, lines, kinds = GridTexts.of(grid)
     heads = "".join(
-        f"<th scope='col'{_class(kind)}>{escaped_html(name)}</th>"
-        for name, kind in zip(grid.columns, kinds, strict=True)
+        f"<th scope='col'{_class(kind)}>{escaped_html(name)}</th>" for name, kind in zip(names, kinds, strict=True)
     )
     rows = ""
-    for row in grid.rows:
+    for row in lines:
         cells = ((cell, _cell_kind(cell, kind)) for cell, kind in zip(row, kinds, strict=True))
         rows += f"<tr>{''.join(f'<td{_class(kind)}>{_linked(cell)}</td>' for cell, kind in cells)}</tr>\n"
     region = f'<div class="scroll" role="group" aria-label="{escaped_html(grid.title)}" tabindex="0">'
@@ -284,7 +280,8 @@ def _markdown(part: Part, connection: Connection, level: int) -> Iterator[str]:
         case Quote(text):
             yield from _fenced(*map(printable, text.splitlines()))
         case Grid():
-            yield from (f"{'#' * level} {escaped_markdown(part.title)}", "")
+            if part.title:
+                yield from (f"{'#' * level} {escaped_markdown(part.title)}", "")
             if part.note:
                 yield from (escaped_markdown(part.note), "")
             yield from _markdown_rows(part) if part.rows else (escaped_markdown(part.empty),)
@@ -322,9 +319,10 @@ def _fenced(*lines: str) -> Iterator[str]:
 
 
 def _markdown_rows(grid: Grid) -> Iterator[str]:
-    yield f"| {' | '.join(map(escaped_markdown, grid.columns))} |"
-    yield f"| {' | '.join('---:' if name in grid.numbers else '---' for name in grid.columns)} |"
-    yield from (f"| {' | '.join(map(escaped_markdown, row))} |" for row in grid.rows)
+    names, cells, kinds = GridTexts.of(grid)
+    yield f"| {' | '.join(map(escaped_markdown, names))} |"
+    yield f"| {' | '.join('---:' if kind == 'number' else '---' for kind in kinds)} |"
+    yield from (f"| {' | '.join(map(escaped_markdown, row))} |" for row in cells)
 
 
 def _markdown_sentence(sentence: Sentence) -> str:
@@ -361,7 +359,8 @@ def _json(part: Part, connection: Connection) -> dict[str, Any]:
         case Quote(text):
             return {"quote": text}
         case Grid():
-            return {"title": part.title, "columns": list(part.columns), "rows": [list(row) for row in part.rows]}
+            names, cells, _ = GridTexts.of(part)
+            return {"title": part.title, "columns": names, "rows": cells}
         case Section():
             inside = json_value(part.parts, connection=connection)
             said = {"title": part.title, "badge": part.badge, "lead": part.lead}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import html
 import io
 import json
 import os
@@ -17,8 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolkit.errors import UsageError
 from toolkit.schema.coerce import Scope
+from toolkit.schema.durations import duration
 from toolkit.schema.table import utc_now
 from toolkit.version import __version__
+from toolkit.views.document import Count, Grid
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,35 +71,59 @@ MIN_ROOM = 30  # columns of a text
 _ASIDE = {"error", "last_update_time"}  # shown if a row has one
 
 
-def row_lines(
-    table: Table,
-    rows: Sequence[Row],
-    *,
-    width: int | None = None,
-    without: Collection[str] = (),
-    columns: Sequence[str] | None = None,
-    widest: int | None = None,
-) -> list[str]:
-    """Rows as aligned columns, or as one block per row if they do not fit into `width`. No value is ever cut.
+def table_grid(
+    table: Table, rows: Sequence[Row], *, without: Collection[str] = (), columns: Sequence[str] | None = None
+) -> Grid:
+    """Rows of a table for a person.
 
-    `table`, `rows`: the rows to show.
-    `width`: columns of the terminal; null for no limit.
     `without`: columns to leave out. ``observed_at`` is left out too: JSON and CSV have every column.
     `columns`: show exactly these columns, in this order.
-    `widest`: a longer cell has several lines; null for no limit.
     """
-    if not rows:
-        return [f"no {table.name.replace('_', ' ')}"]
     hidden = {"observed_at", *without} | {name for name in _ASIDE if not any(row.get(name) for row in rows)}
     names = [name for name in table.names if name not in hidden] if columns is None else columns
-    cells = [[cell_text(row.get(name)) for name in names] for row in rows]
-    numbers = [any(_is_number(row.get(name)) for row in rows) for name in names]
-    is_time = [any(isinstance(row.get(name), dt.datetime) for row in rows) for name in names]
-    names = [f"{name}_(UTC)" if of_time else name for name, of_time in zip(names, is_time, strict=True)]
+    cells = tuple(tuple(row.get(name) for name in names) for row in rows)
+    return Grid(title="", columns=tuple(names), rows=cells, empty=f"no {table.name.replace('_', ' ')}")
+
+
+class GridTexts(NamedTuple):
+    """The headings and cells of a grid as texts; `kinds`: of each column, ``number``, ``time`` or nothing."""
+
+    names: list[str]
+    cells: list[list[str]]
+    kinds: list[str]
+
+    @classmethod
+    def of(cls, grid: Grid) -> GridTexts:
+        """Times say that they are UTC in their heading."""
+        kinds = list(map(_kind, zip(*grid.rows, strict=True))) if grid.rows else [""] * len(grid.columns)
+        between = "_" if any("_" in name for name in grid.columns) else " "
+        names = [
+            f"{name}{between}(UTC)" if kind == "time" else name for name, kind in zip(grid.columns, kinds, strict=True)
+        ]
+        cells = [[cell_text(cell, is_precise=grid.is_precise) for cell in row] for row in grid.rows]
+        return cls(list(map(printable, names)), cells, kinds)
+
+
+def _kind(column: Collection[object]) -> str:
+    if any(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in column):
+        return "number"
+    return "time" if any(isinstance(cell, dt.datetime) for cell in column) else ""
+
+
+def grid_lines(grid: Grid, *, width: int | None = None, widest: int | None = None) -> list[str]:
+    """Aligned columns, or one block per row if they do not fit into `width`. No value is ever cut.
+
+    `width`: columns of the terminal; null for no limit.
+    `widest`: a longer cell has several lines; null for no limit.
+    """
+    if not grid.rows:
+        return [printable(grid.empty)]
+    names, cells, kinds = GridTexts.of(grid)
+    numbers = [kind == "number" for kind in kinds]
     lines = text_columns(names, [[_in_lines(cell, widest) for cell in row] for row in cells], numbers)
     if width is None or max(map(len, lines)) <= width:
         return lines
-    rooms = [max(map(len, [*name.split("_"), *column])) for name, *column in zip(names, *cells, strict=True)]
+    rooms = [max(map(len, [*_words(name), *column])) for name, *column in zip(names, *cells, strict=True)]
     fitting = (room for room in range(max(rooms), MIN_ROOM - 1, -1)
                if sum(min(room, each) + 2 for each in rooms) - 2 <= width)  # fmt: skip
     if room := next(fitting, None):
@@ -120,6 +147,11 @@ def _in_lines(cell: str, room: int | None) -> str:
     if room is None or len(cell) <= room:
         return cell
     return "\n".join(textwrap.wrap(cell, room, break_on_hyphens=False))
+
+
+def _words(name: str) -> list[str]:
+    """Of a heading, which may be that of a column of a table."""
+    return name.replace("_", " ").split() or [""]
 
 
 def wrap(text: str, *, before: str, width: int | None) -> list[str]:
@@ -148,7 +180,7 @@ def array_pieces(rows: Iterable[Row]) -> Iterator[str]:
     """One JSON array, an object per row; times are ISO 8601 in UTC."""
     before = "["
     for row in rows:
-        yield f"{before}\n  {json.dumps(row, default=_plain)}"
+        yield f"{before}\n  {json.dumps(row, default=json_default)}"
         before = ","
     yield "\n]\n" if before == "," else "[]\n"
 
@@ -157,7 +189,7 @@ def answer_pieces(envelope: Envelope, rows: Iterable[str]) -> Iterator[str]:
     """One JSON object: the fields of an envelope, then ``rows``, which are the pieces of an array."""
     yield "{\n"
     for name, value in envelope.fields().items():
-        yield f'"{name}": {json.dumps(value, default=_plain)},\n'
+        yield f'"{name}": {json.dumps(value, default=json_default)},\n'
     yield '"rows": '
     yield from rows
     yield "}\n"
@@ -169,21 +201,31 @@ def csv_pieces(table: Table, rows: Iterable[Row]) -> Iterator[str]:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(table.names)
     for row in rows:
-        writer.writerow([_flat(row.get(name)) for name in table.names])
+        writer.writerow(csv_cells(table, row))
         yield out.getvalue()
         out.seek(0)
         out.truncate()
     yield out.getvalue()
 
 
-def cell_text(value: Any) -> str:
-    """A value as text: null is a dash, times are to the second, topic partitions are ``orders-0, orders-1``."""
+def csv_cells(table: Table, row: Row) -> list[Any]:
+    """The cells of a row of CSV."""
+    return [_flat(row.get(name)) for name in table.names]
+
+
+def cell_text(value: Any, *, is_precise: bool = False) -> str:
+    """A value as text: null is a dash, topic partitions are ``orders-0, orders-1``; `is_precise`: times have ms."""
     if value is None or value == []:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dt.datetime):
-        return f"{value.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S}"
+        ms = f".{value.microsecond // 1000:03}" if is_precise else ""
+        return f"{value.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S}{ms}"
+    if isinstance(value, dt.timedelta):
+        return duration(value)
+    if isinstance(value, Count | float):
+        return f"{value:,}"
     if isinstance(value, list):
         return ", ".join(map(cell_text, value))
     if isinstance(value, dict) and value.keys() == {"topic", "partition"}:
@@ -194,6 +236,14 @@ def cell_text(value: Any) -> str:
 def printable(text: str) -> str:
     """Escape control characters, which ids and error texts may contain."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def plain(text: object, *, longest: int | None = None) -> str:
+    """A text escaped for plotly and Markdown, which interpret markup, links and formulas."""
+    cut = printable(str(text))
+    if longest is not None and len(cut) > longest:
+        cut = f"{cut[: longest // 2]}…{cut[-(longest - longest // 2 - 1) :]}"
+    return html.escape(cut, quote=False).replace("$", "&#36;")
 
 
 def spellings(name: str) -> list[str]:
@@ -225,7 +275,7 @@ def text_columns(names: Sequence[str], cells: Sequence[Sequence[str]], numbers: 
     """Aligned columns; a long heading over a narrow column is wrapped, and a cell may have several lines."""
     broken = [[cell.split("\n") for cell in row] for row in cells]
     columns = [[line for cell in column for line in cell] for column in zip(*broken, strict=True)]
-    widths = [max(map(len, [*name.split("_"), *column])) for name, column in zip(names, columns, strict=True)]
+    widths = [max(map(len, [*_words(name), *column])) for name, column in zip(names, columns, strict=True)]
     heads = [textwrap.wrap(name.replace("_", " "), width) for name, width in zip(names, widths, strict=True)]
     height = max(map(len, heads))
     head = zip(*([""] * (height - len(words)) + words for words in heads), strict=True)
@@ -239,11 +289,8 @@ def text_columns(names: Sequence[str], cells: Sequence[Sequence[str]], numbers: 
     ]
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _plain(value: object) -> str:
+def json_default(value: object) -> str:
+    """A value that JSON lacks: a time is ISO 8601 in UTC."""
     if isinstance(value, dt.datetime):
         return value.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     raise TypeError(f"{type(value).__name__} has no place in a table")
@@ -251,9 +298,9 @@ def _plain(value: object) -> str:
 
 def _flat(value: Any) -> Any:
     if isinstance(value, list | dict):
-        return json.dumps(value, default=_plain)
+        return json.dumps(value, default=json_default)
     if isinstance(value, dt.datetime):
-        return _plain(value)
+        return json_default(value)
     return str(value).lower() if isinstance(value, bool) else value
 
 

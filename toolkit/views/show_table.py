@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from importlib import resources
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolkit.analysis.coordinator.transaction_owners import prefix_of
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.verdicts import OUTCOMES
 from toolkit.errors import UsageError
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import FINDINGS, TABLES, Row, Table
@@ -24,24 +23,23 @@ from toolkit.schema.live import Exposure, Finding, GroupLag, OffsetVisibility
 from toolkit.schema.log import LogTransaction, TransactionStatistics
 from toolkit.schema.table import FLOAT64, INT16, INT32, INT64, TIME, TableRow, TopicPartition, utc_now
 from toolkit.schema.verdict import Verdict
-from toolkit.views.document import Command, Field, Fields, Paragraph, Part, Section, Value
+from toolkit.views.document import Command, Count, Field, Fields, Grid, Paragraph, Part, Section, Value
 from toolkit.views.finding_document import (
     age,
     by_source,
     clusters,
+    explained_fields,
     finding_groups,
-    finding_page,
     first_names,
     group_sentences,
-    is_healthy,
     newest,
+    partition_name,
     parts_of_groups,
-    remedy,
     summary,
     urgency_key,
 )
 from toolkit.views.renderers import page, text_lines, value_html, verdict_colours
-from toolkit.views.row_formats import cell_text, count, printable, row_lines
+from toolkit.views.row_formats import cell_text, count, grid_lines, printable, table_grid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,55 +47,42 @@ if TYPE_CHECKING:
 
 COUNTS = ("committed", "aborted", "empty", "undecided", "open")
 ALWAYS = {"committed", "aborted", "open"}  # shown even if it is zero
-LABELS = {"batches": "batches", "duration_ms": "ms"}
+LABELS = {"batches": "batches", "ms": "duration_ms"}
 SUMMARY = ("count", "sum", "min", "mean", "max")
-LABEL, CELL = 16, 14
-
-Replica = tuple[str | None, int | None, int | None]
 
 
-def statistic_lines(statistics: Data, *, opened: Data = ()) -> list[str]:
-    """Statistics as lines, a block for each replica of a partition.
+def statistic_sections(statistics: Data, *, opened: Iterable[LogTransaction] = ()) -> list[Section]:
+    """Statistics, a section for each replica of a partition; the total is last.
 
-    `statistics`: ``schema.STATISTICS``.
-    `opened`: ``schema.LOG_TRANSACTIONS`` without a marker, which are listed below the number of open transactions.
+    `statistics`: ``schema.STATISTICS``. `opened`: transactions without a marker, which are named.
     """
-    open_lines: dict[Replica, list[str]] = {}
-    for txn in records_of(opened, LogTransaction):
-        open_lines.setdefault(_replica(txn), []).extend(_open_lines(txn))
-    records = records_of(statistics, TransactionStatistics)
-    blocks = [list(_block(record, open_lines.get(_replica(record), ()))) for record in records]
-    return [line for block in blocks for line in [*block, ""]][:-1]
+    named: dict[tuple[object, ...], list[LogTransaction]] = {}
+    for txn in opened:
+        named.setdefault((txn.topic, txn.partition, txn.broker_id), []).append(txn)
+    sections = []
+    for record in records_of(statistics, TransactionStatistics):
+        row = record.row()
+        here = named.get((record.topic, record.partition, record.broker_id), ())
+        found = [text for txn in here for text in _open_texts(txn)]
+        shown = [kind for kind in COUNTS if row[kind] or kind in ALWAYS]
+        fields = [Field(kind, (f"{row[kind]:,}", *(found if kind == "open" else ()))) for kind in shown]
+        measured = {label: name for label, name in LABELS.items() if row[f"{name}_count"]}
+        sizes = tuple((kind, *(_size(row[f"{name}_{kind}"]) for name in measured.values())) for kind in SUMMARY)
+        name = "all" if record.topic is None else f"{record.topic}-{record.partition}"
+        title = name if record.broker_id is None else f"{name} (broker {record.broker_id})"
+        grids = (Grid(title="", columns=("", *measured), rows=sizes),) if measured else ()
+        sections.append(Section(title=title, parts=(Fields(tuple(fields)), *grids)))
+    return sections
 
 
-def _replica(record: TransactionStatistics | LogTransaction) -> Replica:
-    return record.topic, record.partition, record.broker_id
-
-
-def _block(record: TransactionStatistics, open_lines: Iterable[str]) -> Iterator[str]:
-    name = "all" if record.topic is None else f"{printable(record.topic)}-{record.partition}"
-    yield name if record.broker_id is None else f"{name} (broker {record.broker_id})"
-    values = record.row()
-    for kind in COUNTS:
-        if values[kind] or kind in ALWAYS:
-            yield f"  {kind:<{LABEL - 2}}{values[kind]:>{CELL},}"
-    yield from open_lines
-    measures = {each: label for each, label in LABELS.items() if values[f"{each}_count"]}
-    if measures:
-        yield " " * LABEL + "".join(f"{label:>{CELL}}" for label in measures.values())
-    for kind in SUMMARY if measures else ():
-        cells = (_number(values[f"{measure}_{kind}"]) for measure in measures)
-        yield f"  {kind:<{LABEL - 2}}{''.join(f'{cell:>{CELL}}' for cell in cells)}"
-
-
-def _open_lines(txn: LogTransaction) -> Iterator[str]:
-    yield f"    producer {txn.producer_id} epoch {txn.producer_epoch} from offset {txn.first_offset:,}"
+def _open_texts(txn: LogTransaction) -> Iterator[str]:
+    yield f"producer {txn.producer_id} epoch {txn.producer_epoch} from offset {txn.first_offset:,}"
     if txn.start:
-        yield f"    since {at(txn.start)} by the {txn.start_clock}'s clock"
+        yield f"since {at(txn.start)} by the {txn.start_clock}'s clock"
 
 
-def _number(value: float) -> str:
-    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
+def _size(value: float) -> object:
+    return Count(value) if isinstance(value, int) else round(value, 1)
 
 
 ASIDE = {"topic", "partition", "offset", "status", "reason", "broker_id", "observed_at"}
@@ -192,15 +177,12 @@ LONG = 40  # characters
 NUMBERS = {INT16, INT32, INT64, FLOAT64}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnHeading:
+class ColumnHeading(NamedTuple):
     """The heading of a column."""
 
-    name: str  # heading
-    doc: str  # description
-    is_number: bool = False  # whether its cells are numbers, aligned to the right
-    sorts_by_number: bool = False  # whether its sort keys are numbers, as for times
-    is_time: bool = False  # whether its cells are times; their keys are milliseconds
+    name: str
+    doc: str
+    kind: str = ""  # number; time, whose keys are milliseconds; key: texts with numbers as keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,11 +206,9 @@ def column_cells(
     columns = [column for name in names for column in table.columns if column.name == name]
     headings = [
         ColumnHeading(
-            name=column.name,
-            doc=f"{column.doc} ({column.unit})" if column.unit else column.doc,
-            is_number=column.type in NUMBERS,
-            sorts_by_number=column.type in NUMBERS or column.type == TIME,
-            is_time=column.type == TIME,
+            column.name,
+            f"{column.doc} ({column.unit})" if column.unit else column.doc,
+            "number" if column.type in NUMBERS else "time" if column.type == TIME else "",
         )
         for column in columns
     ]
@@ -250,29 +230,13 @@ def answer_cells(
     findings: Sequence[Finding], *, now: dt.datetime | None
 ) -> tuple[list[ColumnHeading], list[list[TableCell]]]:
     """Summary of findings: who, where, for how long, why, and what is safe."""
-    counted = {"held for", "waiting"}
-    headings = [
-        ColumnHeading(
-            name=name, doc=doc, is_number=name in counted, sorts_by_number=name in counted or name == "transaction"
-        )
-        for name, doc in ANSWERS
-    ]
     until = now or newest(findings)
-    cells = [[make(finding, until) for make in MADE.values()] for finding in findings]
+    cells = [[make(finding, until) for make in ANSWERS.values()] for finding in findings]
     if len(clusters(named := by_source(findings))) > 1:
         for finding, row in zip(named, cells, strict=True):
             lines = [*row[1].lines, ("cluster", printable(finding.cluster_id or "not known"))]
             row[1] = replace(row[1], lines=lines, key=f"{row[1].key} {finding.cluster_id}")
-    return headings, cells
-
-
-ANSWERS = (
-    ("verdict", "The verdict; explained below."),
-    ("partition", "The partition, and the offset at which its LSO is held."),
-    ("held for", "How long it has held the LSO, or has been open where it does not hold it yet; times are UTC."),
-    ("waiting", "Data records from the LSO to the high watermark; offsets where the log was not read so far."),
-    ("transaction", "The producer, and the start offset of its transaction."),
-)
+    return list(ANSWERS), cells
 
 
 def _verdict(finding: Finding, now: dt.datetime) -> TableCell:
@@ -280,12 +244,10 @@ def _verdict(finding: Finding, now: dt.datetime) -> TableCell:
 
 
 def _partition(finding: Finding, now: dt.datetime) -> TableCell:
-    if finding.topic is None:
-        return TableCell(lines=[("", "all topics")])
-    name = f"{printable(finding.topic)}-{finding.partition}"
+    name = printable(partition_name(finding))
     held = "held at" if finding.queue_position == 1 else "LSO"
     lso = [(held, str(finding.last_stable_offset))] if finding.last_stable_offset is not None else []
-    return TableCell(lines=[("", name), *lso], key=name)
+    return TableCell(lines=[("", name), *lso], key=None if finding.topic is None else name)
 
 
 def _held(finding: Finding, now: dt.datetime) -> TableCell:
@@ -318,26 +280,26 @@ def _transaction(finding: Finding, now: dt.datetime) -> TableCell:
 
 
 def reason_lines(finding: Finding) -> Iterator[tuple[str, Value]]:
-    """Lines below a finding: reason, outcome, cause, missing evidence, and remedy."""
-    yield "", finding.reason
-    if finding.outcome and not finding.verdict.is_healthy:
-        yield "outcome", f"{finding.outcome}: {OUTCOMES.get(finding.outcome, '')}"
-    error = None if finding.is_coordinators_only else finding.error  # `missing` has it
-    for label, text in (("cause", finding.cause), ("error", error)):
-        if text:
-            yield label, text
-    yield from (("missing", text) for text in finding.missing if text != finding.error)
-    yield from (("" if number else "remedy", value) for number, value in enumerate(remedy(finding)))
-    if not is_healthy(finding):
-        yield "docs", finding_page(finding.verdict, finding.cause)
+    """Lines below a finding: what is said of it everywhere."""
+    for field in explained_fields(finding):
+        for number, value in enumerate(field.values):
+            yield "" if number or field.label == "why" else field.label, value
 
 
-MADE: Mapping[str, Callable[[Finding, dt.datetime], TableCell]] = {
-    "verdict": _verdict,
-    "partition": _partition,
-    "held for": _held,
-    "waiting": _waiting,
-    "transaction": _transaction,
+ANSWERS: Mapping[ColumnHeading, Callable[[Finding, dt.datetime], TableCell]] = {
+    ColumnHeading("verdict", "The verdict; explained below."): _verdict,
+    ColumnHeading("partition", "The partition, and the offset at which its LSO is held."): _partition,
+    ColumnHeading(
+        "held for",
+        "How long it has held the LSO, or has been open where it does not hold it yet; times are UTC.",
+        "number",
+    ): _held,
+    ColumnHeading(
+        "waiting",
+        "Data records from the LSO to the high watermark; offsets where the log was not read so far.",
+        "number",
+    ): _waiting,
+    ColumnHeading("transaction", "The producer, and the start offset of its transaction.", "key"): _transaction,
 }
 
 
@@ -360,7 +322,7 @@ def body_html(
 
 
 def _cell_html(cell: TableCell, heading: ColumnHeading) -> str:
-    styles = {"number": heading.is_number, "fixed": heading.sorts_by_number, "long": cell.is_long}
+    styles = {"number": heading.kind == "number", "fixed": bool(heading.kind), "long": cell.is_long}
     names = [name for name, holds in styles.items() if holds]
     style = f' class="{" ".join(names)}"' if names else ""
     lines = [(_label(label), escape(text)) for label, text in cell.lines]
@@ -404,7 +366,10 @@ class TableView:
             more = sum(len(partition) for group in groups[TEXT_ROWS:] for partition in group.partitions)
             end = ["", summary(findings)]
         else:
-            lines, end = row_lines(self.table, self.rows[:TEXT_ROWS], columns=self._names(), widest=LONG), []
+            lines, end = (
+                grid_lines(table_grid(self.table, self.rows[:TEXT_ROWS], columns=self._names()), widest=LONG),
+                [],
+            )
         return "\n".join([*lines, *([f"... and {more:,} more rows"] if more > 0 else []), *end])
 
     def _repr_html_(self) -> str:

@@ -61,16 +61,12 @@ def finding(**changed: object) -> Finding:
 
 
 def test_a_choice_starts_with_its_verdict() -> None:
-    assert choice(finding()) == (
-        "HANGING · orders-0 at offset 100 · 23 records held · for 2 min · billing cannot read on"
+    assert choice(finding(last_stable_offset=100)) == (
+        "HANGING · orders-0 at offset 100 · LSO 100 held for 2 min · 23 records waiting · group billing cannot move"
     )
-    idle = finding(
-        verdict=Verdict.CLEAR, start_offset=None, records_held=None, held_ms=None, groups_held=None, queue_position=None
-    )
-    assert choice(idle) == "clear · orders-0"
-    assert choice(finding(topic=None, verdict=Verdict.UNKNOWN, records_held=None, offsets_held=5)).startswith(
-        "unknown · the whole cluster at offset 100 · 5 offsets held"
-    )
+    nothing = dict.fromkeys(("start_offset", "records_held", "held_ms", "groups_held", "queue_position"))
+    assert choice(finding(verdict=Verdict.CLEAR, **nothing)) == "clear · orders-0 · LSO unknown"
+    assert choice(finding(topic=None, verdict=Verdict.UNKNOWN)) == "unknown · all topics at offset 100"
 
 
 def test_the_most_urgent_finding_is_first() -> None:
@@ -104,7 +100,9 @@ def test_a_choice_names_the_missing_marker() -> None:
 
 def test_external_text_never_becomes_markup() -> None:
     names = ("reason", "remedy", "cause", "transactional_id", "error")
-    row = finding(**dict.fromkeys(names, EVIL), groups_held=[EVIL], missing=[EVIL], verdict=Verdict.UNKNOWN)
+    entry = {"source": EVIL, "broker_id": 1, "observed_at": NOW, "name": EVIL, "value": EVIL}
+    said = {"groups_held": [EVIL], "missing": [EVIL], "evidence": [entry]}
+    row = finding(**dict.fromkeys(names, EVIL), **said, verdict=Verdict.UNKNOWN)
     for text in (
         html_text([answer_section(row)]),
         html_text([why_not_section(row)]),

@@ -18,7 +18,7 @@ def test_the_timeline_of_a_log_directory_shows_partition_and_coordinator(name: s
         lso_timeline=files.lso_timeline(topics=topics, partitions=partitions),
         partitions=files.partitions(topics=topics, partitions=partitions),
         findings=findings,
-        transaction_log=files.transaction_log(),
+        transaction_history=files.transaction_history(),
     )
     starts = findings.loc[findings["verdict"] == "hanging", "start_offset"].tolist()
     assert len(starts) == hanging

@@ -202,7 +202,7 @@ def test_short_states_are_aggregated_and_counted() -> None:
                 end_time=start + (n + 0.5) * second, first_offset=3 * n)
         for n in range(100)
     ]  # fmt: skip
-    found = intervals(events=[], transaction_history=records_of(rows, PastTransaction), now=NOW)
+    found = intervals(records_of(rows, PastTransaction), now=NOW)
     few = merged(found, dt.timedelta(seconds=30))
     assert len(few) == 2
     assert [(each.state, each.transactions) for each in few] == [(MANY, 100), ("CompleteCommit", 0)]

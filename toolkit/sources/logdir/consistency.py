@@ -53,7 +53,9 @@ from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC, LogDirRoot, is
 from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog
 from toolkit.sources.logdir.replica_state import NEWEST, ReplicaState, metadata_records
 
-CONSISTENT_COPY = "your assertion that the brokers were stopped during the copy (consistent_copy)"
+CONSISTENT_COPY = (
+    "a copy by kafka-txn copy, or your assertion that the brokers were stopped during the copy (--consistent-copy)"
+)
 
 
 @dataclass(slots=True)
@@ -93,7 +95,7 @@ def check_consistency(
     if changes is not None:
         found.doubts += _assertion_doubts(state, state_topic, changes)
         found.notes.append(
-            "the caller asserts that the brokers were stopped when these files were copied (consistent_copy)"
+            "the caller asserts that the brokers were stopped when these files were copied (--consistent-copy)"
         )
     elif (by_manifest := proof.doubt(state, _coordinators(case, state_topic), start)) is None:
         found.notes.append(
@@ -233,7 +235,7 @@ def foreign_id_doubts(first_free: int | None, producer_id: int) -> list[str]:
     ]
 
 
-ASSERTED = ", in files that are asserted to be consistent (consistent_copy)"
+ASSERTED = ", in files that are asserted to be consistent (--consistent-copy)"
 END = 1 << 62  # an offset behind every log
 
 

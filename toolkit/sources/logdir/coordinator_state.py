@@ -119,13 +119,13 @@ def _gaps(partitions: Mapping[int, TransactionLogPartition], expected: int) -> I
     elif (highest := max(partitions)) >= expected:
         yield (
             f"the number of partitions of {STATE_TOPIC}: partition {highest} exists, so there are more than {expected} "
-            "(set txn_state_partitions)"
+            "(set --txn-state-partitions)"
         )
     elif missing := sorted(set(range(expected)) - partitions.keys()):
         numbers = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         yield (
             f"a complete {STATE_TOPIC}: {len(partitions)} of its {expected} partitions are among the files, not "
-            f"{numbers} (if transaction.state.log.num.partitions is not {expected}, set txn_state_partitions)"
+            f"{numbers} (if transaction.state.log.num.partitions is not {expected}, set --txn-state-partitions)"
         )
     else:
         ids = ((number, name) for number, partition in partitions.items() for name in partition.newest)

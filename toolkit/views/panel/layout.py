@@ -42,7 +42,7 @@ from toolkit.views.panel.panel_html import (
 from toolkit.views.renderers import escaped_html, html_text
 from toolkit.views.report import Report, report
 from toolkit.views.report.incident import tables_around
-from toolkit.views.report.report_tables import action_grid
+from toolkit.views.report.report_sections import action_grid
 from toolkit.views.row_formats import count, printable
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ def picture(
         steps = attempt("How the LSO moved", lambda: records_of(read_steps(), LsoStep), [])
     closed = [each for each in close_by_log(ended, log_transactions) if each.verdict is Verdict.ENDED]
     ids = sorted({each.transactional_id for each in (selected, *findings) if each.transactional_id is not None})
-    read_records = partial(cluster.transaction_log, transactional_ids=ids)
-    events = attempt("Records of the coordinators", read_records, None) if ids else None
+    read_history = partial(cluster.transaction_history, transactional_ids=ids)
+    history = attempt("Records of the coordinators", read_history, None) if ids else None
     themes: tuple[ThemeName, ...] = ("light", "dark")
     figures: dict[str, Any] = {
         theme: plot_timeline(
@@ -114,7 +114,7 @@ def picture(
             lso_timeline=steps,
             partitions=samples,
             findings=[*findings, *closed],
-            transaction_log=events,
+            transaction_history=history,
             topic=selected.topic,
             partition=selected.partition,
             theme=theme,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolkit.actions.coordinator_actions import plan_commit, plan_fence
@@ -20,14 +21,11 @@ from toolkit.errors import (
     ConnectionFailed,
     ToolkitError,
 )
-from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Command, Field, Fields, Paragraph, Part, Quote, Section
-from toolkit.views.finding_document import age, by_urgency, remedy
-from toolkit.views.report.incident_facts import partition_name
-from toolkit.views.report.report_sections import answer
-from toolkit.views.report.report_tables import evidence_grid
+from toolkit.views.finding_document import by_urgency, finding_section, remedy, transaction_name
+from toolkit.views.report.report_sections import evidence_grid
 from toolkit.views.row_formats import count, printable
 
 if TYPE_CHECKING:
@@ -79,26 +77,17 @@ def tone(finding: Finding) -> str:
 
 
 def choice(finding: Finding) -> str:
-    """``HANGING · orders-0 at offset 12 · 23 records held · for 2 min · group billing cannot read on``."""
-    verdict = finding.verdict.upper() if finding.verdict is Verdict.HANGING else finding.verdict
-    offset = "" if finding.start_offset is None else f" at offset {finding.start_offset}"
-    parts = [verdict, f"{partition_name(finding)}{offset}"]
-    if finding.transactional_id is not None:
-        parts.append(f'id "{printable(finding.transactional_id)}"')
-    if finding.action == "complete":
-        parts.append("committed, its marker is missing")
-    if finding.records_held:
-        parts.append(f"{count(finding.records_held, 'record', 'records')} held")
-    elif finding.offsets_held:
-        parts.append(f"{count(finding.offsets_held, 'offset', 'offsets')} held")
-    if (length := age(finding)) is not None:
-        parts.append(f"for {duration(length)}")
-    if (finding.queue_position or 1) > 1:
-        parts.append(f"behind {count((finding.queue_position or 1) - 1, 'other', 'others')}")
-    if finding.groups_held:
-        groups = ", ".join(map(printable, finding.groups_held[:3])) + (" and more" if finding.groups_held[3:] else "")
-        parts.append(f"{groups} cannot read on")
-    return " · ".join(parts)
+    """``HANGING · orders-0 at offset 12 · LSO 12 held for 2 min · 23 records waiting · group billing cannot move``."""
+    position = finding.queue_position or 1
+    parts = [
+        finding.verdict.upper() if finding.verdict is Verdict.HANGING else finding.verdict,
+        transaction_name(finding),
+        "" if finding.transactional_id is None else f'id "{finding.transactional_id}"',
+        "committed, its marker is missing" if finding.action == "complete" else "",
+        finding_section(finding).lead,
+        f"behind {count(position - 1, 'other', 'others')}" if position > 1 else "",
+    ]
+    return printable(" · ".join(filter(None, parts)))
 
 
 def is_same(finding: Finding | None, other: Finding | None) -> bool:
@@ -111,23 +100,18 @@ def next_actionable(findings: Sequence[Finding]) -> Finding | None:
     return next((each for each in by_urgency(findings) if each.action), None)
 
 
-_FIRST = ("Outcome", "Why", "Cause", "Who was affected", "Missing", "Right", "Error", "Remedy")
-
-
 def answer_section(finding: Finding) -> Section:
     """The finding in a few lines, verdict first."""
-    section = answer(finding)
-    empty = {"Cause" if not finding.cause else "", "Missing" if not finding.missing else ""}
-    empty |= {"Remedy"} if not finding.action else set()  # `why_not_section` has it
-    first = tuple(field for field in section.fields if field.label in _FIRST and field.label not in empty)
-    parts = (Fields(first),)
-    return Section(title=section.title, badge=finding.verdict, tone=tone(finding), lead=section.lead, parts=parts)
+    section = finding_section(finding)
+    said = tuple(each for each in section.fields if finding.action or each.label != "remedy")  # of `why_not_section`
+    if finding.offsets_held and finding.groups_held is None:
+        said = (*said, Field("groups", ("which of them wait is not known: their offsets were not read",)))
+    return replace(section, badge=finding.verdict, tone=tone(finding), parts=(Fields(said),))
 
 
 def evidence_section(finding: Finding) -> Section:
-    """Further facts of the finding, and all evidence."""
-    rest = tuple(field for field in answer(finding).fields if field.label not in _FIRST)
-    return Section(title="All evidence", parts=(Fields(rest), evidence_grid(finding)), is_folded=True)
+    """All evidence of the finding."""
+    return Section(title="All evidence", parts=(evidence_grid(finding),), is_folded=True)
 
 
 def why_not_section(finding: Finding) -> Section:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from toolkit.analysis.coordinator.transaction_owners import EXPIRED, state_of
-from toolkit.schema.log import PastTransaction, TransactionLogRecord
-from toolkit.views.plots.plot_theme import STATES, Appearance, Theme, hover, id_text, plain, row_axis, when
+from toolkit.analysis.coordinator.transaction_owners import EXPIRED
+from toolkit.schema.log import PastTransaction
+from toolkit.views.plots.plot_theme import STATES, Appearance, Theme, hover, id_text, row_axis, when
+from toolkit.views.row_formats import plain
 
 MANY = "short states"
 
@@ -27,8 +28,7 @@ class StateInterval:
     # start, end: from when to when, by the coordinator's clock
     start: dt.datetime
     end: dt.datetime
-    # the record of the coordinator, or the past transaction, of the state; the first one for `MANY`
-    record: TransactionLogRecord | PastTransaction
+    past: PastTransaction  # the transaction of the state; the first one for `MANY`
     goes_on: bool = False  # whether it is the last known state
     transactions: int = 0  # number of transactions in it
 
@@ -37,18 +37,13 @@ class StateInterval:
         return self.end - self.start
 
 
-def intervals(
-    *, events: Iterable[TransactionLogRecord], transaction_history: Iterable[PastTransaction], now: dt.datetime
-) -> list[StateInterval]:
-    """Every state that every id was in, in the order of ids and times.
-
-    `events`: records of coordinators. For ids with records, their history is not used.
-    `now`: end of the last state of an id.
-    """
-    steps = {
-        **_steps_by_id(transaction_history, _of_past_transaction, position=lambda past: past.first_offset),
-        **_steps_by_id(events, _of_record, position=lambda record: record.offset),
-    }
+def intervals(transaction_history: Iterable[PastTransaction], *, now: dt.datetime) -> list[StateInterval]:
+    """Every state that every id was in, in the order of ids and times. `now`: end of the last state of an id."""
+    once = {(past.transactional_id, past.first_offset): past for past in transaction_history}
+    steps: dict[str, list[_Step]] = {}
+    for (name, _), past in sorted(once.items(), key=lambda item: (item[0][1] is None, item[0][1])):
+        if name is not None:
+            steps.setdefault(name, []).extend(_steps(past))
     return [interval for name in sorted(steps) for interval in _between(name, steps[name], now)]
 
 
@@ -66,37 +61,14 @@ def merged(states: Sequence[StateInterval], shortest: dt.timedelta) -> list[Stat
     return result
 
 
-Record = TypeVar("Record", TransactionLogRecord, PastTransaction)
-
-
 class _Step(NamedTuple):
     since: dt.datetime
     state: str
-    record: TransactionLogRecord | PastTransaction
+    past: PastTransaction
     transactions: int  # that begin with it
 
 
-def _steps_by_id(
-    records: Iterable[Record],
-    steps_of: Callable[[Record], Iterator[_Step]],
-    *,
-    position: Callable[[Record], int | None],
-) -> dict[str, list[_Step]]:
-    once = {(record.transactional_id, position(record)): record for record in records}
-    steps: dict[str, list[_Step]] = {}
-    for (name, _), record in sorted(once.items(), key=lambda item: (item[0][1] is None, item[0][1])):
-        if name is not None:
-            steps.setdefault(name, []).extend(steps_of(record))
-    return steps
-
-
-def _of_record(record: TransactionLogRecord) -> Iterator[_Step]:
-    time, state = record.last_update_time or record.timestamp, state_of(record)
-    if time is not None and state is not None and record.error is None:
-        yield _Step(time, state, record, int(state == "Ongoing"))
-
-
-def _of_past_transaction(past: PastTransaction) -> Iterator[_Step]:
+def _steps(past: PastTransaction) -> Iterator[_Step]:
     """The states of a transaction: Ongoing, Prepare*, Complete*; its end is the last known state."""
     if past.kind != "transaction":
         if past.end_time is not None:
@@ -120,7 +92,7 @@ def _between(name: str, steps: Sequence[_Step], now: dt.datetime) -> Iterator[St
             state=step.state,
             start=step.since,
             end=max(step.since, following.since if following else now),
-            record=step.record,
+            past=step.past,
             goes_on=following is None,
             transactions=step.transactions,
         )
@@ -134,7 +106,7 @@ def _one_of(run: Sequence[StateInterval]) -> StateInterval:
         state=MANY,
         start=run[0].start,
         end=run[-1].end,
-        record=run[0].record,
+        past=run[0].past,
         transactions=sum(interval.transactions for interval in run),
     )
 
@@ -239,21 +211,20 @@ def state_bars(
 
 def _hover(interval: StateInterval) -> str:
     """Every id and time of a state."""
-    record = interval.record
-    offset = record.first_offset if isinstance(record, PastTransaction) else record.offset
+    past = interval.past
     facts: list[tuple[str, object]] = [
         ("state", interval.state),
         ("transactional id", interval.transactional_id),
-        ("producer", id_text(record.producer_id)),
-        ("epoch", id_text(record.producer_epoch)),
+        ("producer", id_text(past.producer_id)),
+        ("epoch", id_text(past.producer_epoch)),
         ("from", interval.start),
         ("to", None if interval.goes_on else interval.end),
         ("for", interval.length),
-        ("timeout", None if record.timeout_ms is None else record.timeout_ms * MILLISECOND),
+        ("timeout", None if past.timeout_ms is None else past.timeout_ms * MILLISECOND),
         ("transactions", interval.transactions if interval.state == MANY else None),
-        ("partitions", list(map(str, record.topic_partitions or ())) or None),
-        ("__transaction_state", f"{record.txn_state_partition} @ {offset}"),
+        ("partitions", list(map(str, past.topic_partitions or ())) or None),
+        ("__transaction_state", f"{past.txn_state_partition} @ {past.first_offset}"),
+        ("ended", past.ended),
+        ("because", past.reason),
     ]
-    if isinstance(record, PastTransaction):
-        facts += [("ended", record.ended), ("because", record.reason)]
     return hover(facts)

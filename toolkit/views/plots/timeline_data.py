@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from toolkit.analysis.cluster_events import events_around
 from toolkit.schema.live import Finding, Partition
-from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
+from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, PastTransaction
 from toolkit.schema.verdict import Verdict
 from toolkit.views.plots.plot_theme import place_name
 from toolkit.views.plots.state_lanes import StateInterval, intervals
@@ -362,13 +362,11 @@ def timeline_data(
     tables: TimelineTables,
     tp: tuple[str | None, int | None],
     transaction_history: Sequence[PastTransaction],
-    events: Sequence[TransactionLogRecord],
     cluster_events: Sequence[ClusterEvent],
     now: dt.datetime | None,
 ) -> TimelineData:
     """Collect the data of a partition's timeline.
 
-    `transaction_history`, `events`: past transactions, and records of coordinators.
     `cluster_events`: events of the cluster; those around the partition, its coordinators and brokers are kept.
     `now`: end of open transactions; null for the brokers' time of the observation, or that of the observer without it.
     """
@@ -385,20 +383,14 @@ def timeline_data(
     curve = _held(curve, findings)
     times = [point.time for point in curve.points if point.time > EARLIEST]
     until = last or max(times, default=dt.datetime.now(dt.UTC))
-    owners = {record.producer_id: record.transactional_id for record in events}
-    owners |= {past.producer_id: past.transactional_id for past in transaction_history}
+    owners = {past.producer_id: past.transactional_id for past in transaction_history}
     bars = bars_of(log_transactions, findings, curve=curve, owners=owners, now=until)
     ids = _ids(bars, findings)
-    states = intervals(
-        events=[record for record in events if record.transactional_id in ids],
-        transaction_history=[past for past in transaction_history if past.transactional_id in ids],
-        now=until,
-    )
+    states = intervals((past for past in transaction_history if past.transactional_id in ids), now=until)
     first = min([*times, *(bar.start for bar in bars)], default=until)
     opened = min((bar.start for bar in bars if bar.end_offset is None), default=first)
     start = max(first, opened - (until - opened) * 0.5)  # two thirds of the visible time is the oldest open transaction
     coordinators = {past.txn_state_partition for past in transaction_history}
-    coordinators |= {record.txn_state_partition for record in events}
     around = events_around(cluster_events, tp, transactional_ids=ids, txn_state_partitions=coordinators)
     return TimelineData(
         name=place_name(*tp),
@@ -407,7 +399,7 @@ def timeline_data(
         findings=sorted(findings, key=lambda each: (each.queue_position is None, each.queue_position)),
         states=states,
         ids=ids,
-        was_coordinator_read=bool(transaction_history or events),
+        was_coordinator_read=bool(transaction_history),
         now=until,
         cluster_events=[each for each in around if _is_between(each, start, until)][-MAX_EVENTS:],
         start=start,

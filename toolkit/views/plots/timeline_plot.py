@@ -16,7 +16,7 @@ from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, Partition
-from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
+from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, PastTransaction
 from toolkit.schema.verdict import Verdict
 from toolkit.views.finding_document import check_cluster
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
@@ -31,7 +31,6 @@ from toolkit.views.plots.plot_theme import (
     lines,
     number,
     place_name,
-    plain,
     theme_named,
     when,
 )
@@ -48,7 +47,7 @@ from toolkit.views.plots.timeline_data import (
     aggregate_bars,
     timeline_data,
 )
-from toolkit.views.row_formats import count
+from toolkit.views.row_formats import count, plain
 
 MAX_AREAS = 50  # ended holds, the longest ones
 
@@ -492,7 +491,6 @@ def plot_timeline(
     partitions: Data = None,
     findings: Data = None,
     transaction_history: Data = None,
-    transaction_log: Data = None,
     cluster_events: Data = None,
     topic: str | None = None,
     partition: int | None = None,
@@ -515,8 +513,8 @@ def plot_timeline(
         ``schema.PARTITIONS``: one sample, or the samples of a recording.
     findings
         ``schema.FINDINGS``: they show what hangs. Without them an open transaction is drawn as open.
-    transaction_history, transaction_log
-        ``schema.TRANSACTION_HISTORY`` or ``TRANSACTION_LOG``; either will do, the events show every state.
+    transaction_history
+        ``schema.TRANSACTION_HISTORY``, of any ids.
     cluster_events
         ``schema.CLUSTER_EVENTS``: leaders of this partition and of its coordinators, and brokers that start or stop.
     topic, partition
@@ -547,7 +545,6 @@ def plot_timeline(
         records_of(findings, Finding),
     )
     past = records_of(transaction_history, PastTransaction)
-    records = records_of(transaction_log, TransactionLogRecord)
     of_cluster = records_of(cluster_events, ClusterEvent)
     tp = _topic_partition(tables, topic, partition)
     of_partition = TimelineTables(
@@ -560,7 +557,7 @@ def plot_timeline(
     if not any(of_partition):
         name = place_name(*tp)
         return empty_figure(colours, title=f"{name}: nothing to draw", missing=_missing(name, tables))
-    timeline = timeline_data(of_partition, tp, past, records, of_cluster, now)
+    timeline = timeline_data(of_partition, tp, past, of_cluster, now)
     return _draw(timeline, colours, most=most)
 
 
@@ -658,7 +655,7 @@ def _axes(figure: go.Figure, timeline: TimelineData) -> None:
 def no_states(timeline: TimelineData) -> str:
     """Why the lower lane is empty."""
     if not timeline.was_coordinator_read:
-        return "No record of __transaction_state was read: pass transaction_history or transaction_log."
+        return "No record of __transaction_state was read: pass transaction_history."
     if not timeline.ids:
         return "None of these producers has a transactional id that a coordinator knows."
     return "No record of these ids was read."

@@ -152,6 +152,13 @@ def _collect(
     min_held_ms: int,
     remark: ProblemListener,
 ) -> IncidentFindings:
+    unknown = [each for each in sources if isinstance(each, LogDir) and each.paths and each.cluster_id is None]
+    if unknown and len(sources) > 1:  # another cluster's marker would end a transaction here
+        raise UsageError(
+            f"The cluster of {', '.join(str(path) for each in unknown for path in each.paths)} is not known.",
+            means="A partition of the same name could be another cluster's.",
+            do="Report on it by itself, or put the broker's meta.properties beside the partitions' folders.",
+        )
     findings: list[Finding] = []
     keys: list[set[TransactionKey]] = []
     observed: list[Finding] = []
@@ -253,8 +260,7 @@ def timeline_of(tables: IncidentFindings) -> Figure | None:
     tables
         From `collect_incident`.
     """
-    charts = [chart for section in report(**tables).sections for chart in section.charts]
-    return charts[0] if charts else None
+    return next(iter(report(**tables).charts), None)
 
 
 def _closed_by(

@@ -1,63 +1,30 @@
 """The facts of an incident: who held an LSO, who saw it and acted when, what was discarded, how long groups waited.
 
-They are derived from `ReportTables`, and shown in `ReportSection`.
+They are derived from `ReportTables`, once, and shown in the sections of the report.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from toolkit.analysis.diagnosis.decision import ABORT, COMMIT, UNKNOWN
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNKNOWN
 from toolkit.analysis.history.findings_over_time import VERDICT_BEFORE, verdict_before
 from toolkit.schema.recorded import OUTCOME, unfinished
-from toolkit.schema.table import TransactionKey
 from toolkit.schema.verdict import Verdict
-from toolkit.views.document import Field, Fields, Grid, Section
-from toolkit.views.renderers import DocumentView
-from toolkit.views.row_formats import printable
+from toolkit.views.finding_document import HoldEnd, hold_end, transaction_key, transaction_name
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
     from toolkit.schema.live import Exposure, Finding, Partition
     from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
     from toolkit.schema.recorded import ActionStep
-    from toolkit.views.plots.plot_theme import ThemeName
 
 
 NOT_KNOWN = "not known"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ReportSection:
-    """A section of the page with a heading."""
-
-    title: str
-    verdict: str = ""
-    lead: str = ""
-    fields: tuple[Field, ...] = ()
-    grids: tuple[Grid, ...] = ()
-    charts: tuple[Callable[[ThemeName], go.Figure], ...] = ()  # drawn when they are called
-    figure: bool = False
-    appendix: bool = False
-
-    @property
-    def head(self) -> Section:
-        """Its heading, and what is above its pictures."""
-        parts = (Fields(self.fields),) if self.fields else ()
-        title = f"Appendix: {self.title}" if self.appendix else self.title
-        return Section(title=title, badge=self.verdict, lead=self.lead, parts=parts)
-
-    def __repr__(self) -> str:
-        return repr(DocumentView((self.head, *self.grids)))
-
-    def _repr_html_(self) -> str:
-        return DocumentView((self.head, *self.grids))._repr_html_()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,23 +52,9 @@ class ReportTables:
                 yield sampled_at, sample
 
 
-def text(value: dt.datetime | int | str | None) -> str:
-    """A value as text, without control characters."""
-    if value is None:
-        return "-"
-    if isinstance(value, dt.datetime):
-        return f"{value.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S}.{value.microsecond // 1000:03}"
-    return printable(str(value))
-
-
-def partition_name(finding: Finding) -> str:
-    """``orders-0``, or "the whole cluster"."""
-    return "the whole cluster" if finding.topic is None else f"{printable(finding.topic)}-{finding.partition}"
-
-
-def moment(time: dt.datetime | None, *, otherwise: str = NOT_KNOWN) -> str:
+def moment(time: dt.datetime | None) -> str:
     """A time to the second, or "not known"."""
-    return otherwise if time is None else at(time)
+    return NOT_KNOWN if time is None else at(time)
 
 
 Figure = Any
@@ -110,36 +63,7 @@ Figure = Any
 
 LOG, RECORDING = "the log", "the recording"
 
-_BY_MARKER = re.compile(r"Its (?:\w+ )?marker is at offset \d+ of the log\b")
 _OF_LOG = {"held_since", "first_batch"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldEnd:
-    """The end of a hold."""
-
-    # time of the marker; or of the first sample without the transaction, and the marker was written before
-    time: dt.datetime
-    marker: str | None = None  # what is known of the marker, as a sentence; null if no log was read that has it
-    last_seen: dt.datetime | None = None  # when it was last seen open, if the end is that of a sample and that is known
-
-
-def hold_end(finding: Finding, log_transactions: Iterable[LogTransaction] = ()) -> HoldEnd | None:
-    """When a finding stopped holding the LSO; null if it still holds it, or that is not known.
-
-    `log_transactions`: transactions around it.
-    """
-    if finding.held_to is None:
-        return None
-    for txn in log_transactions:
-        if _key(txn) == finding.key and txn.marker_offset is not None and txn.end is not None:
-            kind = f"{txn.marker} marker" if txn.marker else "marker"
-            return HoldEnd(time=txn.end, marker=f"its {kind} at offset {txn.marker_offset} ended it")
-    names = {entry.name for entry in finding.evidence or ()}
-    if "marker" in names or _BY_MARKER.match(finding.reason or ""):
-        return HoldEnd(time=finding.held_to, marker="its marker ended it")
-    seen = [entry.observed_at for entry in finding.evidence or () if entry.name == "verdict_before"]
-    return HoldEnd(time=finding.held_to, last_seen=next(iter(seen), None))
 
 
 def held_from_source(finding: Finding, sampled_at: Collection[dt.datetime | None] = ()) -> str:
@@ -149,11 +73,6 @@ def held_from_source(finding: Finding, sampled_at: Collection[dt.datetime | None
     evidence = finding.evidence or ()
     is_recorded = any(entry.source == "recording" for entry in evidence)
     return RECORDING if is_recorded and _OF_LOG.isdisjoint(entry.name for entry in evidence) else LOG
-
-
-def up_to(end: HoldEnd | None) -> str:
-    """``at most``, for an end that is only the first sample without it."""
-    return "at most " if end is not None and end.marker is None else ""
 
 
 AUDIT = "the audit trail (the clock of the machine that acted)"
@@ -225,8 +144,12 @@ class IncidentFacts:
     def name(self) -> str:
         """``orders-0 at offset 15``, with its number if there are several incidents."""
         number = "" if self.number is None else f"{self.number}: "
-        offset = "" if self.finding.start_offset is None else f" at offset {self.finding.start_offset}"
-        return f"{number}{partition_name(self.finding)}{offset}"
+        return f"{number}{transaction_name(self.finding)}"
+
+    @property
+    def is_transaction(self) -> bool:
+        """Whether it is about a transaction, and not about a partition that could not be read."""
+        return self.finding.producer_id is not None
 
     @property
     def is_over(self) -> bool:
@@ -388,13 +311,13 @@ def _facts(finding: Finding, tables: ReportTables, number: int | None) -> Incide
     acted = actions[0] if actions else None
     seen = [*_seen(finding)]
     act = None if acted is None else IncidentTime(
-        time=acted.at, what=f"{acted.action}, {acted.step}, by {text(acted.who)}", source=AUDIT
+        time=acted.at, what=f"{acted.action}, {acted.step}, by {acted.who}", source=AUDIT
     )  # fmt: skip
     return IncidentFacts(
         number=number,
         finding=finding,
         end=end,
-        transaction=next((txn for txn in tables.log_transactions if _key(txn) == finding.key), None),
+        transaction=next((txn for txn in tables.log_transactions if transaction_key(txn) == finding.key), None),
         actions=actions,
         has_trail="actions" not in tables.absent,
         stalls=tuple(group_stalls(finding, tables)),
@@ -404,10 +327,6 @@ def _facts(finding: Finding, tables: ReportTables, number: int | None) -> Incide
         acted=act,
         ended=_ended(end),
     )
-
-
-def _key(txn: LogTransaction) -> TransactionKey:
-    return TransactionKey(txn.topic, txn.partition, txn.producer_id, txn.first_offset)
 
 
 def _ended(end: HoldEnd | None) -> IncidentTime | None:

@@ -13,7 +13,7 @@ from html import escape
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 from urllib.parse import quote
 
 from toolkit.errors import UsageError
@@ -23,44 +23,44 @@ from toolkit.schema.live import Exposure, Finding, Partition
 from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
 from toolkit.schema.recorded import ActionStep
 from toolkit.schema.verdict import Verdict
-from toolkit.views.document import NOWHERE, Connection, Grid
+from toolkit.views.document import NOWHERE, Connection, Grid, Paragraph, Section
 from toolkit.views.finding_document import (
     FindingGroup,
     by_urgency,
     check_cluster,
     finding_groups,
-    group_lines,
-    group_section,
-)
-from toolkit.views.renderers import escaped_markdown, html_text, markdown_lines, page, tone_variables
-from toolkit.views.report.incident_facts import (
-    Figure,
-    IncidentFacts,
-    ReportSection,
-    ReportTables,
-    incident_facts,
+    first_names,
     partition_name,
+    parts_of_groups,
 )
+from toolkit.views.renderers import (
+    DocumentView,
+    escaped_html,
+    escaped_markdown,
+    html_text,
+    markdown_lines,
+    page,
+    text_lines,
+    tone_variables,
+)
+from toolkit.views.report.incident_facts import Figure, IncidentFacts, ReportTables, incident_facts
 from toolkit.views.report.report_sections import (
     MAX_FINDINGS,
-    answer,
+    action_grid,
     cause_section,
+    event_grid,
+    evidence_grid,
+    history_grid,
     impact_section,
+    incident_section,
     is_answer,
     is_unread,
     items_section,
-    others,
+    log_transaction_grid,
     overview_section,
     prevention_section,
     summary_sentences,
     times_section,
-)
-from toolkit.views.report.report_tables import (
-    action_grid,
-    event_grid,
-    evidence_grid,
-    history_grid,
-    log_transaction_grid,
 )
 from toolkit.views.row_formats import printable, replaced_file
 
@@ -93,9 +93,13 @@ WITHOUT: Mapping[str, str] = {
 """Tables that may be left out, and what is not known without them."""
 
 
+Chart: TypeAlias = "Callable[[ThemeName], go.Figure]"  # drawn when it is called
+TIMELINE, EVENTS = "Timeline", "Events"  # the sections with charts
+
+
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The postmortem of an incident, as a page and as Markdown.
+    """The postmortem of an incident, as a page and as Markdown; ``report["Impact"]`` is one of its sections.
 
     Parameters
     ----------
@@ -104,7 +108,11 @@ class Report:
     summary
         Sentences under the heading: time, sources, summary.
     sections
-        Content.
+        Content: what fits on one page.
+    appendix
+        All else.
+    charts
+        The timeline of each partition; the first has a section of its own.
     figure
         As for `report`.
     connection
@@ -113,13 +121,22 @@ class Report:
 
     title: str
     summary: tuple[str, ...]
-    sections: tuple[ReportSection, ...]
+    sections: tuple[Section, ...]
+    appendix: tuple[Section, ...] = ()
+    charts: tuple[Chart, ...] = ()
     figure: Figure | None = None
     connection: Connection = NOWHERE
 
     def __repr__(self) -> str:
         """Heading and summary: what a notebook stores beside the page."""
-        return "\n".join((self.title, *self.summary))
+        return "\n".join(text_lines(map(Paragraph, (self.title, *self.summary))))
+
+    def __getitem__(self, title: str) -> DocumentView:
+        """A section by its title."""
+        found = {each.title: each for each in (*self.sections, *self.appendix)}
+        if title not in found:
+            raise UsageError(f"The report has no section {title!r}.", do=f"It has {', '.join(found)}.")
+        return DocumentView((found[title],), self.connection)
 
     @cached_property
     def html(self) -> str:
@@ -132,10 +149,12 @@ class Report:
         rendered = partial(html_text, connection=self.connection)
         values = {
             "title": self.title,
-            "summary": self.summary,
-            "sections": [(each, rendered(each.head.parts), rendered(each.grids)) for each in self.sections],
-            "figures": _figures(self.figure),
-            "pictures": pictures,
+            "written": escaped_html,
+            "summary": rendered(Paragraph(sentence, "summary") for sentence in self.summary),
+            "sections": [(each, rendered(each.parts)) for each in self.sections],
+            "appendix": [(each, rendered(each.parts)) for each in self.appendix],
+            "figures": {TIMELINE: _figures(self.figure)},
+            "pictures": _by_section(pictures),
             "dark_pictures": dark,
             "verdicts": list(Verdict),
             "light_tones": tone_variables("light"),
@@ -148,25 +167,25 @@ class Report:
         """The same content without pictures, which `save` writes beside it."""
         return "\n".join(self._cells())
 
-    def _cells(self, pictures: Sequence[str] = ()) -> list[str]:
-        """Its Markdown: the heading with the summary, and each section; `pictures`: links to those of all charts."""
-        summary = (line for one in self.summary for line in (escaped_markdown(one), ""))
-        parts = [[f"# {escaped_markdown(self.title)}", "", *summary]]
-        for section in self.sections:
-            drawn = [line for link in pictures if section.charts for line in (link, "")]
-            head = markdown_lines([section.head], connection=self.connection, level=2)
-            parts.append([*head[:-1], *drawn, *markdown_lines(section.grids, connection=self.connection)])
+    def _cells(self, links: Sequence[str] = ()) -> list[str]:
+        """Its Markdown: the heading with the summary, and each section; `links`: to the pictures of all charts."""
+        rendered = partial(markdown_lines, connection=self.connection)
+        appendix = [(each, f"Appendix: {each.title}") for each in self.appendix]
+        parts = [[f"# {escaped_markdown(self.title)}", "", *rendered(map(Paragraph, self.summary))]]
+        for section, title in (*((each, each.title) for each in self.sections), *appendix):
+            head = rendered([replace(section, title=title, parts=())], level=2)
+            drawn = [line for link in _by_section(links).get(section.title, ()) for line in (link, "")]
+            parts.append([*head[:-1], *drawn, *rendered(section.parts)])
         return ["\n".join(lines).rstrip() + "\n" for lines in parts]
 
     @cached_property
     def pictures(self) -> list[tuple[str, str]]:
         """The timeline of each partition: its alternative text, and an SVG file."""
-        figures = [chart("light") for section in self.sections for chart in section.charts]
-        if not figures:  # perhaps as plotly is not installed
+        if not self.charts:  # perhaps as plotly is not installed
             return []
         from toolkit.views.plots.notebook_figure import figure_svg, figure_text
 
-        return [(figure_text(figure), figure_svg(figure)) for figure in figures]
+        return [(figure_text(figure), figure_svg(figure)) for figure in (chart("light") for chart in self.charts)]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it to a file, completely or not at all, and return its path.
@@ -211,6 +230,10 @@ class Report:
         parts.append("<p>All of it: run the cell, choose Trust Notebook, or save it.</p>")
         frame = f'<iframe class="kafka-txn-frame" {content} style="width:100%;height:80vh;border:0"></iframe>'
         return f'{FRAME_STYLE}{frame}<div class="kafka-txn-without-frame">{"".join(parts)}</div>'
+
+
+def _by_section(pictures: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    return {TIMELINE: pictures[:1], EVENTS: pictures[1:]}
 
 
 FRAME_STYLE = (
@@ -340,17 +363,17 @@ def report(
     others_of_them = (each for each in _answers(records) if not _is_in(each, shown))
     incidents = incident_facts([*shown, *others_of_them], tables, numbered=len(shown))
     with_section = incidents[: len(shown)]
+    charts = tuple(_charts(shown or by_urgency(records)[:1], records, tables))  # a healthy one is worth one, too
+    has_plotly = find_spec("plotly") is not None
+    has_picture = (has_plotly and bool(charts)) or figure is not None
+    left = len([each for each in incidents if id(each.finding) not in alike]) - len(with_section)
+    now = generated_at or dt.datetime.now(dt.UTC)
     return Report(
         title=printable(title) if title else _title([each.finding for each in incidents], records),
-        summary=tuple(
-            summary_sentences(
-                records,
-                incidents,
-                left=len([each for each in incidents if id(each.finding) not in alike]) - len(with_section),
-                generated_at=generated_at or dt.datetime.now(dt.UTC),
-            )
-        ),
-        sections=tuple(_sections(records, groups, with_section, tables, has_figure=figure is not None)),
+        summary=tuple(summary_sentences(records, incidents, left=left, generated_at=now)),
+        sections=tuple(_sections(records, with_section, tables, has_picture=has_picture)),
+        appendix=tuple(_appendix(records, with_section, tables, has_plotly=has_plotly)),
+        charts=charts if has_plotly else (),
         figure=figure,
         connection=connection,
     )
@@ -404,103 +427,71 @@ def _about(actions: Iterable[ActionStep], findings: Sequence[Finding]) -> list[A
 
 def _title(incidents: Sequence[Finding], findings: Sequence[Finding]) -> str:
     names = list(dict.fromkeys(map(partition_name, incidents)))
-    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
     nothing = "no incident" if any(each.verdict.is_open for each in findings) else "nothing is open"
-    return f"Postmortem: {', '.join(names[:3])}{more}" if names else f"Postmortem: {nothing}"
+    return f"Postmortem: {first_names(names, 3) if names else nothing}"
 
 
 def _sections(
-    findings: Sequence[Finding],
-    groups: Sequence[FindingGroup],
-    incidents: Sequence[IncidentFacts],
-    tables: ReportTables,
-    *,
-    has_figure: bool,
-) -> Iterator[ReportSection]:
-    """One page first: what happened is in the summary, then the picture, and what to do; all else is an appendix."""
-    shown = [each.finding for each in incidents]
+    findings: Sequence[Finding], incidents: Sequence[IncidentFacts], tables: ReportTables, *, has_picture: bool
+) -> Iterator[Section]:
+    """One page first: what happened is in the summary, then the picture, and what to do."""
     if not findings:
-        yield ReportSection(title="Nothing is open", lead="No transaction is open, and no last stable offset is held.")
-    charts = tuple(
-        _charts(shown or by_urgency(findings)[:1], findings, tables)
-    )  # a healthy one is worth a picture, too
-    is_drawn = find_spec("plotly") is not None
-    if (charts and is_drawn) or has_figure:
-        yield ReportSection(title="Timeline", charts=charts[:1] if is_drawn else (), figure=has_figure)
+        lead = "No transaction is open, and no last stable offset is held."
+        yield Section(title="Nothing is open", lead=lead, parts=())
+    if has_picture:
+        yield Section(title=TIMELINE, parts=())
     if len(incidents) > 1:
         yield overview_section(incidents)
     yield items_section(incidents, tables)
-    yield from (
-        replace(section, appendix=True) for section in _appendix(findings, groups, incidents, tables, charts[1:])
-    )
 
 
 def _appendix(
-    findings: Sequence[Finding],
-    groups: Sequence[FindingGroup],
-    incidents: Sequence[IncidentFacts],
-    tables: ReportTables,
-    charts: tuple[Callable[[ThemeName], go.Figure], ...],
-) -> Iterator[ReportSection]:
+    findings: Sequence[Finding], incidents: Sequence[IncidentFacts], tables: ReportTables, *, has_plotly: bool
+) -> Iterator[Section]:
     shown = [each.finding for each in incidents]
-    for each in incidents:
-        section = answer(each.finding, log_transactions=tables.log_transactions)
-        yield replace(section, title=each.name if len(incidents) > 1 else section.title)
-    many = [group for group in groups if len(group.partitions) > 1]
-    for group in many:
-        if not group.is_healthy:
-            block = group_section(group)
-            yield ReportSection(title=f"{block.title} alike", lead=block.lead, fields=block.fields)
-    if healthy := [field for group in many if group.is_healthy for field in group_lines(group)]:
-        yield ReportSection(title="Healthy partitions", fields=tuple(healthy))
-    alike = {id(each) for group in many for each in group.findings}
-    rest = [each for each in findings if id(each) not in alike and not _is_in(each, shown)]
-    if any(each.finding.producer_id is not None for each in incidents):
+    yield from map(incident_section, incidents)
+    if any(each.is_transaction for each in incidents):
         yield impact_section(incidents)
         yield times_section([each for each in incidents if each.holds])
-    yield _events(shown, tables, charts)
+    yield _events(incidents, tables, has_plotly=has_plotly)
     if shown:
         yield cause_section(incidents)
     yield _done(tables)
     yield prevention_section(incidents, tables)
-    yield ReportSection(title="Missing and unknown", lead=printable(" ".join(_missing(shown, tables))))
+    yield Section(title="Missing and unknown", lead=" ".join(_missing(shown, tables)), parts=())
     if shown:
         lead = "Observed values, with source and time."
-        yield ReportSection(title="Evidence", lead=lead, grids=tuple(map(evidence_grid, shown)))
+        yield Section(title="Evidence", lead=lead, parts=tuple(map(evidence_grid, shown)))
     around = _around(shown, tables)
     if around:
-        yield ReportSection(title="Transactions and coordinators", grids=around)
-    if rest:
-        yield ReportSection(title="What else was found" if shown else "What was found", grids=(others(rest),))
+        yield Section(title="Transactions and coordinators", parts=around)
+    if rest := [each for each in findings if not _is_in(each, shown)]:
+        blocks = tuple(parts_of_groups(finding_groups(rest)))
+        yield Section(title="What else was found" if shown else "What was found", parts=blocks)
 
 
-def _done(tables: ReportTables) -> ReportSection:
-    title = "What was done"
+def _done(tables: ReportTables) -> Section:
+    lead = ""
     if "actions" in tables.absent:
-        return ReportSection(title=title, lead="No audit trail was included.")
-    if not tables.actions:
-        return ReportSection(title=title, lead="The audit trail has nothing about these partitions.")
-    return ReportSection(title=title, grids=(action_grid(tables.actions),))
+        lead = "No audit trail was included."
+    elif not tables.actions:
+        lead = "The audit trail has nothing about these partitions."
+    return Section(title="What was done", lead=lead, parts=() if lead else (action_grid(tables.actions),))
 
 
-def _events(
-    shown: Sequence[Finding], tables: ReportTables, charts: tuple[Callable[[ThemeName], go.Figure], ...]
-) -> ReportSection:
+def _events(incidents: Sequence[IncidentFacts], tables: ReportTables, *, has_plotly: bool) -> Section:
     """What happened when, and the pictures of the other partitions."""
-    grids = tuple(event_grid(finding, tables) for finding in shown if finding.producer_id is not None)
+    grids = tuple(event_grid(each, tables) for each in incidents if each.is_transaction)
     lead = ""
     if not grids:
-        unknown = any(finding.verdict.is_open for finding in shown)
+        unknown = any(each.finding.verdict.is_open for each in incidents)
         lead = "It could not be read whether anything was open." if unknown else "Nothing was open."
-    if find_spec("plotly") is None:
-        charts = ()
+    if not has_plotly:
         lead = f"{lead} Not drawn: plotly is not installed (pip install plotly).".lstrip()
-    return ReportSection(title="Events", lead=lead, grids=grids, charts=charts)
+    return Section(title=EVENTS, lead=lead, parts=grids)
 
 
-def _charts(
-    shown: Iterable[Finding], findings: Sequence[Finding], tables: ReportTables
-) -> Iterator[Callable[[ThemeName], go.Figure]]:
+def _charts(shown: Iterable[Finding], findings: Sequence[Finding], tables: ReportTables) -> Iterator[Chart]:
     """The timeline of each partition of which more than findings is known."""
 
     def draw(
@@ -566,6 +557,6 @@ def _missing(shown: Sequence[Finding], tables: ReportTables) -> Iterator[str]:
         yield f"Not read: {'; '.join(missing)}."
     elif not absent:
         yield "Every table was included and read."
-    unread = dict.fromkeys(printable(each.name) for each in tables.exposure if is_unread(each) and not each.error)
+    unread = dict.fromkeys(each.name for each in tables.exposure if is_unread(each) and not each.error)
     if unread:
         yield f"Settings that no table has: {', '.join(unread)}."

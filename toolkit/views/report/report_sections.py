@@ -1,44 +1,64 @@
-"""The sections of a report: summary, overview, impact, times and cause of its incidents, findings, and prevention."""
+"""The sections of a report: its summary, what its incidents held, when and why, and what prevents them.
+
+Values are typed, and texts of others stay as they are: the renderers write and escape both.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from toolkit.analysis.diagnosis.verdicts import CAUSES, COMMIT, OUTCOMES, UNKNOWN
+from toolkit.analysis.cluster_events import events_around
+from toolkit.analysis.diagnosis.decision import CAUSES, COMMIT, OUTCOMES, UNKNOWN
 from toolkit.schema.durations import duration
-from toolkit.schema.recorded import OUTCOME
+from toolkit.schema.recorded import INTENT, OUTCOME
 from toolkit.schema.verdict import DOCS_URL, RUNBOOK_URL, Verdict
-from toolkit.views.document import Field, Grid
-from toolkit.views.finding_document import cause_names, explained_fields, finding_page, is_healthy, remedy, summary
-from toolkit.views.report.incident_facts import (
-    NOT_KNOWN,
-    OFFSETS,
-    GroupStall,
-    HoldEnd,
-    IncidentFacts,
-    IncidentTime,
-    ReportSection,
-    ReportTables,
-    hold_end,
-    moment,
+from toolkit.views.document import Columns, Count, Field, Fields, Grid, Section
+from toolkit.views.finding_document import (
+    cause_names,
+    finding_page,
+    finding_section,
+    first_names,
+    is_healthy,
     partition_name,
-    text,
+    remedy,
+    summary,
+    transaction_name,
     up_to,
 )
-from toolkit.views.row_formats import count, printable
+from toolkit.views.report.incident_facts import (
+    AUDIT,
+    LEADER,
+    LOG,
+    NOT_KNOWN,
+    OFFSETS,
+    RECORDER,
+    RECORDING,
+    GroupStall,
+    IncidentFacts,
+    IncidentTime,
+    ReportTables,
+    held_from_source,
+    moment,
+    opened_source,
+    recorded_verdicts,
+)
+from toolkit.views.row_formats import count
 
 if TYPE_CHECKING:
-    from toolkit.schema.live import EvidenceEntry, Exposure, Finding
-    from toolkit.schema.log import LogTransaction
+    from toolkit.schema.live import Exposure, Finding
+    from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction
+    from toolkit.schema.recorded import ActionStep
 
+T = TypeVar("T")
 
 MAX_FINDINGS = 20
 """Maximum number of findings with a section; the others are in one table."""
-
-_CLOCKS = {"coordinator": "the coordinator's clock", "producer": "the producer's clock", "broker": "the broker's clock"}
+_grid = partial(Grid.of, is_precise=True)
 
 
 def is_answer(finding: Finding) -> bool:
@@ -46,161 +66,10 @@ def is_answer(finding: Finding) -> bool:
     return not is_healthy(finding)
 
 
-def answer(finding: Finding, *, log_transactions: Sequence[LogTransaction] = ()) -> ReportSection:
-    """The section of one finding.
-
-    `log_transactions`: transactions of the log: they date its marker, which samples alone do not.
-    """
-    end = hold_end(finding, log_transactions)
-    return ReportSection(
-        title=_title(finding), verdict=finding.verdict, lead=_lead(finding, end), fields=tuple(_fields(finding, end))
-    )
-
-
-def others(findings: Sequence[Finding]) -> Grid:
-    """Findings, one per line."""
-    columns = ("partition", "verdict", "producer", "transactional id", "from offset", "open since", "why")
-    lines = tuple(
-        (
-            partition_name(finding),
-            finding.verdict,
-            _producer(finding),
-            text(finding.transactional_id),
-            text(finding.start_offset),
-            moment(finding.opened_at, otherwise="-"),
-            printable(finding.reason),
-        )
-        for finding in findings
-    )
-    return Grid(title="In a line each", columns=columns, rows=lines, numbers=frozenset({"from offset"}))
-
-
-def _title(finding: Finding) -> str:
-    offset = "" if finding.start_offset is None else f" at offset {finding.start_offset}"
-    return f"{partition_name(finding)}{offset}"
-
-
-def _lead(finding: Finding, end: HoldEnd | None) -> str:
-    """The finding in one or two sentences."""
-    where = partition_name(finding)
-    who = f"producer {_producer(finding)}" + (
-        f' of "{printable(finding.transactional_id)}"' if finding.transactional_id else ""
-    )
-    if finding.verdict is Verdict.ENDED:
-        return f"{where} was held{_how_long(finding, end)} by {who}. It is over.{_held_records(finding)}"
-    if finding.queue_position == 1 and finding.producer_id is not None:
-        return f"{where} has been held{_how_long(finding, end)} by {who}.{_held_records(finding)}"
-    if finding.producer_id is not None and finding.queue_position is not None:
-        before = count(finding.queue_position - 1, "other", "others")
-        return f"Opened by {who}, behind {before}: it holds {where} once they have ended."
-    return printable(finding.reason)
-
-
-def _how_long(finding: Finding, end: HoldEnd | None) -> str:
-    since, length = finding.held_from or finding.opened_at, _length(finding, end)
-    text_ = f" since {moment(since)}" if finding.verdict is not Verdict.ENDED and since else ""
-    return text_ + (f" for {up_to(end)}{duration(length)}" if length is not None else "")
-
-
-def _held_records(finding: Finding) -> str:
-    if finding.records_held is None:
-        return ""
-    one, many = ("was", "were") if finding.verdict is Verdict.ENDED else ("is", "are")
-    return f" {count(finding.records_held, f'record {one}', f'records {many}')} held, its own included."
-
-
-def _length(finding: Finding, end: HoldEnd | None) -> dt.timedelta | None:
-    if end is not None and end.marker and finding.held_from is not None:
-        return max(end.time - finding.held_from, dt.timedelta())
-    if finding.held_ms is not None:
-        return dt.timedelta(milliseconds=finding.held_ms)
-    since = finding.held_from or (finding.opened_at if finding.queue_position == 1 else None)
-    now = finding.brokers_time
-    return now - since if since and now and since <= now else None
-
-
-def _producer(finding: Finding) -> str:
-    if finding.producer_id is None:
-        return "-"
-    return f"{finding.producer_id} epoch {NOT_KNOWN if finding.producer_epoch is None else finding.producer_epoch}"
-
-
-def _fields(finding: Finding, end: HoldEnd | None) -> Iterator[Field]:
-    yield Field("What was held", tuple(_what(finding)))
-    yield Field("Since", (_since(finding),))
-    yield Field("Until", (_until(finding, end),))
-    yield Field("By whom", tuple(_who(finding)))
-    yield Field("Verdict", (f"{finding.verdict}: {finding.verdict.sentence}",))
-    if not finding.cause:
-        yield Field("Cause", (NOT_KNOWN,))
-    yield Field("Who was affected", tuple(_affected(finding)))
-    yield from (Field(each.label.capitalize(), each.values) for each in explained_fields(finding))
-    if not finding.missing:
-        yield Field("Missing", ("nothing",))
-
-
-def _what(finding: Finding) -> Iterator[str]:
-    lso = f"the last stable offset (LSO) of {partition_name(finding)}"
-    if finding.verdict is Verdict.ENDED:
-        yield f"{lso}, at offset {text(finding.start_offset)}"
-    elif finding.last_stable_offset is not None:
-        yield f"{lso}, at {finding.last_stable_offset}; the high watermark is {text(finding.high_watermark)}"
-    else:
-        yield f"{lso}, which is {NOT_KNOWN}"
-    if finding.offsets_held:
-        could = "could" if finding.verdict is Verdict.ENDED else "can"
-        yield f"{count(finding.offsets_held, 'offset', 'offsets')} that no read_committed consumer {could} read"
-
-
-def _since(finding: Finding) -> str:
-    since = finding.held_from or finding.opened_at
-    if since is None:
-        return NOT_KNOWN
-    opened = finding.opened_at if finding.held_from not in (None, finding.opened_at) else None
-    clock = f", by {_CLOCKS[finding.opened_at_clock]}" if finding.opened_at_clock in _CLOCKS and opened is None else ""
-    also = f"; it opened at {moment(opened)}" if opened else ""
-    return f"{moment(since)}{clock}{also}"
-
-
-def _until(finding: Finding, end: HoldEnd | None) -> str:
-    if end is not None:
-        length = _length(finding, end)
-        after = f", after {up_to(end)}{duration(length)}" if length is not None else ""
-        if end.marker:
-            return f"{moment(end.time)}{after}"
-        first_without = f"{moment(end.time)}, the first sample without it{after}"
-        if end.last_seen is None:
-            return f"before {first_without}"
-        return f"between {moment(end.last_seen)}, when it was last seen open, and {first_without}"
-    if finding.producer_id is None and finding.verdict.is_open:
-        return NOT_KNOWN
-    if finding.queue_position is None:
-        return "it does not hold the LSO"
-    expires = f"; it expires at {moment(finding.expires_at)}" if finding.expires_at else ""
-    return f"open at the time of observation, {moment(finding.observed_at)}{expires}"
-
-
-def _who(finding: Finding) -> Iterator[str]:
-    if finding.producer_id is None:
-        yield f"{NOT_KNOWN}: it could not be read" if finding.verdict.is_open else "no producer: nothing is open"
-        return
-    yield f"producer id {finding.producer_id}, epoch {text(finding.producer_epoch)}"
-    name = finding.transactional_id
-    yield f'transactional id "{printable(name)}"' if name else f"transactional id {NOT_KNOWN}"
-
-
-def _affected(finding: Finding) -> Iterator[str]:
-    groups = finding.groups_held
-    if groups is None:
-        yield f"consumer groups: {NOT_KNOWN}, not queried"
-    else:
-        names = ", ".join(map(printable, groups)) if groups else "none"
-        yield f"consumer groups that could not move: {names}"
-    records, size = finding.records_held, finding.bytes_held
-    yield f"records held, its own included: {NOT_KNOWN if records is None else f'{records:,}'}"
-    yield f"bytes held: {NOT_KNOWN if size is None else f'{size:,}'}"
-    if finding.compaction_held is not None:
-        yield f"log compaction waits: {'yes' if finding.compaction_held else 'no'}"
+def incident_section(incident: IncidentFacts) -> Section:
+    """What is said of the transaction everywhere."""
+    section = finding_section(incident.finding, end=incident.end)
+    return replace(section, title=incident.name, badge=incident.finding.verdict)
 
 
 MAX_NAMES = 5
@@ -218,7 +87,7 @@ def summary_sentences(
         yield from _of_one(holds[0])
     elif holds:
         yield from _of_several(holds)
-    behind = [each for each in incidents if each.finding.producer_id is not None and not each.holds]
+    behind = [each for each in incidents if each.is_transaction and not each.holds]
     if behind:
         yield f"Open behind it, and next to hold the LSO: {_numbers(behind)}."
     if left:
@@ -245,7 +114,7 @@ def what_became(incident: IncidentFacts) -> str:
         lost = "The coordinator had committed them: they are lost for read_committed consumers."
     else:
         lost = f"{OUTCOMES[incident.outcome]} So nothing that was committed is lost."
-    saved = f" A copy was saved before: {text(incident.saved_to)}." if incident.saved_to else ""
+    saved = f" A copy was saved before: {incident.saved_to}." if incident.saved_to else ""
     return f"The ABORT marker discarded {own}. {lost}{saved}"
 
 
@@ -254,24 +123,24 @@ def what_was_done(incident: IncidentFacts) -> str:
     step = incident.marker_step
     if step is not None:
         after = "" if step.last_stable_offset_after is None else (
-            f"; the LSO moved from {text(step.last_stable_offset_before)} to {step.last_stable_offset_after}"
+            f"; the LSO moved from {step.last_stable_offset_before} to {step.last_stable_offset_after}"
         )  # fmt: skip
-        override = f", with the override {text(step.override)}" if step.override else ""
+        override = f", with the override {step.override}" if step.override else ""
         marker = f"{incident.marker} marker" if incident.marker else "marker"
         how = f"with kafka-txn {step.action}{override} at {moment(step.at)}"
-        return f"{text(step.who)} wrote the {marker} {how}{after}."
+        return f"{step.who} wrote the {marker} {how}{after}."
     done = [each for each in incident.actions if each.step == OUTCOME and each.error is None]
     if done:
-        return f"{text(done[-1].who)} ran kafka-txn {done[-1].action} at {moment(done[-1].at)}."
+        return f"{done[-1].who} ran kafka-txn {done[-1].action} at {moment(done[-1].at)}."
     if incident.unfinished:
         step = incident.unfinished[-1]
-        return f"{text(step.who)} started kafka-txn {step.action} at {moment(step.at)}; its result is not known."
+        return f"{step.who} started kafka-txn {step.action} at {moment(step.at)}; its result is not known."
     if incident.is_over and not incident.has_trail:
         return "What was done is not known: no audit trail was included."
     if incident.is_over:
         return "No action is in the audit trail: its client, its coordinator or another tool ended it."
     return "What is safe: the command of its remedy, below." if incident.finding.command else (
-        f"What is safe: {printable(incident.finding.remedy)}")  # fmt: skip
+        f"What is safe: {incident.finding.remedy}")  # fmt: skip
 
 
 def groups_text(incident: IncidentFacts) -> str:
@@ -288,7 +157,7 @@ def groups_text(incident: IncidentFacts) -> str:
 def _groups(names: Sequence[str], verb: str) -> str:
     """``Consumer group billing waited.``; or ``2 consumer groups waited: billing, ledger.``."""
     if len(names) == 1:
-        return f"Consumer group {printable(names[0])} {verb}."
+        return f"Consumer group {names[0]} {verb}."
     return f"{_few(names, '', f'consumer groups {verb}')}."
 
 
@@ -297,8 +166,8 @@ def _of_one(incident: IncidentFacts) -> Iterator[str]:
     since = moment(finding.held_from or finding.opened_at)
     end, length = incident.end, incident.length
     long = f" for {up_to(end)}{duration(length)}" if length is not None else ""
-    where = f"{partition_name(finding)} at offset {text(finding.start_offset)}"
-    owner = f' of "{printable(finding.transactional_id)}"' if finding.transactional_id else ""
+    where = transaction_name(finding)
+    owner = f' of "{finding.transactional_id}"' if finding.transactional_id else ""
     who = f"producer {finding.producer_id}{owner}"
     if incident.is_over:
         held = f"From {since} to {moment(end.time if end else None)}, {who} held"
@@ -365,7 +234,7 @@ def _why(incident: IncidentFacts) -> str:
         verdict_text = "Its verdict while it was open is not known."
     else:
         verdict_text = f"It {was} {verdict}: {verdict.sentence}"
-    return f"{verdict_text} Cause: {printable(cause)}." if cause else f"{verdict_text} Its cause is not known."
+    return f"{verdict_text} Cause: {cause}." if cause else f"{verdict_text} Its cause is not known."
 
 
 def _impact(incident: IncidentFacts) -> str:
@@ -394,9 +263,7 @@ def _own(records: int) -> str:
 
 
 def _few(names: Sequence[str], one: str, many: str) -> str:
-    shown = ", ".join(map(printable, names[:MAX_NAMES]))
-    more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
-    return f"{one if len(names) == 1 else f'{len(names):,} {many}:'} {shown}{more}"
+    return f"{one if len(names) == 1 else f'{len(names):,} {many}:'} {first_names(names, MAX_NAMES)}"
 
 
 def _numbers(incidents: Sequence[IncidentFacts]) -> str:
@@ -407,7 +274,6 @@ def _numbers(incidents: Sequence[IncidentFacts]) -> str:
     return f"{'number' if len(incidents) == 1 else 'numbers'} {', '.join(named)}{more}"
 
 
-NOT_SEEN = "-"
 TO_ACT, TO_MITIGATE = "from detection to the first action", "to mitigate"
 PROOF: Mapping[str, str] = {
     "batch_before": "the batch of this producer before the transaction",
@@ -430,95 +296,75 @@ PROOF: Mapping[str, str] = {
 MAX_PROOF = 12
 
 
-def overview_section(incidents: Sequence[IncidentFacts]) -> ReportSection:
+def overview_section(incidents: Sequence[IncidentFacts]) -> Section:
     """All incidents, one per line."""
-    columns = ("incident", "verdict while open", "held from (UTC)", "held to (UTC)", "for", "cause", "is it over")
-    lines = tuple(
-        (
-            each.name,
-            each.verdict,
-            moment(each.begun.time if each.begun else None, otherwise=NOT_KNOWN if each.holds else NOT_SEEN),
-            moment(each.ended.time if each.ended else None, otherwise=NOT_SEEN),
-            NOT_SEEN if each.length is None else f"{up_to(each.end)}{duration(each.length)}",
-            _causes(each),
-            "yes" if each.is_over else "no",
-        )
-        for each in incidents
-    )
-    return ReportSection(title="The incidents", grids=(Grid(title="Overview", columns=columns, rows=lines),))
+
+    def since(each: IncidentFacts) -> object:
+        return each.begun.time if each.begun else NOT_KNOWN if each.holds else None
+
+    columns: Columns = {
+        "incident": "name",
+        "verdict while open": "verdict",
+        "held from": since,
+        "held to": lambda each: each.ended and each.ended.time,
+        "for": lambda each: None if each.length is None else f"{up_to(each.end)}{duration(each.length)}",
+        "cause": lambda each: ", ".join(cause_names(each.finding.cause)) or NOT_KNOWN,
+        "is it over": "is_over",
+    }
+    return Section(title="The incidents", parts=(_grid("Overview", incidents, columns),))
 
 
-def impact_section(incidents: Sequence[IncidentFacts]) -> ReportSection:
+def impact_section(incidents: Sequence[IncidentFacts]) -> Section:
     """Held records, bytes and groups, and what became of the transaction's records."""
-    return ReportSection(
+    waited = {None: NOT_KNOWN, True: "waited", False: "did not wait"}
+    amounts: Columns = {
+        "incident": "name",
+        "records held": lambda each: _known(each.finding.records_held),
+        "of other producers": lambda each: _known(each.other_records),
+        "bytes held": lambda each: _known(each.finding.bytes_held),
+        "offsets held": lambda each: _known(each.finding.offsets_held),
+        "log compaction": lambda each: waited[each.finding.compaction_held],
+    }
+    fates: Columns = {
+        "incident": "name",
+        "committed records lost": lambda each: NOT_KNOWN if each.is_lost is None else each.is_lost,
+        "records of the transaction": lambda each: _known(each.own_records),
+        "what became of them": what_became,
+    }
+    return Section(
         title="Impact",
         lead="Held: from the LSO up to the end of the log, the transaction's own records included.",
-        grids=(_amounts(incidents), _group_grid(incidents), _fates(incidents)),
+        parts=(
+            _grid("Records and bytes", (each for each in incidents if each.holds), amounts),
+            _group_grid(incidents),
+            _grid("Records lost or saved", (each for each in incidents if each.is_transaction), fates),
+        ),
     )
 
 
-def times_section(incidents: Sequence[IncidentFacts]) -> ReportSection:
-    """How long it took to detect, to act, to mitigate, and until groups moved; each with the sources of both times."""
-    columns = ("incident", "measure", "time", "from (UTC)", "to (UTC)", "sources")
-    rows = tuple(line for each in incidents for line in _measures(each))
-    return ReportSection(
-        title="Time to detect and to mitigate",
-        lead="Clocks of different machines may differ. No pager or ticket is among the sources: add those times.",
-        grids=(Grid(title="Times", columns=columns, rows=rows),),
-    )
-
-
-def cause_section(incidents: Sequence[IncidentFacts]) -> ReportSection:
-    """The cause of each incident, and the observed values that prove it."""
-    return ReportSection(title="Root cause", grids=tuple(map(_proof, incidents)))
-
-
-def _causes(incident: IncidentFacts) -> str:
-    names = cause_names(incident.finding.cause)
-    return ", ".join(names) or NOT_KNOWN
-
-
-def _amounts(incidents: Sequence[IncidentFacts]) -> Grid:
-    columns = ("incident", "records held", "of other producers", "bytes held", "offsets held", "log compaction")
-    lines = tuple(
-        (
-            each.name,
-            _number(each.finding.records_held),
-            _number(each.other_records),
-            _number(each.finding.bytes_held),
-            _number(each.finding.offsets_held),
-            {None: NOT_KNOWN, True: "waited", False: "did not wait"}[each.finding.compaction_held],
-        )
-        for each in incidents
-        if each.holds
-    )
-    numbers = frozenset(columns[1:5])
-    return Grid(title="Records and bytes", columns=columns, rows=lines, numbers=numbers)
-
-
-def _number(value: int | None) -> str:
-    return NOT_KNOWN if value is None else f"{value:,}"
+def _known(value: int | None) -> object:
+    return NOT_KNOWN if value is None else Count(value)
 
 
 def _group_grid(incidents: Sequence[IncidentFacts]) -> Grid:
-    columns = ("incident", "consumer group", "stall", "seen waiting from (UTC)", "to (UTC)", "moved on (UTC)")
-    lines = tuple(
-        (
-            each.name,
-            printable(stall.group),
-            stall_text(stall),
-            text(stall.seen_from),
-            text(stall.seen_to),
-            NOT_SEEN if stall.moved_at is None else text(stall.moved_at),
-        )
-        for each in incidents
-        for stall in each.stalls
-    )
+    columns: Columns = {
+        "incident": lambda pair: pair[0].name,
+        "consumer group": lambda pair: pair[1].group,
+        "stall": lambda pair: stall_text(pair[1]),
+        "seen waiting from": lambda pair: pair[1].seen_from,
+        "to": lambda pair: pair[1].seen_to,
+        "moved on": lambda pair: pair[1].moved_at,
+    }
     silent = [f"{each.name} ({left})" for each in incidents if each.holds and (left := _without_stall(each))]
     note = "Seen: by the recorder, or by this diagnosis. Moved on: when the group committed a later offset."
     unknown = f" Not known: {'; '.join(silent)}." if silent else ""
-    empty = "No group is known to have waited." if silent else "No group waited."
-    return Grid(title="Consumer groups", columns=columns, rows=lines, note=note + unknown, empty=empty)
+    return _grid(
+        "Consumer groups",
+        ((each, stall) for each in incidents for stall in each.stalls),
+        columns,
+        note=note + unknown,
+        empty="No group is known to have waited." if silent else "No group waited.",
+    )
 
 
 def _without_stall(incident: IncidentFacts) -> str:
@@ -526,7 +372,7 @@ def _without_stall(incident: IncidentFacts) -> str:
     if incident.finding.groups_held is None:
         return "" if incident.stalls else "groups were not queried"
     known = {stall.group for stall in incident.stalls}
-    return ", ".join(printable(group) for group in incident.finding.groups_held if group not in known)
+    return ", ".join(group for group in incident.finding.groups_held if group not in known)
 
 
 def stall_text(stall: GroupStall) -> str:
@@ -537,18 +383,18 @@ def stall_text(stall: GroupStall) -> str:
     return least if duration(most) == least else f"{least} to {duration(most)}"
 
 
-def _fates(incidents: Sequence[IncidentFacts]) -> Grid:
-    columns = ("incident", "committed records lost", "records of the transaction", "what became of them")
-    words = {None: NOT_KNOWN, True: "yes", False: "no"}
-    lines = tuple(
-        (each.name, words[each.is_lost], _number(each.own_records), what_became(each))
-        for each in incidents
-        if each.finding.producer_id is not None
+def times_section(incidents: Sequence[IncidentFacts]) -> Section:
+    """How long it took to detect, to act, to mitigate, and until groups moved; each with the sources of both times."""
+    columns = ("incident", "measure", "time", "from", "to", "sources")
+    rows = tuple(line for each in incidents for line in _measures(each))
+    return Section(
+        title="Time to detect and to mitigate",
+        lead="Clocks of different machines may differ. No pager or ticket is among the sources: add those times.",
+        parts=(Grid(title="Times", columns=columns, rows=rows, is_precise=True),),
     )
-    return Grid(title="Records lost or saved", columns=columns, rows=lines, numbers=frozenset({columns[2]}))
 
 
-def _measures(incident: IncidentFacts) -> Iterator[tuple[str, ...]]:
+def _measures(incident: IncidentFacts) -> Iterator[tuple[object, ...]]:
     begun = incident.begun
     if incident.seen != incident.detected:
         yield _measure(incident, "until a sample showed it", begun, incident.seen)
@@ -556,13 +402,13 @@ def _measures(incident: IncidentFacts) -> Iterator[tuple[str, ...]]:
     acted = incident.acted
     if acted is None and incident.has_trail:
         none = "no action" if incident.is_over else "no action yet"
-        detected = text(incident.detected.time) if incident.detected else NOT_SEEN
-        yield incident.name, TO_ACT, none, detected, NOT_SEEN, "the audit trail has no action on it"
+        detected = incident.detected.time if incident.detected else None
+        yield incident.name, TO_ACT, none, detected, None, "the audit trail has no action on it"
     else:
         yield _measure(incident, TO_ACT, incident.detected, acted)
     if begun is not None and not incident.is_over:
         seen = f"it was still open at {moment(incident.finding.observed_at)}"
-        yield incident.name, TO_MITIGATE, "not over", text(begun.time), NOT_SEEN, seen
+        yield incident.name, TO_MITIGATE, "not over", begun.time, None, seen
     else:
         yield _measure(incident, TO_MITIGATE, begun, incident.ended, at_most=up_to(incident.end))
     moved = [stall.moved_at for stall in incident.stalls if stall.moved_at is not None]
@@ -573,92 +419,85 @@ def _measures(incident: IncidentFacts) -> Iterator[tuple[str, ...]]:
 
 def _measure(
     incident: IncidentFacts, name: str, start: IncidentTime | None, stop: IncidentTime | None, *, at_most: str = ""
-) -> tuple[str, ...]:
+) -> tuple[object, ...]:
     if start is None or stop is None:
         missing = " and ".join(what for what, time in (("its start", start), ("its end", stop)) if time is None)
-        times = tuple(NOT_SEEN if each is None else text(each.time) for each in (start, stop))
-        return (incident.name, name, NOT_KNOWN, *times, f"no source has {missing}")
+        times = (start.time if start else None), (stop.time if stop else None)
+        return incident.name, name, NOT_KNOWN, *times, f"no source has {missing}"
     elapsed = stop.time - start.time
     length = (
         at_most + duration(elapsed) if elapsed >= dt.timedelta() else f"{duration(elapsed)} before it, by another clock"
     )
     sources = f"from: {start.source}; to: {stop.source}: {stop.what}"
-    return (incident.name, name, length, text(start.time), text(stop.time), sources)
+    return incident.name, name, length, start.time, stop.time, sources
+
+
+def cause_section(incidents: Sequence[IncidentFacts]) -> Section:
+    """The cause of each incident, and the observed values that prove it."""
+    return Section(title="Root cause", parts=tuple(map(_proof, incidents)))
 
 
 def _proof(incident: IncidentFacts) -> Grid:
-    columns = ("what it shows", "source", "broker", "time (UTC)", "value")
     order = list(PROOF)
     entries = sorted(
         (entry for entry in incident.finding.evidence if entry.name in PROOF and entry.source != "recording"),
         key=lambda entry: order.index(str(entry.name)),
     )
     once = {(entry.name, entry.broker_id, entry.value): entry for entry in reversed(entries)}
-    lines = tuple(_proof_line(entry) for entry in reversed(once.values()))  # seen again, it proves no more
+    shown = list(reversed(once.values()))  # seen again, it proves no more
     cause = incident.finding.cause
-    known = f"Cause: {printable(cause)}." if cause else f"The cause is {NOT_KNOWN}."
+    known = f"Cause: {cause}." if cause else f"The cause is {NOT_KNOWN}."
     meaning = " ".join(CAUSES[name] for name in cause_names(cause))
-    left = f" {len(lines) - MAX_PROOF} more values are in the appendix." if len(lines) > MAX_PROOF else ""
+    left = f" {len(shown) - MAX_PROOF} more values are in the appendix." if len(shown) > MAX_PROOF else ""
     note = " ".join(f"{known} {meaning}{left}".split())
-    return Grid(title=incident.name, columns=columns, rows=lines[:MAX_PROOF], numbers=frozenset({"broker"}), note=note)
+    columns: Columns = {"what it shows": lambda entry: PROOF[str(entry.name)], **_EVIDENCE, "value": "value"}
+    return _grid(incident.name, shown[:MAX_PROOF], columns, note=note)
 
 
-def _proof_line(entry: EvidenceEntry) -> tuple[str, ...]:
-    return (
-        PROOF[str(entry.name)],
-        text(entry.source),
-        text(entry.broker_id),
-        text(entry.observed_at),
-        text(entry.value),
-    )
+_EVIDENCE = {"source": "source", "broker": "broker_id", "time": "observed_at"}
 
 
-ITEM_COLUMNS = ("what to do", "why", "owner", "due")
+def evidence_grid(finding: Finding) -> Grid:
+    """Evidence of a finding: values, sources and times."""
+    return _grid(_subject(finding), finding.evidence, {**_EVIDENCE, "name": "name", "value": "value"})
+
+
 MAX_ITEMS = 10
 SAVED_URL = f"{DOCS_URL}commands/#records-that-an-abort-discards"
 BUG = "known bug"
 
 
-def prevention_section(incidents: Sequence[IncidentFacts], tables: ReportTables) -> ReportSection:
+def prevention_section(incidents: Sequence[IncidentFacts], tables: ReportTables) -> Section:
     """Settings and clients that let transactions hang, as `exposure` has them."""
-    title = "What prevents it"
+    exposed, unknown, left = _relevant(incidents, tables.exposure)
+    columns: Columns = {
+        "setting, bug or client": _setting,
+        "value": "value",
+        "broker": "broker_id",
+        "exposed": lambda each: NOT_KNOWN if each.exposed is None else each.exposed,
+        "what it means": lambda each: f"{each.means} {each.error or ''}".rstrip(),
+    }
+    note = f"Left out: {count(left, 'client')} without a transaction in this report." if left else ""
+    lead = ""
     if "exposure" in tables.absent:
         lead = "The settings of the brokers were not read: kafka-txn exposure reads them, from a cluster or from files."
-        return ReportSection(title=title, lead=lead)
-    exposed, unknown, left = _relevant(incidents, tables.exposure)
-    if not exposed and not unknown:
+    elif not exposed and not unknown:
         lead = "No setting that was read lets transactions hang." if tables.exposure else "No setting could be read."
-        return ReportSection(title=title, lead=lead)
-    columns = ("setting, bug or client", "value", "broker", "exposed", "what it means")
-    lines = tuple(
-        (
-            _subject(each),
-            text(each.value),
-            text(each.broker_id),
-            "yes" if each.exposed else "not known",
-            printable(each.means) + (f" {text(each.error)}" if each.error else ""),
-        )
-        for each in (*exposed, *unknown)
-    )
-    note = f"Left out: {count(left, 'client')} without a transaction in this report." if left else ""
-    grid = Grid(title="Exposure", columns=columns, rows=lines, numbers=frozenset({"broker"}), note=note)
-    return ReportSection(title=title, grids=(grid,))
+    parts = () if lead else (_grid("Exposure", (*exposed, *unknown), columns, note=note),)
+    return Section(title="What prevents it", lead=lead, parts=parts)
 
 
-def items_section(incidents: Sequence[IncidentFacts], tables: ReportTables) -> ReportSection:
+def items_section(incidents: Sequence[IncidentFacts], tables: ReportTables) -> Section:
     """What is to be done, with owner and date to fill in; of what is not over, the remedy first."""
-    is_open = [each for each in incidents if not each.is_over and each.finding.producer_id is not None]
+    is_open = [each for each in incidents if not each.is_over and each.is_transaction]
     items = dict.fromkeys(
         [*(item for each in incidents for item in _of_incident(each)), *_of_cluster(incidents, tables)]
     )
+    remedies = tuple(Field(each.name, remedy(each.finding)) for each in is_open[:MAX_ITEMS])
     rows = tuple((*item, "", "") for item in items)
+    to_do = Grid(title="To do", columns=("what to do", "why", "owner", "due"), rows=rows)
     lead = "Derived from the facts above. Owners and dates are to be filled in, and items of your own added."
-    return ReportSection(
-        title="Action items",
-        lead=lead,
-        fields=tuple(Field(each.name, remedy(each.finding)) for each in is_open[:MAX_ITEMS]),
-        grids=(Grid(title="To do", columns=ITEM_COLUMNS, rows=rows),),
-    )
+    return Section(title="Action items", lead=lead, parts=(*((Fields(remedies),) if remedies else ()), to_do))
 
 
 def _relevant(
@@ -677,31 +516,28 @@ def is_unread(exposed: Exposure) -> bool:
     return exposed.exposed is None and exposed.value is None
 
 
-def _subject(exposed: Exposure) -> str:
-    name = f'{exposed.name} of "{text(exposed.transactional_id)}"' if exposed.transactional_id else text(exposed.name)
-    return f"{text(exposed.subject).replace('_', ' ')}: {name}"
+def _setting(exposed: Exposure) -> str:
+    name = f'{exposed.name} of "{exposed.transactional_id}"' if exposed.transactional_id else exposed.name
+    return f"{exposed.subject.replace('_', ' ')}: {name}"
 
 
 def _of_incident(incident: IncidentFacts) -> Iterator[tuple[str, str]]:
     finding, name = incident.finding, incident.name
-    if finding.producer_id is None:
+    if not incident.is_transaction:
         if finding.missing:
-            yield f"Read what is missing: {printable('; '.join(finding.missing))}", f"{name} could not be diagnosed."
+            yield f"Read what is missing: {'; '.join(finding.missing)}", f"{name} could not be diagnosed."
         return
     if not incident.is_over:
-        yield (
-            "Run the command of its remedy, above." if finding.command else printable(finding.remedy),
-            f"{name} is not over.",
-        )
+        yield ("Run the command of its remedy, above." if finding.command else finding.remedy, f"{name} is not over.")
     for step in incident.unfinished:
         yield (
-            f"Find out whether {step.action} {text(step.target)} took effect.",
-            f"The audit trail has its intent at {text(step.at)}, and no outcome.",
+            f"Find out whether {step.action} {step.target} took effect.",
+            f"The audit trail has its intent at {moment(step.at)}, and no outcome.",
         )
-    who = f'the owner of "{printable(finding.transactional_id)}"' if finding.transactional_id else "the owner"
+    who = f'the owner of "{finding.transactional_id}"' if finding.transactional_id else "the owner"
     if incident.discarded:
         saved = incident.saved_to
-        again = f" If they were not: {SAVED_URL} says what to do with {text(saved)}." if saved else ""
+        again = f" If they were not: {SAVED_URL} says what to do with {saved}." if saved else ""
         yield (
             f"Ask {who} whether the discarded records were sent again.{again}",
             f"{name}: an ABORT marker discarded the transaction's records on this partition.",
@@ -722,8 +558,8 @@ def _of_incident(incident: IncidentFacts) -> Iterator[tuple[str, str]]:
 def _of_cluster(incidents: Sequence[IncidentFacts], tables: ReportTables) -> Iterator[tuple[str, str]]:
     exposed = (each for each in _relevant(incidents, tables.exposure)[0] if each.subject != BUG)
     for each in itertools.islice(exposed, MAX_ITEMS):
-        client = f'the client of "{text(each.transactional_id)}" ({each.name})' if each.transactional_id else ""
-        yield f"Change {client or _subject(each)}.", printable(each.means)
+        client = f'the client of "{each.transactional_id}" ({each.name})' if each.transactional_id else ""
+        yield f"Change {client or _setting(each)}.", each.means
     if incidents and not tables.recorded_findings:
         yield (
             f"Run kafka-txn record with --metrics-port, and set the alerts of {RUNBOOK_URL}",
@@ -731,3 +567,206 @@ def _of_cluster(incidents: Sequence[IncidentFacts], tables: ReportTables) -> Ite
         )
     elif incidents:
         yield f"Check that the alerts of {RUNBOOK_URL} reach a person.", "The recorder saw it; the report has no pager."
+
+
+MAX_ROWS = 30
+"""Maximum rows of transactions and histories on a page: those nearest to the incident."""
+
+AROUND = dt.timedelta(minutes=10)  # events of the coordinator for so long before and after are part of the incident
+MAX_EVENTS = 60
+AFTER_MARKER = {"commit": " after the COMMIT marker", "abort": " after the ABORT marker"}
+
+
+def action_grid(actions: Iterable[ActionStep]) -> Grid:
+    """The audit trail, a line for each step."""
+    columns: Columns = {
+        "time": "at",
+        "who": "who",
+        "step": _step,
+        "target": "target",
+        "sent, or answered": lambda each: each.error or (each.request if each.step == INTENT else each.response),
+        "LSO before": "last_stable_offset_before",
+        "LSO after": "last_stable_offset_after",
+    }
+    return _grid("Audit trail", sorted(actions, key=lambda action: action.at), columns)
+
+
+def _step(action: ActionStep) -> str:
+    """``abort, intent``, and the overridden verdict."""
+    override = f", override {action.override}" if action.override else ""
+    return f"{action.action}, {action.step}{override}"
+
+
+def log_transaction_grid(log_transactions: Iterable[LogTransaction], finding: Finding) -> Grid:
+    """Transactions of the partition: that of the finding, and those nearest to it in the log."""
+    here = [txn for txn in log_transactions if (txn.topic, txn.partition) == (finding.topic, finding.partition)]
+    near = _nearest(here, key=_offset, to=finding.start_offset)
+    columns = {"from": "first_offset", "to": "last_offset", "marker": "marker_offset", "outcome": "outcome"}
+    columns |= {"producer": "producer_id", "epoch": "producer_epoch", "start": "start", "end": "end"}
+    columns |= {"records": "records", "bytes": "bytes"}
+    return _grid(f"Transactions on {partition_name(finding)}", near, columns, note=_note(len(near), len(here)))
+
+
+def history_grid(transaction_history: Iterable[PastTransaction], finding: Finding) -> Grid:
+    """History of the finding's transactional id and producer id around the incident."""
+    here = [past for past in transaction_history if _is_owner(past, finding)]
+    since = finding.opened_at or finding.held_from
+    near = _nearest(here, key=_ended_at, to=since.timestamp() if since else None)
+    columns: Columns = {
+        "transactional id": "transactional_id",
+        "what": lambda past: past.kind + (f", {past.ended}" if past.ended else ""),
+        "producer": "producer_id",
+        "epoch": "producer_epoch",
+        "start": "start_time",
+        "end": "end_time",
+        "what shows it": "reason",
+    }
+    name = finding.transactional_id
+    owner = f'"{name}"' if name else f"producer {finding.producer_id}"
+    return _grid(f"The coordinator about {owner}", near, columns, note=_note(len(near), len(here)))
+
+
+def _subject(finding: Finding) -> str:
+    producer = "" if finding.producer_id is None else f", producer {finding.producer_id}"
+    return f"{partition_name(finding)}{producer}"
+
+
+def _is_owner(past: PastTransaction, finding: Finding) -> bool:
+    """Whether a history is of the same transactional id, or of the same producer id."""
+    return (finding.transactional_id is not None and past.transactional_id == finding.transactional_id) or (
+        finding.producer_id is not None and past.producer_id == finding.producer_id
+    )
+
+
+def _offset(txn: LogTransaction) -> float | None:
+    return txn.marker_offset if txn.first_offset is None else txn.first_offset
+
+
+def _ended_at(past: PastTransaction) -> float | None:
+    time = past.end_time or past.decided_at or past.start_time
+    return None if time is None else time.timestamp()
+
+
+def _nearest(records: Sequence[T], *, key: Callable[[T], float | None], to: float | None) -> Sequence[T]:
+    """At most `MAX_ROWS` of ordered records: those around a value, or the last ones if it is unknown."""
+    if to is None or len(records) <= MAX_ROWS:
+        return records[-MAX_ROWS:]
+    middle = sum(1 for record in records if (value := key(record)) is not None and value < to)
+    first = max(0, min(middle - MAX_ROWS // 2, len(records) - MAX_ROWS))
+    return records[first : first + MAX_ROWS]
+
+
+def _note(shown: int, of: int) -> str:
+    return "" if of <= shown else f"{shown} of {of:,} rows: those nearest to the incident."
+
+
+class _TimelineEntry(NamedTuple):
+    time: dt.datetime
+    what: str
+    source: str
+
+
+def event_grid(incident: IncidentFacts, tables: ReportTables) -> Grid:
+    """Events on a finding's partition, in order."""
+    finding = incident.finding
+    entries = [
+        *_of_facts(incident, tables),
+        *_of_steps(finding, tables.lso_timeline),
+        *_of_transaction_history(finding, tables.transaction_history),
+        *_of_cluster_events(finding, tables),
+    ]
+    events = sorted(dict.fromkeys(entries), key=lambda event: event.time)
+    note = f"The first {MAX_EVENTS} of {len(events)}." if len(events) > MAX_EVENTS else ""
+    columns = {"time": "time", "what happened": "what", "source": "source"}
+    return _grid(_subject(finding), events[:MAX_EVENTS], columns, note=note)
+
+
+def _of_facts(incident: IncidentFacts, tables: ReportTables) -> Iterator[_TimelineEntry]:
+    """The transaction, the recorder's verdicts, the groups that waited, and what was done."""
+    finding, end = incident.finding, incident.end
+    if finding.opened_at:
+        offset = "" if finding.start_offset is None else f" at offset {finding.start_offset}"
+        what = f"producer {finding.producer_id} opened the transaction{offset}"
+        yield _TimelineEntry(finding.opened_at, what, opened_source(finding))
+    if finding.held_from and finding.held_from != finding.opened_at:
+        source = held_from_source(finding, tables.sampled_at)
+        what = "is first seen to hold" if source == RECORDING else "began to hold"
+        source = RECORDER if source == RECORDING else source
+        yield _TimelineEntry(finding.held_from, f"it {what} the LSO of {partition_name(finding)}", source)
+    if finding.expires_at:
+        yield _TimelineEntry(finding.expires_at, "its own timeout is over", "the coordinator")
+    if end is not None and end.marker:
+        yield _TimelineEntry(end.time, end.marker, LEADER)
+    elif end is not None:
+        since = f"; it was last seen open at {moment(end.last_seen)}" if end.last_seen else ""
+        yield _TimelineEntry(end.time, f"the first sample without it{since}", RECORDER)
+    else:
+        what = f"observed and diagnosed as {finding.verdict}"
+        yield _TimelineEntry(finding.observed_at, what, "this report's source")
+    for time, verdict in recorded_verdicts(finding):
+        yield _TimelineEntry(time, f"diagnosed as {verdict}", RECORDER)
+    for stall in incident.stalls:
+        name = f'group "{stall.group}"'
+        yield _TimelineEntry(stall.seen_from, f"{name} is first seen waiting", stall.source)
+        if stall.moved_at is not None:
+            what = f"{name} committed an offset behind the transaction's first one"
+            yield _TimelineEntry(stall.moved_at, what, OFFSETS)
+    for action in incident.actions:
+        failed = f": {action.error}" if action.error else ""
+        yield _TimelineEntry(action.at, f"{action.target}: {_step(action)}, by {action.who}{failed}", AUDIT)
+
+
+def _of_steps(finding: Finding, steps: Iterable[LsoStep]) -> Iterator[_TimelineEntry]:
+    """Where the LSO stopped for it, and its next position."""
+    was_held = False
+    for step in steps:
+        if (step.topic, step.partition) != (finding.topic, finding.partition):
+            continue
+        holder = step.holder_producer_id, step.holder_first_offset
+        is_held = holder == (finding.producer_id, finding.start_offset)
+        if is_held and not was_held and step.at:
+            yield _TimelineEntry(step.at, f"the LSO stops at {step.last_stable_offset}", LOG)
+        elif was_held and not is_held and step.at:
+            after = AFTER_MARKER.get(step.event or "", "")
+            yield _TimelineEntry(
+                step.at, f"the LSO moves on to {step.last_stable_offset}{after}", LEADER if after else LOG
+            )
+        was_held = is_held
+
+
+def _of_transaction_history(
+    finding: Finding, transaction_history: Iterable[PastTransaction]
+) -> Iterator[_TimelineEntry]:
+    for past in transaction_history:
+        for time, what in _moments(past) if _is_owner(past, finding) else ():
+            if (near := _near(time, finding)) is not None:
+                yield _TimelineEntry(near, f'"{past.transactional_id}": {what}', "the coordinator's log")
+
+
+def _moments(past: PastTransaction) -> Iterator[tuple[dt.datetime | None, str]]:
+    if past.kind != "transaction":
+        yield past.end_time, past.reason
+        return
+    yield past.start_time, f"a transaction of epoch {past.producer_epoch} began"
+    yield past.decided_at, f"decided: {past.ended}"
+    yield past.end_time, f"its markers are written ({past.state})"
+
+
+def _near(time: dt.datetime | None, finding: Finding) -> dt.datetime | None:
+    """A time near the incident, else null."""
+    opened = finding.opened_at or finding.held_from or finding.observed_at
+    until = finding.held_to or finding.observed_at
+    return time if time is not None and opened - AROUND <= time <= until + AROUND else None
+
+
+def _of_cluster_events(finding: Finding, tables: ReportTables) -> Iterator[_TimelineEntry]:
+    around = events_around(
+        tables.cluster_events,
+        (finding.topic, finding.partition),
+        transactional_ids={finding.transactional_id},
+        txn_state_partitions={p.txn_state_partition for p in tables.transaction_history if _is_owner(p, finding)},
+    )
+    for event in around:
+        if (time := _near(event.timestamp, finding)) is not None:
+            name = "" if event.partition is None else f"{event.topic}-{event.partition}: "
+            yield _TimelineEntry(time, f"{name}{event.text}", f"{event.source} of node {event.broker_id}")
