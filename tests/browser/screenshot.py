@@ -72,7 +72,7 @@ def take_live_picture(folder: Path) -> None:
     """Notebook 9 as a page of Voila, once it has looked."""
     notebook = Path(shutil.copy(FOLDER / "09_live.ipynb", folder))
     with browser() as chromium, voila(notebook, folder / "server") as address:
-        page = chromium.new_page(viewport={"width": 1000, "height": 1000})
+        page = chromium.new_page(viewport={"width": 1000, "height": 1400})  # a part that is not in view is not drawn
         page.goto(address, timeout=2 * START_TIMEOUT_MS)
         live = page.locator(".widget-html-content", has=page.locator(".kafka-txn-tiles .alarm"))
         live.wait_for(timeout=STEP_TIMEOUT_MS)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tests.analysis.build import clock, observation, partition, producer, transaction
 from tests.analysis.logged import by_logs, sample_diagnosis
-from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
+from toolkit.analysis.diagnosis.decision import UNDECIDED, Outcome
 from toolkit.schema import RECORDED
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.recording.recorder import Sample, SampleOptions, Sampler, SampleWriter

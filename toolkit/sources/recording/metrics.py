@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from toolkit.analysis.diagnosis.verdicts import COMMIT, OUTCOMES
+from toolkit.analysis.diagnosis.decision import COMMIT, OUTCOMES
 from toolkit.errors import UsageError
 from toolkit.schema.live import Finding, GroupLag
 from toolkit.schema.table import TopicPartition

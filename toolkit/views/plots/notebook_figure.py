@@ -20,7 +20,8 @@ from zlib import crc32
 
 import plotly.graph_objects as go
 
-from toolkit.views.plots.plot_theme import DARK_VARIABLES, THEMES, Theme, apply_theme, follow_theme, plain
+from toolkit.views.plots.plot_theme import DARK_VARIABLES, THEMES, Theme, apply_theme, follow_theme
+from toolkit.views.row_formats import plain
 
 DASHES: Mapping[str | None, str] = {"dot": "2 4", "dash": "8 5", "longdash": "12 6"}
 CORNERS: Mapping[str, tuple[tuple[float, float], ...]] = {
@@ -254,7 +255,7 @@ class _Drawing:
         margin = self.layout["margin"]
         below = [self._axis("x", x) for x, _ in pairs]
         has_labels = any(axis.get("showticklabels") is not False for axis in below)
-        bottom = margin["b"] + (46 if any(axis.get("title") for axis in below) else 20 * has_labels)
+        bottom = margin["b"] + (46 if any(axis.get("title", {}).get("text") for axis in below) else 20 * has_labels)
         left = margin["l"] + max(self._label_width(self._axis("y", y), y) for _, y in pairs)
         box = (left, margin["t"], WIDTH - margin["r"], max(self.height - bottom, margin["t"] + 40))
         areas = {}
