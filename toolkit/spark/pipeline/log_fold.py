@@ -99,6 +99,7 @@ class LogState:
     is_damaged: bool = False  # whether a part of the log could not be read, other than a torn end
     fold: LogFold = field(default_factory=_new_fold)  # what is open, and what was added since `take`
     steps_from: int | None = None  # an earlier read returned the LSO steps before this offset
+    rows_from: int = 0  # the stored rows and holds before this offset stay, though it is read again
     # records, bytes: before what was added since `take`
     records: int = 0
     bytes: int = 0
@@ -134,7 +135,11 @@ class LogState:
             self.end_time, self.leader_epoch = fold.end_time, max(self.leader_epoch, fold.highest_epoch)
         elif start is None and len(touching):
             self.steps_from = int(touching["first_offset"].max()) + 1
-        return LogRows(table.slice(0, len(ended)), steps)
+        final = table.slice(0, len(ended))
+        if self.rows_from:
+            final = final.filter(pc.fill_null(pc.greater_equal(final["marker_offset"], self.rows_from), True))
+            steps = steps[steps["offset"] > self.rows_from]
+        return LogRows(final, steps)
 
     def open_rows(self) -> LogRows:
         """The transactions open at the log end, and the LSO there."""
@@ -338,6 +343,7 @@ class LogState:
         found = candidates(table, start=start, min_held_ms=self.min_held_ms)
         # A second range also begins at 0 if the first one had no batch.
         new = found.filter(pa.array([key not in rows for key in _keys(found)], pa.bool_()))
+        new = new.filter(pc.fill_null(pc.greater_equal(new["marker_offset"], self.rows_from), True))
         changed = _with_records(pa.concat_tables([known, new]), counted)
         self.holds = pa.concat_tables([self.holds.filter(pc.invert(is_open)), changed])
 
@@ -396,7 +402,8 @@ def fold_log(log: str, read: LogRead, plan: LogPlan, state: LogState) -> Iterato
     def chunks() -> Iterator[LogChunk]:
         for chunk in read.chunks:
             if state.with_batches:
-                batches.extend(batch_tables([replace(chunk, damage=())], state.where))
+                headers = chunk.headers[chunk.headers["base_offset"] >= state.rows_from]
+                batches.extend(batch_tables([replace(chunk, headers=headers, damage=())], state.where))
             yield chunk
 
     def of_batches() -> Iterator[FoldedRows]:
@@ -407,6 +414,7 @@ def fold_log(log: str, read: LogRead, plan: LogPlan, state: LogState) -> Iterato
     is_new = plan.remembered is None or (plan.remembered == TRUNCATED and plan.offset == 0)
     if plan.remembered == TRUNCATED:
         state.truncate(plan.offset or 0)
+        state.rows_from = 0 if plan.begin is None else plan.obsolete_from
     elif plan.remembered == LOST:
         yield from state.lose(LostOffsets(0, 0, plan.error), is_deleted=True)
     state.begin(read.before)
