@@ -39,7 +39,7 @@ from toolkit.errors import ToolkitError, UsageError
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.headers import Array, LogChunk, LostOffsets, from_ipc, integers, numbers, take_rows, to_ipc
 from toolkit.formats.log_dir_files import log_path, segment_base_offset
-from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row, utc
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, utc
 from toolkit.schema.log import Batch, TransactionLogRecord
 from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
 from toolkit.schema.table import EPOCH, Table, TopicPartition
@@ -655,20 +655,17 @@ def _live_read(work: LogWork, options: WorkOptions) -> LogRead:
 
 def _live_chunks(tp: TopicPartition, start: int, stop: int, options: WorkOptions) -> Iterator[LogChunk]:
     from toolkit.sources.live.broker_client import row_text
-    from toolkit.sources.live.partition_log import LogRange, read_range, scan_chunks
+    from toolkit.sources.live.partition_log import LogRange, read_range, without_positions
 
-    failures: list[Row] = []
     try:
         with _connect(options) as client:
-            for chunk in scan_chunks(read_range(client, LogRange(tp=tp, start=start, stop=stop)), failures):
-                yield chunk
-                if failures:
-                    break
+            for chunk in read_range(client, LogRange(tp=tp, start=start, stop=stop)).chunks:
+                yield replace(without_positions(chunk), damage=())
+                if chunk.damage:
+                    raise StoppedRead(*(ReadError(None, None, each.reason) for each in chunk.damage))
     except ToolkitError as error:
         text = f"{row_text(error).rstrip('.')}; offsets {start} to {stop - 1} were not read"
         raise StoppedRead(ReadError(None, None, text)) from None
-    if failures:
-        raise StoppedRead(*(ReadError(None, None, each["error"]) for each in failures))
 
 
 def _live_records(work: LogWork, options: WorkOptions) -> Iterator[TransactionLogRecord]:
