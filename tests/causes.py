@@ -2,7 +2,7 @@
 
 import re
 
-from toolkit.analysis.diagnosis.verdicts import CAUSES
+from toolkit.analysis.diagnosis.decision import CAUSES
 from toolkit.schema import Row
 
 

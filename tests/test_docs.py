@@ -14,7 +14,7 @@ import typer
 from tests.causes import cause_names
 from tests.golden.examples import example_text, examples
 from tests.notebooks.books import BOOKS, code_cells, read
-from toolkit.analysis.diagnosis.verdicts import CAUSES
+from toolkit.analysis.diagnosis.decision import CAUSES
 from toolkit.cli.commands import app
 from toolkit.config import ClientConfig
 from toolkit.schema.verdict import DOCS_URL, Verdict, cause_page, symptom_page, verdict_page

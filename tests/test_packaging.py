@@ -52,6 +52,19 @@ def test_importing_is_cheap(module: str) -> None:
     assert not heavy & set(loaded.stdout.split())
 
 
+def test_a_base_install_shows_findings_and_what_to_do() -> None:
+    """`next_steps` needed plotly, for the escaping of a name."""
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(('plotly', 'ipywidgets', 'IPython', 'pyspark'))\n"
+        "from toolkit import views; from toolkit.lab.samples import load\n"
+        "found = load('late-message').log_dir().findings()\n"
+        "[getattr(views, name) for name in views.__all__]; print(views.show(found), views.next_steps(found))"
+    )
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    assert "hanging" in shown.stdout
+
+
 def test_the_wheel_contains_every_file_of_toolkit() -> None:
     """Hatch takes all of the package but what git ignores."""
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]

@@ -9,9 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from toolkit.analysis.diagnosis.case import Case
-from toolkit.analysis.diagnosis.decision import Rule
+from toolkit.analysis.diagnosis.decision import OUTCOMES, Rule
 from toolkit.analysis.diagnosis.rules import DISOWNED_RULES, OWNED_RULES
-from toolkit.analysis.diagnosis.verdicts import OUTCOMES
 from toolkit.analysis.exposure import broker_facts
 from toolkit.analysis.symptoms.recognition import SYMPTOMS
 from toolkit.views.monitoring import AlertSettings, alerts, grafana_dashboard

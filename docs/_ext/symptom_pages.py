@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from toolkit.analysis.symptoms.recognition import SYMPTOMS
-from toolkit.analysis.symptoms.symptom import Symptom
+from toolkit.analysis.symptoms.recognition import SYMPTOMS, Symptom
 from toolkit.schema.verdict import Verdict
 
 __all__ = ["symptom_pages"]

@@ -14,8 +14,8 @@ from tests.analysis import build
 from toolkit.actions.marker_actions import ABORT, COMPLETE
 from toolkit.actions.plan import Plan
 from toolkit.actions.transaction import MarkerImpact, PlannedTransaction
+from toolkit.analysis.diagnosis.decision import NOT_PROVEN, OUTCOME_ENTRY, PROVEN, REFUTED
 from toolkit.analysis.diagnosis.observation import BrokersTime, Observation
-from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, OUTCOME_ENTRY, PROVEN, REFUTED
 from toolkit.errors import BrokerError, ToolkitError
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint

@@ -40,8 +40,8 @@ from toolkit.actions.audit import Audit
 from toolkit.actions.marker_actions import Complete, plan_abort, plan_complete
 from toolkit.actions.plan import Plan
 from toolkit.actions.transaction import PartitionResult, PlannedTransaction, save_records
+from toolkit.analysis.diagnosis.decision import NOT_PROVEN, PROVEN
 from toolkit.analysis.diagnosis.rules import OFFSETS_DROPPED
-from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError
 from toolkit.formats.batch_records import Record
 from toolkit.schema.live import Partition

@@ -30,7 +30,7 @@ from toolkit.actions.audit import Audit, is_on
 from toolkit.actions.marker_actions import Abort, plan_abort_list
 from toolkit.actions.plan import ASSERTED, PlanList, Result
 from toolkit.actions.transaction import PartitionResult, transaction_at
-from toolkit.analysis.diagnosis.verdicts import PROVEN
+from toolkit.analysis.diagnosis.decision import PROVEN
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition

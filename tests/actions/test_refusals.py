@@ -20,8 +20,7 @@ from tests.analysis.build import ago
 from toolkit.actions.coordinator_actions import FENCE
 from toolkit.actions.marker_actions import ABORT, COMPLETE
 from toolkit.actions.plan import Ruling
-from toolkit.analysis.diagnosis.decision import MEANINGS
-from toolkit.analysis.diagnosis.verdicts import CHECKPOINT_ENTRY, TO_COMMIT
+from toolkit.analysis.diagnosis.decision import CHECKPOINT_ENTRY, MEANINGS, TO_COMMIT
 from toolkit.analysis.exposure import BrokerIdentity, software_gaps
 from toolkit.cli.output import exit_on_failure
 from toolkit.errors import ActionRefused

@@ -11,11 +11,11 @@ from tests.analysis.build import NOW, observation, partition, producer
 from toolkit.analysis.coordinator.transaction_history import CoordinatorLog
 from toolkit.analysis.diagnosis.case import Case, DiagnoseOptions, IndexedObservation
 from toolkit.analysis.diagnosis.causes import explain
+from toolkit.analysis.diagnosis.decision import Outcome
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.markers import MarkerSearch
 from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.analysis.history.findings_over_time import with_earlier
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import HEADER, NO_MARKER, Headers

@@ -26,7 +26,7 @@ from tests.analysis.logged import (
 )
 from toolkit.analysis.coordinator.transaction_history import CoordinatorLog
 from toolkit.analysis.diagnosis.case import Case
-from toolkit.analysis.diagnosis.verdicts import Outcome
+from toolkit.analysis.diagnosis.decision import Outcome
 from toolkit.formats.headers import ABORT, COMMIT
 from toolkit.schema import Row
 

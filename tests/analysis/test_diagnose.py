@@ -20,12 +20,11 @@ from tests.analysis.build import (
 )
 from tests.analysis.logged import by_logs, diagnosed
 from toolkit.analysis.diagnosis.case import DiagnoseOptions, IndexedObservation
-from toolkit.analysis.diagnosis.decision import PARTITION_RULES, decide_merged
+from toolkit.analysis.diagnosis.decision import OUTCOMES, PARTITION_RULES, Outcome, decide_merged
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.observation import NOT_OBSERVED, AsOf, BrokersTime, Observation
 from toolkit.analysis.diagnosis.rules import DISOWNED_RULES, OWNED_RULES
-from toolkit.analysis.diagnosis.verdicts import OUTCOMES, Outcome
 from toolkit.analysis.history.findings_over_time import unread
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction

@@ -19,9 +19,9 @@ from tests.analysis.build import (
     twice,
 )
 from tests.analysis.logged import by_logs, diagnosed, diagnosed_sample, sample_diagnosis
+from toolkit.analysis.diagnosis.decision import Outcome
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
-from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.analysis.history.findings_over_time import (
     close_by_log,
     close_by_observation,

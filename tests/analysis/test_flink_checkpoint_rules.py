@@ -9,8 +9,8 @@ from tests.analysis.build import ago, observation, only, producer, transaction, 
 from tests.analysis.logged import by_logs, facts
 from toolkit.actions.marker_actions import ABORT
 from toolkit.analysis.diagnosis.case import DiagnoseOptions
+from toolkit.analysis.diagnosis.decision import CHECKPOINT_ENTRY, Outcome
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
-from toolkit.analysis.diagnosis.verdicts import CHECKPOINT_ENTRY, Outcome
 from toolkit.errors import ActionRefused
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema.live import Finding

@@ -41,7 +41,7 @@ def test_the_batches_around_the_start_offset() -> None:
     assert offsets(found.markers_before) == [91, 93]
     assert offsets(found.marker_before) == [93]
     assert offsets(found.markers_after) == [104]
-    assert offsets(found.foreign_opening) == []
+    assert found.foreign_producer_id is None
     at_its_end = batches(data(99, records=2), data(101))
     assert (offsets(at_its_end.first_batch), offsets(at_its_end.open_data)) == ([99], [99, 101])
     assert offsets(batches(data(100, records=2)).first_batch) == [100], "its first one"
@@ -53,8 +53,8 @@ def test_the_batches_around_the_start_offset() -> None:
 
 def test_a_batch_of_another_producer_at_the_start() -> None:
     for first, records in ((100, 3), (98, 3), (98, 5)):
-        assert offsets(batches(data(first, pid=8, records=records)).foreign_opening) == [first]
-    assert offsets(batches(data(98, pid=8, records=2), data(101, pid=8)).foreign_opening) == []
+        assert batches(data(first, pid=8, records=records)).foreign_producer_id == 8
+    assert batches(data(98, pid=8, records=2), data(101, pid=8)).foreign_producer_id is None
 
 
 @pytest.mark.parametrize(

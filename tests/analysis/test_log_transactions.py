@@ -22,7 +22,6 @@ from toolkit.analysis.log.log_transactions import (
     LogTransactions,
     RunningTotals,
     Statistics,
-    Summary,
     amounts,
     begin,
     finish,
@@ -38,7 +37,7 @@ from toolkit.analysis.log.log_transactions import (
 from toolkit.errors import UsageError
 from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT, HEADER, UNREAD_MARKER, Headers
-from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, STATISTICS, Row, utc
+from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, STATISTICS, utc
 from toolkit.schema.log import LogTransaction
 
 Opened = dict[int, tuple[int, int]]
@@ -417,7 +416,7 @@ def statistics_of(*steps: Step, from_start: bool = True) -> Statistics:
     return statistics(finish(partial_transactions(batches(steps)), from_start=from_start))
 
 
-def figures(statistics: Statistics) -> Row:
+def figures(statistics: Statistics) -> dict[str, Any]:
     """All but the open transactions themselves, as a row of the table."""
     row = statistics_row(statistics, topic="orders", partition=0, broker_id=1).row()
     assert len(STATISTICS.arrow([row])) == 1
@@ -447,45 +446,47 @@ def test_statistics_match_plain_python(headers: Headers, from_start: bool) -> No
 
 def test_transactions_of_version_2_are_committed_and_not_open() -> None:
     result = statistics_of(*[Step("data", 1), Step("commit", 1, version=2)] * 3, Step("data", 2))
-    assert (result.committed, result.aborted, len(result.open)) == (3, 0, 1)
+    assert (result.columns["committed"], result.columns["aborted"], len(result.open)) == (3, 0, 1)
     assert result.open["first_offset"].tolist() == [6]
 
 
 def test_the_size_of_a_transaction_with_unread_start_is_not_counted() -> None:
     steps = [*[Step("data", 1)] * 9, Step("commit", 1), *[Step("data", 1)] * 2, Step("commit", 1)]
-    result = statistics_of(*steps, from_start=False)
-    assert (result.committed, result.batches) == (2, Summary(count=1, sum=2, min=2, max=2))
+    found = figures(statistics_of(*steps, from_start=False))
+    assert found["committed"] == 2
+    assert found == found | summary("batches", [2])
 
 
 def test_negative_durations_are_kept_and_impossible_times_left_out() -> None:
     headers = batches([Step("data", 1), Step("commit", 1, wait=-5), Step("data", 2), Step("abort", 2)])
     headers["base_timestamp"][2] = 2**62
-    result = statistics(finish(partial_transactions(headers), from_start=True))
-    assert (result.committed, result.aborted, result.batches.count) == (1, 1, 2)
-    assert result.duration_ms == Summary(count=1, sum=-5, min=-5, max=-5)
+    found = figures(statistics(finish(partial_transactions(headers), from_start=True)))
+    assert (found["committed"], found["aborted"], found["batches_count"]) == (1, 1, 2)
+    assert found == found | summary("duration_ms", [-5])
 
 
 @pytest.mark.parametrize("missing", [0, 1])
 def test_transactions_of_unknown_time_have_no_duration(missing: int) -> None:
     headers = batches([Step("data", 1), COMMITTED])
     headers["base_timestamp"][missing] = headers["max_timestamp"][missing] = -1
-    result = statistics(finish(partial_transactions(headers), from_start=True))
-    assert (result.batches.count, result.duration_ms) == (1, Summary())
+    found = figures(statistics(finish(partial_transactions(headers), from_start=True)))
+    assert found["batches_count"] == 1
+    assert found == found | summary("duration_ms", [])
 
 
 def test_no_transactions_have_no_size() -> None:
     empty = statistics(finish(EMPTY))
     assert figures(empty) == figures(Statistics()) == figures(empty + Statistics())
-    assert (empty.committed, empty.batches.mean, empty.duration_ms.min) == (0, None, None)
+    assert figures(empty) == figures(empty) | {"committed": 0} | summary("batches", []) | summary("duration_ms", [])
 
 
 def test_two_sets_are_combined_in_any_order() -> None:
     one = statistics_of(Step("data", 1), Step("data", 1), COMMITTED, Step("data", 2), Step("abort", 2))
     other = statistics_of(*[Step("data", 1)] * 6, COMMITTED, Step("data", 3))
     for result in (one + other, other + one):
-        assert (result.committed, result.aborted, len(result.open)) == (2, 1, 1)
-        assert result.batches == Summary(count=3, sum=9, min=1, max=6)
-        assert result.batches.mean == 3
+        found = figures(result)
+        assert (found["committed"], found["aborted"], found["open"]) == (2, 1, 1)
+        assert found == found | summary("batches", [2, 1, 6])
 
 
 @pytest.mark.parametrize(("attributes", "clock"), [(0, "producer"), (LOG_APPEND_TIME, "broker")])

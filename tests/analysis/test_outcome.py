@@ -38,8 +38,8 @@ from tests.analysis.outcome_model import (
 )
 from tests.tiers import fuzzed
 from toolkit.analysis.diagnosis.case import Case, IndexedObservation
+from toolkit.analysis.diagnosis.decision import Outcome
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt
-from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.formats.headers import ABORT, COMMIT
 from toolkit.schema import Row
 

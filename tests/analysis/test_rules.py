@@ -20,12 +20,11 @@ from tests.analysis.build import (
 )
 from tests.analysis.logged import HERE, by_logs, data, diagnosed, ended_records, excerpt, facts, init, marker, record
 from toolkit.analysis.diagnosis.case import DiagnoseOptions
-from toolkit.analysis.diagnosis.decision import decide_ended, decide_unknown
+from toolkit.analysis.diagnosis.decision import NOT_PROVEN, PROVEN, REFUTED, Outcome, decide_ended, decide_unknown
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.rules import claim_entries, claims_of, needed_override
-from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED, Outcome
 from toolkit.formats.headers import COMMIT
 from toolkit.schema import Row
 from toolkit.schema.live import Finding, Transaction

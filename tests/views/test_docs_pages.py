@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.process import run
-from toolkit.analysis.diagnosis.verdicts import CAUSES
+from toolkit.analysis.diagnosis.decision import CAUSES
 from toolkit.analysis.symptoms.recognition import SYMPTOMS
 from toolkit.schema.verdict import Verdict
 from toolkit.views.docs_pages import page_names, page_text

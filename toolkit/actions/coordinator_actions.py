@@ -28,8 +28,8 @@ from toolkit.actions.transaction import check_delivered, check_ended, delivered,
 from toolkit.analysis.coordinator.transaction_history import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import CONNECT_LEADER, may_be_flinks
 from toolkit.analysis.diagnosis import decision as rules
+from toolkit.analysis.diagnosis.decision import PROVEN
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, TransactionAge
-from toolkit.analysis.diagnosis.verdicts import PROVEN
 from toolkit.errors import ActionRefused, BrokerError, NotFound, ToolkitError
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint, read_checkpoint
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction

@@ -69,9 +69,9 @@ from toolkit.actions.transaction import (
     readable,
 )
 from toolkit.analysis.coordinator.transaction_owners import TWO_PHASE_COMMIT
-from toolkit.analysis.diagnosis import verdicts
+from toolkit.analysis.diagnosis import decision
+from toolkit.analysis.diagnosis.decision import CHECKPOINT_ENTRY, NOT_PROVEN, OUTCOME_ENTRY, REFUTED, TO_COMMIT
 from toolkit.analysis.diagnosis.rules import NEEDED, OFFSETS_DROPPED, claims_of, needed_override
-from toolkit.analysis.diagnosis.verdicts import CHECKPOINT_ENTRY, NOT_PROVEN, OUTCOME_ENTRY, REFUTED, TO_COMMIT
 from toolkit.analysis.exposure import is_of_another_system
 from toolkit.errors import ActionRefused, BrokerError, ToolkitError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
@@ -387,7 +387,7 @@ class Abort(MarkerAction):
     kafka_tool = ("abort",)  # it reads the epochs from the leader (brokers from 2.8 on)
 
     def ruling(self, found: Finding) -> Ruling:
-        if found.outcome == verdicts.COMMIT:
+        if found.outcome == decision.COMMIT:
             return Ruling(
                 verdict=found.verdict,
                 outcome=found.outcome,
@@ -397,7 +397,7 @@ class Abort(MarkerAction):
                 remedy=found.advice,
                 command=found.command or (),
             )
-        is_hanging = found.verdict is Verdict.HANGING and found.outcome in {verdicts.UNDECIDED, verdicts.ABORT}
+        is_hanging = found.verdict is Verdict.HANGING and found.outcome in {decision.UNDECIDED, decision.ABORT}
         is_offered = found.action == "abort" and is_hanging
         return self.ruling_by_claims(found, "abort", refusal=None if is_offered else why_not(found))
 
@@ -528,14 +528,14 @@ class Complete(MarkerAction):
     after_plan_s = 10.0  # so that a later proof of an outcome can take it for one by hand (COMPLETED_AFTER)
 
     def is_commit(self, plan: Plan) -> bool:
-        return plan.basis.outcome != verdicts.ABORT
+        return plan.basis.outcome != decision.ABORT
 
     def ruling(self, found: Finding) -> Ruling:
         is_commit = (
-            found.outcome == verdicts.COMMIT and found.verdict is Verdict.STUCK_ENDING and found.action == "complete"
+            found.outcome == decision.COMMIT and found.verdict is Verdict.STUCK_ENDING and found.action == "complete"
         )
         is_abort = (
-            found.outcome == verdicts.ABORT
+            found.outcome == decision.ABORT
             and found.verdict is Verdict.HANGING
             and found.action in {"abort", "complete"}
         )
@@ -543,12 +543,12 @@ class Complete(MarkerAction):
             refusal: str | None = "no marker belongs on the coordinators' own topic."
         elif is_commit or is_abort:
             refusal = None
-        elif found.outcome in {verdicts.COMMIT, verdicts.ABORT}:
+        elif found.outcome in {decision.COMMIT, decision.ABORT}:
             refusal = f"its coordinator may still write the marker. {why_not(found)}"
         else:
             outcome = found.outcome or "not known"
             refusal = f"its outcome is {outcome}, so no marker is known to be missing. {why_not(found)}"
-        needs = "abort" if found.outcome == verdicts.ABORT else "complete"
+        needs = "abort" if found.outcome == decision.ABORT else "complete"
         return self.ruling_by_claims(found, needs, refusal=refusal)
 
     def warnings(self, found: Finding) -> Sequence[str]:

@@ -27,8 +27,8 @@ from toolkit.actions.transaction import (
     SavedRecords,
     save_records,
 )
+from toolkit.analysis.diagnosis.decision import NOT_PROVEN, PROVEN
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
-from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN
 from toolkit.command_line import command_line
 from toolkit.errors import ActionFailed, ActionRefused, AuditFailed, BrokerError, Effect, ToolkitError
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction

@@ -104,16 +104,12 @@ def _of_cluster(event: ClusterEvent, record: MetadataLogRecord, cluster: Metadat
         text = f"{broker} got the producer ids up to {record.next_producer_id - 1}"
         yield replace(event, event="producer_ids_allocated", text=text)
     elif record.affected_broker is not None:
-        yield from _of_broker(event, record, broker)
-
-
-def _of_broker(event: ClusterEvent, record: MetadataLogRecord, broker: str) -> Iterator[ClusterEvent]:
-    if record.in_controlled_shutdown:
-        yield replace(event, event="broker_stopping", text=f"{broker} began its controlled shutdown")
-    if record.fenced:
-        yield replace(event, event="broker_fenced", text=f"{broker} was fenced: it leads nothing")
-    elif record.fenced is False:
-        yield replace(event, event="broker_unfenced", text=f"{broker} may lead again")
+        if record.in_controlled_shutdown:
+            yield replace(event, event="broker_stopping", text=f"{broker} began its controlled shutdown")
+        if record.fenced:
+            yield replace(event, event="broker_fenced", text=f"{broker} was fenced: it leads nothing")
+        elif record.fenced is False:
+            yield replace(event, event="broker_unfenced", text=f"{broker} may lead again")
 
 
 def events_around(

@@ -261,8 +261,16 @@ def is_of_another_system(gap: str) -> bool:
 def software_of(broker: BrokerIdentity) -> Software:
     """The software of a broker."""
     for system in broker_facts().systems:
-        if sign := _sign(system, broker):
-            return Software(name=system.name, evidence=sign, system=system)
+        own = [key for key in sorted(broker.apis) if any(first <= key <= last for first, last in system.api_keys)]
+        if system.cluster_id and (broker.cluster_id or "").startswith(system.cluster_id):
+            sign = f"its cluster id is {broker.cluster_id}"
+        elif own:
+            sign = f"it has API key {own[0]}, which Apache Kafka has not"
+        elif broker.host.lower().rstrip(".").endswith(tuple(system.hosts)):
+            sign = f"its address is {broker.host}"
+        else:
+            continue
+        return Software(name=system.name, evidence=sign, system=system)
     compared = _compared(frozenset(broker.apis.items()))
     if releases := list(dict.fromkeys(release for release, differences in compared if not differences)):
         evidence = f"its APIs are those of Apache Kafka {' and '.join(releases)}"
@@ -291,18 +299,6 @@ def software_gaps(brokers: Iterable[BrokerIdentity]) -> list[str]:
         run = f"brokers {', '.join(ids)} run" if len(ids) > 1 else f"broker {ids[0]} runs"
         gaps.append(f"{SOFTWARE_GAP}: {run} {gap}")
     return gaps
-
-
-def _sign(system: CompatibleSystem, broker: BrokerIdentity) -> str | None:
-    """What shows that a broker is of a system; null if nothing does."""
-    if system.cluster_id and (broker.cluster_id or "").startswith(system.cluster_id):
-        return f"its cluster id is {broker.cluster_id}"
-    for key in sorted(broker.apis):
-        if any(first <= key <= last for first, last in system.api_keys):
-            return f"it has API key {key}, which Apache Kafka has not"
-    if broker.host.lower().rstrip(".").endswith(tuple(system.hosts)):
-        return f"its address is {broker.host}"
-    return None
 
 
 VERSION, METADATA = "transaction.version", "metadata.version"

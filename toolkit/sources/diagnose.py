@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.case import DEFAULTS, Case, DiagnoseOptions
+from toolkit.analysis.diagnosis.decision import UNKNOWN, Outcome
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, explained_by
 from toolkit.analysis.diagnosis.observation import BEFORE_OPENING, Observation
-from toolkit.analysis.diagnosis.verdicts import UNKNOWN, Outcome
 from toolkit.errors import ToolkitError
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import ClusterEvent

@@ -10,8 +10,8 @@ from pathlib import Path
 import jinja2
 
 from toolkit.analysis.coordinator.transaction_owners import PREPARE_GRACE
+from toolkit.analysis.diagnosis.decision import CAUSES, OUTCOMES
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, TIMEOUT_GRACE
-from toolkit.analysis.diagnosis.verdicts import CAUSES, OUTCOMES
 from toolkit.schema.verdict import Verdict
 
 FOLDERS = ("verdicts", "causes", "howto", ".")

@@ -19,8 +19,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from toolkit.analysis.coordinator.transaction_owners import prefix_of
+from toolkit.analysis.diagnosis.decision import CAUSES, OUTCOMES
 from toolkit.analysis.diagnosis.evidence_text import NO_ANSWER, at
-from toolkit.analysis.diagnosis.verdicts import CAUSES, OUTCOMES
 from toolkit.command_line import command_line, grant
 from toolkit.errors import UsageError
 from toolkit.schema import FINDINGS, Column, ListOf, Row, Table

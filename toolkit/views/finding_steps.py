@@ -14,9 +14,8 @@ from toolkit.schema.verdict import Verdict
 from toolkit.sources.source import CLUSTER, RECORDING
 from toolkit.views.document import Code, Paragraph
 from toolkit.views.finding_document import by_urgency, clusters
-from toolkit.views.plots.plot_theme import plain
 from toolkit.views.renderers import markdown_lines
-from toolkit.views.row_formats import count, printable
+from toolkit.views.row_formats import count, plain, printable
 
 if TYPE_CHECKING:
     from toolkit.sources.source import Source

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import html
 import io
 import json
 import os
@@ -235,6 +236,14 @@ def cell_text(value: Any, *, is_precise: bool = False) -> str:
 def printable(text: str) -> str:
     """Escape control characters, which ids and error texts may contain."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def plain(text: object, *, longest: int | None = None) -> str:
+    """A text escaped for plotly and Markdown, which interpret markup, links and formulas."""
+    cut = printable(str(text))
+    if longest is not None and len(cut) > longest:
+        cut = f"{cut[: longest // 2]}…{cut[-(longest - longest // 2 - 1) :]}"
+    return html.escape(cut, quote=False).replace("$", "&#36;")
 
 
 def spellings(name: str) -> list[str]:

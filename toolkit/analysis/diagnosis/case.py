@@ -13,6 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES, TWO_PHASE_COMMIT
+from toolkit.analysis.diagnosis.decision import NOT_READ, PROVEN, UNDECIDED, UNKNOWN, Outcome, recorded_outcome
 from toolkit.analysis.diagnosis.observation import (
     BEFORE_OPENING,
     CLOCKS_DIFFER,
@@ -26,7 +27,6 @@ from toolkit.analysis.diagnosis.observation import (
     is_held,
     observed_between,
 )
-from toolkit.analysis.diagnosis.verdicts import NOT_READ, PROVEN, UNDECIDED, UNKNOWN, Outcome, recorded_outcome
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema import utc

@@ -25,7 +25,6 @@ from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.analysis.exposure import may_affect
 from toolkit.analysis.log.log_transactions import (
     OPEN,
-    LogTransactionField,
     LogTransactions,
     amounts,
     finish,
@@ -35,7 +34,7 @@ from toolkit.analysis.log.log_transactions import (
 )
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
-from toolkit.formats.headers import COMMIT, NO_MARKER, Headers, StructuredRow
+from toolkit.formats.headers import COMMIT, NO_MARKER, Headers
 from toolkit.schema import utc
 from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding
@@ -518,9 +517,13 @@ def held_since(finding: Finding, batches: ProducerBatches) -> Finding:
     holds = (steps["holder_producer_id"] == batches.producer_id) & (steps["holder_first_offset"] == batches.start)
     if not holds.any():
         return finding
-    step, evidence = steps[holds][0], finding.evidence
-    if step["event"] == OPEN:
-        held_from = _first_batch_time(finding, own[0], batches)
+    step, evidence, started = steps[holds][0], finding.evidence, finding.opened_at
+    if step["event"] == OPEN:  # since its first batch; not before its coordinator's start time, which is a broker's
+        held_from = utc(int(own[0]["start"]))
+        if held_from is not None and own[0]["start_clock"] != 1:
+            held_from = _plausible(held_from, batches, now=finding.brokers_time)
+        if finding.opened_at_clock == "coordinator" and started is not None:
+            held_from = started if held_from is None or held_from < started - CLOCKS_DIFFER else held_from
     else:
         held_from = utc(int(step["at"]))
         name = "held_at_least_since" if step["offset"] - 1 in unsure else "held_since"
@@ -549,19 +552,6 @@ def _log_transactions_around(batches: ProducerBatches) -> tuple[LogTransactions,
     if batches.start < start:
         before[batches.producer_id] = batches.start, -1
     return finish(found, opened_before=before), set(unsure["marker_offset"].tolist())
-
-
-def _first_batch_time(
-    finding: Finding, log_transaction: StructuredRow[LogTransactionField], batches: ProducerBatches
-) -> dt.datetime | None:
-    """When its first batch was written; not before its coordinator's start time, which is a broker's clock."""
-    found = utc(int(log_transaction["start"]))
-    if found is not None and log_transaction["start_clock"] != 1:
-        found = _plausible(found, batches, now=finding.brokers_time)
-    if finding.opened_at_clock != "coordinator" or finding.opened_at is None:
-        return found
-    started = finding.opened_at
-    return started if found is None or found < started - CLOCKS_DIFFER else found
 
 
 class AbortEffects(NamedTuple):

@@ -8,11 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.analysis.diagnosis.case import DEFAULTS, Case, DiagnoseOptions, IndexedObservation
-from toolkit.analysis.diagnosis.decision import Decision, PartitionEvidence, decide_unknown
+from toolkit.analysis.diagnosis.decision import (
+    CHECKPOINT_ENTRY,
+    OUTCOME_ENTRY,
+    TO_COMMIT,
+    Decision,
+    PartitionEvidence,
+    decide_unknown,
+)
 from toolkit.analysis.diagnosis.evidence_text import case_evidence, coverage_evidence, partition_evidence
 from toolkit.analysis.diagnosis.observation import Observation, TransactionAge, is_held, is_overdue
 from toolkit.analysis.diagnosis.rules import claim_entries
-from toolkit.analysis.diagnosis.verdicts import CHECKPOINT_ENTRY, OUTCOME_ENTRY, TO_COMMIT
 from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import FINDINGS, EvidenceEntry, Finding, Partition
 from toolkit.schema.table import TopicPartition, TransactionKey
@@ -172,7 +178,12 @@ def _in_order(found: Sequence[Finding]) -> list[Finding]:
 
 def _case(case: Case) -> Finding:
     decision = case.decision
-    opened_at, clock = _opened(case, owned=decision.verdict.is_owned or case.partition_error is not None)
+    opened_at, clock = None, None
+    if (decision.verdict.is_owned or case.partition_error is not None) and case.owner and case.owner.start_time:
+        opened_at, clock = case.owner.start_time, "coordinator"
+    elif case.first_epoch is not None and case.first_batch is not None:
+        opened_at = case.first_batch.base_timestamp
+        clock = "broker" if case.first_batch.log_append_time else "producer"
     has_timeout = decision.verdict.is_live or decision.verdict is Verdict.OVERDUE or case.partition_error is not None
     return replace(
         _decided(decision, case.leader, case.observation),
@@ -218,14 +229,6 @@ def _of_checkpoints(case: Case) -> Iterator[EvidenceEntry]:
             name=CHECKPOINT_ENTRY,
             value=f"{checkpoint.name} {TO_COMMIT if is_own else f'does not commit it{unread}'}",
         )
-
-
-def _opened(case: Case, *, owned: bool) -> tuple[dt.datetime | None, str | None]:
-    if owned and case.owner and case.owner.start_time:
-        return case.owner.start_time, "coordinator"
-    if case.first_epoch is None or case.first_batch is None:
-        return None, None
-    return case.first_batch.base_timestamp, "broker" if case.first_batch.log_append_time else "producer"
 
 
 def _partition(tp: TopicPartition, covering: Sequence[IndexedObservation]) -> PartitionEvidence:

@@ -114,17 +114,11 @@ class ProducerBatches:
         return not self.excerpt.is_contiguous(first, self.start)
 
     @property
-    def foreign_opening(self) -> Headers:
-        """The batch of another producer that contains the start offset: one or none."""
-        headers = self.excerpt.headers
-        at_start = (headers["base_offset"] <= self.start) & (headers["last_offset"] >= self.start)
-        foreign: Headers = headers[at_start & (headers["producer_id"] != self.producer_id)][:1]
-        return foreign
-
-    @property
     def foreign_producer_id(self) -> int | None:
-        """The producer of `foreign_opening`; null if there is none."""
-        return int(self.foreign_opening["producer_id"][0]) if len(self.foreign_opening) else None
+        """The producer of the batch that contains the start offset, if it is another one; else null."""
+        headers = self.excerpt.headers
+        at_start = headers[(headers["base_offset"] <= self.start) & (headers["last_offset"] >= self.start)]
+        return next((each for each in at_start["producer_id"].tolist() if each != self.producer_id), None)
 
     @property
     def marker_after(self) -> str:

@@ -34,10 +34,10 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.coordinator.transaction_history import IdHistory
+from toolkit.analysis.diagnosis.decision import ABORT, COMMIT, UNKNOWN, Outcome
 from toolkit.analysis.diagnosis.evidence_text import FILES, REQUESTS, at, elsewhere_entry, record_entry
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt, OpenPart, producer_batches
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
-from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNKNOWN, Outcome
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import COMMIT as COMMIT_MARKER
 from toolkit.formats.headers import Headers

@@ -16,10 +16,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.coordinator.transaction_history import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import PREPARE_GRACE, may_be_flinks
-from toolkit.analysis.diagnosis.decision import Rule
-from toolkit.analysis.diagnosis.evidence_text import at, by_observations, coordinator_says, number
-from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, TIMEOUT_GRACE, age_verdict, is_overdue
-from toolkit.analysis.diagnosis.verdicts import (
+from toolkit.analysis.diagnosis.decision import (
     ABORT,
     ALL_COMMITTED,
     COMMIT,
@@ -31,8 +28,11 @@ from toolkit.analysis.diagnosis.verdicts import (
     REFUTED,
     UNDECIDED,
     UNKNOWN,
+    Rule,
     recorded_claims,
 )
+from toolkit.analysis.diagnosis.evidence_text import at, by_observations, coordinator_says, number
+from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, TIMEOUT_GRACE, age_verdict, is_overdue
 from toolkit.command_line import command_line
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint

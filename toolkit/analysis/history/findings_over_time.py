@@ -439,13 +439,19 @@ def late_transactions(
         for each in observation.transactions
         if each.timeout_ms is not None
     }
+    brokers_time = None if observation.brokers_time.time is None else observation.brokers_time.time - CLOCKS_DIFFER
     late: list[LateTransaction] = []
     for finding in findings:
         key = topic, partition, producer_id, start_offset = finding.key
         if topic is None or partition is None or producer_id is None or start_offset is None:
             continue
         timeout_ms = timeouts.get((finding.transactional_id, producer_id), longest_timeout_ms)
-        opened_at, opened_at_clock, now = _opened(finding, observation, first_seen.get(key))
+        # The times are brokers', or both are the recorder's: when it was first seen, and when it was seen now. A time
+        # that brokers have not reached is not used.
+        opened_at, opened_at_clock, now = finding.opened_at, finding.opened_at_clock, brokers_time
+        if now is None or opened_at is None or opened_at > now + CLOCKS_DIFFER:
+            now = observation.observed_at
+            opened_at, opened_at_clock = first_seen.get(key) or now, "recorder"
         late_since = opened_at + dt.timedelta(milliseconds=timeout_ms + padding_ms)
         if timeout_ms == TWO_PHASE_COMMIT or now <= late_since:
             continue
@@ -462,20 +468,6 @@ def late_transactions(
             )
         )
     return late
-
-
-def _opened(
-    finding: Finding, observation: Observation, first_seen_at: dt.datetime | None
-) -> tuple[dt.datetime, str | None, dt.datetime]:
-    """When a transaction opened, by whose clock, and the time now that may be compared with it.
-
-    The times are brokers', or both are the recorder's: when it was first seen, and when it was seen now. A time that
-    brokers have not reached is not used.
-    """
-    now = None if observation.brokers_time.time is None else observation.brokers_time.time - CLOCKS_DIFFER
-    if now is not None and finding.opened_at is not None and finding.opened_at <= now + CLOCKS_DIFFER:
-        return finding.opened_at, finding.opened_at_clock, now
-    return first_seen_at or observation.observed_at, "recorder", observation.observed_at
 
 
 def first_seen(observation: Observation, before: FirstSeen) -> dict[TransactionKey, dt.datetime]:

@@ -14,7 +14,7 @@ coordinators know what is safe to do.
 Whose a hold was, the coordinators' log shows. Kafka assigns a producer id to one transactional id only, so a record
 with the producer id proves the transactional id. Epoch, partition, outcome and times select one of the id's
 transactions; if several fit, none is selected. `past_cause` says why one that has ended held the LSO, in the names of
-`toolkit.analysis.diagnosis.verdicts.CAUSES`.
+`toolkit.analysis.diagnosis.decision.CAUSES`.
 """
 
 from __future__ import annotations
@@ -77,22 +77,29 @@ def candidates(
     `min_held_ms`: as for `lso_holds`.
     """
     stop = NEVER if stop is None else stop
-    lowest, marker_times = _LowestOpen.of(log_transactions), _MarkerTimes.of(log_transactions).within(start, stop)
-    not_before: Array = np.where(lowest.alone, marker_times.before(lowest.first), -1)
+    marker_times = _MarkerTimes.of(log_transactions).within(start, stop)
+    first, marker = integers(log_transactions["first_offset"]), integers(log_transactions["marker_offset"])
+    rows = np.flatnonzero(first >= 0)
+    rows = rows[np.argsort(first[rows], kind="stable")]
+    end = np.where(marker[rows] < 0, NEVER, marker[rows])
+    before = np.concatenate(([-1], np.maximum.accumulate(end)))[: len(end)]
+    lowest = np.flatnonzero(end > before)  # ends after every transaction that opened before it
+    rows, before = rows[lowest], before[lowest]
+    first = first[rows]
+    alone = first > before  # no other transaction was open when it opened
+    became_at = np.where(alone, first, before)  # offset of the batch or marker that made it the lowest
+    time_before = np.concatenate(([-1], milliseconds(log_transactions["end"])[rows]))[: len(rows)]
+    not_before: Array = np.where(alone, marker_times.before(first), -1)
     # If it was not alone, the markers around its first batch may be anywhere before.
-    not_after: Array = np.where(lowest.alone, marker_times.after(lowest.first), lowest.times_before)
-    found = _with_times(
-        hold_table(
-            log_transactions.take(pa.array(lowest.rows)),
-            {
-                "after_offset": numbers(np.where(lowest.alone, -1, lowest.became_at)),
-                "not_before": times(not_before),
-                "not_after": times(not_after),
-            },
-        )
-    )
-    inside = (lowest.became_at >= start) & (lowest.became_at < stop)
-    bounded = ~lowest.alone | (not_after >= 0)  # with a marker before it, it can only turn out shorter
+    not_after: Array = np.where(alone, marker_times.after(first), time_before)
+    new_columns = {
+        "after_offset": numbers(np.where(alone, -1, became_at)),
+        "not_before": times(not_before),
+        "not_after": times(not_after),
+    }
+    found = _with_times(hold_table(log_transactions.take(pa.array(rows)), new_columns))
+    inside = (became_at >= start) & (became_at < stop)
+    bounded = ~alone | (not_after >= 0)  # with a marker before it, it can only turn out shorter
     found = found.filter(pa.array(inside & (~bounded | _long_enough(found, min_held_ms))))
     return pa.concat_tables([found, marker_times.table(log_transactions)])
 
@@ -149,35 +156,6 @@ def _openings(found: pa.Table, not_before: Array, not_after: Array) -> tuple[Arr
 def _long_enough(found: pa.Table, min_held_ms: int) -> Array:
     held_ms = integers(found["held_ms"])
     return (held_ms < 0) | (held_ms >= min_held_ms)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _LowestOpen:
-    """The transactions that were the lowest open one at some time, by first offset; -1 is unknown."""
-
-    rows: Array  # indices in the table of transactions
-    first: Array  # first offset
-    alone: Array  # whether no other transaction was open when it opened
-    became_at: Array  # offset of the batch or marker that made it the lowest
-    times_before: Array  # time of that marker
-
-    @staticmethod
-    def of(log_transactions: pa.Table) -> _LowestOpen:
-        first, marker = integers(log_transactions["first_offset"]), integers(log_transactions["marker_offset"])
-        rows = np.flatnonzero(first >= 0)
-        rows = rows[np.argsort(first[rows], kind="stable")]
-        end = np.where(marker[rows] < 0, NEVER, marker[rows])
-        before = np.concatenate(([-1], np.maximum.accumulate(end)))[: len(end)]
-        lowest = np.flatnonzero(end > before)  # ends after every transaction that opened before it
-        rows, before = rows[lowest], before[lowest]
-        alone = first[rows] > before
-        return _LowestOpen(
-            rows=rows,
-            first=first[rows],
-            alone=alone,
-            became_at=np.where(alone, first[rows], before),
-            times_before=np.concatenate(([-1], milliseconds(log_transactions["end"])[rows]))[: len(rows)],
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -397,29 +375,22 @@ def _current(hold: LsoHold, finding: Finding) -> Finding:
         records_held=hold.records_held if finding.records_held is None else finding.records_held,
         bytes_held=hold.bytes_held if finding.bytes_held is None else finding.bytes_held,
     )
+    held_from, now = hold.held_from, finding.brokers_time
+    if hold.after_offset is None:  # since its first batch
+        is_ahead = held_from is not None and now is not None and held_from > now + CLOCKS_DIFFER
+        if is_ahead and hold.opened_at_clock == "producer":
+            held_from = hold.not_before
+        if finding.opened_at_clock == "coordinator" and finding.opened_at is not None:
+            held_from = _not_before(held_from, finding.opened_at)
     at_least = any(entry.name == AT_LEAST for entry in finding.evidence)
-    held_from = _current_held_from(hold, finding)
     if held_from is None or (finding.held_from is not None and not at_least):
         return finding
     return replace(
         finding,
         evidence=(*(entry for entry in finding.evidence if entry.name != AT_LEAST), *_since(hold)),
         held_from=held_from,
-        held_ms=elapsed_ms(held_from, finding.brokers_time, differ=CLOCKS_DIFFER),
+        held_ms=elapsed_ms(held_from, now, differ=CLOCKS_DIFFER),
     )
-
-
-def _current_held_from(hold: LsoHold, finding: Finding) -> dt.datetime | None:
-    held_from = hold.held_from
-    if hold.after_offset is not None:
-        return held_from
-    now = finding.brokers_time
-    is_ahead = held_from is not None and now is not None and held_from > now + CLOCKS_DIFFER
-    if is_ahead and hold.opened_at_clock == "producer":
-        held_from = hold.not_before
-    if finding.opened_at_clock != "coordinator" or finding.opened_at is None:
-        return held_from
-    return _not_before(held_from, finding.opened_at)
 
 
 def _evidence(hold: LsoHold, attribution: Attribution) -> Iterator[EvidenceEntry]:

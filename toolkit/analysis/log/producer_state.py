@@ -115,9 +115,10 @@ def resume(entries: Iterable[SnapshotEntry]) -> Array:
     """The state after everything before a ``.snapshot``; join it to the left of later ranges."""
     entries = sorted(entries, key=lambda entry: entry.producer_id)
     states = np.full(len(entries), -1, PRODUCER)
-    for name in ("producer_id", "producer_epoch", "last_timestamp", "coordinator_epoch", *NO_DATA):
-        states[name] = _numbers(entries, name)
-    states["current_txn_start_offset"] = _numbers(entries, "current_txn_first_offset")
+    columns = ("producer_id", "producer_epoch", "last_timestamp", "coordinator_epoch", *NO_DATA)
+    for name, source in (*zip(columns, columns, strict=True), ("current_txn_start_offset", "current_txn_first_offset")):
+        values = (getattr(entry, source) for entry in entries)
+        states[name] = [-1 if value is None else value for value in values]
     states["first_epoch"] = states["producer_epoch"]
     states["epoch_changed"] = False
     states["has_data"] = states["last_offset"] >= 0
@@ -185,8 +186,3 @@ class _DecidingRows:
             opening=np.where(opening < len(producers), opening, -1),
             data_counts=(last_data >= 0) & (last_change <= last_data),
         )
-
-
-def _numbers(entries: Iterable[SnapshotEntry], name: str) -> list[int]:
-    values = (getattr(entry, name) for entry in entries)
-    return [-1 if value is None else value for value in values]

@@ -20,7 +20,8 @@ from zlib import crc32
 
 import plotly.graph_objects as go
 
-from toolkit.views.plots.plot_theme import DARK_VARIABLES, THEMES, Theme, apply_theme, follow_theme, plain
+from toolkit.views.plots.plot_theme import DARK_VARIABLES, THEMES, Theme, apply_theme, follow_theme
+from toolkit.views.row_formats import plain
 
 DASHES: Mapping[str | None, str] = {"dot": "2 4", "dash": "8 5", "longdash": "12 6"}
 CORNERS: Mapping[str, tuple[tuple[float, float], ...]] = {

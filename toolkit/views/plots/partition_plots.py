@@ -28,13 +28,12 @@ from toolkit.views.plots.plot_theme import (
     hover,
     id_text,
     number,
-    plain,
     row_axis,
     theme_named,
     when,
 )
 from toolkit.views.plots.plot_theme import lines as wrapped
-from toolkit.views.row_formats import count
+from toolkit.views.row_formats import count, plain
 
 NAME_WIDTH = 24
 MAX_LINES = 25  # of partitions, or of ids

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import gzip
-import html
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ import plotly.graph_objects as go
 from toolkit.errors import UsageError
 from toolkit.schema.durations import duration
 from toolkit.schema.verdict import TONES, Verdict
-from toolkit.views.row_formats import printable
+from toolkit.views.row_formats import plain, printable
 
 if TYPE_CHECKING:
     from toolkit.schema.live import Finding
@@ -202,14 +201,6 @@ def packed_script() -> str:
 
 
 LONGEST = 60  # characters of a name in a title
-
-
-def plain(text: object, *, longest: int | None = None) -> str:
-    """A text escaped for plotly, which interprets markup, links and formulas."""
-    cut = printable(str(text))
-    if longest is not None and len(cut) > longest:
-        cut = f"{cut[: longest // 2]}…{cut[-(longest - longest // 2 - 1) :]}"
-    return html.escape(cut, quote=False).replace("$", "&#36;")
 
 
 def place_name(topic: str | None, partition: int | None) -> str:

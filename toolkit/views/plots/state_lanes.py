@@ -12,7 +12,8 @@ import plotly.graph_objects as go
 
 from toolkit.analysis.coordinator.transaction_owners import EXPIRED
 from toolkit.schema.log import PastTransaction
-from toolkit.views.plots.plot_theme import STATES, Appearance, Theme, hover, id_text, plain, row_axis, when
+from toolkit.views.plots.plot_theme import STATES, Appearance, Theme, hover, id_text, row_axis, when
+from toolkit.views.row_formats import plain
 
 MANY = "short states"
 

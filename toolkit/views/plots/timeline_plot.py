@@ -31,7 +31,6 @@ from toolkit.views.plots.plot_theme import (
     lines,
     number,
     place_name,
-    plain,
     theme_named,
     when,
 )
@@ -48,7 +47,7 @@ from toolkit.views.plots.timeline_data import (
     aggregate_bars,
     timeline_data,
 )
-from toolkit.views.row_formats import count
+from toolkit.views.row_formats import count, plain
 
 MAX_AREAS = 50  # ended holds, the longest ones
 

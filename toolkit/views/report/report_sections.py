@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from toolkit.analysis.cluster_events import events_around
-from toolkit.analysis.diagnosis.verdicts import CAUSES, COMMIT, OUTCOMES, UNKNOWN
+from toolkit.analysis.diagnosis.decision import CAUSES, COMMIT, OUTCOMES, UNKNOWN
 from toolkit.schema.durations import duration
 from toolkit.schema.recorded import INTENT, OUTCOME
 from toolkit.schema.verdict import DOCS_URL, RUNBOOK_URL, Verdict
