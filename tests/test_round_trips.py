@@ -22,7 +22,8 @@ from toolkit.schema import RECORDED, TABLES, Row
 from toolkit.schema.coerce import records_of, rows_of
 from toolkit.schema.table import TableRow
 from toolkit.sources.recording import Recording
-from toolkit.sources.recording.recorder import Sample, SampleWriter
+from toolkit.sources.recording.recorder import SampleWriter
+from toolkit.sources.recording.recording import Sample
 from toolkit.views.row_formats import csv_pieces, json_pieces, write_file
 
 

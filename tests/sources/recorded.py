@@ -15,8 +15,8 @@ from tests.analysis.logged import by_logs, sample_diagnosis
 from toolkit.analysis.diagnosis.decision import UNDECIDED, Outcome
 from toolkit.schema import RECORDED
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.recording.recorder import Sample, SampleOptions, Sampler, SampleWriter
-from toolkit.sources.recording.recording import recorded_sample
+from toolkit.sources.recording.recorder import Sampler, SampleWriter
+from toolkit.sources.recording.recording import Sample, recorded_sample
 
 NINE = dt.datetime(2026, 11, 21, 9, tzinfo=dt.UTC)
 
@@ -47,7 +47,7 @@ def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None, g
 
 def take_sample(cluster: Cluster, *, due: dt.datetime, before: Sample | None = None, **options: Any) -> Sample:
     """A sample of a cluster."""
-    return Sampler(connect=lambda: cluster, options=SampleOptions(interval_ms=1_000, **options)).take(due, before)
+    return Sampler(connect=lambda: cluster, interval_ms=1_000, **options).take(due, before)
 
 
 def rows_of(samples: Sequence[Sample], table: str) -> pa.Table:

@@ -27,7 +27,8 @@ from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import EPOCH, TransactionKey
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.recording.metrics import LATE, MAX_GROUP_LAGS, Metrics
-from toolkit.sources.recording.recorder import Recorder, Sample, SampleOptions, Sampler, SampleWriter
+from toolkit.sources.recording.recorder import Recorder, Sampler, SampleWriter
+from toolkit.sources.recording.recording import Sample
 
 SECOND = dt.timedelta(seconds=1)
 
@@ -75,7 +76,7 @@ def record(
     **more: Any,
 ) -> None:
     with SampleWriter(directory) as writer:
-        sampler = Sampler(connect=connect, options=SampleOptions(interval_ms=1_000))
+        sampler = Sampler(connect=connect, interval_ms=1_000)
         recorder = Recorder(sampler=sampler, writer=writer, listener=evidence)
         recorder.run(stop or threading.Event(), **more)
 

@@ -26,8 +26,8 @@ from toolkit.analysis.exposure import software_gaps
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.lab.samples import load
 from toolkit.schema import PARTITIONS, PRODUCERS, RECORDED
-from toolkit.sources.recording.recorder import Sample, SampleWriter, resume
-from toolkit.sources.recording.recording import files_of, read, table_file
+from toolkit.sources.recording.recorder import SampleWriter, resume
+from toolkit.sources.recording.recording import Sample, files_of, read, table_file
 
 MINUTE = dt.timedelta(minutes=1)
 

@@ -24,7 +24,8 @@ from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.live.coordinators import longest_timeout_ms
 from toolkit.sources.live.observe import LiveEvidence
 from toolkit.sources.live.partition_log import read_excerpts
-from toolkit.sources.recording.recorder import Sample, SampleWriter
+from toolkit.sources.recording.recorder import SampleWriter
+from toolkit.sources.recording.recording import Sample
 
 pytestmark = pytest.mark.lab
 

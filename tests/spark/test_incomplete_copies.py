@@ -37,7 +37,7 @@ from toolkit.sources.logdir.contents import FileAssertions
 from toolkit.spark.datasources.log_reader import LogIdentity
 from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.history_fold import current_transaction_history
-from toolkit.spark.pipeline.log_fold import LogWork, WorkOptions, fold_work
+from toolkit.spark.pipeline.log_fold import LogState, LogWork, WorkOptions, fold_work
 from toolkit.spark.pipeline.log_states import TRUNCATED, FoldStates, LogPlan, renames
 from toolkit.spark.pipeline.stored_tables import IDS, STATE, StoredState
 
@@ -123,8 +123,9 @@ def is_obsolete(row: Row, plans: dict[str, LogPlan]) -> bool:
         return bool(values["offset"] > plan.offset)
     if table == HISTORY:
         return bool(values["last_offset"] is not None and values["last_offset"] >= plan.offset)
-    offsets = [each for each in (values["first_offset"], values["marker_offset"]) if each is not None]
-    return not offsets or max(offsets) >= plan.offset
+    if values["marker_offset"] is not None:
+        return bool(values["marker_offset"] >= plan.read_from[0])
+    return values["first_offset"] is None or values["first_offset"] >= plan.read_from[1]
 
 
 def copy_partly(source: Path, target: Path, random: Random) -> None:
@@ -284,6 +285,34 @@ def test_a_segment_that_is_missing_after_what_an_earlier_run_read_is_lost(tmp_pa
     whole.run()
     assert [row["outcome"] for row in tables.log_transactions if row["first_offset"] == 0] == [None]
     assert tables.rows() == whole.rows()
+
+
+def test_rows_of_compacted_records_stay_when_the_log_is_read_again(tmp_path: Path) -> None:
+    """A log whose end had changed was read again as a whole: what compaction had left of it took the place of all."""
+    root = write_root(tmp_path / "data")
+
+    def write(epoch: int, base_offset: int, *batches: bytes) -> Path:
+        of_epoch = [batch[:12] + epoch.to_bytes(4, "big") + batch[16:] for batch in batches]
+        (root / "orders-0" / f"{base_offset:020}.log").unlink(missing_ok=True)
+        return write_log(root, "orders-0", of_epoch, base_offset=base_offset)
+
+    whole = [data(0, 7, after()), marker(1, 7, after()), data(2, 7, after()), marker(3, 7, after(seconds=90))]
+    log = write(0, 0, *whole)
+    write(0, 4, data(4, 8, after()), marker(5, 8, after()))
+    (log / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    tables = Tables(root)
+    tables.run()
+    before = tables.rows()
+    write(0, 0, whole[3])  # compacted, and the replica follows a new leader from offset 4 on
+    write_checkpoint(root, CLEANED, {("orders", 0): 4})
+    write(1, 4, data(4, 9, after()), marker(5, 9, after()))
+    (log / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 4\n")
+    tables.run()
+    found = {(row["producer_id"], row["first_offset"], row["marker_offset"]) for row in tables.log_transactions}
+    assert found == {(7, 0, 1), (7, 2, 3), (9, 4, 5)}
+    assert set(before[LSO_TIMELINE.name][:2]) <= set(tables.rows()[LSO_TIMELINE.name])
+    (state,) = tables.states.values()
+    assert [row["marker_offset"] for row in LogState.of(state).lso_holds().to_pylist()] == [1, 3, 5]
 
 
 def test_a_log_is_the_same_once_meta_properties_is_copied_too(tmp_path: Path) -> None:

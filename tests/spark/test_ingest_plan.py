@@ -79,6 +79,10 @@ def plans() -> Mapping[str, LogPlan | None]:
         "a replica that lags": plan({}, **CHANGED_LISTING, begin=0, bytes=10),
         "truncated to 60": plan({}, **CHANGED_LISTING, begin=0, epochs={3: 0, 4: 60}),
         "truncated to 79": plan({}, **CHANGED_LISTING, begin=20, epochs={3: 20, 5: 79}),
+        "compacted to 50, and truncated to 60": plan({}, **CHANGED_LISTING, begin=20, cleaned=50, epochs={3: 0, 4: 60}),
+        "compacted to 50, truncated to 60, and its beginning was not known": plan(
+            {"damaged_segments": "[-21]"}, **CHANGED_LISTING, begin=20, cleaned=50, epochs={3: 0, 4: 60}
+        ),
         "truncated to 40, before its start": plan({}, **CHANGED_LISTING, begin=60, epochs={3: 0, 4: 40}),
         "truncated to 70, and begins after it": plan({}, **CHANGED_LISTING, begin=90, epochs={4: 70}),
         "changed, without leader epochs": plan({}, **CHANGED_LISTING, begin=20, epochs={}),

@@ -27,7 +27,8 @@ from toolkit import Cluster, LogDir
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
 from toolkit.schema import RECORDED, Table
-from toolkit.sources.recording.recorder import Sample, SampleWriter
+from toolkit.sources.recording.recorder import SampleWriter
+from toolkit.sources.recording.recording import Sample
 from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.pipeline_run import run
 from toolkit.spark.pipeline.stored_tables import KEPT, STORED_NAMES, lasting_content, read

@@ -34,7 +34,7 @@ def write_rows(
     store: TableStore, *rows: tuple[Any, ...], run_id: int, read: str = "", changed: Collection[str] = ()
 ) -> None:
     new = store.spark.createDataFrame(list(rows), "topic string, n long, log string, is_final boolean")
-    store.write("small", SMALL, new, run_id=run_id, read=dict.fromkeys(read.split(), 0), changed=changed)
+    store.write("small", SMALL, new, run_id=run_id, read=dict.fromkeys(read.split(), (0, 0)), changed=changed)
 
 
 def rows(store: TableStore) -> list[tuple[Any, ...]]:

@@ -16,8 +16,8 @@ from toolkit import Cluster, LogDir, Recording
 from toolkit.errors import NotFound
 from toolkit.lab.samples import IncidentSample, load
 from toolkit.schema import RECORDED, Row
-from toolkit.sources.recording.recorder import Sample, SampleWriter
-from toolkit.sources.recording.recording import recorded_sample
+from toolkit.sources.recording.recorder import SampleWriter
+from toolkit.sources.recording.recording import Sample, recorded_sample
 from toolkit.views.report import collect_incident, report, timeline_of
 
 

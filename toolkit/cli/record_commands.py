@@ -43,7 +43,7 @@ from toolkit.views.row_formats import size_text
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
     from toolkit.sources.recording.metrics import Metrics
-    from toolkit.sources.recording.recorder import Sample
+    from toolkit.sources.recording.recording import Sample
     from toolkit.spark.pipeline.pipeline_run import RunSummary
     from toolkit.spark.pipeline.stored_tables import TableCounts
 
@@ -130,7 +130,7 @@ def record(
         raise UsageError("--metrics-host applies to metrics that are served.", do="Add --metrics-port PORT.")
 
     from toolkit.analysis.diagnosis.case import DiagnoseOptions
-    from toolkit.sources.recording.recorder import Recorder, SampleOptions, Sampler, SampleWriter
+    from toolkit.sources.recording.recorder import Recorder, Sampler, SampleWriter
 
     metrics = None if metrics_port is None else _metrics(metrics_host, metrics_port, source_options.cluster_label)
     until = None if duration is None else dt.datetime.now(dt.UTC) + dt.timedelta(seconds=duration)
@@ -144,14 +144,12 @@ def record(
             connect=replace(
                 source_options, timeout=min(source_options.timeout or TIMEOUT_S, IN_TIME * interval)
             ).cluster,
-            options=SampleOptions(
-                interval_ms=int(interval * 1000),
-                diagnosis=DiagnoseOptions(
-                    max_transaction_timeout_ms=int(max_transaction_timeout * 1000), log_evidence=log_evidence
-                ),
-                late_padding_ms=int(late_padding * 1000),
-                with_held_groups=metrics is not None,
+            interval_ms=int(interval * 1000),
+            diagnosis=DiagnoseOptions(
+                max_transaction_timeout_ms=int(max_transaction_timeout * 1000), log_evidence=log_evidence
             ),
+            late_padding_ms=int(late_padding * 1000),
+            with_held_groups=metrics is not None,
         )
         recorder = Recorder(
             sampler=sampler,

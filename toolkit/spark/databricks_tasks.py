@@ -15,7 +15,8 @@ from toolkit.config.properties import read_properties
 from toolkit.errors import UsageError
 from toolkit.schema.durations import duration_s
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.recording.recorder import Recorder, Sample, SampleOptions, Sampler, SampleWriter
+from toolkit.sources.recording.recorder import Recorder, Sampler, SampleWriter
+from toolkit.sources.recording.recording import Sample
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,8 +97,8 @@ def _config(options: argparse.Namespace, dbutils: Any) -> ClientConfig:
 
 
 def _record(config: ClientConfig, output: str, duration: dt.timedelta) -> None:
-    options = SampleOptions(interval_ms=1000 * INTERVAL_S)
-    sampler = Sampler(connect=lambda: Cluster(config, timeout=0.8 * INTERVAL_S), options=options)
+    timeout, interval_ms = 0.8 * INTERVAL_S, 1000 * INTERVAL_S
+    sampler = Sampler(connect=lambda: Cluster(config, timeout=timeout), interval_ms=interval_ms)
     with SampleWriter(output) as writer:
         recorder = Recorder(sampler=sampler, writer=writer, listener=_Lines())
         _show(f"{recorder.run(threading.Event(), until=dt.datetime.now(dt.UTC) + duration):,} samples")

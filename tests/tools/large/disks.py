@@ -31,8 +31,8 @@ from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.schema import RECORDED
 from toolkit.schema.recorded import ActionStep
 from toolkit.schema.table import EPOCH
-from toolkit.sources.recording.recorder import Sample, SampleWriter
-from toolkit.sources.recording.recording import read
+from toolkit.sources.recording.recorder import SampleWriter
+from toolkit.sources.recording.recording import Sample, read
 
 if TYPE_CHECKING:
     pass

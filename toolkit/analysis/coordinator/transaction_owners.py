@@ -370,26 +370,22 @@ def _flink_producer(_: _TransactionalId, found: re.Match[str]) -> _Owner:
 
 def _flink_sink(txn_id: _TransactionalId, found: re.Match[str]) -> _Owner | None:
     confidence = "likely"
+    # Numbered as Flink's ids, and not a few threads with the client's timeout.
+    has_own_timeout = txn_id.timeout_ms not in {None, CLIENT_TIMEOUT_MS}
+    is_in_grid = txn_id.grids.get(found["prefix"], 0) >= (MIN_CHECKPOINTS if has_own_timeout else MANY_CHECKPOINTS)
     if found["prefix"] in txn_id.flink_prefixes:
         confidence, reason = "certain", "A checkpoint of Flink names its prefix."
     elif txn_id.timeout_ms == FLINK_TIMEOUT_MS:
         reason = "Its id has the form of Flink's KafkaSink, and its timeout of 1 h is the sink's default."
     elif found["prefix"] == FLINK_DEFAULT_PREFIX:
         reason = "Its id has the form and the default prefix of Flink's KafkaSink."
-    elif _is_in_grid(txn_id, found["prefix"]) and _begins_with_group(txn_id, found) is None:
+    elif is_in_grid and _begins_with_group(txn_id, found) is None:
         reason = "Each subtask and checkpoint has an id of its prefix, as Flink's KafkaSink numbers them."
     else:
         return None
     return _Owner(
         confidence, reason, framework="Apache Flink", application=found["prefix"], task=f"subtask {found['subtask']}"
     )
-
-
-def _is_in_grid(txn_id: _TransactionalId, prefix: str) -> bool:
-    """Whether the ids of its prefix are numbered as Flink's, and are not a few threads with the client's timeout."""
-    checkpoints = txn_id.grids.get(prefix, 0)
-    has_own_timeout = txn_id.timeout_ms not in {None, CLIENT_TIMEOUT_MS}
-    return checkpoints >= (MIN_CHECKPOINTS if has_own_timeout else MANY_CHECKPOINTS)
 
 
 def _spring_v1(txn_id: _TransactionalId, _: re.Match[str]) -> _Owner | None:

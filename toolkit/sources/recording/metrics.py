@@ -20,7 +20,7 @@ from toolkit.errors import UsageError
 from toolkit.schema.live import Finding, GroupLag
 from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.recording.recorder import Sample
+from toolkit.sources.recording.recording import Sample
 from toolkit.version import __version__
 
 MAX_PARTITIONS = MAX_GROUPS = 1000  # with a series of their own in Prometheus

@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
@@ -32,24 +32,23 @@ from toolkit.analysis.diagnosis.consumer_lag import group_lag
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.analysis.history.findings_over_time import LATE_PADDING_MS, first_seen, late_transactions, with_earlier
 from toolkit.errors import NotFound, ToolkitError, UsageError
-from toolkit.schema import RECORDED, Row
+from toolkit.schema import RECORDED
 from toolkit.schema.live import Finding, GroupLag
-from toolkit.schema.recorded import LateTransaction, RecordedSample
+from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
-from toolkit.sources.diagnose import LogReading, diagnose
+from toolkit.sources.diagnose import diagnose
 from toolkit.sources.live.broker_client import BrokerClient, row_text
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.coordinators import longest_timeout_ms
 from toolkit.sources.live.group_offsets import offsets_of_groups
 from toolkit.sources.live.observe import LiveEvidence
 from toolkit.sources.recording.recording import (
-    AFTER,
     AN_INSTANT,
-    BEFORE,
     EMPTY,
     HIDDEN,
     ONE_DAY,
     ONE_HOUR,
+    Sample,
     TableFile,
     damaged,
     files_of,
@@ -99,56 +98,6 @@ def flush(folder: Path) -> None:
         os.close(descriptor)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleOptions:
-    """How samples are taken."""
-
-    interval_ms: int  # time between samples; only recorded
-    # older live transactions are ``long``, and whether the log around held LSOs is read: at most once a minute for the
-    # same transaction and verdict
-    diagnosis: DiagnoseOptions = DEFAULTS
-    late_padding_ms: int = LATE_PADDING_MS  # as for `analysis.history.findings_over_time.late_transactions`
-    with_held_groups: bool = False  # read the committed offsets of the groups while an LSO is held
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """An observation of a cluster and its findings at one time."""
-
-    due: dt.datetime  # when it was due; `sampled_at` of every row
-    row: RecordedSample  # its row of ``samples``; if it failed, `error` says why
-    findings: Sequence[Finding] = ()
-    late_transactions: Sequence[LateTransaction] = ()
-    # the newest observation, of this sample or an earlier one; the next sample is diagnosed with it
-    observation: Observation | None = None
-    # when each open transaction was first observed
-    first_seen: Mapping[TransactionKey, dt.datetime] = field(default_factory=dict)
-    # what the logs showed of open transactions, for the next sample
-    log_readings: Mapping[TransactionKey, LogReading] = field(default_factory=dict)
-    # the lag of groups with offsets beyond a held LSO; null if they were not requested or could not be read
-    held_groups: Sequence[GroupLag] | None = None
-
-    @property
-    def error(self) -> str | None:
-        """Why the sample failed, as ``"NAME: sentence"``; null on success."""
-        return self.row.error
-
-    @property
-    def tables(self) -> Mapping[str, Sequence[Row]]:
-        """Its rows by the names of ``schema.RECORDED``; ``samples`` has one, the others have none if it failed."""
-        found, due = self.observation, self.due
-        tables: dict[str, list[Row]] = {name: [] for name in RECORDED} | {"samples": [self.row.row()]}
-        if self.error is None and found is not None:
-            after = (AFTER, found.partitions_after, found.producers_after)
-            for phase, partitions, producers in ((BEFORE, found.partitions, found.producers), after):
-                tables["partitions"] += [{"sampled_at": due, "phase": phase, **each.row()} for each in partitions]
-                tables["producers"] += [{"sampled_at": due, "phase": phase, **each.row()} for each in producers]
-            tables["transactions"] = [{"sampled_at": due, **each.row()} for each in found.transactions]
-            tables["findings"] = [{"sampled_at": due, **each.row()} for each in self.findings]
-            tables["late_transactions"] = [each.row() for each in self.late_transactions]
-        return tables
-
-
 @dataclass(kw_only=True)
 class Sampler:
     """Takes samples: observes a cluster once, and diagnoses the observation with the previous one, without a recheck.
@@ -157,7 +106,12 @@ class Sampler:
     """
 
     connect: Callable[[], Cluster]  # returns the cluster; its timeout, of at most the interval, bounds each round
-    options: SampleOptions
+    interval_ms: int  # time between samples
+    # older live transactions are ``long``, and whether the log around held LSOs is read: at most once a minute for the
+    # same transaction and verdict
+    diagnosis: DiagnoseOptions = DEFAULTS
+    late_padding_ms: int = LATE_PADDING_MS  # as for `analysis.history.findings_over_time.late_transactions`
+    with_held_groups: bool = False  # read the committed offsets of the groups while an LSO is held
     _cluster: Cluster | None = None
     _longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
 
@@ -167,8 +121,8 @@ class Sampler:
         `due`: when the sample is due, with time zone.
         `before`: the previous sample, successful or failed. Without one no verdict is `hanging`.
         """
-        started, due, options = time.monotonic(), due.astimezone(dt.UTC), self.options
-        diagnosis = replace(options.diagnosis, recheck_after=0, is_sample=True)
+        started, due = time.monotonic(), due.astimezone(dt.UTC)
+        diagnosis = replace(self.diagnosis, recheck_after=0, is_sample=True)
         try:
             cluster = self.cluster()
             evidence = SampleEvidence(cluster, before.observation if before else None)
@@ -178,21 +132,21 @@ class Sampler:
             row = RecordedSample(
                 sampled_at=due,
                 observed_at=dt.datetime.now(dt.UTC),
-                interval_ms=options.interval_ms,
+                interval_ms=self.interval_ms,
                 seconds=time.monotonic() - started,
                 error=row_text(error),
             )
             kept = before or Sample(due=due, row=row)  # it keeps what the previous sample knows for the next one
             return replace(kept, due=due, row=row, findings=(), late_transactions=(), held_groups=None)
         findings, observation = diagnosed.findings, diagnosed.observations[-1]
-        groups = held_groups(cluster.client, findings) if options.with_held_groups else None
+        groups = held_groups(cluster.client, findings) if self.with_held_groups else None
         times = first_seen(observation, before.first_seen if before else {})
         late = late_transactions(
             findings,
             observation,
             sampled_at=due,
             first_seen=times,
-            padding_ms=options.late_padding_ms,
+            padding_ms=self.late_padding_ms,
             longest_timeout_ms=self._longest_timeout_ms,
         )
         return Sample(
@@ -200,7 +154,7 @@ class Sampler:
             row=recorded_sample(
                 observation,
                 due=due,
-                interval_ms=options.interval_ms,
+                interval_ms=self.interval_ms,
                 seconds=time.monotonic() - started,
                 cluster_id=cluster.cluster_id,
             ),
@@ -519,7 +473,7 @@ class Recorder:
     @property
     def interval(self) -> dt.timedelta:
         """Time between samples, which are due at its multiples."""
-        return dt.timedelta(milliseconds=self.sampler.options.interval_ms)
+        return dt.timedelta(milliseconds=self.sampler.interval_ms)
 
     def run(self, stop: threading.Event, *, samples: int | None = None, until: dt.datetime | None = None) -> int:
         """Record until `stop` is set; the current sample is completed.
@@ -624,7 +578,7 @@ def record_samples(
     `stop`: ends recording when set.
     `samples`: maximum number; null until stopped.
     """
-    sampler = Sampler(connect=connect, options=SampleOptions(interval_ms=interval_ms))
+    sampler = Sampler(connect=connect, interval_ms=interval_ms)
     with SampleWriter(folder) as writer:
         Recorder(sampler=sampler, writer=writer, listener=_SilentListener()).run(
             stop or threading.Event(), samples=samples
@@ -637,23 +591,17 @@ def resume(directory: Path) -> Sample | None:
         found = find_samples(directory)
     except NotFound:
         return None
-    content = read_sample(directory, found.sample)
-    observed = first_seen(content.observation, {})
-    with_opening_time = {each.key for each in content.findings if each.opened_at is not None}
+    sample, observation = read_sample(directory, found.sample)
+    observed = first_seen(observation, {})
+    with_opening_time = {each.key for each in sample.findings if each.opened_at is not None}
     recorded = {
         each.key: each.opened_at
-        for each in content.late_transactions
+        for each in sample.late_transactions
         if each.opened_at is not None and each.opened_at_clock == "recorder"
     }
     undated = observed.keys() - with_opening_time - recorded.keys()
-    return Sample(
-        due=found.sample.sampled_at,
-        row=found.sample,
-        findings=content.findings,
-        late_transactions=content.late_transactions,
-        observation=content.observation,
-        first_seen=observed | recorded | (_earliest(directory, undated, found.sample) if undated else {}),
-    )
+    earliest = _earliest(directory, undated, found.sample) if undated else {}
+    return replace(sample, first_seen=observed | recorded | earliest)
 
 
 class _SilentListener:

@@ -25,7 +25,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,6 +51,7 @@ from toolkit.schema.coerce import in_utc
 from toolkit.schema.live import (
     Coordinator,
     Finding,
+    GroupLag,
     IdOwner,
     OffsetVisibility,
     Partition,
@@ -59,9 +60,9 @@ from toolkit.schema.live import (
     open_starts,
 )
 from toolkit.schema.recorded import LateTransaction, LsoHold, RecordedSample
-from toolkit.schema.table import EPOCH
+from toolkit.schema.table import EPOCH, TransactionKey
 from toolkit.schema.verdict import Verdict
-from toolkit.sources.diagnose import EvidenceSource, diagnose
+from toolkit.sources.diagnose import EvidenceSource, LogReading, diagnose
 from toolkit.sources.offset_queries import OffsetSpec
 from toolkit.sources.source import RECORDING, Source, TableArguments, implements, requested_partitions
 
@@ -266,13 +267,18 @@ def find_samples(directory: Path, *, at: dt.datetime | None = None) -> FoundSamp
     """Find the samples of a time; null for the newest. Raises NotFound if there is no successful sample by then."""
     failed: list[RecordedSample] = []
     successful: list[RecordedSample] = []
-    for sample in _backwards(directory, at):
-        if sample.error is None:
-            successful.append(sample)
-        elif not successful:
-            failed.insert(0, sample)
-        if len(successful) == 2:
-            break
+    stop = None if at is None else at + AN_INSTANT
+    # Newest first, one file at a time, since one or two rows suffice.
+    while len(successful) < 2 and (
+        files := [file for file in files_of(directory, "samples") if stop is None or file.start < stop]
+    ):
+        start = files[-1].start
+        for sample in reversed(RecordedSample.of_table(read(directory, "samples", start=start, stop=stop))):
+            if sample.error is None:
+                successful.append(sample)
+            elif not successful:
+                failed.insert(0, sample)
+        stop = start
     if not successful:
         when = "" if at is None else f" by {at.isoformat()}"
         raise NotFound(f"No successful sample in {directory}{when}.")
@@ -280,16 +286,45 @@ def find_samples(directory: Path, *, at: dt.datetime | None = None) -> FoundSamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleContent:
-    """What a successful sample recorded."""
+class Sample:
+    """An observation of a cluster and its findings at one time."""
 
-    observation: Observation
-    findings: Sequence[Finding]
-    late_transactions: Sequence[LateTransaction]
+    due: dt.datetime  # when it was due; `sampled_at` of every row
+    row: RecordedSample  # its row of ``samples``; if it failed, `error` says why
+    findings: Sequence[Finding] = ()
+    late_transactions: Sequence[LateTransaction] = ()
+    # the newest observation, of this sample or an earlier one; the next sample is diagnosed with it
+    observation: Observation | None = None
+    # when each open transaction was first observed
+    first_seen: Mapping[TransactionKey, dt.datetime] = field(default_factory=dict)
+    # what the logs showed of open transactions, for the next sample
+    log_readings: Mapping[TransactionKey, LogReading] = field(default_factory=dict)
+    # the lag of groups with offsets beyond a held LSO; null if they were not requested or could not be read
+    held_groups: Sequence[GroupLag] | None = None
+
+    @property
+    def error(self) -> str | None:
+        """Why the sample failed, as ``"NAME: sentence"``; null on success."""
+        return self.row.error
+
+    @property
+    def tables(self) -> Mapping[str, Sequence[Row]]:
+        """Its rows by the names of ``schema.RECORDED``; ``samples`` has one, the others have none if it failed."""
+        found, due = self.observation, self.due
+        tables: dict[str, list[Row]] = {name: [] for name in RECORDED} | {"samples": [self.row.row()]}
+        if self.error is None and found is not None:
+            after = (AFTER, found.partitions_after, found.producers_after)
+            for phase, partitions, producers in ((BEFORE, found.partitions, found.producers), after):
+                tables["partitions"] += [{"sampled_at": due, "phase": phase, **each.row()} for each in partitions]
+                tables["producers"] += [{"sampled_at": due, "phase": phase, **each.row()} for each in producers]
+            tables["transactions"] = [{"sampled_at": due, **each.row()} for each in found.transactions]
+            tables["findings"] = [{"sampled_at": due, **each.row()} for each in self.findings]
+            tables["late_transactions"] = [each.row() for each in self.late_transactions]
+        return tables
 
 
-def read_sample(directory: Path, sample: RecordedSample, *, idle_producers: bool = True) -> SampleContent:
-    """What a successful sample recorded.
+def read_sample(directory: Path, sample: RecordedSample, *, idle_producers: bool = True) -> tuple[Sample, Observation]:
+    """A successful sample, as far as it was recorded, and its observation.
 
     `idle_producers`: include producers without an open transaction: most of the rows, and no verdict needs them.
     Raises NotFound if it expires meanwhile.
@@ -324,18 +359,14 @@ def read_sample(directory: Path, sample: RecordedSample, *, idle_producers: bool
         absent=dict.fromkeys(sample.absent_partitions or ()),
         first_batches=sample.first_batches or (),
     )
-    return SampleContent(
-        observation=observation, findings=Finding.of_table(findings), late_transactions=LateTransaction.of_table(late)
+    recorded = Sample(
+        due=due,
+        row=sample,
+        findings=Finding.of_table(findings),
+        late_transactions=LateTransaction.of_table(late),
+        observation=observation,
     )
-
-
-def _backwards(directory: Path, at: dt.datetime | None) -> Iterator[RecordedSample]:
-    """The samples, newest first, one file at a time, since one or two rows suffice."""
-    stop = None if at is None else at + AN_INSTANT
-    while files := [file for file in files_of(directory, "samples") if stop is None or file.start < stop]:
-        start = files[-1].start
-        yield from reversed(RecordedSample.of_table(read(directory, "samples", start=start, stop=stop)))
-        stop = start
+    return recorded, observation
 
 
 NOT_RECORDED = "NOT_RECORDED: a recording has no records; only the cluster or its files show the content of an offset"
@@ -606,13 +637,12 @@ class Recording(Source):
 
     @implements(Source.coordinators)
     def coordinators(self, arguments: TableArguments) -> Iterable[Coordinator]:
-        content = read_sample(self.path, self._find_samples(arguments.at).sample)
-        observation = content.observation
+        sample, observation = read_sample(self.path, self._find_samples(arguments.at).sample)
         transactional_ids, groups = arguments.transactional_ids, arguments.groups
         if transactional_ids is None:
             transactional_ids = [each.transactional_id for each in observation.transactions if each.transactional_id]
         if groups is None:
-            groups = [group for each in content.findings for group in each.groups_held or ()]
+            groups = [group for each in sample.findings for group in each.groups_held or ()]
         return coordinators(observation, transactional_ids, groups)
 
     @implements(Source.transaction_owners)
@@ -670,22 +700,22 @@ class Recording(Source):
         return find_samples(self.path, at=None if at is None else in_utc(at))
 
     def _observe(self, at: dt.datetime | None) -> Observation:
-        return read_sample(self.path, self._find_samples(at).sample).observation
+        return read_sample(self.path, self._find_samples(at).sample)[1]
 
 
 class RecordedEvidence(EvidenceSource):
     """What the samples of a recording give to a diagnosis: no logs, but the findings of their time."""
 
     def __init__(self, path: Path, found: FoundSamples, arguments: TableArguments) -> None:
-        content = read_sample(path, found.sample, idle_producers=False)
+        sample, observation = read_sample(path, found.sample, idle_producers=False)
         self._path = path
         self._before = found.before
         self._sample = found.sample
-        self._transactions = content.observation.transactions
+        self._transactions = observation.transactions
         self.observation = select_partitions(
-            content.observation, arguments.topics, arguments.partitions, broker_id=arguments.broker_id
+            observation, arguments.topics, arguments.partitions, broker_id=arguments.broker_id
         )
-        self.recorded = content.findings if arguments.log_evidence else []
+        self.recorded = sample.findings if arguments.log_evidence else []
         everything = arguments.is_everything and arguments.broker_id is None
         self.requested = () if everything else [each.tp for each in self.observation.partitions]
 
@@ -694,8 +724,8 @@ class RecordedEvidence(EvidenceSource):
         return self._sample.cluster_id
 
     def observations(self) -> Sequence[Observation]:
-        before = None if self._before is None else read_sample(self._path, self._before, idle_producers=False)
-        return with_earlier(self.observation, None if before is None else before.observation)
+        before = None if self._before is None else read_sample(self._path, self._before, idle_producers=False)[1]
+        return with_earlier(self.observation, before)
 
     def owners(self, ids: Collection[str], observations: Sequence[Observation]) -> Mapping[str, str | None]:
         return owner_clauses(self._transactions)

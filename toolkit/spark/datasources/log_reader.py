@@ -32,15 +32,7 @@ from toolkit.formats.scan import bytes_at
 from toolkit.schema import TABLES
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.table import Int32, Int64, TableRow, TopicPartition, Unit, declares
-from toolkit.sources.logdir.contents import (
-    NO_ASSERTIONS,
-    Contents,
-    FileAssertions,
-    FileScope,
-    Share,
-    found_in,
-    logs_in_texts,
-)
+from toolkit.sources.logdir.contents import NO_ASSERTIONS, Contents, FileAssertions, FileScope, Share, found_in
 from toolkit.sources.logdir.log_dir import LogDir
 from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LogDirLayout, LogDirRoot
 from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog
@@ -115,98 +107,6 @@ class LogIdentity(NamedTuple):
     def is_by_path(self) -> bool:
         """Whether it depends on where the files are."""
         return self.cluster_id is None or self.broker is None
-
-
-class LogMetadata(NamedTuple):
-    """What the files next to the segments say: the start offset of each leader epoch, and the topic id."""
-
-    leader_epochs: dict[int, int]
-    topic_id: str | None
-
-
-class LogNames:
-    """Names of the logs at some paths; their metadata is read once."""
-
-    def __init__(self, contents: Contents) -> None:
-        self._contents = contents
-        self._metadata: dict[int, LogMetadata] = {}
-
-    def metadata(self, log: ReplicaLog) -> LogMetadata:
-        """The metadata of a log; nothing of a log that cannot be read."""
-        if id(log) not in self._metadata:
-            self._metadata[id(log)] = _read_metadata(log)
-        return self._metadata[id(log)]
-
-    def identity(self, log: ReplicaLog) -> LogIdentity:
-        """What identifies a log."""
-        if log.is_text or not isinstance(log, FolderLog):
-            return LogIdentity(None, None, None, f"{log.name}#{log.where}")
-        root, where = log.replica.root, log.where
-        broker = None if where.broker_id is None else str(where.broker_id)
-        topic_id = self.metadata(log).topic_id
-        is_whole = where.topic is not None and log.replica.only is None and not log.is_remote
-        if root.cluster_id and broker and is_whole:
-            return LogIdentity(root.cluster_id, broker, topic_id, str(where))
-        manifest = self._contents.copies.manifest(root)
-        folder = f"{manifest.source}/{log.replica.path.name}" if manifest and is_whole else log.name
-        return LogIdentity(None, broker, topic_id, folder)
-
-    def name(self, log: ReplicaLog) -> str:
-        """The name of a log."""
-        return str(self.identity(log))
-
-    def by_name(self, logs: Iterable[ReplicaLog]) -> dict[str, ReplicaLog]:
-        """Logs by name: of several copies of one log, the one that reaches furthest.
-
-        Raises UsageError if two logs may be of two brokers, but nothing in their files says so.
-        """
-        found: dict[str, ReplicaLog] = {}
-        for log in logs:
-            name = self.name(log)
-            other = found.setdefault(name, log)
-            if other is log:
-                continue
-            if LogIdentity.of(name).is_by_path:
-                raise UsageError(
-                    f"{other.name} and {log.name} may be of two brokers, or of one at two times.",
-                    means="Both log directories are copies of the same path, and neither has a meta.properties.",
-                    do="Copy meta.properties, too, or read one of them at a time.",
-                )
-            found[name] = max(other, log, key=self._reach)
-        return found
-
-    def first_batch(self, log: ReplicaLog) -> str | None:
-        """Base offset and checksum of the first batch of a log without a topic id; null where these may change."""
-        if not isinstance(log, FolderLog) or log.error or self.metadata(log).topic_id or not log.segments:
-            return None
-        is_cleaned = self._contents.cleaned(log) >= 0 or not self._contents.checkpoints(log.root).has_cleaned
-        if is_cleaned or log.where.topic in COMPACTED:
-            return None
-        try:
-            header = bytes_at(str(log.segments[0].path), 0, HEADER_SIZE)
-        except OSError:
-            return None
-        if len(header) < HEADER_SIZE or not any(header):
-            return None
-        return f"{int.from_bytes(header[:8], 'big')}:{int.from_bytes(header[17:21], 'big')}"
-
-    def _reach(self, log: ReplicaLog) -> tuple[int, int, int]:
-        epochs = self.metadata(log).leader_epochs
-        newest_size = log.newest_size if isinstance(log, FolderLog) else 0
-        return max(epochs, default=-1), max(log.base_offsets, default=-1), newest_size
-
-
-def _read_metadata(log: ReplicaLog) -> LogMetadata:
-    epochs: dict[int, int] = {}
-    topic_id = None
-    for entry in () if log.error else log.checkpoint_rows():
-        if entry.error:
-            continue
-        if entry.name == LEADER_EPOCHS and entry.leader_epoch is not None and entry.offset is not None:
-            epochs[entry.leader_epoch] = entry.offset
-        elif entry.name == METADATA and entry.key == "topic_id":
-            topic_id = entry.value
-    return LogMetadata(epochs, topic_id)
 
 
 SOURCE = "kafka_log_dir"
@@ -516,7 +416,7 @@ def read_task(work: WholeLogs, options: LogOptions) -> Iterator[pa.Table]:
     share = Share(
         paths=options.paths, topic_partitions=work.topic_partitions, elsewhere=work.elsewhere, scope=work.scope
     )
-    contents = Contents(work.layout, logs_in_texts(work.layout), assertions=options.assertions, share=share)
+    contents = Contents(work.layout, assertions=options.assertions, share=share)
     return _in_tables(LogDir.of(contents, *options.paths).read(options.table, options.arguments), options.table)
 
 
@@ -530,57 +430,130 @@ def _in_tables(found: Iterable[Any], name: str) -> Iterator[pa.Table]:
         yield TABLES[name].arrow([*some, *islice(found, ROWS_AT_ONCE - 1)])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NamedLog:
+    """A log, with what the files next to its segments say; nothing of a log that cannot be read."""
+
+    log: ReplicaLog
+    contents: Contents
+    leader_epochs: Mapping[int, int]  # the start offset of each
+    topic_id: str | None
+
+    @staticmethod
+    def of(log: ReplicaLog, contents: Contents) -> _NamedLog:
+        epochs: dict[int, int] = {}
+        topic_id = None
+        for entry in () if log.error else log.checkpoint_rows():
+            if entry.error:
+                continue
+            if entry.name == LEADER_EPOCHS and entry.leader_epoch is not None and entry.offset is not None:
+                epochs[entry.leader_epoch] = entry.offset
+            elif entry.name == METADATA and entry.key == "topic_id":
+                topic_id = entry.value
+        return _NamedLog(log=log, contents=contents, leader_epochs=epochs, topic_id=topic_id)
+
+    @property
+    def identity(self) -> LogIdentity:
+        """What identifies the log."""
+        log = self.log
+        if log.is_text or not isinstance(log, FolderLog):
+            return LogIdentity(None, None, None, f"{log.name}#{log.where}")
+        root, where = log.replica.root, log.where
+        broker = None if where.broker_id is None else str(where.broker_id)
+        is_whole = where.topic is not None and log.replica.only is None and not log.is_remote
+        if root.cluster_id and broker and is_whole:
+            return LogIdentity(root.cluster_id, broker, self.topic_id, str(where))
+        manifest = self.contents.copies.manifest(root)
+        folder = f"{manifest.source}/{log.replica.path.name}" if manifest and is_whole else log.name
+        return LogIdentity(None, broker, self.topic_id, folder)
+
+    @property
+    def reach(self) -> tuple[int, int, int]:
+        """How far it reaches, to choose from several copies."""
+        newest_size = self.log.newest_size if isinstance(self.log, FolderLog) else 0
+        return max(self.leader_epochs, default=-1), max(self.log.base_offsets, default=-1), newest_size
+
+    @property
+    def first_batch(self) -> str | None:
+        """Base offset and checksum of the first batch of a log without a topic id; null where these may change."""
+        log = self.log
+        if not isinstance(log, FolderLog) or log.error or self.topic_id or not log.segments:
+            return None
+        is_cleaned = self.contents.cleaned(log) >= 0 or not self.contents.checkpoints(log.root).has_cleaned
+        if is_cleaned or log.where.topic in COMPACTED:
+            return None
+        try:
+            header = bytes_at(str(log.segments[0].path), 0, HEADER_SIZE)
+        except OSError:
+            return None
+        if len(header) < HEADER_SIZE or not any(header):
+            return None
+        return f"{int.from_bytes(header[:8], 'big')}:{int.from_bytes(header[17:21], 'big')}"
+
+    def listing(self, *, is_best: bool, checkpoints: str) -> LogListing:
+        """Its listing. `checkpoints`: digest of the files of its log directory."""
+        log, cleaned = self.log, self.contents.cleaned(self.log)
+        segments: list[tuple[str, int, int]] = list(_stamps([log_path(log.name)])) if log.is_text else []
+        others: list[tuple[str, int, int]] = []
+        sizes: list[tuple[int, int, int]] = []
+        if isinstance(log, FolderLog):
+            base_offsets = {segment.path.name: segment.offset for segment in log.segments}
+            for name, stamp in sorted(log.stamps.items()):
+                (segments if name in base_offsets else others).append((name, stamp.size, stamp.modified_ns))
+            sizes = sorted((base_offsets[name], size, modified) for name, size, modified in segments)
+        begin = log.base_offsets[0] if log.base_offsets else None
+        snapshot = [each for each in others if begin is not None and each[0] == f"{begin:020}.snapshot"]
+        digested = [segments, self.topic_id, log.error, *snapshot, *([cleaned] if cleaned >= 0 else [])]
+        return LogListing(
+            log=str(self.identity),
+            folder=log.name,
+            replica=pickle.dumps(log.replica) if isinstance(log, FolderLog) else None,
+            **log.where.columns,
+            begin=begin,
+            has_snapshot=bool(snapshot),
+            cleaned=cleaned,
+            bytes=log.size,
+            listing=_digest(digested),
+            segment_sizes=json.dumps(sizes),
+            checkpoints=_digest([checkpoints, others]),
+            topic_id=self.topic_id,
+            first_batch=self.first_batch,
+            leader_epochs=json.dumps(self.leader_epochs),
+            is_best=is_best,
+        )
+
+
 def listings(contents: Contents, logs: Sequence[ReplicaLog]) -> list[LogListing]:
-    """The listings of logs. `logs`: all replicas of a partition, or none."""
-    names = LogNames(contents)
-    by_name = names.by_name(logs)
-    numbers = [log.where.partition for log in logs if log.where.topic == STATE_TOPIC]
-    has_replicas = len(numbers) > len(set(numbers))
-    best = {names.name(each.log) for each in contents.best(STATE_TOPIC).values()} if has_replicas else None
-    roots: dict[LogDirRoot, str] = {}
-    rows = []
-    for name, log in by_name.items():
-        if log.root is not None and log.root not in roots:
-            roots[log.root] = _digest(
-                _stamps(log.root.path / name for name in (*CHECKPOINT_NAMES, CLEAN_SHUTDOWN, MANIFEST))
+    """The listings of logs: of several copies of one log, that of the one that reaches furthest.
+
+    Raises UsageError if two logs may be of two brokers, but nothing in their files says so.
+    `logs`: all replicas of a partition, or none.
+    """
+    by_name: dict[LogIdentity, _NamedLog] = {}
+    for named in (_NamedLog.of(log, contents) for log in logs):
+        identity = named.identity
+        other = by_name.setdefault(identity, named)
+        if other is not named and identity.is_by_path:
+            raise UsageError(
+                f"{other.log.name} and {named.log.name} may be of two brokers, or of one at two times.",
+                means="Both log directories are copies of the same path, and neither has a meta.properties.",
+                do="Copy meta.properties, too, or read one of them at a time.",
             )
-        is_best = log.where.topic == STATE_TOPIC and (best is None or name in best)
-        checkpoints, cleaned = "" if log.root is None else roots[log.root], contents.cleaned(log)
-        rows.append(_row(names, name, log, is_best=is_best, checkpoints=checkpoints, cleaned=cleaned))
-    return rows
-
-
-def _row(
-    names: LogNames, log_name: str, log: ReplicaLog, *, is_best: bool, checkpoints: str, cleaned: int
-) -> LogListing:
-    segments: list[tuple[str, int, int]] = list(_stamps([log_path(log.name)])) if log.is_text else []
-    others: list[tuple[str, int, int]] = []
-    sizes: list[tuple[int, int, int]] = []
-    if isinstance(log, FolderLog):
-        base_offsets = {segment.path.name: segment.offset for segment in log.segments}
-        for name, stamp in sorted(log.stamps.items()):
-            (segments if name in base_offsets else others).append((name, stamp.size, stamp.modified_ns))
-        sizes = sorted((base_offsets[name], size, modified) for name, size, modified in segments)
-    epochs, topic_id = names.metadata(log)
-    begin = log.base_offsets[0] if log.base_offsets else None
-    snapshot = [each for each in others if begin is not None and each[0] == f"{begin:020}.snapshot"]
-    return LogListing(
-        log=log_name,
-        folder=log.name,
-        replica=pickle.dumps(log.replica) if isinstance(log, FolderLog) else None,
-        **log.where.columns,
-        begin=begin,
-        has_snapshot=bool(snapshot),
-        cleaned=cleaned,
-        bytes=log.size,
-        listing=_digest([segments, topic_id, log.error, *snapshot, *([cleaned] if cleaned >= 0 else [])]),
-        segment_sizes=json.dumps(sizes),
-        checkpoints=_digest([checkpoints, others]),
-        topic_id=topic_id,
-        first_batch=names.first_batch(log),
-        leader_epochs=json.dumps(epochs),
-        is_best=is_best,
-    )
+        by_name[identity] = max(other, named, key=lambda each: each.reach)
+    numbers = [log.where.partition for log in logs if log.where.topic == STATE_TOPIC]
+    best: set[LogIdentity] | None = None
+    if len(numbers) > len(set(numbers)):  # there are replicas
+        best = {_NamedLog.of(each.log, contents).identity for each in contents.best(STATE_TOPIC).values()}
+    roots: dict[LogDirRoot | None, str] = {None: ""}
+    found = []
+    for identity, named in by_name.items():
+        root = named.log.root
+        if root is not None and root not in roots:
+            names = (*CHECKPOINT_NAMES, CLEAN_SHUTDOWN, MANIFEST)
+            roots[root] = _digest(_stamps(root.path / name for name in names))
+        is_best = named.log.where.topic == STATE_TOPIC and (best is None or identity in best)
+        found.append(named.listing(is_best=is_best, checkpoints=roots[root]))
+    return found
 
 
 def _stamps(paths: Iterable[LogPath]) -> Iterator[tuple[str, int, int]]:

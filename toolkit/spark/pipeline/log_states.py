@@ -52,11 +52,18 @@ class LogPlan(NamedTuple):
     remembered: str | None = None  # how to use the stored state: `REMEMBERED`, `LOST` or `TRUNCATED`; null without one
     offset: int | None = None  # the first one whose stored rows are obsolete, if it is not `start`
     error: str | None = None  # for `LOST`: the lost offsets
+    # of a compacted log: where it begins, though stored rows stay up to `offset`, as their records may be gone
+    begin: int | None = None
 
     @property
     def obsolete_from(self) -> int:
         """The first offset that is read now, so that what a run has stored of it that was killed is obsolete."""
         return (self.start or 0) if self.offset is None else self.offset
+
+    @property
+    def read_from(self) -> tuple[int, int]:
+        """`obsolete_from`, and the first offset that is read."""
+        return self.obsolete_from, self.obsolete_from if self.begin is None else self.begin
 
 
 def plan_logs(listed: Mapping[str, LogListing], states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
@@ -104,8 +111,13 @@ def _plan_changed(row: LogListing, state: StoredState) -> LogPlan:
     newer = _first_newer(row, state)
     has_epoch = state.leader_epoch is not None and state.leader_epoch >= 0
     is_unchanged = newer is not None and newer >= end and (has_epoch or end <= begin)
-    if state.is_unread or not is_unchanged or _first_incomplete(row, state) is not None:
+    incomplete = _first_incomplete(row, state)
+    if state.is_unread or not is_unchanged or incomplete is not None:
         first = begin if newer is None else min(begin, newer)
+        has_reason = has_epoch and newer is not None and not state.is_unread and ~begin not in state.damaged_bases
+        changed = min(each for each in (end, newer, incomplete) if each is not None)
+        if has_reason and begin < min(changed, row.cleaned):
+            return LogPlan(remembered=TRUNCATED, offset=changed, begin=begin)
         return LogPlan(remembered=TRUNCATED, offset=0 if ~begin in state.damaged_bases else min(first, end))
     if begin > end:
         return LogPlan(remembered=LOST, offset=begin, error=LOST_SENTENCE.format(end, begin - 1))

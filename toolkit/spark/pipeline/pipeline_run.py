@@ -386,7 +386,7 @@ class _PipelineRun:
             self.new[table.name] if rows is None else rows,
             run_id=self.states.run_id,
             last_run=self.states.last.run_id,
-            read={log: NEVER if keeps_all else plan.obsolete_from for log, plan in of_table.items()},
+            read={log: (NEVER, NEVER) if keeps_all else plan.read_from for log, plan in of_table.items()},
             changed=[log for log, plan in of_table.items() if plan.remembered == TRUNCATED],
             keeps_provisional=keeps_provisional,
         )

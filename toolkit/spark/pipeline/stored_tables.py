@@ -221,12 +221,12 @@ KEYS: Mapping[str, Sequence[str]] = {
 
 
 FROM_OFFSET = {
-    "log_transactions": "coalesce(greatest(marker_offset, first_offset) >= {offset}, true)",
+    "log_transactions": "coalesce(marker_offset >= {offset}, first_offset >= {begin}, true)",
     "lso_timeline": "log_end_offset > {offset}",
     "transaction_history": "last_offset >= {offset}",
     "batches": "coalesce(base_offset >= {offset}, true)",
 }
-"""SQL conditions for the rows of a table at or after an offset."""
+"""SQL conditions for the rows of a table at or after an offset; of those without a marker, at or after another one."""
 
 
 OF_OBSERVATION = {RUN_ID, "observed_at", "as_of", "log_end_offset"}
@@ -276,6 +276,7 @@ LEFT_OVER = {"TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_
 """Errors where a run that was killed before its first commit has left files."""
 NAMES = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 IS_DELETED = "is_deleted"  # of rows to merge
+LOGS_READ = f"{LOG} string, read_from long, read_begin long"
 MAX_NAMED = 100  # logs in a condition; beyond that, the rows of all logs are written anew
 
 
@@ -348,7 +349,7 @@ class TableStore:
         *,
         run_id: int,
         last_run: int | None = None,
-        read: Mapping[str, int],
+        read: Mapping[str, tuple[int, int]],
         changed: Collection[str] = (),
         keeps_provisional: bool = True,
     ) -> None:
@@ -359,7 +360,7 @@ class TableStore:
 
         `rows`: rows with the declared columns, `LOG` and `IS_FINAL`.
         `last_run`: number of the last run that was complete; by default the one before.
-        `read`: from which offset each log was read that `rows` are from.
+        `read`: from which offset each log that was read has `rows`, and where the read began.
         `changed`: those of them of which rows of earlier runs are replaced, too.
         `keeps_provisional`: whether rows of other logs stay that are not final.
         """
@@ -374,13 +375,14 @@ class TableStore:
         elif changed:
             conditions.append(f"{LOG} IN ({', '.join(map(sql_text, changed))})")
         replaced = " OR ".join(conditions)
-        types = StructType().add(LOG, "string").add("read_from", "long")
-        logs = self.spark.createDataFrame(list(read.items()), types)
-        is_read = FROM_OFFSET.get(name, "true").format(offset="read_from")
+        logs = self.spark.createDataFrame([(log, *each) for log, each in read.items()], LOGS_READ)
+        is_read = FROM_OFFSET.get(name, "true").format(offset="read_from", begin="read_begin")
         of_others = "true" if keeps_provisional else IS_FINAL
         kept = f"CASE WHEN read_from IS NULL THEN {of_others} ELSE {IS_FINAL} AND NOT coalesce({is_read}, false) END"
         others = stored.where(replaced).join(sf.broadcast(logs), LOG, "left").where(kept)
-        new = new.unionByName(others.drop("read_from"), allowMissingColumns=True)  # with a user's own columns
+        new = new.unionByName(
+            others.drop("read_from", "read_begin"), allowMissingColumns=True
+        )  # with a user's own columns
         self._save(name, new, mode="overwrite", replaceWhere=replaced)
 
     def replace_rows(self, name: str, table: Table, rows: DataFrame, *, run_id: int, replaced: str) -> None:
