@@ -15,6 +15,7 @@ Function = ast.FunctionDef | ast.Lambda
 UNUSED = {  # functions whose callers decide what they take
     "_repr_mimebundle_": "IPython",
     "kafka_txn": "--version is read by its callback",
+    "offsets_log_in": "ReplicaLog",
     "on_sample": "RecorderListener",
     "parts_near": "ReplicaLog",
 }
@@ -28,7 +29,6 @@ NOT_PASSED = {  # caller and callee: why an optional argument of the same name i
     ("transaction_history", "only"): "its rows are filtered by it, not its records",
     ("clocks_apart", "BrokersTime"): "a time that nothing proves",
     ("leads_all", "send_one"): "any broker knows the leaders",
-    ("list_files", "replica_logs"): "topics come with the partitions",
     ("lso_timeline_table", "LogFold"): "the log end is known once it is read",
     ("own_findings", "sample_row"): "the newest sample, as at is null",
     ("read", "until"): "each poll has its own time",

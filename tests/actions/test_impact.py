@@ -40,7 +40,7 @@ def chunk(*batches: dict[str, Any], size: int = 0, damage: str = "") -> FetchedC
 
 
 def failed(error: str) -> FetchedChunk:
-    return FetchedChunk(error=error)
+    return FetchedChunk.unread(error, broker_id=1)
 
 
 @pytest.fixture

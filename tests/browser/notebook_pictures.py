@@ -38,8 +38,8 @@ def take_pictures(folder: Path, books: Sequence[Path], *, is_run: bool, width: i
                 yield from _of_pages(chromium, folder, books, theme=theme, width=width)
             copies = Path(temporary) / theme
             copies.mkdir()
-            for book in books:
-                shutil.copy(book, copies)
+            for file in (*books, *FOLDER.glob("*.png")):
+                shutil.copy(file, copies)
             with jupyter_lab(copies / books[0].name, Path(temporary) / f"server-{theme}", dark=dark) as address:
                 for book in books:
                     target = folder / f"{book.name[:2]}-{'run' if is_run else 'lab'}-{theme}.png"
@@ -50,6 +50,8 @@ def take_pictures(folder: Path, books: Sequence[Path], *, is_run: bool, width: i
 def _of_pages(chromium: Browser, folder: Path, books: Sequence[Path], *, theme: Theme, width: int) -> Iterator[Path]:
     from nbconvert import HTMLExporter
 
+    for picture in FOLDER.glob("*.png"):
+        shutil.copy(picture, folder)
     for book in books:
         html, _ = HTMLExporter(theme=theme).from_filename(str(book))  # type: ignore[no-untyped-call]
         written = folder / f"{book.stem}-{theme}.html"

@@ -22,5 +22,4 @@ TEXTS = {  # options, kinds of files and folders of each run
     "payloads": ("--print-data-log", ("log",), LOGS[:1]),
     "transactions": ("--transaction-log-decoder", ("log",), ["__transaction_state-0"]),
     "offsets": ("--offsets-decoder", ("log",), ["__consumer_offsets-0"]),
-    "undecoded": ("--print-data-log", ("log",), ["__consumer_offsets-0"]),
 }

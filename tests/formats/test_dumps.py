@@ -17,7 +17,7 @@ from tests.stored import compare
 from tests.tiers import fuzzed
 from toolkit.formats.batch_records import read_records
 from toolkit.formats.batches import CONTROL, read_header
-from toolkit.formats.coordinator_log_rows import offsets_log, transaction_log
+from toolkit.formats.coordinator_log_rows import transaction_log
 from toolkit.formats.dumps import Dump, read_dump
 from toolkit.formats.headers import COMMIT, HEADER, UNREAD_MARKER, DamagedRange, HeaderField, Headers
 from toolkit.formats.log_dir_files import (
@@ -28,15 +28,13 @@ from toolkit.formats.log_dir_files import (
     read_txn_index,
 )
 from toolkit.formats.scan import scan_file
-from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG, Row
-from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
+from toolkit.schema import TRANSACTION_LOG, Row
+from toolkit.schema.log import TransactionLogRecord
 
 DATA = Path(__file__).parent / "data"
 VERSIONS = ["2.8.2", "3.5.2", "3.9.2", "4.3.1"]
-NEVER_PRINTED = {  # by the decoders that print no JSON
-    "transactions": {"start_time", "value_version", "client_transaction_version", "previous_producer_id"},
-    "offsets": {"leader_member_id", "committed_leader_epoch", "commit_timestamp"},
-}
+# by the decoders that print no JSON
+NEVER_PRINTED = {"start_time", "value_version", "client_transaction_version", "previous_producer_id"}
 
 
 class Files:
@@ -113,7 +111,6 @@ def test_valid_dumps_have_no_damage(files: Files) -> None:
         "payloads": set(),
         "transactions": set(),
         "offsets": set(),
-        "undecoded": {"NOT_DECODED"},
     }
 
 
@@ -121,30 +118,15 @@ def test_transactions_match_the_segment(files: Files) -> None:
     (found,) = files.dumps("transactions")
     assert {row.tombstone for row in found.events} == {True, False}
     assert {row.state for row in found.events} >= {"Empty", "Ongoing", "PrepareAbort", "CompleteCommit", None}
-    never = NEVER_PRINTED["transactions"] if files.version != "4.3.1" else set()
-    assert_same_rows([each.row() for each in found.events], rows_of(files.source(found), "transactions"), never=never)
+    never = NEVER_PRINTED if files.version != "4.3.1" else set()
+    assert_same_rows([each.row() for each in found.events], rows_of(files.source(found)), never=never)
     assert TRANSACTION_LOG.arrow(found.events).num_rows == len(found.events)
-    assert not found.offsets_log
 
 
-def test_offsets_match_the_segment(files: Files) -> None:
-    (found,) = files.dumps("offsets")
-    assert {row.kind for row in found.offsets_log} == {"offset_commit", "group_metadata"}
-    assert {row.is_transactional for row in found.offsets_log} == {True, False}
-    never = NEVER_PRINTED["offsets"] if files.version in {"2.8.2", "3.5.2"} else set()
-    assert_same_rows([each.row() for each in found.offsets_log], rows_of(files.source(found), "offsets"), never=never)
-    assert OFFSETS_LOG.arrow(found.offsets_log).num_rows == len(found.offsets_log)
-    assert not found.events
-
-
-def rows_of(segment: Path, text: str) -> list[Row]:
-    data = segment.read_bytes()
+def rows_of(segment: Path) -> list[Row]:
+    data, where = segment.read_bytes(), TransactionLogRecord(txn_state_partition=0)
     positions = scanned(segment)["position"].tolist()
-    if text == "transactions":
-        where = TransactionLogRecord(txn_state_partition=0)
-        return [each.row() for at in positions for each in transaction_log(data, at, where=where)]
-    group_partition = OffsetsLogRecord(group_partition=0)
-    return [each.row() for at in positions for each in offsets_log(data, at, where=group_partition)]
+    return [each.row() for at in positions for each in transaction_log(data, at, where=where)]
 
 
 def assert_same_rows(found: list[Row], expected: list[Row], *, never: set[str]) -> None:
@@ -239,7 +221,7 @@ def as_dumped(state: SnapshotEntry, version: str) -> SnapshotEntry:
 def shown(number: int, dump: Dump) -> Iterator[str]:
     yield f"  {number} {dump.kind} {dump.topic} {dump.partition} of {dump.path} to {dump.end}"
     yield from (f"    {json.dumps(dict(zip(HEADER.names or (), each, strict=True)))}" for each in dump.headers.tolist())
-    rows = [each.row() for each in (*dump.events, *dump.offsets_log)]
+    rows = [each.row() for each in dump.events]
     yield from (f"    { ({name: value for name, value in row.items() if value is not None}) }" for row in rows)
     yield from (f"    {each}" for each in (*dump.snapshot, *dump.aborted, *dump.damage))
 
@@ -375,7 +357,6 @@ def check(found: Dump, lines: int) -> None:
         assert isinstance(damage, DamagedRange)
         assert 1 <= damage.position <= lines
     TRANSACTION_LOG.arrow(found.events)
-    OFFSETS_LOG.arrow(found.offsets_log)
 
 
 @fuzzed(100)

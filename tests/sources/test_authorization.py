@@ -316,12 +316,12 @@ def test_reading_a_log_continues_on_the_new_leader(three: Kafka, monkeypatch: py
         three.kill(LOST)
         read += moving
         lost += alone
-    assert [piece.error for piece in read] == [None] * 6
+    assert [piece.damage for piece in read] == [()] * 6
     assert [int(piece.headers["base_offset"][0]) for piece in read] == list(range(6))
     assert [read[0].broker_id, read[-1].broker_id] == [LOST, 1]
     known = sum(len(piece.headers) for piece in lost)
-    assert [piece.error for piece in lost[:-1]] == [None] * known
-    assert str(lost[-1].error).endswith(f"; offsets {known} to 5 were not read")
+    assert [piece.damage for piece in lost[:-1]] == [()] * known
+    assert lost[-1].damage[0].reason.endswith(f"; offsets {known} to 5 were not read")
 
 
 def test_groups_of_a_partition_without_leader_are_missing(spread: Kafka) -> None:

@@ -152,7 +152,7 @@ def test_retention_during_the_read(cluster: Cluster, kafka: Kafka, monkeypatch: 
         read = [next(pieces), next(pieces)]
         delete_records(cluster, staged.topic, before=8)
         read += pieces
-    errors = [piece.error for piece in read if piece.error]
+    errors = [each.reason for piece in read for each in piece.damage]
     assert len(errors) == 1
     assert errors[0].startswith("OFFSET_OUT_OF_RANGE: the log starts at 8 now; offsets ")
     observed = [int(offset) for piece in read for offset in piece.headers["base_offset"]]

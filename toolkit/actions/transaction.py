@@ -415,9 +415,8 @@ def _headers(cluster: Cluster, partition: Partition, first: int, stop: int) -> t
     size, deadline, unread = 0, time.monotonic() + IMPACT_TIMEOUT_S, ""
     with closing(read_offsets(cluster.client, partition, first, stop).chunks) as chunks:
         for chunk in chunks:
-            errors = [chunk.error] if chunk.error else [each.reason for each in chunk.damage]
-            if errors:
-                unread = f"The log could not be read: {errors[0]}"
+            if chunk.damage:
+                unread = f"The log could not be read: {chunk.damage[0].reason}"
                 break
             parts.append(chunk.headers)
             size += len(chunk.records)

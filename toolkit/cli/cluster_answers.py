@@ -139,14 +139,14 @@ class ClusterAnswers:
         for name, each in self.found.items():
             if output is Format.JSON:
                 answer = each.json_value()
-                codes[name] = self._end(name) if answer else each.code or 0
+                codes[name] = self._end(name) if answer else each.code or INCOMPLETE
                 rows.append(ClusterRow(cluster=name, exit_code=codes[name], error=each.error, answer=answer))
                 continue
             show([f"Cluster {name}:"])
             if each.error is None:
                 codes[name] = _named(name, each.write, output)
             else:
-                codes[name] = each.code or 0
+                codes[name] = each.code or INCOMPLETE
                 show([f"{CODES[codes[name]].capitalize()}: {each.error}"])
             show([""])
         if output is Format.JSON:

@@ -213,6 +213,8 @@ class LogChunk:
     end: int = 0  # position up to which bytes were scanned
     file: str | None = None  # the file of these bytes; null if a broker sent them
     missing: LostOffsets | None = None  # what is missing before its first batch, if `at_missing_offsets` found it
+    # bytes of the file by position, if they were kept: of most batches
+    pieces: Sequence[tuple[int, bytes]] = ()
 
 
 def concatenate(parts: Iterable[Headers]) -> Headers:

@@ -15,8 +15,8 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -327,18 +327,6 @@ class Resync:
             at += len(data)
         return crc == int.from_bytes(head[crc_at : crc_at + 4])
 
-    def is_whole(self, position: int, size: int) -> bool:
-        """Whether key and value of a message of magic 0 or 1 fill it; always true for magic 2."""
-        head = self._source.read(position, 30)
-        if len(head) < 30 and size >= 30:
-            return False
-        if head[MAGIC_AT] == 2:
-            return True
-        key_at = 18 + 8 * head[MAGIC_AT]
-        value_at = key_at + 4 + max(int32(head, key_at), 0)
-        value_size = self._source.read(position + value_at, 4)
-        return len(value_size) == 4 and value_at + 4 + max(int32(value_size, 0), 0) == size
-
     def search(self, position: int, *, give_up_at: int | None = None) -> ResyncResult:
         """The next intact batch from a position on.
 
@@ -372,9 +360,6 @@ class Resync:
 
 
 SEGMENT, DUMP = "segment", "dump"
-
-SegmentBytes = Sequence[tuple[int, bytes]]
-"""Positions in a file, and the bytes from there on."""
 
 HEAD_BYTES = 1 << 16  # a dump may begin with warnings of the JVM and of Kafka's logger
 SIGNATURES = (
@@ -460,8 +445,8 @@ def scan_file(
     path: str | os.PathLike[str] | LogPath,
     *,
     start: int = 0,
-    stop: int | None = None,
     crc: bool = False,
+    with_bytes: bool = False,
     chunk_bytes: int = CHUNK_BYTES,
     piece_bytes: int = PIECE_BYTES,
 ) -> Iterator[LogChunk]:
@@ -473,54 +458,41 @@ def scan_file(
     `path`: a segment. One that cannot be read (missing, a directory, no permission, an I/O error) is one
         `DamagedRange`.
     `start`: byte at which a batch starts.
-    `stop`: byte at which to stop; a batch that it cuts is left out. The end of the file by default.
+    `crc`: whether to check every checksum.
+    `with_bytes`: whether to keep the bytes of the batches, too, in small chunks. A batch that is larger than a piece is
+        in none.
     `chunk_bytes`: bytes to read at once, ideally as many as fit into the processor's cache; does not change the result.
     `piece_bytes`: approximate bytes of the file per chunk.
     """
+    pieces: list[tuple[int, bytes]] = []
     try:
         if kind := other_kind(found := log_path(path)):
             yield _unreadable(start, 0, f"this is a {kind} and no file.")
             return
         with found.open("rb", buffering=0) as file:
-            size = file.seek(0, os.SEEK_END)
-            last = stop is None or stop >= size
-            source = LogBytes(file, size if last or stop is None else stop)
-            yield from _chunks(LogWalk(source, start, crc=crc, last=last, chunk_bytes=chunk_bytes), piece_bytes)
+            source = LogBytes(file, file.seek(0, os.SEEK_END), pieces if with_bytes else None)
+            walk = LogWalk(source, start, crc=crc, last=True, chunk_bytes=chunk_bytes)
+            for chunk in _chunks(walk, CHUNK_BYTES if with_bytes else piece_bytes):
+                yield replace(chunk, pieces=pieces[:]) if with_bytes else chunk
+                del pieces[:-1]  # the last piece may have batches of the next chunk
     except OSError as exc:
         yield _unreadable(start, 0, f"{exc.strerror or exc}.")
 
 
-def scan_file_bytes(
-    path: str | os.PathLike[str] | LogPath, *, start: int = 0
-) -> Iterator[tuple[LogChunk, list[tuple[int, bytes]]]]:
-    """As `scan_file`, with every checksum checked, and the bytes of the batches: pieces with their positions.
+def in_pieces(chunk: LogChunk) -> Iterator[tuple[Headers, int, bytes]]:
+    """The batches of a chunk in order, grouped by the piece that contains them, with its position and bytes.
 
-    A batch that is larger than a piece is in none of them.
-    """
-    pieces: list[tuple[int, bytes]] = []
-    try:
-        with log_path(path).open("rb", buffering=0) as file:
-            source = LogBytes(file, file.seek(0, os.SEEK_END), pieces)
-            for scanned in _chunks(LogWalk(source, start, crc=True, last=True, chunk_bytes=CHUNK_BYTES), CHUNK_BYTES):
-                yield scanned, pieces[:]
-                del pieces[:-1]  # the last piece may have batches of the next chunk
-    except OSError as exc:
-        yield _unreadable(start, 0, f"{exc.strerror or exc}."), []
-
-
-def in_pieces(headers: Headers, pieces: SegmentBytes, file: str) -> Iterator[tuple[Headers, int, bytes]]:
-    """Batches in order, grouped by the chunk of bytes that contains them, with its position and the bytes.
-
-    A batch in none of the chunks is read from the file.
+    A batch in none of the pieces is read from the file.
 
     Raises OSError if it cannot be read.
     """
+    headers = chunk.headers
     while len(headers):
         first = int(headers["position"][0])
-        begin, buf = next((each for each in reversed(pieces) if each[0] <= first), (first, b""))
+        begin, buf = next((each for each in reversed(chunk.pieces) if each[0] <= first), (first, b""))
         count = int(np.count_nonzero(headers["position"] + headers["size"] <= begin + len(buf)))
         if not count:
-            count, begin, buf = 1, first, bytes_at(file, first, int(headers["size"][0]))
+            count, begin, buf = 1, first, bytes_at(chunk.file or "", first, int(headers["size"][0]))
         yield headers[:count], begin, buf
         headers = headers[count:]
 
@@ -664,7 +636,7 @@ class LogWalk:
         if end > self.source.stop:
             torn = usual_size(head, 0, len(head)) > 0
             return self._last and self._lose(f"the bytes end within a batch of {size:,} bytes", torn=torn)
-        if size == 0 or not self._resync.is_whole(self.position, size):
+        if size == 0 or (head[MAGIC_AT] < 2 and not is_whole(self.source.read(self.position, size), 0, size, size)):
             return self._lose(f"no batch starts here: {header_error(head)}")
         if self._leads_on(head[MAGIC_AT], end) or self._resync.is_sound(self.position, size):
             self._add(self.position, size)

@@ -121,7 +121,9 @@ class LogFold:
                 bounds = [each[name] for each in parts for name in ("first_offset", "marker_offset")]
                 self.totals.add(headers, np.concatenate(bounds))
             self.partial = merge(self.partial, found)
-        self.damage += [ReadError(file, each.position, each.reason, each.size) for each in chunk.damage]
+        for each in chunk.damage:
+            position, size = (None, None) if file is None else (each.position, each.size)
+            self.damage.append(ReadError(file, position, each.reason, size))
 
     @property
     def file_names(self) -> tuple[str | None, ...]:
@@ -171,10 +173,10 @@ def batch_tables(chunks: Iterable[LogChunk], log_id: LogId, *, producer_id: int 
         if len(headers):
             yield header_table(headers, **log_id.columns, file=file)
         if chunk.damage:
-            where = log_id.columns
+            bytes_of = [(None, None) if file is None else (each.position, each.size) for each in chunk.damage]
             yield BATCHES.arrow(
-                Batch(**where, file=file, position=each.position, size=each.size, error=each.reason)
-                for each in chunk.damage
+                Batch(**log_id.columns, file=file, position=position, size=size, error=each.reason)
+                for each, (position, size) in zip(chunk.damage, bytes_of, strict=True)
             )
 
 

@@ -1,8 +1,7 @@
-"""Records of ``__transaction_state`` and ``__consumer_offsets`` as kafka-dump-log.sh or a console consumer prints them.
+"""Records of ``__transaction_state`` as kafka-dump-log.sh or a console consumer prints them.
 
-Sources: ``TransactionLog.formatRecordKeyAndValue`` (2.8 to 4.0), ``GroupMetadataManager.formatRecordKeyAndValue`` (2.8
-to 3.7); ``DumpLogSegments.OffsetsMessageParser`` (3.8 on) and ``TransactionLogMessageParser`` (4.1 on), which print the
-JSON of the messages' own converters; ``TransactionLogMessageFormatter`` of the console consumer.
+Sources: ``TransactionLog.formatRecordKeyAndValue`` (2.8 to 4.0); ``DumpLogSegments.TransactionLogMessageParser`` (4.1
+on), which prints the JSON of the messages' own converters; ``TransactionLogMessageFormatter`` of the console consumer.
 """
 
 from __future__ import annotations
@@ -10,17 +9,14 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
-from toolkit.formats.coordinator_records import GROUP_EPOCH_KINDS, KINDS, OFFSETS_TOPIC, STATE_TOPIC, STATES
-from toolkit.schema.log import OFFSETS_LOG, TRANSACTION_LOG
+from toolkit.formats.coordinator_records import STATES
+from toolkit.schema.log import TRANSACTION_LOG
 from toolkit.schema.table import LAST_TIME, STRING, utc
 
 TRANSACTION = "key: transaction_metadata::transactionalId="
-OFFSET, GROUP = "key: offset_commit::group=", "key: group_metadata::group="
 JSON_TRANSACTION = re.compile(r'key: \{"type":"0","data":\{"transactionalId":')
-JSON_GROUP = re.compile(r'key: \{"type":"\d{1,5}","data":\{"group(?:Id)?":')
 NO_RECORD = re.compile(
     r"key: (unknown::version=-?\d{1,5}|Unknown record type -?\d{1,5} at offset .*|Error at offset .*)", re.DOTALL
 )
@@ -35,11 +31,6 @@ FORMATTED = re.compile(r"(.{0,249})::TransactionMetadata\(transactionalId=.{0,24
 FORMATTED_JSON = re.compile(r'\{"key":\{"(?:type|version)":"?0"?,"data":\{"transactionalId":')
 FORMATTED_FIELD = re.compile(r"\b(\w+)=(?:\w*\(([^()]*)\)|([^,()]*))")
 PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-(\d{1,10})", re.ASCII)
-COMMIT = re.compile(
-    r"(.*?),partition=([A-Za-z0-9._-]{1,249})-(\d{1,10}) payload: (?:(<DELETE>)|offset=(-?\d{1,19})(?:,metadata=.*)?)",
-    re.ASCII | re.DOTALL,
-)
-MEMBER = re.compile(r"([^=,{}\[\]]+)=(?:\[[^\[\]]*\](?::[0-9A-F]+)?|[0-9A-F]*)(?:,|$)")
 STATE_OF = {name.lower(): name for name in STATES}
 BITS = {"int16": 15, "int32": 31, "int64": 63}
 DECODER = json.JSONDecoder()
@@ -47,25 +38,22 @@ WRONG = (ValueError, LookupError, TypeError, AttributeError)  # what reading a d
 Fields = dict[str, Any]
 
 
-def decoded_topic(text: str, *, otherwise: str | None = None) -> str | None:
-    """The topic whose decoder printed this text of a record, from ``key:`` on; else another answer."""
-    if text.startswith(TRANSACTION) or JSON_TRANSACTION.match(text):
-        return STATE_TOPIC
-    return OFFSETS_TOPIC if text.startswith((OFFSET, GROUP)) or JSON_GROUP.match(text) else otherwise
+def is_decoded(text: str) -> bool:
+    """Whether a decoder printed this text of a record, from ``key:`` on."""
+    return text.startswith(TRANSACTION) or JSON_TRANSACTION.match(text) is not None
 
 
-def read_decoded(text: str, topic: str, milliseconds: int) -> Fields:
-    """Columns of ``schema.TRANSACTION_LOG`` or ``schema.OFFSETS_LOG`` from a record's text, without users' metadata.
+def read_decoded(text: str, milliseconds: int) -> Fields:
+    """Columns of ``schema.TRANSACTION_LOG`` from a record's text; of one that no decoder prints, an `error`.
 
-    `text`: from ``key:`` on. `milliseconds`: time of the record. A text that no decoder prints has an `error`.
+    `text`: from ``key:`` on. `milliseconds`: time of the record.
     """
     fields: Fields = {}
     try:
         fields["timestamp"] = _time(milliseconds)
-        read = _transaction if topic == STATE_TOPIC else _offsets
-        return fields | _checked(read(text), topic)
+        return fields | _checked(_transaction(text))
     except WRONG as error:
-        found = None if decoded_topic(text) else NO_RECORD.match(text)
+        found = NO_RECORD.match(text)
         return fields | _failed(ValueError(f"the tool could not read it: {_clean(found[1][:200])}") if found else error)
 
 
@@ -74,7 +62,7 @@ def read_formatted(line: str) -> Fields | None:
     try:
         if FORMATTED_JSON.match(line):
             found, _ = _json(line, 0)
-            return _checked(_json_transaction(found["key"], found.get("value")), STATE_TOPIC)
+            return _checked(_json_transaction(found["key"], found.get("value")))
         if not (start := FORMATTED.match(line)):
             return None
         fields = {name: one or several for name, several, one in FORMATTED_FIELD.findall(line, start.end(1))}
@@ -87,7 +75,7 @@ def read_formatted(line: str) -> Fields | None:
             start_time=int(fields["txnStartTimestamp"]),
             last_update_time=int(fields["txnLastUpdateTimestamp"]),
         )
-        return _checked({"transactional_id": start[1], "tombstone": False} | state, STATE_TOPIC)
+        return _checked({"transactional_id": start[1], "tombstone": False} | state)
     except WRONG as error:
         return _failed(error)
 
@@ -98,7 +86,7 @@ def _failed(error: Exception) -> Fields:
 
 
 def _transaction(text: str) -> Fields:
-    if decoded_topic(text) != STATE_TOPIC:
+    if not is_decoded(text):
         raise ValueError("no decoder prints this")
     if not text.startswith(TRANSACTION):
         return _json_transaction(*_json_pair(text))
@@ -161,82 +149,6 @@ def _state(*, state: object, last_update_time: int, start_time: int = -1, timeou
     return {"state": name, "timeout_ms": timeout_ms, **times, **{key: _known(value) for key, value in others.items()}}
 
 
-def _offsets(text: str) -> Fields:
-    if text.startswith(OFFSET):
-        if not (found := COMMIT.fullmatch(text.removeprefix(OFFSET))):
-            raise ValueError("this is no committed offset")
-        group, topic, partition, deleted, offset = found.groups()
-        return {
-            "kind": "offset_commit",
-            "group_id": group,
-            "topic": topic,
-            "partition": int(partition),
-            "committed_offset": None if offset is None else int(offset),
-            "tombstone": deleted is not None,
-        }
-    if decoded_topic(text) != OFFSETS_TOPIC:
-        raise ValueError("no decoder prints this")
-    if not text.startswith(GROUP):
-        return _json_offsets(*_json_pair(text))
-    group, _, value = text.removeprefix(GROUP).partition(PAYLOAD)
-    fields: Fields = {"kind": "group_metadata", "group_id": group, "tombstone": value == DELETED}
-    if value == DELETED:
-        return fields
-    data, _ = _json(value, 0, end=len(value))
-    return fields | {
-        "generation": data["generationId"],
-        "protocol_type": data["protocolType"],
-        "protocol": data["protocol"],
-        "member_ids": _members(data["assignment"].removeprefix("{").removesuffix("}")),
-    }
-
-
-def _members(assignment: str) -> list[str] | None:
-    """Member ids of ``a=[orders-0, orders-1],b=[]``; null if an id contains the separators."""
-    ids, at = [], 0
-    while at < len(assignment):
-        found = MEMBER.match(assignment, at)
-        if not found:
-            return None
-        ids.append(found[1])
-        at = found.end()
-    return ids
-
-
-def _json_offsets(key: Fields, value: Fields | None) -> Fields:
-    kind, data = KINDS.get(int(key["type"])), key["data"]
-    if kind is None:
-        raise ValueError(f"key type {key['type']} is of a newer Kafka")
-    member, is_commit = data.get("memberId"), kind == "offset_commit"
-    found: Fields = {
-        "kind": kind,
-        "group_id": data["group" if "group" in data else "groupId"],
-        "topic": data["topic"] if is_commit else None,
-        "partition": data["partition"] if is_commit else None,
-        "member_ids": None if member is None else [member],
-        "tombstone": value is None,
-    }
-    if value is None:
-        return found
-    data = value["data"]
-    if is_commit:
-        return found | {
-            "committed_offset": data["offset"],
-            "committed_leader_epoch": _known(data.get("leaderEpoch")),
-            "commit_timestamp": _time(data["commitTimestamp"]),
-            "expire_timestamp": _time(data.get("expireTimestamp", -1)),
-        }
-    if kind == "group_metadata":
-        return found | {
-            "generation": data["generation"],
-            "protocol_type": data["protocolType"],
-            "protocol": data["protocol"],
-            "leader_member_id": data["leader"],
-            "member_ids": [each["memberId"] for each in data["members"]],
-        }
-    return found | ({"generation": data["epoch"]} if kind in GROUP_EPOCH_KINDS else {})
-
-
 def _json_pair(text: str) -> tuple[Fields, Fields | None]:
     """The objects of key and payload; null for a payload that deletes the key."""
     key, end = _json(text, len("key: "))
@@ -279,10 +191,9 @@ def _clean(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def _checked(fields: Mapping[str, Any], topic: str) -> Fields:
+def _checked(found: Fields) -> Fields:
     """The fields, if each has the type of its column. Raises TypeError, ValueError."""
-    found = dict(fields)
-    for column in (TRANSACTION_LOG if topic == STATE_TOPIC else OFFSETS_LOG).columns:
+    for column in TRANSACTION_LOG.columns:
         value = found.get(column.name)
         if value is None:
             continue
@@ -294,8 +205,6 @@ def _checked(fields: Mapping[str, Any], topic: str) -> Fields:
             for each in value:
                 each["topic"] = _clean(str.__str__(each["topic"]))
                 _fit(each["partition"], BITS["int32"])
-        elif column.name == "member_ids":
-            found[column.name] = [_clean(str.__str__(each)) for each in value]
     return found
 
 

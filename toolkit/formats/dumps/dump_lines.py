@@ -21,18 +21,22 @@ from toolkit.formats.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MAR
 from toolkit.formats.log_dir_files import AbortedTxn, SnapshotEntry
 
 INT8, INT16, INT32, INT64 = r"(-?\d{1,3})", r"(-?\d{1,5})", r"(-?\d{1,10})", r"(-?\d{1,19})"
-END_OF_BATCH = (
-    rf"position: {INT64} (CreateTime|LogAppendTime|NoTimestampType): {INT64} size: {INT32} magic: {INT8} "
-    rf"compresscodec: ([A-Za-z0-9]+) crc: {INT32} isvalid: (true|false)"
+END_OF_BATCH = (  # the groups have the names of `BatchLine`
+    r"position: (?P<position>-?\d{1,19}) (?P<time_type>CreateTime|LogAppendTime|NoTimestampType): "
+    r"(?P<max_timestamp>-?\d{1,19}) size: (?P<size>-?\d{1,10}) magic: (?P<magic>-?\d{1,3}) "
+    r"compresscodec: (?P<codec>[A-Za-z0-9]+) crc: (?P<crc>-?\d{1,10}) isvalid: (?P<valid>true|false)"
 )
 BATCH = re.compile(
-    rf"baseOffset: {INT64} lastOffset: {INT64} count: {INT32} baseSequence: {INT32} lastSequence: -?\d{{1,10}} "
-    rf"producerId: {INT64} producerEpoch: {INT16} partitionLeaderEpoch: {INT32} "
-    rf"isTransactional: (true|false) isControl: (true|false) "
-    rf"(?:deleteHorizonMs: OptionalLong(?:\.empty|\[{INT64}\]) )?{END_OF_BATCH}",
+    r"baseOffset: (?P<base_offset>-?\d{1,19}) lastOffset: (?P<last_offset>-?\d{1,19}) "
+    r"count: (?P<record_count>-?\d{1,10}) baseSequence: (?P<base_sequence>-?\d{1,10}) lastSequence: -?\d{1,10} "
+    r"producerId: (?P<producer_id>-?\d{1,19}) producerEpoch: (?P<producer_epoch>-?\d{1,5}) "
+    r"partitionLeaderEpoch: (?P<leader_epoch>-?\d{1,10}) isTransactional: (?P<transactional>true|false) "
+    r"isControl: (?P<control>true|false) "
+    rf"(?:deleteHorizonMs: OptionalLong(?:\.empty|\[(?P<base_timestamp>-?\d{{1,19}})\]) )?{END_OF_BATCH}",
     re.ASCII,
 )
-LEGACY_BATCH = re.compile(rf"offset: {INT64} {END_OF_BATCH}", re.ASCII)  # of magic 0 or 1
+# of magic 0 or 1: its offset is that of its last message; that of the first is unknown
+LEGACY_BATCH = re.compile(rf"offset: (?P<last_offset>-?\d{{1,19}}) {END_OF_BATCH}", re.ASCII)
 RECORD_START = re.compile(r"\| offset: (\d{1,19}) (?:CreateTime|LogAppendTime|NoTimestampType|isValid): ", re.ASCII)
 END_OF_METADATA = (
     r"(?: sequence: -?\d{1,10} headerKeys: (\[)| isValid: (?:true|false) crc: \d{1,10}\}?"
@@ -116,41 +120,23 @@ class RecordLine(NamedTuple):
 
 def read_batch(line: str) -> BatchLine | None:
     """The batch in a line; null if its form or its numbers are not those of a batch."""
-    found = BATCH.fullmatch(line)
-    if found:
-        base, last, count, sequence, producer_id, epoch, leader_epoch, transactional, control, horizon = found.groups()[
-            :10
-        ]
-    elif found := LEGACY_BATCH.fullmatch(line):  # its offset is that of its last message; that of the first is unknown
-        base = last = found[1]
-        count = sequence = producer_id = epoch = leader_epoch = "-1"
-        transactional, control, horizon = "false", "false", None
-    else:
+    found = BATCH.fullmatch(line) or LEGACY_BATCH.fullmatch(line)
+    if found is None:
         return None
-    position, time_type, newest, size, magic, codec, crc, valid = found.groups()[-8:]
-    batch = BatchLine(
-        position=int(position),
-        size=int(size),
-        base_offset=int(base),
-        last_offset=int(last),
-        base_timestamp=-1 if horizon is None else int(horizon),
-        max_timestamp=int(newest),
-        producer_id=int(producer_id),
-        crc=int(crc),
-        base_sequence=int(sequence),
-        record_count=int(count),
-        leader_epoch=int(leader_epoch),
-        coordinator_epoch=-1,
-        attributes=CODEC_OF.get(codec.lower(), -BITS_16)
-        | (time_type == "LogAppendTime" and LOG_APPEND_TIME)
-        | (transactional == "true" and TRANSACTIONAL)
-        | (control == "true" and CONTROL)
-        | (horizon is not None and DELETE_HORIZON),
-        producer_epoch=int(epoch),
-        marker=UNREAD_MARKER if control == "true" and count != "0" else NO_MARKER,
-        magic=int(magic),
-        crc_ok=int(valid == "true"),
-    )
+    text = found.groupdict()
+    fields = {name: int(text.get(name) or -1) for name in BatchLine._fields}
+    is_control = text.get("control") == "true"
+    fields |= {
+        "base_offset": int(text.get("base_offset") or text["last_offset"]),
+        "attributes": CODEC_OF.get(text["codec"].lower(), -BITS_16)
+        | (text["time_type"] == "LogAppendTime" and LOG_APPEND_TIME)
+        | (text.get("transactional") == "true" and TRANSACTIONAL)
+        | (is_control and CONTROL)
+        | (text.get("base_timestamp") is not None and DELETE_HORIZON),
+        "marker": UNREAD_MARKER if is_control and text["record_count"] != "0" else NO_MARKER,
+        "crc_ok": int(text["valid"] == "true"),
+    }
+    batch = BatchLine(**fields)
     return batch if _is_possible(batch) else None
 
 

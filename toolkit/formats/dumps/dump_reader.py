@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from toolkit.formats.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
-from toolkit.formats.dumps.decoded_text import decoded_topic, read_decoded, read_formatted
+from toolkit.formats.batches import CONTROL
+from toolkit.formats.coordinator_records import STATE_TOPIC
+from toolkit.formats.dumps.decoded_text import is_decoded, read_decoded, read_formatted
 from toolkit.formats.dumps.dump_lines import (
     ROW_STARTS,
     BatchLine,
@@ -33,11 +33,10 @@ from toolkit.formats.dumps.dump_lines import (
 )
 from toolkit.formats.headers import HEADER, DamagedRange, Headers, concatenate
 from toolkit.formats.log_dir_files import AbortedTxn, SnapshotEntry, parse_folder_name
-from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
+from toolkit.schema.log import TransactionLogRecord
 
 PART = 1 << 14  # batches that are kept as tuples, which are large
 KINDS = frozenset({"log", "index", "timeindex", "txnindex", "snapshot", "checkpoint"})
-DECODERS = {STATE_TOPIC: "--transaction-log-decoder", OFFSETS_TOPIC: "--offsets-decoder"}
 DUMPING = "Dumping "
 STARTS = {  # of a dump, below "Dumping ..." if it is printed
     "Starting offset: ": "log",
@@ -68,9 +67,8 @@ class Dump:
     headers: Headers = field(default_factory=lambda: concatenate(()))
     # with **line numbers** (from 1) as positions and numbers of lines as sizes
     damage: list[DamagedRange] = field(default_factory=list)
-    # events, offsets_log: records of ``__transaction_state`` and ``__consumer_offsets``, with line numbers as positions
+    # records of ``__transaction_state``, with line numbers as positions
     events: list[TransactionLogRecord] = field(default_factory=list)
-    offsets_log: list[OffsetsLogRecord] = field(default_factory=list)
     snapshot: list[SnapshotEntry] = field(default_factory=list)  # producers in a snapshot
     aborted: list[AbortedTxn] = field(
         default_factory=list
@@ -97,11 +95,6 @@ class Dump:
     def end(self) -> int:
         """Byte at which the next batch must start."""
         return self.batch.position + self.batch.size if self.batch else 0
-
-    @property
-    def decoded(self) -> str | None:
-        """The topic of the decoder that printed its records."""
-        return STATE_TOPIC if self.events else OFFSETS_TOPIC if self.offsets_log else None
 
     def goes_on(self, batch: BatchLine) -> bool:
         """Whether a batch comes after all others."""
@@ -159,10 +152,10 @@ class Dump:
         self._count_records(line)
         if self.kind == "log" and not (self.batch or self.damage):
             self.add_damage(self.line, "NOTHING_READ: No batch is in this dump: an empty segment, or a dump cut short.")
-        if self.batch and self.topic in DECODERS and not self.decoded:
-            what = f"NOT_DECODED: Without {DECODERS[self.topic]} the records of {self.topic} cannot be read."
+        if self.batch and self.topic == STATE_TOPIC and not self.events:
+            what = f"NOT_DECODED: Without --transaction-log-decoder the records of {STATE_TOPIC} cannot be read."
             self.add_damage(self.line, what)
-        elif self.decoded and self._undecoded:
+        elif self.events and self._undecoded:
             what = f"MALFORMED_LINE: {len(self._undecoded)} records before the first decoded one cannot be read."
             self.add_damage(self._undecoded[0], what)
         if self.kind in {"index", "timeindex"}:
@@ -355,29 +348,20 @@ class _DumpReader:
             self._pass_over(record)
 
     def _decoded(self, record: RecordLine, batch: BatchLine | None) -> bool:
-        """Add a record of ``__transaction_state`` or ``__consumer_offsets`` if a decoder printed it; whether it did."""
+        """Add a record of ``__transaction_state`` if a decoder printed it; whether it did."""
         dump, text = self._dump, (record.text or "").removeprefix(" ")
-        if not text or (dump.topic is not None and dump.topic not in DECODERS):
+        if not text or dump.topic not in {STATE_TOPIC, None}:
             return False
-        topic = decoded_topic(text, otherwise=dump.decoded)
         least, most = byte_sizes(record.text or "")
         is_imitated = dump.topic is None and least <= record.printed_size <= most
-        if topic is None or is_imitated or dump.topic not in {topic, None}:
+        if is_imitated or not (is_decoded(text) or dump.events):
             dump.add_undecoded(self._lines.number)
             return False
         row = {"offset": record.offset, "file": self._file, "position": self._lines.number}
-        row |= read_decoded(text, topic, record.timestamp)
-        if topic == STATE_TOPIC:
-            leader_epoch = batch.leader_epoch if batch and batch.leader_epoch >= 0 else None
-            row |= {"txn_state_partition": dump.partition, "leader_epoch": leader_epoch}
-            dump.events.append(TransactionLogRecord.of(row))
-            return True
-        row["group_partition"] = dump.partition
-        if batch:
-            row["is_transactional"] = bool(batch.attributes & TRANSACTIONAL)
-            if batch.producer_id >= 0:
-                row |= {"producer_id": batch.producer_id, "producer_epoch": batch.producer_epoch}
-        dump.offsets_log.append(OffsetsLogRecord.of(row))
+        row |= {"txn_state_partition": dump.partition} | read_decoded(text, record.timestamp)
+        if batch and batch.leader_epoch >= 0:
+            row["leader_epoch"] = batch.leader_epoch
+        dump.events.append(TransactionLogRecord.of(row))
         return True
 
     def _pass_over(self, record: RecordLine) -> None:

@@ -108,10 +108,9 @@ def _check(chunk: FetchedChunk, name: str) -> None:
     if wrong.any():
         offset = int(chunk.headers["base_offset"][wrong][0])
         damage.append(f"CORRUPT_MESSAGE: The checksum of the batch at offset {offset} does not match its bytes.")
-    for error in [chunk.error, *damage]:
-        if error:
-            code, text = Error.of(error)
-            raise BrokerError(f"The log of {name} could not be read: {text.rstrip('.') or code}.", code=code)
+    for error in damage:
+        code, text = Error.of(error)
+        raise BrokerError(f"The log of {name} could not be read: {text.rstrip('.') or code}.", code=code)
 
 
 def _batches(chunk: FetchedChunk, producer_id: int) -> Iterator[OpenBatch]:
@@ -227,11 +226,11 @@ def _chunks(
     start: Mapping[int, int],
     newest: int | None = None,
 ) -> Iterator[tuple[int, FetchedChunk]]:
-    """The logs of partitions, with their numbers; one that cannot be read is a chunk with `error`."""
+    """The logs of partitions, with their numbers; one that cannot be read is damage."""
     for partition in _partitions(client, topic, numbers):
         number = partition.partition
         if partition.error:
-            yield number, FetchedChunk(broker_id=partition.leader, error=partition.error)
+            yield number, FetchedChunk.unread(partition.error, broker_id=partition.leader)
             continue
         first = max(partition.log_start_offset or 0, start.get(number, 0))
         if newest is not None:
@@ -254,8 +253,8 @@ def _partitions(client: BrokerClient, topic: CoordinatorTopic, numbers: Collecti
 def _records(
     chunk: FetchedChunk, decode: Callable[..., Iterator[R]], where: R, having: Collection[bytes] | None = None
 ) -> Iterator[R]:
-    for error in (*([chunk.error] if chunk.error else []), *(damage.reason for damage in chunk.damage)):
-        yield replace(where, error=error)
+    for damage in chunk.damage:
+        yield replace(where, error=damage.reason)
     headers = chunk.headers[chunk.headers["attributes"] & CONTROL == 0]
     for position in headers["position"][_contain(headers, chunk.records, having)].tolist():
         yield from decode(chunk.records, position, where=where)

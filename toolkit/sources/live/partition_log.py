@@ -31,15 +31,14 @@ from toolkit.analysis.diagnosis.log_excerpts import (
     search_from,
 )
 from toolkit.analysis.diagnosis.markers import MarkerSearch, OtherMarker, markers_found
-from toolkit.analysis.log.log_transactions import EMPTY, begin
+from toolkit.analysis.log.log_transactions import EMPTY, PartialTransactions, begin
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice
 from toolkit.errors import BrokerError, ConnectionFailed, ToolkitError
 from toolkit.formats.batches import CONTROL
 from toolkit.formats.coordinator_log_rows import offsets_log
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
-from toolkit.formats.headers import Headers, LogChunk, concatenate
+from toolkit.formats.headers import DamagedRange, Headers, LogChunk, concatenate
 from toolkit.formats.scan import scan
-from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row
 from toolkit.schema.live import Partition, Producer, open_starts
 from toolkit.schema.log import OffsetsLogRecord
 from toolkit.schema.table import Error, TopicPartition
@@ -79,15 +78,19 @@ UNREPLICATED = "OFFSET_NOT_AVAILABLE: the high watermark stays at {}, so later o
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FetchedChunk(LogChunk):
-    """A chunk of a partition's log, or the error that prevented reading it."""
+    """A chunk of a partition's log; offsets that could not be read are damage of no bytes."""
 
     # the bytes that the broker sent, to which positions are relative. The last batch may be truncated, and batches
     # after the requested range may follow
     records: bytes = b""
     broker_id: int | None = None  # the broker that sent it, or failed to
-    error: str | None = None  # ``"NAME: text"`` if offsets are missing; the chunk is then empty
     # producer id to the first offsets of its aborted transactions in the chunk; with read_committed only
     aborted: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+    @classmethod
+    def unread(cls, error: str, *, broker_id: int | None, records: bytes = b"") -> FetchedChunk:
+        """What takes the place of offsets that could not be read. `error`: ``"NAME: text"``."""
+        return cls(damage=(DamagedRange(0, 0, error),), broker_id=broker_id, records=records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +105,20 @@ class LogRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedRange(LogRange):
+class FetchedRange:
     """A range of a partition's log, read lazily."""
 
-    broker_id: int | None  # its leader, before anything is read
+    log_id: LogId  # with the partition's leader before anything is read
+    # start, stop: the batches with an offset in ``start <= offset < stop``
+    start: int
+    stop: int
     # the log in chunks of some megabytes, which can be iterated once; the next chunk is prefetched
     chunks: Generator[FetchedChunk, None, None]
+
+    @property
+    def before(self) -> PartialTransactions:
+        """The transactions that are open before it."""
+        return begin() if self.start == 0 else EMPTY
 
 
 def fetch_range(
@@ -115,7 +126,7 @@ def fetch_range(
 ) -> FetchedRange:
     """Resolve a range of offsets and read it lazily.
 
-    Follows leader changes. Offsets that cannot be read are a chunk with `error`: the log is never silently shorter.
+    Follows leader changes. Offsets that cannot be read are damage: the log is never silently shorter.
 
     `start`, `stop`: as for `fetch.offset_of`. Offsets beyond the log end are left out.
     Raises UsageError if `start` or `stop` is not an offset specification, or `stop` comes before `start`. Raises
@@ -150,7 +161,7 @@ def read_offsets(
     read_committed: bool = False,
     max_bytes: int | None = None,
 ) -> FetchedRange:
-    """Read offsets of a partition that are known to have existed; deleted ones are a chunk with `error`.
+    """Read offsets of a partition that are known to have existed; deleted ones are damage.
 
     `start`, `stop`: the batches with an offset in ``start <= offset < stop``.
     `read_committed`: request the aborted transactions, too; the broker then sends nothing from the LSO on, so `stop`
@@ -159,7 +170,8 @@ def read_offsets(
     """
     leader = _LogLeader(client, partition, read_committed=read_committed, max_bytes=max_bytes)
     chunks = _read_chunks(leader, start, stop, crc=crc)
-    return FetchedRange(tp=leader.tp, broker_id=partition.leader, start=start, stop=stop, chunks=chunks)
+    log_id = LogId(topic=leader.tp.topic, partition=leader.tp.partition, broker_id=partition.leader)
+    return FetchedRange(log_id=log_id, start=start, stop=stop, chunks=chunks)
 
 
 def _read_chunks(leader: _LogLeader, start: int, stop: int, *, crc: bool) -> Generator[FetchedChunk, None, None]:
@@ -183,12 +195,14 @@ def _chunk(
     """The chunk fetched at an offset, and the next offset to fetch; null at the end."""
     if found.error:
         why, next_at = leader.explain(found.error, at, stop)
-        return FetchedChunk(broker_id=leader.broker_id, error=why), next_at
+        return FetchedChunk.unread(why, broker_id=leader.broker_id), next_at
     scanned = scan(found.records, crc=crc, last=False)
     if not len(scanned.headers):
+        if not found.records:
+            return FetchedChunk(broker_id=leader.broker_id), None
         damaged = next((each.reason for each in scanned.damage), omitted_text("Fetch", "a whole batch"))
-        error = _unread(f"{damaged.rstrip('.')} (at offset {at})", at, stop) if found.records else None
-        return FetchedChunk(records=found.records, broker_id=leader.broker_id, error=error), None
+        why = _unread(f"{damaged.rstrip('.')} (at offset {at})", at, stop)
+        return FetchedChunk.unread(why, broker_id=leader.broker_id, records=found.records), None
     last = int(scanned.headers["last_offset"][-1])
     chunk = FetchedChunk(
         headers=scanned.headers[scanned.headers["base_offset"] < stop] if last >= stop else scanned.headers,
@@ -295,7 +309,7 @@ def split(tp: TopicPartition, start: int, stop: int, *, log_start: int, max_offs
 
 
 def read_range(client: BrokerClient, log_range: LogRange, *, crc: bool = False) -> FetchedRange:
-    """Read a range of a log, lazily; offsets deleted since `split` are a chunk with `error`.
+    """Read a range of a log, lazily; offsets deleted since `split` are damage.
 
     Raises ConnectionFailed or BrokerError if no broker returns the metadata of the topic.
     """
@@ -308,7 +322,7 @@ def read_range(client: BrokerClient, log_range: LogRange, *, crc: bool = False) 
         replace(chunk, headers=chunk.headers[chunk.headers["base_offset"] >= log_range.start])
         for chunk in fetched.chunks
     )
-    return replace(fetched, is_first=False, chunks=own)
+    return replace(fetched, chunks=own)
 
 
 SLICE_FETCH_BYTES = 1 << 20  # most ranges are small; a long one takes several requests
@@ -361,7 +375,7 @@ def _slice(chunk: FetchedChunk) -> LogSlice:
         chunk,
         lambda header: chunk.records[header["position"] : header["position"] + header["size"]],
         aborted={AbortedRange(producer, first) for producer, firsts in chunk.aborted.items() for first in firsts},
-        errors=[*([chunk.error] if chunk.error else []), *(damage.reason for damage in chunk.damage)],
+        errors=[each.reason for each in chunk.damage],
     )
 
 
@@ -531,20 +545,21 @@ def _still_ahead(client: BrokerClient, ahead: Mapping[int, Producer], cases: Seq
 
 def _read_markers(client: BrokerClient, partition: Partition, cases: Sequence[Case]) -> MarkerSearch:
     """The markers of open transactions' producers on another partition."""
-    name, producer_ids = f"{partition.topic}-{partition.partition}", {each.producer_id for each in cases}
+    tp, producer_ids = partition.tp, {each.producer_id for each in cases}
     if partition.error:
+        name = f"{tp.topic}-{tp.partition}"
         return MarkerSearch(unread=dict.fromkeys(producer_ids, f"{name} could not be read ({partition.error})"))
     begin, end = partition.log_start_offset or 0, partition.high_watermark or 0
     since = search_from(cases)
     start = max(begin, end - MAX_OFFSETS) if since is None else since
     fetched = fetch_range(client, partition, start, "high_watermark")
     is_cut = fetched.stop > fetched.start + MAX_OFFSETS
-    cut = cut_search(fetched.tp, cases, start=fetched.start if fetched.start > begin else None, is_cut=is_cut)
+    cut = cut_search(tp, cases, start=fetched.start if fetched.start > begin else None, is_cut=is_cut)
     parts, errors = list[Headers](), list[str]()
     for chunk in fetched.chunks:
         headers = chunk.headers
         parts.append(headers)
-        errors += [chunk.error] if chunk.error else [each.reason for each in chunk.damage if not each.is_torn]
+        errors += [each.reason for each in chunk.damage if not each.is_torn]
         if len(headers) and int(headers["last_offset"][-1]) >= fetched.start + MAX_OFFSETS:
             break
     excerpt = Excerpt(
@@ -555,29 +570,20 @@ def _read_markers(client: BrokerClient, partition: Partition, cases: Sequence[Ca
         observed_at=partition.observed_at,
         broker_id=partition.leader,
     )
-    return markers_found(fetched.tp, excerpt, producer_ids, errors=errors, cut=cut)
-
-
-ROWS_AT_ONCE = 1 << 16
+    return markers_found(tp, excerpt, producer_ids, errors=errors, cut=cut)
 
 
 def batch_tables_of(log_range: FetchedRange, *, producer_id: int | None = None) -> Iterator[pa.Table]:
-    """Batches, or a producer's, as ``schema.BATCHES``, in log order; error rows are last."""
-    failures: list[Row] = []
-    for broker_id, headers in _joined(log_range, failures):
-        log_id = replace(_log_id(log_range), broker_id=broker_id)
-        yield from batch_tables([LogChunk(headers=headers)], log_id, producer_id=producer_id)
-    if failures:
-        yield BATCHES.arrow(failures)
+    """Batches, or a producer's, as ``schema.BATCHES``, in log order, with error rows between them."""
+    for chunk in log_range.chunks:
+        log_id = replace(log_range.log_id, broker_id=chunk.broker_id)
+        yield from batch_tables([without_positions(chunk)], log_id, producer_id=producer_id)
 
 
 def log_transaction_tables_of(log_range: FetchedRange, *, producer_id: int | None = None) -> Iterator[pa.Table]:
     """Transactions, or a producer's, as ``schema.LOG_TRANSACTIONS``; error rows are last."""
-    failures: list[Row] = []
-    before = begin() if log_range.start == 0 else EMPTY
-    chunks = scan_chunks(log_range, failures)
-    yield from log_transaction_tables(chunks, _log_id(log_range), before=before, producer_id=producer_id)
-    yield LOG_TRANSACTIONS.arrow(failures)
+    chunks = map(without_positions, log_range.chunks)
+    return log_transaction_tables(chunks, log_range.log_id, before=log_range.before, producer_id=producer_id)
 
 
 def lso_timeline_of(log_range: FetchedRange) -> pa.Table:
@@ -585,47 +591,20 @@ def lso_timeline_of(log_range: FetchedRange) -> pa.Table:
 
     Raises BrokerError if part of the range could not be read: the timeline would be wrong after the gap.
     """
-    failures: list[Row] = []
-    before = begin() if log_range.start == 0 else EMPTY
+
+    def chunks() -> Iterator[LogChunk]:
+        for chunk in log_range.chunks:
+            for damage in chunk.damage:
+                code, text = Error.of(damage.reason)
+                raise BrokerError(f"{log_range.log_id} could not be read: {text.rstrip('.')}.", code=code)
+            yield without_positions(chunk)
+
     end = max(log_range.start, log_range.stop)
-    table = lso_timeline_table(scan_chunks(log_range, failures), _log_id(log_range), before=before, log_end_offset=end)
-    if failures:
-        code, text = Error.of(failures[0]["error"])
-        raise BrokerError(f"{log_range.tp} could not be read: {text.rstrip('.')}.", code=code)
-    return table
+    return lso_timeline_table(chunks(), log_range.log_id, before=log_range.before, log_end_offset=end)
 
 
-def _joined(log_range: FetchedRange, failures: list[Row]) -> Iterator[tuple[int | None, Headers]]:
-    """Headers per broker, many at once: small tables cost as much as large ones."""
-    broker_id, headers, rows = log_range.broker_id, list[Headers](), 0
-    for chunk in log_range.chunks:
-        if chunk.broker_id != broker_id or rows >= ROWS_AT_ONCE:
-            yield broker_id, concatenate(headers)
-            broker_id, headers, rows = chunk.broker_id, [], 0
-        headers.append(_headers(chunk))
-        rows += len(chunk.headers)
-        failures += _failures(log_range, chunk)
-    yield broker_id, concatenate(headers)
-
-
-def scan_chunks(log_range: FetchedRange, failures: list[Row]) -> Iterator[LogChunk]:
-    """Batches in order; error rows are appended to `failures`."""
-    for chunk in log_range.chunks:
-        yield LogChunk(headers=_headers(chunk))
-        failures += _failures(log_range, chunk)
-
-
-def _headers(chunk: FetchedChunk) -> Headers:
-    """Headers without positions, which are meaningless in a response."""
+def without_positions(chunk: FetchedChunk) -> LogChunk:
+    """A chunk without the positions of its batches, which are meaningless in a response."""
     headers = chunk.headers.copy()
     headers["position"] = -1
-    return headers
-
-
-def _failures(log_range: FetchedRange, chunk: FetchedChunk) -> list[Row]:
-    errors = [damage.reason for damage in chunk.damage] + ([chunk.error] if chunk.error else [])
-    return [{**_log_id(log_range).columns, "broker_id": chunk.broker_id, "error": error} for error in errors]
-
-
-def _log_id(log_range: FetchedRange) -> LogId:
-    return LogId(topic=log_range.tp.topic, partition=log_range.tp.partition, broker_id=log_range.broker_id)
+    return LogChunk(headers=headers, damage=chunk.damage)

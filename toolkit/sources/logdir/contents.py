@@ -215,7 +215,6 @@ class Contents:
     """The logs as listed now, and their states, each read on first use.
 
     `layout`: folders and texts at the paths.
-    `texts`: the logs in its texts.
     `broker_logs`: brokers' own logs.
     `assertions`: what the caller asserts of the files.
     `share`: the task whose logs they are; null for all logs at the paths.
@@ -224,7 +223,6 @@ class Contents:
     def __init__(
         self,
         layout: LogDirLayout,
-        texts: Sequence[ReplicaLog] = (),
         broker_logs: BrokerLogs = NO_BROKER_LOGS,
         *,
         assertions: FileAssertions = NO_ASSERTIONS,
@@ -239,7 +237,11 @@ class Contents:
         self._at_once = OBJECTS_AT_ONCE if is_remote else LOGS_AT_ONCE
         with ThreadPoolExecutor(self._at_once) as pool:
             listed = (pool.map if is_remote else map)(FolderLog, layout.replicas)
-            self.logs: Sequence[ReplicaLog] = [*listed, *texts]
+            self.logs: list[ReplicaLog] = list(listed)
+        if layout.texts:  # most paths contain none
+            from toolkit.sources.logdir.dump_logs import read_texts
+
+            self.logs += [log for path in layout.texts for log in read_texts(path)]
         # the replicas of the metadata log; none with ZooKeeper
         self.metadata_logs = [
             log for log in self.logs if log.where.topic == METADATA_TOPIC and isinstance(log, FolderLog)
@@ -442,17 +444,7 @@ def found_in(
     paths: Sequence[str | os.PathLike[str] | LogPath], *, assertions: FileAssertions = NO_ASSERTIONS
 ) -> Contents:
     """All logs at paths, listed once, to be divided among tasks; the errors are those of `LogDir`."""
-    layout = discover(paths)
-    return Contents(layout, logs_in_texts(layout), assertions=assertions)
-
-
-def logs_in_texts(layout: LogDirLayout) -> list[ReplicaLog]:
-    """The logs in texts of kafka-dump-log.sh. Raises UsageError if one cannot be read."""
-    if not layout.texts:
-        return []
-    from toolkit.sources.logdir.dump_logs import read_texts  # most paths contain no text
-
-    return [log for path in layout.texts for log in read_texts(path)]
+    return Contents(discover(paths), assertions=assertions)
 
 
 def topic_ids(replicas: Iterable[ReplicaState]) -> Collection[str | None]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from toolkit.analysis.coordinator.transaction_history import newest, unread_histories
 from toolkit.analysis.diagnosis.observation import AsOf
+from toolkit.errors import NotFound
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC, coordinator_partition
 from toolkit.schema import utc
 from toolkit.schema.coerce import records_of
@@ -18,6 +19,7 @@ from toolkit.schema.live import Coordinator, Producer, Transaction
 from toolkit.schema.log import LogTransaction, OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
+from toolkit.sources.logdir.replica_log import NO_OFFSETS
 from toolkit.sources.logdir.replica_state import ReadLimit, ReplicaState
 from toolkit.sources.offset_queries import DELETED, NO_TRANSACTION, CommittedOffset
 
@@ -311,8 +313,7 @@ def groups_in_files(files: Source) -> list[str]:
 
     Raises NotFound if ``__consumer_offsets`` is not among them.
     """
-    files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none
-    commits = files.records(OffsetsLogRecord)
+    commits = _offset_records(files)
     found = (each.group_id for each in commits if each.kind == "offset_commit" and not each.tombstone)
     return sorted({group for group in found if group is not None})
 
@@ -323,11 +324,20 @@ def committing_in_files(files: Source, partitions: Sequence[TopicPartition]) -> 
     Raises NotFound if ``__consumer_offsets`` is not among the files.
     """
     found: dict[TopicPartition, set[str]] = {tp: set() for tp in partitions}
-    files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none
-    for record in files.records(OffsetsLogRecord):
+    for record in _offset_records(files):
         if record.kind == "offset_commit" and record.topic is not None and _tp(record) in found:
             found[_tp(record)].add(record.group_id or "")
     return {tp: sorted(groups) for tp, groups in found.items()}
+
+
+def _offset_records(files: Source) -> Iterator[OffsetsLogRecord]:
+    """The records of ``__consumer_offsets``. Raises NotFound if it is not among the files, or only as text."""
+    files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none
+    for record in files.records(OffsetsLogRecord):
+        if record.error == NO_OFFSETS:
+            raise NotFound(f"{OFFSETS_TOPIC} is among the files as text, which is not read for groups.",
+                           do="Copy its segments.")  # fmt: skip
+        yield record
 
 
 def _tp(commit: OffsetsLogRecord) -> TopicPartition:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from toolkit.analysis.log.offset_status import clip
 from toolkit.errors import UsageError
@@ -12,7 +13,7 @@ from toolkit.formats.log_dir_files import FileName, LogPath, parse_file_name
 from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
 from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
-from toolkit.sources.logdir.replica_log import ProducerSnapshot, RecordIndex, between, index_entries
+from toolkit.sources.logdir.replica_log import NO_OFFSETS, ProducerSnapshot, RecordIndex, between, index_entries
 
 
 class TextLog:
@@ -66,18 +67,10 @@ class TextLog:
         return index, self._parts()
 
     def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[OffsetsLogRecord]:
-        for dump in self._dumps:
-            yield from between(dump.offsets_log, start, stop)
-            for each in dump.damage:
-                yield OffsetsLogRecord(
-                    group_partition=self.where.partition, file=self.name, position=each.position, error=each.reason
-                )
+        yield OffsetsLogRecord(group_partition=self.where.partition, file=self.name, error=NO_OFFSETS)
 
     def offsets_log_in(self, headers: Headers) -> Iterator[OffsetsLogRecord]:
-        offsets = [range(int(each["base_offset"]), int(each["last_offset"]) + 1) for each in headers]
-        for record in self.offsets_log():
-            if record.offset is not None and any(record.offset in each for each in offsets):
-                yield record
+        return self.offsets_log()
 
     def snapshots(self) -> Iterator[ProducerSnapshot]:
         found = list[ProducerSnapshot]()
@@ -108,20 +101,26 @@ class TextLog:
         return []
 
 
-def read_texts(path: LogPath) -> list[TextLog]:
-    """The partitions in a text; each dump without topic and partition is a log of its own.
+def read_texts(path: LogPath) -> Sequence[TextLog]:
+    """The partitions in a text, which is read again only if it has changed; each dump without topic and partition is a
+    log of its own.
 
     Raises UsageError if the file cannot be read.
     """
-    by_log: dict[tuple[object, ...], list[Dump]] = {}
     try:
-        with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
-            for dump in read_dump(lines, file=str(path)):
-                by_log.setdefault((dump.topic, dump.partition, dump.line if dump.topic is None else None), []).append(
-                    dump
-                )
+        stat = path.stat()
+        return _read(path, stat.st_size, stat.st_mtime_ns)
     except OSError as exc:
         raise UsageError(f"{path} cannot be read: {exc.strerror}.") from None
+
+
+@lru_cache(maxsize=4)
+def _read(path: LogPath, size: int, modified_ns: int) -> Sequence[TextLog]:
+    by_log: dict[tuple[object, ...], list[Dump]] = {}
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+        for dump in read_dump(lines, file=str(path)):
+            key = dump.topic, dump.partition, dump.line if dump.topic is None else None
+            by_log.setdefault(key, []).append(dump)
     return [TextLog(path, dumps) for dumps in by_log.values()]
 
 

@@ -45,7 +45,7 @@ from toolkit.schema.recorded import LsoHold
 from toolkit.schema.table import TopicPartition
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId
-from toolkit.sources.logdir.contents import COMPACTED, BrokerLogs, Contents, FileAssertions
+from toolkit.sources.logdir.contents import COMPACTED, BrokerLogs, Contents, FileAssertions, FileScope
 from toolkit.sources.logdir.coordinator_state import (
     committed_in_files,
     committing_in_files,
@@ -248,7 +248,6 @@ class LogDir(Source, OffsetTables):
         self.broker_logs = BrokerLogs([Path(each) for each in broker_logs], time_zone_of(broker_log_time_zone))
         for each in self.broker_logs.paths:
             broker_log_files(each)
-        self._texts: dict[tuple[str, int, int], Sequence[ReplicaLog]] = {}
         self._listed: Contents | None = None
         self._layout()
 
@@ -258,7 +257,7 @@ class LogDir(Source, OffsetTables):
         found = cls.__new__(cls)
         found.assertions, found.broker_logs = contents.assertions, contents.broker_logs
         found.paths = list(map(log_path, paths))
-        found._texts, found._listed = {}, contents
+        found._listed = contents
         return found
 
     def __enter__(self) -> LogDir:
@@ -296,7 +295,7 @@ class LogDir(Source, OffsetTables):
 
         found = committed_in_files(self, group)
         if not found:
-            is_there = any(not log.error for log in self.contents().of_topic(OFFSETS_TOPIC))
+            is_there = any(not (log.error or log.is_text) for log in self.contents().of_topic(OFFSETS_TOPIC))
             raise NotFound(
                 f"The files have no committed offset of the group {group!r}.",
                 means="" if is_there else f"{OFFSETS_TOPIC} is not among them, so the group may have some.",
@@ -661,10 +660,10 @@ class LogDir(Source, OffsetTables):
         if self._listed is not None:
             return self._listed
         layout = self._layout()
-        texts = [log for path in layout.texts for log in self._in_text(path)]
-        if layout.texts and not (texts or layout.replicas):
+        found = Contents(layout, self.broker_logs, assertions=self.assertions)
+        if layout.texts and not found.logs:
             raise UsageError(f"{layout.texts[0]} has no row of kafka-dump-log.sh that can be read.")
-        return Contents(layout, texts, self.broker_logs, assertions=self.assertions)
+        return found
 
     @property
     def cluster_id(self) -> str | None:
@@ -673,22 +672,8 @@ class LogDir(Source, OffsetTables):
 
     def _layout(self) -> LogDirLayout:
         layout = discover(self.paths)
-        ids = {root.cluster_id for root in layout.roots}
-        self._cluster_id: str | None = ids.pop() if len(ids) == 1 else None
+        self._cluster_id = FileScope(brokers=(), roots=layout.roots).cluster_id
         return layout
-
-    def _in_text(self, path: LogPath) -> Sequence[ReplicaLog]:
-        """The logs in a text of kafka-dump-log.sh, which is read again only if it has changed."""
-        from toolkit.sources.logdir.dump_logs import read_texts  # most paths contain no text
-
-        try:
-            stat = path.stat()
-        except OSError as exc:
-            raise UsageError(f"{path} cannot be read: {exc.strerror}.") from None
-        stamp = str(path), stat.st_size, stat.st_mtime_ns
-        if stamp not in self._texts:
-            self._texts[stamp] = read_texts(path)
-        return self._texts[stamp]
 
     def _observe(self, arguments: TableArguments, *, limit: ReadLimit) -> FileObservation:
         from toolkit.sources.logdir.observe_files import observe_files

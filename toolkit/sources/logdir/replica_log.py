@@ -40,9 +40,16 @@ from toolkit.formats.log_dir_files import (
     read_txn_index,
     scandir,
 )
-from toolkit.formats.scan import PIECE_BYTES, SegmentBytes, bytes_at, in_pieces, scan_file, scan_file_bytes
+from toolkit.formats.scan import PIECE_BYTES, bytes_at, in_pieces, scan_file
 from toolkit.schema import utc
-from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
+from toolkit.schema.log import (
+    CheckpointEntry,
+    LogSegment,
+    MetadataLogRecord,
+    OffsetsLogRecord,
+    TransactionLogRecord,
+    TxnIndexEntry,
+)
 from toolkit.sources.log_tables import LogFold, LogId
 from toolkit.sources.logdir.log_dir_layout import IN_PARTITIONS, Replica, SkippedFile, checkpoint_rows_in
 
@@ -53,7 +60,7 @@ if TYPE_CHECKING:
 ENTRY = np.dtype([("key", "i4"), ("file", "i4"), ("size", "i4"), ("position", "i8"), ("producer_id", "i8")])
 
 
-R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord)
+R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord, MetadataLogRecord)
 
 
 class RecordIndex:
@@ -82,24 +89,32 @@ class RecordIndex:
         self._count = 0
         self._neighbours: list[tuple[int, int]] = []  # previous and next producer ids, with the key's number
 
-    def add(self, headers: Headers, pieces: SegmentBytes, file: str) -> None:
-        """Add the next batches. `pieces`: bytes that contain most of the batches; the others are read from the file."""
-        headers = headers[headers["attributes"] & CONTROL == 0]
+    def add(self, chunk: LogChunk) -> None:
+        """Add the next batches, and what could not be read."""
+        where, file = replace(self._where, file=chunk.file), chunk.file or ""
+        self.errors += [replace(where, position=each.position, error=each.reason) for each in chunk.damage]
         if not self._files or self._files[-1] != file:
             self._files.append(file)
-        for some, at, buf in in_pieces(headers, pieces, file):
-            positions = some["position"] - at
-            plain = (some["record_count"] == 1) & (some["attributes"] & CODEC == 0) & (some["magic"] == 2)
-            plain &= some["crc_ok"] == 1
-            found = np.zeros((len(some), FIELDS), np.int64)
-            found[plain] = locate(buf, positions[plain], (positions + some["size"])[plain])
-            first = 0
-            for odd in [*np.flatnonzero(found[:, 0] == 0).tolist(), len(some)]:
-                self._add_located(some[first:odd], found[first:odd], buf)
-                for position in some["position"][odd : odd + 1].tolist():
-                    for record in self._decoded_at(buf, position - at, file, position):
-                        self.add_record(record)
-                first = odd + 1
+        headers = chunk.headers[chunk.headers["attributes"] & CONTROL == 0]
+        try:
+            for some, at, buf in in_pieces(replace(chunk, headers=headers)):
+                self._add_batches(some, at, buf, file)
+        except OSError as exc:
+            self.errors.append(replace(where, error=_unreadable(exc)))
+
+    def _add_batches(self, headers: Headers, at: int, buf: bytes, file: str) -> None:
+        positions = headers["position"] - at
+        plain = (headers["record_count"] == 1) & (headers["attributes"] & CODEC == 0) & (headers["magic"] == 2)
+        plain &= headers["crc_ok"] == 1
+        found = np.zeros((len(headers), FIELDS), np.int64)
+        found[plain] = locate(buf, positions[plain], (positions + headers["size"])[plain])
+        first = 0
+        for odd in [*np.flatnonzero(found[:, 0] == 0).tolist(), len(headers)]:
+            self._add_located(headers[first:odd], found[first:odd], buf)
+            for position in headers["position"][odd : odd + 1].tolist():
+                for record in self._decoded_at(buf, position - at, file, position):
+                    self.add_record(record)
+            first = odd + 1
 
     def _add_located(self, headers: Headers, found: npt.NDArray[np.int64], buf: bytes) -> None:
         known = self._numbers
@@ -199,6 +214,7 @@ WHY_LEFT_OUT = {
     "swapped": "SWAPPED: replaced by finished output of the cleaner (.swap).",
 }
 
+NO_OFFSETS = "SKIPPED: Records of __consumer_offsets are not read from text: read the segments."
 SMALL_PIECE_BYTES = 1 << 24  # for a range that ends within a segment, so that little is read after it
 TORN_BETWEEN = "CORRUPT_BATCH: The segment ends within a batch, but another segment follows."
 
@@ -367,21 +383,16 @@ class FolderLog:
         """The batches from one at or before an offset on, depending on the offset index."""
         return self._scan(start, None, crc=crc)
 
-    def _scan(self, start: int | None, stop: int | None, *, crc: bool) -> Iterator[LogChunk]:
+    def _scan(
+        self, start: int | None = None, stop: int | None = None, *, crc: bool = True, with_bytes: bool = False
+    ) -> Iterator[LogChunk]:
         """The batches of a range, and some before and after it."""
         for segment, position, is_newest in self.segments_of(start, stop):
             is_last = stop is not None and all(not segment.offset < each < stop for each in self.base_offsets)
             piece_bytes = SMALL_PIECE_BYTES if is_last else PIECE_BYTES
-            for scanned in scan_file(segment.path, start=position, crc=crc, piece_bytes=piece_bytes):
-                yield (part := segment_part(scanned, segment.path, segment.stop, is_newest=is_newest))
-                if _is_behind(part, stop):
-                    return
-
-    def _scan_bytes(self, start: int | None = None, stop: int | None = None) -> Iterator[tuple[LogChunk, SegmentBytes]]:
-        """As `_scan`, with all checksums checked, and with the bytes (`toolkit.formats.scan.scan_file_bytes`)."""
-        for segment, position, is_newest in self.segments_of(start, stop):
-            for scanned, pieces in scan_file_bytes(segment.path, start=position):
-                yield (part := segment_part(scanned, segment.path, segment.stop, is_newest=is_newest)), pieces
+            scanned = scan_file(segment.path, start=position, crc=crc, with_bytes=with_bytes, piece_bytes=piece_bytes)
+            for each in scanned:
+                yield (part := segment_part(each, segment.path, segment.stop, is_newest=is_newest))
                 if _is_behind(part, stop):
                     return
 
@@ -440,14 +451,8 @@ class FolderLog:
         return index, self._indexing(index)
 
     def _indexing(self, index: RecordIndex) -> Iterator[LogChunk]:
-        for part, pieces in self._scan_bytes():
-            where = replace(self._of_transactions, file=part.file)
-            for each in part.damage:
-                index.add_record(replace(where, position=each.position, error=each.reason))
-            try:
-                index.add(part.headers, pieces, part.file or "")
-            except OSError as exc:
-                index.add_record(replace(where, error=_unreadable(exc)))
+        for part in self._scan(with_bytes=True):
+            index.add(part)
             yield part
 
     def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[OffsetsLogRecord]:
@@ -544,17 +549,21 @@ class FolderLog:
         if self.error:
             yield replace(of_partition, file=self.name, error=self.error)
             return
-        for part, pieces in self._scan_bytes(start, stop):
-            where = replace(of_partition, file=part.file)
+        for part in self._scan(start, stop, with_bytes=True):
             clipped = next(clip([part], start=start, stop=stop))
-            try:
-                for headers, begin, buf in in_pieces(clipped.headers, pieces, part.file or ""):
-                    for position in headers["position"].tolist():
-                        yield from decode(buf, position - begin, where=where, begin=begin)
-            except OSError as exc:
-                yield replace(where, error=_unreadable(exc))
-            for each in clipped.damage:
-                yield replace(where, position=each.position, error=each.reason)
+            yield from decoded(clipped, decode, replace(of_partition, file=part.file))
+
+
+def decoded(part: LogChunk, decode: Callable[..., Iterator[R]], where: R) -> Iterator[R]:
+    """The records of a chunk, and what could not be read. `where`: a record that has only the file and the log."""
+    try:
+        for headers, begin, buf in in_pieces(part):
+            for position in headers["position"].tolist():
+                yield from decode(buf, position - begin, where=where, begin=begin)
+    except OSError as exc:
+        yield replace(where, error=_unreadable(exc))
+    for each in part.damage:
+        yield replace(where, position=each.position, error=each.reason)
 
 
 def _stamps(folder: LogPath, only: Collection[str] | None = None) -> Iterator[tuple[LogPath, FileStamp]]:

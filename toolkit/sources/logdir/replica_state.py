@@ -28,7 +28,7 @@ from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import Array, HeaderField, Headers, LogChunk, LostOffsets, concatenate
 from toolkit.formats.log_dir_files import LogPath, scandir
 from toolkit.formats.metadata_records import MetadataState, metadata_log
-from toolkit.formats.scan import in_pieces, scan_file_bytes
+from toolkit.formats.scan import scan_file
 from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer
 from toolkit.schema.log import MetadataLogRecord
@@ -40,6 +40,7 @@ from toolkit.sources.logdir.replica_log import (
     ProducerSnapshot,
     RecordIndex,
     ReplicaLog,
+    decoded,
     known_before,
     opened_before,
 )
@@ -133,15 +134,8 @@ def _snapshots(log: FolderLog) -> list[tuple[LogPath, int]]:
 
 def _in_file(log: FolderLog, file: LogPath) -> Iterator[MetadataLogRecord]:
     where = MetadataLogRecord(metadata_node_id=log.where.broker_id, file=str(file))
-    for scanned, pieces in scan_file_bytes(file):
-        try:
-            for headers, begin, buf in in_pieces(scanned.headers, pieces, str(file)):
-                for position in headers["position"].tolist():
-                    yield from metadata_log(buf, position - begin, where=where, begin=begin)
-        except OSError as exc:
-            yield replace(where, error=f"UNREADABLE: {exc.strerror}.")
-        for damage in scanned.damage:
-            yield replace(where, position=damage.position, error=damage.reason)
+    for scanned in scan_file(file, crc=True, with_bytes=True):
+        yield from decoded(replace(scanned, file=str(file)), metadata_log, where)
 
 
 MAX_GAPS = 1000

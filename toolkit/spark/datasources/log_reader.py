@@ -32,15 +32,7 @@ from toolkit.formats.scan import bytes_at
 from toolkit.schema import TABLES
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.table import Int32, Int64, TableRow, TopicPartition, Unit, declares
-from toolkit.sources.logdir.contents import (
-    NO_ASSERTIONS,
-    Contents,
-    FileAssertions,
-    FileScope,
-    Share,
-    found_in,
-    logs_in_texts,
-)
+from toolkit.sources.logdir.contents import NO_ASSERTIONS, Contents, FileAssertions, FileScope, Share, found_in
 from toolkit.sources.logdir.log_dir import LogDir
 from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LogDirLayout, LogDirRoot
 from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog
@@ -424,7 +416,7 @@ def read_task(work: WholeLogs, options: LogOptions) -> Iterator[pa.Table]:
     share = Share(
         paths=options.paths, topic_partitions=work.topic_partitions, elsewhere=work.elsewhere, scope=work.scope
     )
-    contents = Contents(work.layout, logs_in_texts(work.layout), assertions=options.assertions, share=share)
+    contents = Contents(work.layout, assertions=options.assertions, share=share)
     return _in_tables(LogDir.of(contents, *options.paths).read(options.table, options.arguments), options.table)
 
 

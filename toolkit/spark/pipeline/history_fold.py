@@ -39,7 +39,7 @@ class IdState(TableRow):
 
     transactional_id: Annotated[str | None, "Transactional id."] = None
     events: Annotated[tuple[TransactionLogRecord, ...], "As in `HistoryState`."] = ()
-    before: Annotated[tuple[TransactionLogRecord, ...], "As in `HistoryState`, if there is one."] = ()
+    previous: Annotated[tuple[TransactionLogRecord, ...], "``before`` of `HistoryState`, if there is one."] = ()
     producer_id: Annotated[Int64 | None, "As in `HistoryState`."] = None
     is_version_2: Annotated[bool | None, "As in `HistoryState`."] = None
 
@@ -49,7 +49,7 @@ class IdState(TableRow):
         return IdState(
             transactional_id=transactional_id,
             events=state.events,
-            before=() if state.before is None else (state.before,),
+            previous=() if state.before is None else (state.before,),
             producer_id=state.producer_id,
             is_version_2=state.is_version_2,
         )
@@ -57,7 +57,7 @@ class IdState(TableRow):
     @property
     def history(self) -> HistoryState:
         """The state of the row."""
-        before = self.before[0] if self.before else None
+        before = self.previous[0] if self.previous else None
         return HistoryState(
             events=self.events, before=before, producer_id=self.producer_id, is_version_2=self.is_version_2
         )
@@ -65,7 +65,7 @@ class IdState(TableRow):
     @property
     def records(self) -> tuple[TransactionLogRecord, ...]:
         """All of its records."""
-        return self.before + self.events
+        return self.previous + self.events
 
 
 def fold_records(

@@ -12,7 +12,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,7 @@ from toolkit.errors import ToolkitError, UsageError
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.headers import Array, LogChunk, LostOffsets, from_ipc, integers, numbers, take_rows, to_ipc
 from toolkit.formats.log_dir_files import log_path, segment_base_offset
-from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row, utc
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, utc
 from toolkit.schema.log import Batch, TransactionLogRecord
 from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
 from toolkit.schema.table import EPOCH, Table, TopicPartition
@@ -217,8 +217,11 @@ class LogState:
         )
 
     @classmethod
-    def of(cls, stored: StoredState, *, where: LogId | None = None, min_held_ms: int = 0) -> LogState:
-        """The state of a row of `stored`. Raises UsageError if another release wrote it with another schema."""
+    def of(cls, stored: StoredState, where: LogId | None = None, **given: Any) -> LogState:
+        """The state of a row of `stored`. Raises UsageError if another release wrote it with another schema.
+
+        `where`: which broker has the log now; by default, the one of the row. `given`: other attributes.
+        """
         (row,) = from_ipc(stored.remembered or b"").to_pylist()
         if row["version"] != VERSION:
             raise UsageError(
@@ -227,10 +230,10 @@ class LogState:
             )
         state = cls(
             where=where or LogId(topic=stored.topic, partition=stored.partition, broker_id=stored.broker_id),
-            min_held_ms=min_held_ms,
             log_end_offset=stored.log_end_offset,
             end_time=-1 if stored.latest is None else (stored.latest - EPOCH) // MILLISECOND,
             leader_epoch=-1 if stored.leader_epoch is None else stored.leader_epoch,
+            **given,
         )
         for name in REMEMBERED_NUMBERS:
             setattr(state, name, row[name])
@@ -592,8 +595,8 @@ def fold_work(work: LogWork, options: WorkOptions) -> Iterator[FoldedRows]:
         records = _live_records(work, options) if options.config else _records(work)
         yield from fold_records(work.log, work.where, records, work.plan, work.state)
         return
-    state = LogState(where=work.where) if work.state is None else LogState.of(work.state, where=work.where)
-    state.min_held_ms, state.with_batches = options.min_held_ms, options.with_batches
+    given: Any = {"min_held_ms": options.min_held_ms, "with_batches": options.with_batches}
+    state = LogState(where=work.where, **given) if work.state is None else LogState.of(work.state, work.where, **given)
     read = _live_read(work, options) if options.config else _read(work)
     yield from fold_log(work.log, read, work.plan, state)
 
@@ -652,20 +655,17 @@ def _live_read(work: LogWork, options: WorkOptions) -> LogRead:
 
 def _live_chunks(tp: TopicPartition, start: int, stop: int, options: WorkOptions) -> Iterator[LogChunk]:
     from toolkit.sources.live.broker_client import row_text
-    from toolkit.sources.live.partition_log import LogRange, read_range, scan_chunks
+    from toolkit.sources.live.partition_log import LogRange, read_range, without_positions
 
-    failures: list[Row] = []
     try:
         with _connect(options) as client:
-            for chunk in scan_chunks(read_range(client, LogRange(tp=tp, start=start, stop=stop)), failures):
-                yield chunk
-                if failures:
-                    break
+            for chunk in read_range(client, LogRange(tp=tp, start=start, stop=stop)).chunks:
+                yield replace(without_positions(chunk), damage=())
+                if chunk.damage:
+                    raise StoppedRead(*(ReadError(None, None, each.reason) for each in chunk.damage))
     except ToolkitError as error:
         text = f"{row_text(error).rstrip('.')}; offsets {start} to {stop - 1} were not read"
         raise StoppedRead(ReadError(None, None, text)) from None
-    if failures:
-        raise StoppedRead(*(ReadError(None, None, each["error"]) for each in failures))
 
 
 def _live_records(work: LogWork, options: WorkOptions) -> Iterator[TransactionLogRecord]:

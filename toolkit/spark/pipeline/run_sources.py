@@ -29,7 +29,7 @@ from toolkit.schema import FINDINGS, RECORDED
 from toolkit.schema.live import Partition
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.consistency import files_proof
-from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions, found_in
+from toolkit.sources.logdir.contents import NO_ASSERTIONS, Contents, FileAssertions, found_in
 from toolkit.sources.recording.recording import EMPTY, current_files
 from toolkit.sources.source import TableArguments
 from toolkit.spark.arrow_types import struct_type
@@ -198,12 +198,11 @@ def list_files(
     files, paths = None, [local_path(path) for path in paths]
     if isinstance(spark, ClassicSession):  # Spark's driver lists them, which is this process
         contents = found_in(paths, assertions=assertions)
-        files, logs = LogDir.of(contents, *paths), listings(contents, contents.replica_logs())
+        files, logs = LogDir.of(contents, *paths), _all_listings(contents)
     else:
 
         def listed() -> pa.Table:
-            contents = found_in(paths)
-            return LogListing.table.arrow(listings(contents, contents.replica_logs()))
+            return LogListing.table.arrow(_all_listings(found_in(paths, assertions=assertions)))
 
         logs = LogListing.of_table(_in_a_task(spark, listed, struct_type(LogListing.table)))
     if topics is not None:
@@ -211,6 +210,10 @@ def list_files(
             raise NotFound(f"The files contain no partition of topic {missing[0]!r}.")
         logs = [row for row in logs if row.topic in {*topics, STATE_TOPIC}]
     return ListedLogs(spark=spark, paths=paths, topics=topics, assertions=assertions, files=files, logs=logs)
+
+
+def _all_listings(contents: Contents) -> list[LogListing]:
+    return listings(contents, contents.replica_logs())
 
 
 def _in_a_task(spark: SparkSession, function: Callable[[], pa.Table], schema: StructType | str) -> pa.Table:

@@ -9,7 +9,7 @@ import datetime as dt
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolkit.analysis.diagnosis.decision import ABORT, COMMIT, UNKNOWN
 from toolkit.analysis.diagnosis.evidence_text import at
@@ -87,8 +87,7 @@ _WORD = re.compile(r"[a-z_]+")
 _DECIDED = re.compile(r": (?:Prepare|Complete)(Commit|Abort)\b")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncidentTime:
+class IncidentTime(NamedTuple):
     """When something happened, and by which source."""
 
     time: dt.datetime
@@ -305,14 +304,10 @@ def _facts(finding: Finding, tables: ReportTables, number: int | None) -> Incide
     end = hold_end(finding, tables.log_transactions)
     holds = finding.verdict is Verdict.ENDED or finding.queue_position == 1
     since = finding.held_from or (finding.opened_at if holds else None)
-    begun = None if since is None else IncidentTime(
-        time=since, what="the hold began", source=_begin_source(finding, tables)
-    )  # fmt: skip
+    begun = None if since is None else IncidentTime(since, "the hold began", _begin_source(finding, tables))
     acted = actions[0] if actions else None
     seen = [*_seen(finding)]
-    act = None if acted is None else IncidentTime(
-        time=acted.at, what=f"{acted.action}, {acted.step}, by {acted.who}", source=AUDIT
-    )  # fmt: skip
+    act = IncidentTime(acted.at, f"{acted.action}, {acted.step}, by {acted.who}", AUDIT) if acted else None
     return IncidentFacts(
         number=number,
         finding=finding,
@@ -333,21 +328,21 @@ def _ended(end: HoldEnd | None) -> IncidentTime | None:
     if end is None:
         return None
     if end.marker:
-        return IncidentTime(time=end.time, what=end.marker, source=LEADER)
-    return IncidentTime(time=end.time, what="a sample no longer has it", source=RECORDER)
+        return IncidentTime(end.time, end.marker, LEADER)
+    return IncidentTime(end.time, "a sample no longer has it", RECORDER)
 
 
 def _seen(finding: Finding) -> Iterator[IncidentTime]:
     """The verdicts that a recorder reached, each with its first time; else that of this diagnosis."""
     recorded = recorded_verdicts(finding)
     for time, verdict in recorded:
-        yield IncidentTime(time=time, what=verdict, source=RECORDER)
+        yield IncidentTime(time, verdict, RECORDER)
     if not recorded and verdict_before(finding) is not None:
         seen = next((each.observed_at for each in finding.evidence if each.name == VERDICT_BEFORE), None)
         if seen is not None:
-            yield IncidentTime(time=seen, what=str(verdict_before(finding)), source=f"{RECORDER}: last seen open")
+            yield IncidentTime(seen, str(verdict_before(finding)), f"{RECORDER}: last seen open")
     elif not recorded and finding.verdict is not Verdict.ENDED:
-        yield IncidentTime(time=finding.observed_at, what=finding.verdict, source=DIAGNOSIS)
+        yield IncidentTime(finding.observed_at, finding.verdict, DIAGNOSIS)
 
 
 def _detected(seen: Sequence[IncidentTime], acted: IncidentTime | None, finding: Finding) -> IncidentTime | None:

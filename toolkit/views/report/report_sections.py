@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from toolkit.analysis.cluster_events import events_around
 from toolkit.analysis.diagnosis.decision import CAUSES, COMMIT, OUTCOMES, UNKNOWN
@@ -413,7 +413,7 @@ def _measures(incident: IncidentFacts) -> Iterator[tuple[object, ...]]:
         yield _measure(incident, TO_MITIGATE, begun, incident.ended, at_most=up_to(incident.end))
     moved = [stall.moved_at for stall in incident.stalls if stall.moved_at is not None]
     if moved and incident.ended:
-        last = IncidentTime(time=max(moved), what="the last group moved on", source=OFFSETS)
+        last = IncidentTime(max(moved), "the last group moved on", OFFSETS)
         yield _measure(incident, "until the last group moved on", incident.ended, last)
 
 
@@ -660,12 +660,6 @@ def _note(shown: int, of: int) -> str:
     return "" if of <= shown else f"{shown} of {of:,} rows: those nearest to the incident."
 
 
-class _TimelineEntry(NamedTuple):
-    time: dt.datetime
-    what: str
-    source: str
-
-
 def event_grid(incident: IncidentFacts, tables: ReportTables) -> Grid:
     """Events on a finding's partition, in order."""
     finding = incident.finding
@@ -681,42 +675,42 @@ def event_grid(incident: IncidentFacts, tables: ReportTables) -> Grid:
     return _grid(_subject(finding), events[:MAX_EVENTS], columns, note=note)
 
 
-def _of_facts(incident: IncidentFacts, tables: ReportTables) -> Iterator[_TimelineEntry]:
+def _of_facts(incident: IncidentFacts, tables: ReportTables) -> Iterator[IncidentTime]:
     """The transaction, the recorder's verdicts, the groups that waited, and what was done."""
     finding, end = incident.finding, incident.end
     if finding.opened_at:
         offset = "" if finding.start_offset is None else f" at offset {finding.start_offset}"
         what = f"producer {finding.producer_id} opened the transaction{offset}"
-        yield _TimelineEntry(finding.opened_at, what, opened_source(finding))
+        yield IncidentTime(finding.opened_at, what, opened_source(finding))
     if finding.held_from and finding.held_from != finding.opened_at:
         source = held_from_source(finding, tables.sampled_at)
         what = "is first seen to hold" if source == RECORDING else "began to hold"
         source = RECORDER if source == RECORDING else source
-        yield _TimelineEntry(finding.held_from, f"it {what} the LSO of {partition_name(finding)}", source)
+        yield IncidentTime(finding.held_from, f"it {what} the LSO of {partition_name(finding)}", source)
     if finding.expires_at:
-        yield _TimelineEntry(finding.expires_at, "its own timeout is over", "the coordinator")
+        yield IncidentTime(finding.expires_at, "its own timeout is over", "the coordinator")
     if end is not None and end.marker:
-        yield _TimelineEntry(end.time, end.marker, LEADER)
+        yield IncidentTime(end.time, end.marker, LEADER)
     elif end is not None:
         since = f"; it was last seen open at {moment(end.last_seen)}" if end.last_seen else ""
-        yield _TimelineEntry(end.time, f"the first sample without it{since}", RECORDER)
+        yield IncidentTime(end.time, f"the first sample without it{since}", RECORDER)
     else:
         what = f"observed and diagnosed as {finding.verdict}"
-        yield _TimelineEntry(finding.observed_at, what, "this report's source")
+        yield IncidentTime(finding.observed_at, what, "this report's source")
     for time, verdict in recorded_verdicts(finding):
-        yield _TimelineEntry(time, f"diagnosed as {verdict}", RECORDER)
+        yield IncidentTime(time, f"diagnosed as {verdict}", RECORDER)
     for stall in incident.stalls:
         name = f'group "{stall.group}"'
-        yield _TimelineEntry(stall.seen_from, f"{name} is first seen waiting", stall.source)
+        yield IncidentTime(stall.seen_from, f"{name} is first seen waiting", stall.source)
         if stall.moved_at is not None:
             what = f"{name} committed an offset behind the transaction's first one"
-            yield _TimelineEntry(stall.moved_at, what, OFFSETS)
+            yield IncidentTime(stall.moved_at, what, OFFSETS)
     for action in incident.actions:
         failed = f": {action.error}" if action.error else ""
-        yield _TimelineEntry(action.at, f"{action.target}: {_step(action)}, by {action.who}{failed}", AUDIT)
+        yield IncidentTime(action.at, f"{action.target}: {_step(action)}, by {action.who}{failed}", AUDIT)
 
 
-def _of_steps(finding: Finding, steps: Iterable[LsoStep]) -> Iterator[_TimelineEntry]:
+def _of_steps(finding: Finding, steps: Iterable[LsoStep]) -> Iterator[IncidentTime]:
     """Where the LSO stopped for it, and its next position."""
     was_held = False
     for step in steps:
@@ -725,22 +719,20 @@ def _of_steps(finding: Finding, steps: Iterable[LsoStep]) -> Iterator[_TimelineE
         holder = step.holder_producer_id, step.holder_first_offset
         is_held = holder == (finding.producer_id, finding.start_offset)
         if is_held and not was_held and step.at:
-            yield _TimelineEntry(step.at, f"the LSO stops at {step.last_stable_offset}", LOG)
+            yield IncidentTime(step.at, f"the LSO stops at {step.last_stable_offset}", LOG)
         elif was_held and not is_held and step.at:
             after = AFTER_MARKER.get(step.event or "", "")
-            yield _TimelineEntry(
+            yield IncidentTime(
                 step.at, f"the LSO moves on to {step.last_stable_offset}{after}", LEADER if after else LOG
             )
         was_held = is_held
 
 
-def _of_transaction_history(
-    finding: Finding, transaction_history: Iterable[PastTransaction]
-) -> Iterator[_TimelineEntry]:
+def _of_transaction_history(finding: Finding, transaction_history: Iterable[PastTransaction]) -> Iterator[IncidentTime]:
     for past in transaction_history:
         for time, what in _moments(past) if _is_owner(past, finding) else ():
             if (near := _near(time, finding)) is not None:
-                yield _TimelineEntry(near, f'"{past.transactional_id}": {what}', "the coordinator's log")
+                yield IncidentTime(near, f'"{past.transactional_id}": {what}', "the coordinator's log")
 
 
 def _moments(past: PastTransaction) -> Iterator[tuple[dt.datetime | None, str]]:
@@ -759,7 +751,7 @@ def _near(time: dt.datetime | None, finding: Finding) -> dt.datetime | None:
     return time if time is not None and opened - AROUND <= time <= until + AROUND else None
 
 
-def _of_cluster_events(finding: Finding, tables: ReportTables) -> Iterator[_TimelineEntry]:
+def _of_cluster_events(finding: Finding, tables: ReportTables) -> Iterator[IncidentTime]:
     around = events_around(
         tables.cluster_events,
         (finding.topic, finding.partition),
@@ -769,4 +761,4 @@ def _of_cluster_events(finding: Finding, tables: ReportTables) -> Iterator[_Time
     for event in around:
         if (time := _near(event.timestamp, finding)) is not None:
             name = "" if event.partition is None else f"{event.topic}-{event.partition}: "
-            yield _TimelineEntry(time, f"{name}{event.text}", f"{event.source} of node {event.broker_id}")
+            yield IncidentTime(time, f"{name}{event.text}", f"{event.source} of node {event.broker_id}")
