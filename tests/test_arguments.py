@@ -15,6 +15,7 @@ Function = ast.FunctionDef | ast.Lambda
 UNUSED = {  # functions whose callers decide what they take
     "_repr_mimebundle_": "IPython",
     "kafka_txn": "--version is read by its callback",
+    "offsets_log_in": "ReplicaLog",
     "on_sample": "RecorderListener",
     "parts_near": "ReplicaLog",
 }

@@ -1,4 +1,4 @@
-"""Consumer lag and the three parts that add up to it."""
+"""Consumer lag and the parts that add up to it."""
 
 import pytest
 from hypothesis import given
@@ -23,29 +23,33 @@ def lag_of(committed: int, *, lso: int = 10, ranges: list[StatusCount] | None = 
 
 
 def test_lag_is_split_into_unread_held_and_marker_offsets() -> None:
-    assert lag_of(2) == LagParts(lag=19, client_lag=8, behind=7, held=10, markers=2)
+    assert lag_of(2) == LagParts(lag=19, client_lag=8, behind=7, held=10, markers=2, aborted=0, removed=0)
 
 
 def test_a_lag_of_one_is_only_the_marker() -> None:
-    assert lag_of(20, lso=21) == LagParts(lag=1, client_lag=1, behind=0, held=0, markers=1)
+    assert lag_of(20, lso=21) == LagParts(lag=1, client_lag=1, behind=0, held=0, markers=1, aborted=0, removed=0)
 
 
 def test_a_read_uncommitted_group_may_be_past_the_lso() -> None:
-    assert lag_of(15) == LagParts(lag=6, client_lag=0, behind=0, held=5, markers=1)
+    assert lag_of(15) == LagParts(lag=6, client_lag=0, behind=0, held=5, markers=1, aborted=0, removed=0)
 
 
 def test_aborted_and_compacted_records_are_never_consumed() -> None:
     log: list[StatusCount] = [(0, 3, "compacted"), (4, 15, "aborted"), (16, 20, "committed")]
-    assert lag_of(0, lso=18, ranges=log) == LagParts(lag=21, client_lag=18, behind=2, held=3, markers=16)
+    parts = lag_of(0, lso=18, ranges=log)
+    assert parts == LagParts(lag=21, client_lag=18, behind=2, held=3, markers=0, aborted=12, removed=4)
+    lag = GroupLag(group_id="g", **{**parts._asdict(), "behind": 0, "held": 0, "markers": 1})
+    said = "Nothing is left to read: 1 marker, 12 aborted records, 4 removed by compaction or retention."
+    assert lag_reason(lag) == said, "it called all of them markers"
 
 
 @pytest.mark.parametrize(
     ("lag", "read_committed", "parts"),
     [
-        (11, True, {"lag": 11, "behind": 0, "held": 10, "markers": 1}),
-        (13, True, {"lag": 13, "behind": 2, "held": 10, "markers": 1}),
-        (None, True, {"lag": None, "behind": None, "held": 10, "markers": 1}),
-        (4, False, {"lag": 4, "behind": 4, "held": 0, "markers": 0}),
+        (11, True, {"lag": 11, "behind": 0, "held": 10, "markers": 1, "aborted": 0, "removed": 0}),
+        (13, True, {"lag": 13, "behind": 2, "held": 10, "markers": 1, "aborted": 0, "removed": 0}),
+        (None, True, {"lag": None, "behind": None, "held": 10, "markers": 1, "aborted": 0, "removed": 0}),
+        (4, False, {"lag": 4, "behind": 4, "held": 0, "markers": 0, "aborted": 0, "removed": 0}),
     ],
 )
 def test_the_lag_of_a_share_group_is_reported_by_the_broker(lag: int | None, read_committed: bool, parts: Row) -> None:
@@ -60,15 +64,19 @@ def test_nothing_is_held_from_a_share_group_where_nothing_is_open() -> None:
     row = share_group_lag(
         3, start_offset=18, last_stable_offset=21, high_watermark=21, ranges=None, read_committed=True
     )
-    assert row == LagParts(lag=3, client_lag=None, behind=3, held=0, markers=None)
+    assert row == LagParts(3, client_lag=None, behind=3, held=0, markers=None, aborted=None, removed=None)
 
 
 def test_without_the_log_markers_are_not_counted() -> None:
-    assert lag_of(2, ranges=None) == LagParts(lag=19, client_lag=8, behind=8, held=11, markers=None)
+    assert lag_of(2, ranges=None) == LagParts(
+        19, client_lag=8, behind=8, held=11, markers=None, aborted=None, removed=None
+    )
 
 
 def test_a_group_ahead_of_the_high_watermark_has_no_lag() -> None:
-    assert lag_of(30, ranges=None) == LagParts(lag=0, client_lag=0, behind=0, held=0, markers=None)
+    assert lag_of(30, ranges=None) == LagParts(
+        0, client_lag=0, behind=0, held=0, markers=None, aborted=None, removed=None
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,5 +100,6 @@ def test_the_reason_as_a_sentence(committed: int, lso: int, ranges: list[StatusC
 def test_the_parts_add_up_to_the_lag(committed: int, lso: int, log_was_read: bool) -> None:
     row = lag_of(committed, lso=lso, ranges=LOG if log_was_read else None)
     assert row.behind is not None
-    assert row.behind + row.held + (row.markers or 0) == row.lag
-    assert min(row.behind, row.held, row.markers or 0) >= 0
+    rest = (row.markers or 0, row.aborted or 0, row.removed or 0)
+    assert row.behind + row.held + sum(rest) == row.lag
+    assert min(row.behind, row.held, *rest) >= 0

@@ -24,7 +24,7 @@ def test_a_hanging_transaction_blocks_records_of_the_group(kafka: Kafka) -> None
         (row,) = cluster.group_lag_rows("lag-of-held")
         (unread,) = cluster.group_lag_rows("lag-of-held", max_offsets=0)
     assert (row["behind"], row["held"]) == (0, 5)
-    assert row["lag"] == row["held"] + row["markers"]
+    assert row["lag"] == row["held"] + row["markers"] + row["aborted"]
     assert unread["markers"] is None
     assert unread["lag"] == row["lag"]
 
@@ -62,7 +62,7 @@ def test_kafkas_tool_and_the_client_lag_differ_as_documented(kafka: Kafka) -> No
     assert int(tool["LOG-END-OFFSET"]) == row["high_watermark"]
     assert int(tool["LAG"]) == row["lag"]
     assert row["client_lag"] == client_lag
-    assert row["lag"] == row["behind"] + row["held"] + row["markers"]
+    assert row["lag"] == row["behind"] + row["held"] + row["markers"] + row["aborted"]
     assert row["behind"] == 0
     assert row["held"] > 0
     assert row["markers"] > 0
@@ -114,7 +114,7 @@ def test_a_share_group_waits_for_the_lso_only_with_read_committed(kafka: Kafka) 
         assert (row["isolation_level"], row["error"]) == (level, None)
         assert row["behind"] == 0
         assert row["held"] == (5 if level == "read_committed" else 0)
-        assert row["lag"] == row["held"] + row["markers"]
+        assert row["lag"] == row["held"] + row["markers"] + row["aborted"]
         assert on(kafka, "lag", "--group", group).returncode == 0
 
 

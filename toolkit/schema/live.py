@@ -416,7 +416,7 @@ class MissingOffsets(TableRow):
 MISSING_OFFSETS = MissingOffsets.table
 
 
-@declares("group_lag", key=("group_id", "topic", "partition"))
+@declares("group_lag", key=("group_id", "topic", "partition"), version=2)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLag(TableRow):
     """How far a group is behind on a partition, and what that is made of."""
@@ -443,15 +443,24 @@ class GroupLag(TableRow):
     held: Annotated[Int64 | None, "Records from the LSO on: visible only once it moves.", Unit("records")] = None
     markers: Annotated[
         Int64 | None,
-        "The rest, never consumed: markers, aborted records, what compaction or retention took; "
-        "null if the log was not read, and then they count as behind or held.",
+        "Markers, which no consumer receives; null, as the next two, if the log was not read: then they count as "
+        "behind or held.",
         Unit("offsets"),
+    ] = None
+    aborted: Annotated[Int64 | None, "Records of aborted transactions.", Unit("records")] = None
+    removed: Annotated[
+        Int64 | None, "What is no more in the log: compaction or retention took it.", Unit("offsets")
     ] = None
     isolation_level: Annotated[str | None, "Share groups: share.isolation.level; null where it may not be read."] = None
     reason: Annotated[str | None, "What the lag is made of, as a sentence."] = None
     broker_id: Annotated[Int32 | None, "Leader of the partition; of files, whose log directory was read."] = None
     observed_at: _ObservedAt = None
     error: _ReadError = None
+
+    @property
+    def never_read(self) -> int | None:
+        """Offsets of it that no consumer receives; null if the log was not read."""
+        return None if self.markers is None else self.markers + (self.aborted or 0) + (self.removed or 0)
 
 
 GROUP_LAG = GroupLag.table

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toolkit.analysis.diagnosis.consumer_lag import never_read
 from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, number
 from toolkit.analysis.symptoms.recognition import NamedResources, RecognizedSymptom, pasted_records, recognize
 from toolkit.schema import FINDINGS, Column, ListOf, Row, StructOf, Table
@@ -115,7 +116,10 @@ def _lag(lag: GroupLag) -> str:
         return f"{where}: {lag.error}"
     if lag.lag is None:
         return f"{where}: nothing committed"
-    others = "" if lag.markers is None else f", {lag.markers} that no consumer receives"
+    rest = never_read(lag)
+    others = (
+        "" if lag.never_read is None else f", {lag.never_read} that no consumer receives{f' ({rest})' if rest else ''}"
+    )
     text = f"{where}: lag {lag.lag}, of it {lag.behind} to read, {lag.held} held{others}"
     beyond = (lag.committed_offset or 0) > (lag.high_watermark or 0)
     return f"{text}. {lag.reason}" if beyond and lag.reason else text

@@ -20,5 +20,5 @@ def steps(opened: Any, steps: Any, lso: int) -> None:
 def lag_rows(opened: Any, lag: Any, findings: Any, topic: str) -> None:
     for known in opened.expected.values():
         row = lag[(lag.topic == topic) & (lag.partition == known["partition"])].iloc[0]
-        assert row.lag == row.behind + row.held + row.markers
+        assert row.lag == row.behind + row.held + row.markers + row.aborted + row.removed
         assert row.held == findings.records_held.fillna(row.held).iloc[0] > 0, "the group waits for what is held"

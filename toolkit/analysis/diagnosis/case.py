@@ -171,11 +171,6 @@ class Case:
         is_same = (before.leader, before.leader_epoch) == (after.leader, after.leader_epoch)
         return not is_same or self.producer.broker_id != before.leader
 
-    @property
-    def is_single_sample(self) -> bool:
-        """Whether the observation is a sample without one before it, so that a second one is still to come."""
-        return self.options.is_sample and len(self.observations) == 1
-
     @cached_property
     def as_of(self) -> AsOf | None:
         """For files: the time up to which they prove the coordinator's state, at least that of its newest record.

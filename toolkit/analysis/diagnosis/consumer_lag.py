@@ -1,11 +1,12 @@
-"""Split the lag of a consumer group: records to read, records held behind the LSO, and markers.
+"""Split the lag of a consumer group: records to read, records held behind the LSO, and what no consumer receives.
 
 A group that has read everything it can still shows a lag: offsets from the LSO on, which read_committed consumers do
-not receive, and markers, which no consumer receives (the "lag stuck at 1").
+not receive; markers, which no consumer receives (the "lag stuck at 1"); aborted records; and offsets that are gone.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -26,12 +27,14 @@ class LagParts(NamedTuple):
     behind: int | None
     held: int
     markers: int | None
+    aborted: int | None
+    removed: int | None
 
 
 def group_lag(
     committed: int, *, last_stable_offset: int, high_watermark: int, ranges: Iterable[StatusCount] | None = None
 ) -> LagParts:
-    """Split a lag; the three parts add up to it.
+    """Split a lag; `behind` and the columns after it add up to it.
 
     `last_stable_offset`, `high_watermark`: of the partition, read together.
     `ranges`: the status of the offsets from `committed` to the high watermark (`offset_status.status_ranges`); null if
@@ -40,14 +43,18 @@ def group_lag(
     lag = max(0, high_watermark - committed)
     client_lag = max(0, min(last_stable_offset, high_watermark) - committed)
     if ranges is None:
-        return LagParts(lag, client_lag, behind=client_lag, held=lag - client_lag, markers=None)
+        return LagParts(lag, client_lag, client_lag, held=lag - client_lag, markers=None, aborted=None, removed=None)
     behind = held = 0
+    of_status = Counter[str | None]()
     for first, last, status in ranges:
         first = max(first, committed)
+        of_status[status] += max(0, last + 1 - first)
         below = max(0, min(last + 1, last_stable_offset) - first)
         behind += below if status in CONSUMED else 0
         held += max(0, last + 1 - max(first, last_stable_offset)) if status in HELD else 0
-    return LagParts(lag, client_lag, behind=behind, held=held, markers=lag - behind - held)
+    markers, aborted = of_status["marker"], of_status["aborted"]
+    removed = lag - behind - held - markers - aborted
+    return LagParts(lag, client_lag, behind, held=held, markers=markers, aborted=aborted, removed=removed)
 
 
 def share_group_lag(
@@ -69,16 +76,12 @@ def share_group_lag(
     `read_committed`: whether the group reads only up to the LSO (``share.isolation.level``).
     """
     if not read_committed:
-        return LagParts(lag, None, behind=lag, held=0, markers=None if lag is None else 0)
-    beyond = max(0, high_watermark - max(last_stable_offset, start_offset))
-    held = beyond
-    if ranges is not None:
-        held = group_lag(
-            start_offset, last_stable_offset=last_stable_offset, high_watermark=high_watermark, ranges=ranges
-        ).held
-    behind = None if lag is None else max(0, lag - beyond)
-    markers = None if ranges is None else beyond - held
-    return LagParts(lag, None, behind=behind, held=held, markers=markers)
+        none = None if lag is None else 0
+        return LagParts(lag, None, behind=lag, held=0, markers=none, aborted=none, removed=none)
+    readable = max(last_stable_offset, start_offset)
+    beyond = group_lag(readable, last_stable_offset=last_stable_offset, high_watermark=high_watermark, ranges=ranges)
+    behind = None if lag is None else max(0, lag - (beyond.lag or 0))
+    return beyond._replace(lag=lag, client_lag=None, behind=behind)
 
 
 def lag_reason(lag: GroupLag) -> str | None:
@@ -95,9 +98,17 @@ def lag_reason(lag: GroupLag) -> str | None:
         return f"{_records(behind)} ready to read; {_records(held)} held behind the LSO {lso}."
     if behind:
         return f"{_records(behind)} ready to read, and nothing is held."
-    if lag.markers:
-        return "Nothing is left to read: the rest are markers, aborted records, or offsets that compaction removed."
+    if lag.never_read:
+        return f"Nothing is left to read: {never_read(lag)}."
     return "Everything is read."
+
+
+def never_read(lag: GroupLag) -> str:
+    """What no consumer receives of a lag: ``1 marker, 3 aborted records``; empty if there is none, or not counted."""
+    names = ((lag.markers, "marker", "markers"), (lag.aborted, "aborted record", "aborted records"))
+    removed = "removed by compaction or retention"
+    parts = [f"{number:,} {one if number == 1 else many}" for number, one, many in names if number]
+    return ", ".join([*parts, *([f"{lag.removed:,} {removed}"] if lag.removed else [])])
 
 
 def _records(count: int) -> str:

@@ -37,9 +37,9 @@ FILES = _Sources("log and checkpoints", "log and .snapshot", "log")
 
 
 @lru_cache(maxsize=1024)  # the findings of a sample share their times
-def at(time: dt.datetime) -> str:
-    """A time to the second: ``2026-11-21 09:58:11 UTC``."""
-    return f"{time.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+def at(time: dt.datetime | None) -> str:
+    """A time to the second: ``2026-11-21 09:58:11 UTC``; null is ``an unknown time``."""
+    return "an unknown time" if time is None else f"{time.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def number(value: object) -> str:

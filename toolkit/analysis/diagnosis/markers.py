@@ -91,10 +91,6 @@ class DecidedTransaction:
             self.epoch is None or marker.epoch in {self.epoch, self.epoch + 1}
         )
 
-    def has_raised(self, marker: ProducerMarker) -> bool:
-        """Whether a marker has the decision of this transaction, and the epoch after that of its data."""
-        return marker.is_commit == self.is_commit and self.epoch is not None and marker.epoch == self.epoch + 1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerMarker:
@@ -150,7 +146,8 @@ class ClosedTransactions:
     def _by_epochs(self, transaction: DecidedTransaction) -> bool | None:
         """Whether a transaction is closed; null if epochs do not tell."""
         marker, epoch = (self.markers[-1] if self.markers else None), transaction.epoch
-        if marker is not None and transaction.has_raised(marker):
+        is_same = marker is not None and marker.is_commit == transaction.is_commit
+        if marker is not None and is_same and epoch is not None and marker.epoch == epoch + 1:
             return True  # its own marker: a leader that had forgotten the producer has taken a late batch
         # A leader that has appended its marker, which has the next epoch, refuses the open records.
         has_own_epoch = transaction.is_version_2 and epoch is not None and epoch >= self.lowest_epoch

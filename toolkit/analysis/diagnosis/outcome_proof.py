@@ -414,7 +414,7 @@ class _Proof:
     def _why_complete(self) -> str | None:
         """Why no record of the producer from the time of these records on is missing; null if one may be."""
         first, epoch = self.first, self.parts[0].epoch
-        since = f"the records of {self.name} from {_time(first.timestamp)} on"
+        since = f"the records of {self.name} from {at(first.timestamp)} on"
         if self._begins_the_producer:
             return f"{since} begin with its producer id"
         known = first.producer_epoch
@@ -435,7 +435,7 @@ class _Proof:
     def _incomplete(self) -> Outcome:
         return _unknown(
             self.offsets,
-            f"records of {self.name} from before {_time(self.first.timestamp)}, which are compacted or were not read: "
+            f"records of {self.name} from before {at(self.first.timestamp)}, which are compacted or were not read: "
             f"{self.whether}",
         )
 
@@ -556,7 +556,7 @@ class _Proof:
         what = "committed" if _is_commit(transaction) else "aborted"
         return (
             f"the transaction of {self.name} with epoch {transaction.producer_epoch} was {what} at "
-            f"{_time(transaction.decided_at)}"
+            f"{at(transaction.decided_at)}"
         )
 
     def _records_of(self, transaction: PastTransaction) -> Sequence[TransactionLogRecord]:
@@ -596,7 +596,3 @@ def _are_in_order(times: Sequence[float]) -> bool:
 
 def _milliseconds(time: dt.datetime) -> float:
     return time.timestamp() * 1000
-
-
-def _time(time: dt.datetime | None) -> str:
-    return "an unknown time" if time is None else at(time)

@@ -478,10 +478,6 @@ def _abort(e: Case) -> str:
     return _command(e, "abort")
 
 
-def _abort_before_the_marker(e: Case) -> str:
-    return f"Soon, as the new epoch's marker would decide this data too:\n{_abort(e)}"
-
-
 def _why_disowned(e: Case) -> str:
     """Why no coordinator will end the transaction, without its dot."""
     if e.owner is None:
@@ -505,10 +501,6 @@ def _hanging_reason(e: Case) -> str:
     return f"{_why_disowned(e)} ({by_observations(e.observations)})."
 
 
-def _aborted_reason(e: Case) -> str:
-    return f"{_why_disowned(e)}: {e.outcome.reason} ({by_observations(e.observations)})."
-
-
 def doubts(e: Case) -> tuple[str, ...]:
     """What is missing to prove that no coordinator will end the transaction; empty if it is proven."""
     doubts = list(dict.fromkeys(gap for observation in e.observations for gap in observation.coverage.gaps))
@@ -517,7 +509,7 @@ def doubts(e: Case) -> tuple[str, ...]:
         doubts.append("a response of the partition's leader: leadership moved during the observation")
     if e.leader.error:
         doubts.append(f"the leader's offsets: {e.leader.error}")
-    if e.is_single_sample:
+    if e.options.is_sample and len(e.observations) == 1:
         doubts.append("a second sample: it was seen in one only")
     if None in e.history:
         doubts.append("a second observation: it was open in the last one only")
@@ -537,10 +529,6 @@ def are_markers_unread(e: Case) -> bool:
     return e.is_read and (not e.outcome.are_markers_sought or e.outcome.markers_unread is not None)
 
 
-def _is_superseded(e: Case) -> bool:
-    return e.state == "Ongoing" and e.epoch < e.owner_epoch
-
-
 def _recorded_otherwise(e: Case) -> tuple[str, ...]:
     """What was missing when it was recorded."""
     if e.recorded is None or e.recorded.missing:
@@ -548,16 +536,13 @@ def _recorded_otherwise(e: Case) -> tuple[str, ...]:
     return (f"a recorded finding that agrees: it was recorded as {e.recorded.verdict}",)
 
 
-def _is_decided_only(e: Case) -> bool:
-    """Whether the log has the decision, and not yet that all markers are written."""
-    return e.outcome.transaction is not None and e.outcome.transaction.end_time is None
-
-
 def _decided_rule(outcome: str) -> Rule[Case]:
-    """For an outcome that is decided, with its marker on the way."""
+    """For an outcome that is decided, with its marker on the way: the log does not have yet that all are written."""
     return Rule(
         name=f"its {outcome} is decided and the marker on the way",
-        applies=lambda e: e.outcome.name == outcome and _is_decided_only(e),
+        applies=lambda e: (
+            e.outcome.name == outcome and e.outcome.transaction is not None and e.outcome.transaction.end_time is None
+        ),
         verdict=Verdict.ENDING,
         outcome=outcome,
         why=lambda e: f"{_capital(e.outcome.reason)} yet: its coordinator has only just decided.",
@@ -667,7 +652,10 @@ DISOWNED_RULES: tuple[Rule[Case], ...] = (
         ),
     ),
     _hanging(
-        "aborted without its marker", applies=lambda e: e.outcome.name == ABORT, outcome=ABORT, why=_aborted_reason
+        "aborted without its marker",
+        applies=lambda e: e.outcome.name == ABORT,
+        outcome=ABORT,
+        why=lambda e: f"{_why_disowned(e)}: {e.outcome.reason} ({by_observations(e.observations)}).",
     ),
     _unknown(
         "to be committed by a checkpoint of Flink",
@@ -680,7 +668,12 @@ DISOWNED_RULES: tuple[Rule[Case], ...] = (
             f"a coordinator that has it open: {e.checkpoint and e.checkpoint.name} of its Flink job is to commit it",
         ),
     ),
-    _hanging("superseded epoch", applies=_is_superseded, remedy=_abort_before_the_marker, cause="superseded epoch"),
+    _hanging(
+        "superseded epoch",
+        applies=lambda e: e.state == "Ongoing" and e.epoch < e.owner_epoch,
+        remedy=lambda e: f"Soon, as the new epoch's marker would decide this data too:\n{_abort(e)}",
+        cause="superseded epoch",
+    ),
     _hanging(
         "not added to the open transaction",
         applies=lambda e: e.state == "Ongoing",

@@ -70,8 +70,7 @@ def close(finding: Finding, *, end: str, before: Finding | None = None) -> Findi
     entry = None if before is None else _entry_before(before)
     if before is not None and entry is not None:
         why = "." if before.verdict is Verdict.ENDED else f": {before.reason}"
-        seen_at = "an unknown time" if entry.observed_at is None else at(entry.observed_at)
-        end = f"{end} Last seen open at {seen_at}. While it was open it was {entry.value}{why}"
+        end = f"{end} Last seen open at {at(entry.observed_at)}. While it was open it was {entry.value}{why}"
         evidence = (*(each for each in evidence if each.name != VERDICT_BEFORE), entry)
     closed = decide_ended(end).applied_to(finding)
     return replace(closed, queue_position=None, expires_at=None, evidence=evidence)

@@ -46,58 +46,37 @@ from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, utc
 from toolkit.schema.log import LogTransaction, TransactionStatistics
 from toolkit.schema.table import LAST_TIME
 
-LOG_TRANSACTION = np.dtype(
-    [
-        ("producer_id", "i8"),
-        ("first_offset", "i8"),
-        ("last_offset", "i8"),
-        ("marker_offset", "i8"),
-        ("first_batch_end", "i8"),  # log end offset right after the first batch
-        ("start", "i8"),  # ms
-        ("end", "i8"),  # ms
-        ("batches", "i8"),
-        ("records", "i8"),
-        ("bytes", "i8"),
-        ("position", "i8"),  # of the first batch that was read, otherwise of the marker
-        ("file", "i4"),  # file_id of that batch or marker; 0, the first, if neither was read
-        ("coordinator_epoch", "i4"),
-        ("first_sequence", "i4"),
-        ("last_sequence", "i4"),
-        ("producer_epoch", "i2"),
-        ("first_epoch", "i2"),
-        ("marker_epoch", "i2"),
-        ("marker", "i1"),  # COMMIT, ABORT, UNREAD_MARKER; -1 while it is open
-        ("outcome", "i1"),  # COMMIT, ABORT, OPEN, NO_DATA; UNREAD_MARKER or LOST if unknown
-        ("start_clock", "i1"),  # 1 broker (LogAppendTime), 0 producer (CreateTime)
-        ("truncated", "i1"),  # 1 begins before the range read, 0 begins in it, -1 unknown
-    ]
-)
-"""One row per transaction, as `schema.LOG_TRANSACTIONS`; -1 is unknown."""
 LogTransactionField = Literal[
     "producer_id",
     "first_offset",
     "last_offset",
     "marker_offset",
-    "first_batch_end",
-    "start",
-    "end",
+    "first_batch_end",  # log end offset right after the first batch
+    "start",  # ms
+    "end",  # ms
     "batches",
     "records",
     "bytes",
-    "position",
-    "file",
+    "position",  # of the first batch that was read, otherwise of the marker
+    "file",  # file_id of that batch or marker; 0, the first, if neither was read
     "coordinator_epoch",
     "first_sequence",
     "last_sequence",
     "producer_epoch",
     "first_epoch",
     "marker_epoch",
-    "marker",
-    "outcome",
-    "start_clock",
-    "truncated",
+    "marker",  # COMMIT, ABORT, UNREAD_MARKER; -1 while it is open
+    "outcome",  # COMMIT, ABORT, OPEN, NO_DATA; UNREAD_MARKER or LOST if unknown
+    "start_clock",  # 1 broker (LogAppendTime), 0 producer (CreateTime)
+    "truncated",  # 1 begins before the range read, 0 begins in it, -1 unknown
 ]
-"""The fields of `LOG_TRANSACTION`, for mypy."""
+_NARROW = {
+    **dict.fromkeys(("file", "coordinator_epoch", "first_sequence", "last_sequence"), "i4"),
+    **dict.fromkeys(("producer_epoch", "first_epoch", "marker_epoch"), "i2"),
+    **dict.fromkeys(("marker", "outcome", "start_clock", "truncated"), "i1"),
+}
+LOG_TRANSACTION = np.dtype([(name, _NARROW.get(name, "i8")) for name in get_args(LogTransactionField)])
+"""One row per transaction, as `schema.LOG_TRANSACTIONS`; -1 is unknown."""
 
 OPEN, NO_DATA = 2, 3
 LOST = -3  # its end may be among missing offsets

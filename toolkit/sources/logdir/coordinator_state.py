@@ -19,6 +19,7 @@ from toolkit.schema.live import Coordinator, Producer, Transaction
 from toolkit.schema.log import LogTransaction, OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
+from toolkit.sources.logdir.replica_log import NO_OFFSETS
 from toolkit.sources.logdir.replica_state import ReadLimit, ReplicaState
 from toolkit.sources.offset_queries import DELETED, NO_TRANSACTION, CommittedOffset
 
@@ -252,7 +253,6 @@ def _count(group_ids: Mapping[str, int], present: Collection[int]) -> int | None
     return None
 
 
-NO_OFFSETS = "SKIPPED: Records of __consumer_offsets are not read from text: read the segments."
 OPEN = "UNSTABLE_OFFSET_COMMIT: an open transaction has committed another offset"
 
 

@@ -12,9 +12,8 @@ from toolkit.formats.headers import Headers, LogChunk
 from toolkit.formats.log_dir_files import FileName, LogPath, parse_file_name
 from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
 from toolkit.sources.log_tables import LogId
-from toolkit.sources.logdir.coordinator_state import NO_OFFSETS
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
-from toolkit.sources.logdir.replica_log import ProducerSnapshot, RecordIndex, between, index_entries
+from toolkit.sources.logdir.replica_log import NO_OFFSETS, ProducerSnapshot, RecordIndex, between, index_entries
 
 
 class TextLog:

@@ -214,6 +214,7 @@ WHY_LEFT_OUT = {
     "swapped": "SWAPPED: replaced by finished output of the cleaner (.swap).",
 }
 
+NO_OFFSETS = "SKIPPED: Records of __consumer_offsets are not read from text: read the segments."
 SMALL_PIECE_BYTES = 1 << 24  # for a range that ends within a segment, so that little is read after it
 TORN_BETWEEN = "CORRUPT_BATCH: The segment ends within a batch, but another segment follows."
 

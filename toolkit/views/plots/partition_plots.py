@@ -12,6 +12,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from toolkit.analysis.diagnosis.consumer_lag import never_read
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.schema.coerce import Data, in_utc, records_of
 from toolkit.schema.durations import duration
@@ -393,7 +394,10 @@ PARTS = (
     _LagPart(offsets=lambda lag: lag.behind or 0, name="behind: it has yet to read them", role="calm", hatch=""),
     _LagPart(offsets=lambda lag: lag.held or 0, name="held: they follow the LSO", role="alarm", hatch="/"),
     _LagPart(
-        offsets=lambda lag: lag.markers or 0, name="nothing to read: markers, aborted records", role="muted", hatch="."
+        offsets=lambda lag: lag.never_read or 0,
+        name="nothing to read: markers, aborted records",
+        role="muted",
+        hatch=".",
     ),
 )
 
@@ -479,7 +483,7 @@ def _lag_words(lag: GroupLag) -> str:
         return f"not known: {plain(lag.error or 'nothing committed', longest=40)}"
     parts = [f"<b>{lag.held:,} held</b>"] if lag.held else []
     parts += [f"{lag.behind:,} behind"] if lag.behind else []
-    parts += [count(lag.markers, "marker")] if lag.markers else []
+    parts += [never_read(lag)] if lag.never_read else []
     return ", ".join(parts)
 
 
@@ -493,15 +497,15 @@ def _lag_hover(lag: GroupLag) -> str:
         ("lag", lag.lag),
         ("behind", lag.behind),
         ("held", lag.held),
-        ("nothing to read", "not counted" if lag.markers is None else lag.markers),
+        ("nothing to read", "not counted" if lag.never_read is None else never_read(lag) or 0),
         ("error", lag.error),
     ]
     return hover(facts)
 
 
 def _lag_title(lags: Sequence[GroupLag]) -> str:
-    """The title: held before behind, behind before markers."""
-    behind, held, markers = (sum(map(part.offsets, lags)) for part in PARTS)
+    """The title: held before behind, behind before what is never read."""
+    behind, held, rest = (sum(map(part.offsets, lags)) for part in PARTS)
     if held:
         places = [lag for lag in lags if lag.held]
         where = f" on {places[0].topic}-{places[0].partition}" if len(places) == 1 else ""
@@ -509,8 +513,9 @@ def _lag_title(lags: Sequence[GroupLag]) -> str:
         return f"{count(held, 'record')} held from it{plain(where, longest=50)}"
     if behind:
         return f"nothing is held; it has {count(behind, 'record')} yet to read"
-    if markers:
-        return "it has read everything; its lag is only markers"
+    if rest:
+        only = "markers" if rest == sum(lag.markers or 0 for lag in lags) else "markers and aborted or removed records"
+        return f"it has read everything; its lag is only {only}"
     unknown = sum(lag.lag is None for lag in lags)
     return f"{count(unknown, 'partition')} not known" if unknown else "it has read everything"
 
