@@ -46,10 +46,9 @@ def preview(plan: Plan | PlanList, *, audit: Audit | None = None, override: str 
 
     `audit`: of an abort, beside which its records are saved; null if they are not. `override`: what the caller asserts.
     """
+    parts = _planned(plan, DRY_RUN, audit)
     if isinstance(plan, PlanList):
-        parts = list(_list_parts(plan, DRY_RUN, saves=audit is not None))
         return [*parts, to_confirm(plan.target)] if plan.plans else parts
-    parts = [Paragraph(f"{DRY_RUN} {lead(plan)}"), Bullets(tuple(changes(plan, audit=audit)))]
     if plan.refusal is not None and override != plan.needed_override:
         parts.append(Paragraph(f"It would be refused: {plan.refusal}"))
         if plan.needed_override is not None:
@@ -60,6 +59,12 @@ def preview(plan: Plan | PlanList, *, audit: Audit | None = None, override: str 
     return [*parts, to_confirm(plan.target)]
 
 
+def _planned(plan: Plan | PlanList, intro: str, audit: Audit | None) -> list[Part]:
+    if isinstance(plan, PlanList):
+        return list(_list_parts(plan, intro, saves=audit is not None))
+    return [Paragraph(f"{intro} {lead(plan)}"), Bullets(tuple(changes(plan, audit=audit)))]
+
+
 def to_confirm(target: str) -> Paragraph:
     """What to add to a dry run, to do it."""
     return Paragraph(("To do it, add: ", Options(("--confirm", target))))
@@ -67,11 +72,7 @@ def to_confirm(target: str) -> Paragraph:
 
 def passed(plan: Plan | PlanList, audit: Audit) -> Section:
     """A dry run of the panel that passed, and what to type there. `audit`: beside which records are saved."""
-    intro = "It was checked again just now."
-    if isinstance(plan, PlanList):
-        parts = list(_list_parts(plan, intro, saves=True))
-    else:
-        parts = [Paragraph(f"{intro} {lead(plan)}"), Bullets(tuple(changes(plan, audit=audit)))]
+    parts = _planned(plan, "It was checked again just now.", audit)
     parts.append(Paragraph(("To do it, type ", Code(plan.target), " and press the button.")))
     if command := own_command(plan):
         parts += [Paragraph("The same in a terminal, which asks for it:"), command]
@@ -89,7 +90,7 @@ def show_plan(plan: Plan | PlanList, *, audit: Audit) -> DocumentView:
         The audit trail with which it is to be executed: the records that it discards are saved beside it.
     """
     if isinstance(plan, PlanList):
-        return DocumentView(tuple(_list_parts(plan, DRY_RUN, saves=True)))
+        return DocumentView(tuple(_planned(plan, DRY_RUN, audit)))
     parts: list[Part] = [Bullets(tuple(changes(plan, audit=audit)))]
     if plan.refusal is not None:
         parts.append(Paragraph(f"It would be refused: {plan.refusal}"))

@@ -125,6 +125,7 @@ def _lag(lag: GroupLag) -> str:
     return f"{text}. {lag.reason}" if beyond and lag.reason else text
 
 
+_SAID = ("causes", "checks", "safe", "never", "sources")  # of a symptom
 _TEXTS = ListOf(STRING)
 _FINDING = (
     ("topic", STRING),
@@ -206,19 +207,14 @@ class ExplainedError:
             shared["observed"] = [*observed, *(each.strip() for each in said_of_ids(self.checks))]
             shared["not_checked"] = list(self.checks.not_checked)
         if not self.recognized:
-            nothing: dict[str, list[str]] = {name: [] for name in ("clients", "causes", "safe", "never", "sources")}
-            unknown = {"symptom": None, "title": TITLE_OF_UNKNOWN, "checks": list(WHAT_TO_COLLECT)}
-            return [{**unknown, **nothing, **shared}]
+            unknown: Row = {"symptom": None, "title": TITLE_OF_UNKNOWN, "clients": [], **{name: [] for name in _SAID}}
+            return [{**unknown, "checks": list(WHAT_TO_COLLECT), **shared}]
         return [
             {
                 "symptom": each.symptom.name,
                 "title": each.symptom.title,
                 "clients": list(each.clients),
-                "causes": list(each.symptom.causes),
-                "checks": list(each.symptom.checks),
-                "safe": list(each.symptom.safe),
-                "never": list(each.symptom.never),
-                "sources": list(each.symptom.sources),
+                **{name: list(getattr(each.symptom, name)) for name in _SAID},
                 **shared,
             }
             for each in self.recognized
