@@ -8,6 +8,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from tests.views.plots.busy import finding
@@ -179,6 +180,12 @@ def test_plot_and_table_have_the_same_order_and_ages() -> None:
     assert [body[1].split("held")[0] for body in bodies] == list(drawn["y"]) == ["b-0", "a-0", "c-0", "d-0"]
     for body, text in zip(bodies, drawn["text"], strict=True):
         assert body[2].split("since")[0] == text.split("· ")[1]
+
+
+def test_a_time_in_microseconds_is_shown() -> None:
+    """As a frame of pandas or Spark has it; it was a traceback of Arrow."""
+    opened = pd.DataFrame({"topic": ["orders"], "opened_at": pd.to_datetime(["2026-11-21T12:00:00.123456Z"])})
+    assert "2026-11-21 12:00:00" in repr(show(opened))
 
 
 def test_other_data_frames_are_rejected(rows: list[Row]) -> None:

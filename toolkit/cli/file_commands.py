@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,7 @@ from toolkit.cli.options import (
     TxnStatePartitions,
     check_output_path,
     offset_spec,
+    open_files,
     partition_options,
     time_option,
 )
@@ -46,7 +47,7 @@ Paths = Annotated[
     typer.Argument(
         metavar="PATH...",
         help="Log directories, partition folders, segments, snapshots, or texts of kafka-dump-log.sh; also s3://, "
-        "gs:// and abfss://.",
+        "gs:// and abfss://; or a recorded sample, sample:late-message.",
         show_default=False,
     ),
 ]
@@ -55,7 +56,7 @@ OptionalPaths = Annotated[
     typer.Argument(
         metavar="PATH...",
         help="Log directories, partition folders, segments, snapshots, or texts of kafka-dump-log.sh; also s3://, "
-        "gs:// and abfss://. Optional with --broker-log.",
+        "gs:// and abfss://; or a recorded sample, sample:late-message. Optional with --broker-log.",
         show_default=False,
     ),
 ]
@@ -122,7 +123,7 @@ def scan(
         crc=crc,
         transactional_ids=[transactional_id] if transactional_id is not None and table in OF_IDS else None,
     )
-    files = _open(paths or (), broker_logs=broker_log or (), broker_log_time_zone=broker_log_time_zone)
+    files = open_files(paths or (), broker_logs=broker_log or (), broker_log_time_zone=broker_log_time_zone)
     found = _matching(_tables(files, table, arguments), wanted)
     if file is not None:
         from toolkit.views.row_formats import write_file
@@ -153,7 +154,7 @@ def txn_stat(
     from toolkit.views.show_table import statistic_sections
 
     partition_options(topic, partition)
-    files = _open(paths)
+    files = open_files(paths)
     found = files.figures(topics=topic, partitions=partition, start=_bound(start), stop=_bound(stop))
     records = list(statistic_rows(found))
     opened = [txn for one in found for txn in open_rows(one.found, **one.where.columns)]
@@ -189,7 +190,7 @@ def abort_command(
     from toolkit.views.row_formats import wrap
 
     partition_options(topic, partition)
-    files = _open(
+    files = open_files(
         paths, consistent_copy=consistent_copy, as_of=time_option(as_of), txn_state_partitions=txn_state_partitions
     )
     advice = abort_advice(
@@ -242,12 +243,6 @@ def copy(
     for folder in done.incomplete:
         remark(f"{folder} changed faster than it was copied; {MANIFEST} proves nothing about it. Copy it again.")
     raise typer.Exit(INCOMPLETE if done.incomplete else 0)
-
-
-def _open(paths: Sequence[str], **options: Any) -> LogDir:
-    from toolkit.sources.logdir import LogDir
-
-    return LogDir(*paths, **options)
 
 
 def _bound(text: str | None) -> int | dt.datetime | str | None:

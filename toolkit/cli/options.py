@@ -7,7 +7,7 @@ import errno
 import inspect
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from toolkit.sources.logdir import LogDir
     from toolkit.sources.recording import Recording
     from toolkit.views.document import Connection
+
+UTC = "+00:00"
+SAMPLE = "sample:"  # as of `toolkit.connect`
 
 
 def duration_option(
@@ -166,6 +169,23 @@ def check_output_path(output: Path, read_only: Iterable[str]) -> None:
         raise UsageError(f"{output} cannot be written: {error.strerror}.") from None
 
 
+def open_files(paths: Sequence[str], *, broker_log_time_zone: str = UTC, **options: Any) -> LogDir:
+    """The log directories and files at these paths, or a recorded sample. `options`: as of `toolkit.LogDir`.
+
+    Raises UsageError for a sample beside other files, or with options.
+    """
+    samples = [path.removeprefix(SAMPLE) for path in paths if path.startswith(SAMPLE)]
+    if not samples:
+        from toolkit.sources.logdir import LogDir
+
+        return LogDir(*paths, broker_log_time_zone=broker_log_time_zone, **options)
+    from toolkit.lab.samples import load
+
+    if len(paths) > 1 or any(options.values()):
+        raise UsageError(f"{SAMPLE}{samples[0]} is read alone.", do="Leave all other files and options of files out.")
+    return load(samples[0]).log_dir()
+
+
 def partition_options(topics: list[str] | None, partitions: list[int] | None) -> None:
     """Refuse partition numbers of no topic. Raises UsageError if there are `partitions` without `topics`."""
     if partitions and not topics:
@@ -175,11 +195,9 @@ def partition_options(topics: list[str] | None, partitions: list[int] | None) ->
 AnySource: TypeAlias = "Cluster | LogDir | Recording"
 
 CONNECTION, FILES = "Connection", "Files"
-UTC = "+00:00"
 FILE_OPTIONS = ("log_dir", "consistent_copy", "as_of", "txn_state_partitions", "broker_log", "broker_log_time_zone")
 CLUSTER_OPTIONS = ("bootstrap_server", "command_config", "cluster_name", "timeout")
 WAITS = ("timeout", "recheck_after")  # for a cluster; a default is no error with files
-SAMPLE = "sample:"  # as of `toolkit.connect`
 TIMEOUT_S = 30.0
 SERVER_FLAG = "--bootstrap-server HOST:PORT"
 SERVER_VARIABLE, CONFIG_VARIABLE = "KAFKA_TXN_BOOTSTRAP_SERVER", "KAFKA_TXN_COMMAND_CONFIG"
@@ -470,19 +488,8 @@ class SourceOptions:
         if not self.log_dir:
             return self.connect()
         self.check()
-        from toolkit.sources.logdir import LogDir
-
-        samples = [path.removeprefix(SAMPLE) for path in self.log_dir if path.startswith(SAMPLE)]
-        if samples:
-            from toolkit.lab.samples import load
-
-            if replace(self, log_dir=None) != SourceOptions() or len(self.log_dir) > 1:
-                raise UsageError(
-                    f"{SAMPLE}{samples[0]} is read alone.", do="Leave all other files and options of files out."
-                )
-            return load(samples[0]).log_dir()
-        return LogDir(
-            *self.log_dir,
+        return open_files(
+            self.log_dir,
             consistent_copy=self.consistent_copy,
             as_of=time_option(self.as_of),
             txn_state_partitions=self.txn_state_partitions,

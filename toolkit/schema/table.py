@@ -242,10 +242,12 @@ class Table:
         return rows
 
     def of_frame(self, frame: pd.DataFrame) -> pa.Table:
-        """A frame of this table as an Arrow table."""
+        """A frame of this table as an Arrow table; what a time has below the milliseconds is cut off."""
         import pyarrow as pa
 
         frame = frame.copy(deep=False)
+        for name in frame.select_dtypes(["datetime", "datetimetz"]):
+            frame[name] = frame[name].dt.floor("ms")
         frame.attrs = {}  # a frame of Spark Connect has its plan in there, and Arrow warns that it keeps none of it
         return pa.Table.from_pandas(frame, schema=self.arrow_schema, preserve_index=False)
 
