@@ -77,7 +77,7 @@ def candidates(
     `min_held_ms`: as for `lso_holds`.
     """
     stop = NEVER if stop is None else stop
-    marker_times = _MarkerTimes.of(log_transactions).within(start, stop)
+    marker_times = _MarkerTimes.of(log_transactions, start, stop)
     first, marker = integers(log_transactions["first_offset"]), integers(log_transactions["marker_offset"])
     rows = np.flatnonzero(first >= 0)
     rows = rows[np.argsort(first[rows], kind="stable")]
@@ -167,15 +167,12 @@ class _MarkerTimes:
     rows: Array
 
     @staticmethod
-    def of(log_transactions: pa.Table) -> _MarkerTimes:
+    def of(log_transactions: pa.Table, start: int = 0, stop: int = NEVER) -> _MarkerTimes:
+        """Those with an offset of ``start <= offset < stop``."""
         offsets, ends = integers(log_transactions["marker_offset"]), milliseconds(log_transactions["end"])
-        rows = np.flatnonzero((offsets >= 0) & (ends >= 0))
+        rows = np.flatnonzero((offsets >= start) & (offsets < stop) & (ends >= 0))
         rows = rows[np.argsort(offsets[rows], kind="stable")]
         return _MarkerTimes(offsets=offsets[rows], times=ends[rows], rows=rows)
-
-    def within(self, start: int, stop: int) -> _MarkerTimes:
-        inside = slice(*np.searchsorted(self.offsets, (start, stop)))
-        return _MarkerTimes(offsets=self.offsets[inside], times=self.times[inside], rows=self.rows[inside])
 
     def before(self, offsets: Array) -> Array:
         """Time of the last marker before each offset; -1 if there is none."""
