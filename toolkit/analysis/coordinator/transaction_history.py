@@ -675,28 +675,23 @@ def _past_transaction(records: TransactionRecords) -> PastTransaction:
 
 
 def _groups(events: Sequence[TransactionLogRecord]) -> Iterator[list[TransactionLogRecord]]:
-    """The records of each entry of the history: all records of a transaction, or one other record."""
+    """The records of each entry of the history: all records of a transaction, or one other record.
+
+    One that could not be read has no stage.
+    """
     group: list[TransactionLogRecord] = []
     for event in events:
-        if group and not _continues(group[-1], event):
-            yield group
-            group = []
+        if group:
+            state, next_state = group[-1].state or "", event.state or ""
+            stage, next_stage = STAGES.get(state), STAGES.get(next_state)
+            is_next = stage is not None and next_stage is not None and stage <= next_stage
+            is_same = stage == 0 or state.endswith("Commit") == next_state.endswith("Commit")
+            if not is_next or not is_same or group[-1].start_time != event.start_time:
+                yield group
+                group = []
         group.append(event)
     if group:
         yield group
-
-
-def _continues(before: TransactionLogRecord, event: TransactionLogRecord) -> bool:
-    """Whether a record is of the same transaction as the one before; one that could not be read has no stage."""
-    state, next_state = before.state or "", event.state or ""
-    stage, next_stage = STAGES.get(state), STAGES.get(next_state)
-    return (
-        before.start_time == event.start_time
-        and stage is not None
-        and next_stage is not None
-        and stage <= next_stage
-        and (stage == 0 or state.endswith("Commit") == next_state.endswith("Commit"))
-    )
 
 
 def _why_init(event: TransactionLogRecord, before: TransactionLogRecord | None) -> str:

@@ -470,8 +470,8 @@ class IndexedObservation:
             Partition(topic=tp.topic, partition=tp.partition, observed_at=observation.observed_at, error=error)
             for tp, error in observation.unseen.items()
         ]
-        self.before = _by_partition([*observation.partitions, *unseen])
-        self.after = {**self.before, **_by_partition(observation.partitions_after)}
+        self.before = {each.tp: each for each in (*observation.partitions, *unseen)}
+        self.after = self.before | {each.tp: each for each in observation.partitions_after}
         self._open_before, self._open_after = _open(observation.producers), _open(observation.producers_after)
         self._owners: dict[int, list[Transaction]] = {}
         for each in observation.transactions:
@@ -561,10 +561,6 @@ class IndexedObservation:
             partition_error=partition_error,
             first_batch=None if start is None else self._first_batches.get((*tp, start)),
         )
-
-
-def _by_partition(partitions: Iterable[Partition]) -> dict[TopicPartition, Partition]:
-    return {each.tp: each for each in partitions}
 
 
 def _errors(answers: Iterable[Partition | Producer]) -> dict[TopicPartition, list[str]]:

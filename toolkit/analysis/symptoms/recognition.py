@@ -285,23 +285,17 @@ def recognize(text: str) -> tuple[tuple[RecognizedSymptom, ...], NamedResources]
     """
     text = _both_ends(text)
     line = searchable(text)
-    found = [each for symptom in SYMPTOMS.values() if (each := _recognized(symptom, line))]
-    return _without_general(found), named_resources(text)
-
-
-def _recognized(symptom: Symptom, line: str) -> RecognizedSymptom | None:
-    clients = list(dict.fromkeys(each.client for each in symptom.wordings if each.pattern.search(line)))
-    if clients == ["words"] and _OTHER_SUBJECT.search(line) and not _KAFKA.search(line):
-        return None
-    own = [each for each in clients if each != ANY_CLIENT]
-    return RecognizedSymptom(symptom, tuple(own or clients)) if clients else None
-
-
-def _without_general(found: Sequence[RecognizedSymptom]) -> tuple[RecognizedSymptom, ...]:
+    found = []
+    for symptom in SYMPTOMS.values():
+        clients = list(dict.fromkeys(each.client for each in symptom.wordings if each.pattern.search(line)))
+        is_other = clients == ["words"] and _OTHER_SUBJECT.search(line) and not _KAFKA.search(line)
+        if clients and not is_other:
+            own = [each for each in clients if each != ANY_CLIENT]
+            found.append(RecognizedSymptom(symptom, tuple(own or clients)))
     replaced = {name for each in found for name in each.symptom.instead_of}
     special = [each for each in found if each.symptom.name not in replaced]
     decisive = [each for each in special if not each.symptom.gives_way]
-    return tuple(decisive or special)
+    return tuple(decisive or special), named_resources(text)
 
 
 def searchable(text: str) -> str:
