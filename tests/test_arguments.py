@@ -34,6 +34,7 @@ NOT_PASSED = {  # caller and callee: why an optional argument of the same name i
     ("read", "until"): "each poll has its own time",
     ("_scan", "scan_file"): "it ends after the batch at stop",
     ("register", "register"): "of Spark",
+    ("show", "one_table"): "known only once its columns are",
     ("transaction_history", "HistoryState"): "it collects the events",
     ("advance", "HistoryState"): "the next records are those of the next state",
 }
@@ -47,7 +48,13 @@ NAMED_OTHERWISE = {  # arguments that are named like another parameter of their 
         "OffsetsLogRecord(group_partition=partition)",
     ),
     *("Outcome(reason=missing)", "TableCell(key=verdict)", "Transaction(coordinator_id=broker_id)"),
-    *("_read_headers(end=at)", "answer_parts(of=findings)", "body_html(below=headings)", "decompress(codec=data)"),
+    *(
+        "_of_record(written=response)",
+        "_read_headers(end=at)",
+        "answer_parts(of=findings)",
+        "body_html(below=headings)",
+        "decompress(codec=data)",
+    ),
     *("class_archive_options(new=archive)", "is_contiguous(stop=start)"),
     *("lso_steps(log_end_offset=stop)", "of_topic(name=topic)"),
     "ticks_of(settings=axis)",

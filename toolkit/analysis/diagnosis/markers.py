@@ -43,7 +43,7 @@ from toolkit.formats.headers import COMMIT as COMMIT_MARKER
 from toolkit.formats.headers import Headers
 from toolkit.schema import utc
 from toolkit.schema.live import EvidenceEntry, Producer
-from toolkit.schema.log import PastTransaction, TransactionLogRecord
+from toolkit.schema.log import PastTransaction
 from toolkit.schema.table import TopicPartition
 
 if TYPE_CHECKING:
@@ -552,17 +552,13 @@ def unexplained_marker(
         if number is not None:
             explained[marker.tp] = number + 1
             continue
-        is_since = is_whole or _is_since(marker, first) or marker.time >= first.timestamp + CLOCKS_DIFFER
+        # Epochs show that it is younger than the first record: InitProducerId never gives an epoch that a commit had.
+        epoch = -1 if first.producer_epoch is None else first.producer_epoch
+        is_younger = marker.epoch > epoch or (marker.is_commit and first.state == "Empty" and marker.epoch == epoch)
+        is_since = is_whole or is_younger or marker.time >= first.timestamp + CLOCKS_DIFFER
         if is_since and marker.is_commit == is_commit:
             return marker
     return None
-
-
-def _is_since(marker: OtherMarker, first: TransactionLogRecord) -> bool:
-    """Whether epochs show that a marker is younger than the first record that is left of its producer."""
-    epoch = -1 if first.producer_epoch is None else first.producer_epoch
-    # InitProducerId never gives an epoch that a commit had.
-    return marker.epoch > epoch or (marker.is_commit and first.state == "Empty" and marker.epoch == epoch)
 
 
 def _decision_of(

@@ -24,7 +24,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.coordinator.transaction_history import CoordinatorLog, IdHistory
+from toolkit.analysis.coordinator.transaction_history import IdHistory
 from toolkit.analysis.diagnosis.decision import ABORT, COMMIT, UNDECIDED, UNKNOWN, Outcome
 from toolkit.analysis.diagnosis.evidence_text import at, record_entry
 from toolkit.analysis.diagnosis.log_excerpts import LogTime, OpenPart, offsets_text
@@ -59,7 +59,8 @@ def find_outcome(case: Case) -> Outcome:
         return _unknown(offsets, *(f"{why}: {whether}" for why in log.gaps))
     histories = case.id_histories
     if len(histories) != 1 or (first := histories[0].first_of(case.producer_id)) is None:
-        found = f"{len(histories)} ids have it" if len(histories) > 1 else f"none is left{_since(log)}"
+        since = f" since {at(min(log.since.values()))}" if log.since else ""
+        found = f"{len(histories)} ids have it" if len(histories) > 1 else f"none is left{since}"
         return _unknown(offsets, f"records of producer {case.producer_id} in {STATE_TOPIC} ({found}): {whether}")
     leader = None if first.txn_state_partition is None else log.leaders.get(first.txn_state_partition)
     return _Proof(
@@ -75,10 +76,6 @@ def find_outcome(case: Case) -> Outcome:
 
 def _unknown(offsets: str, *missing: str) -> Outcome:
     return Outcome(name=UNKNOWN, reason=missing[0], missing=missing, offsets=offsets)
-
-
-def _since(log: CoordinatorLog) -> str:
-    return f" since {at(min(log.since.values()))}" if log.since else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ coordinators know what is safe to do.
 
 Whose a hold was, the coordinators' log shows. Kafka assigns a producer id to one transactional id only, so a record
 with the producer id proves the transactional id. Epoch, partition, outcome and times select one of the id's
-transactions; if several fit, none is selected. `past_cause` says why one that has ended held the LSO, in the names of
+transactions; if several fit, none is selected. Why one that has ended held the LSO is said in the names of
 `toolkit.analysis.diagnosis.decision.CAUSES`.
 """
 
@@ -77,7 +77,7 @@ def candidates(
     `min_held_ms`: as for `lso_holds`.
     """
     stop = NEVER if stop is None else stop
-    marker_times = _MarkerTimes.of(log_transactions).within(start, stop)
+    marker_times = _MarkerTimes.of(log_transactions, start, stop)
     first, marker = integers(log_transactions["first_offset"]), integers(log_transactions["marker_offset"])
     rows = np.flatnonzero(first >= 0)
     rows = rows[np.argsort(first[rows], kind="stable")]
@@ -167,15 +167,12 @@ class _MarkerTimes:
     rows: Array
 
     @staticmethod
-    def of(log_transactions: pa.Table) -> _MarkerTimes:
+    def of(log_transactions: pa.Table, start: int = 0, stop: int = NEVER) -> _MarkerTimes:
+        """Those with an offset of ``start <= offset < stop``."""
         offsets, ends = integers(log_transactions["marker_offset"]), milliseconds(log_transactions["end"])
-        rows = np.flatnonzero((offsets >= 0) & (ends >= 0))
+        rows = np.flatnonzero((offsets >= start) & (offsets < stop) & (ends >= 0))
         rows = rows[np.argsort(offsets[rows], kind="stable")]
         return _MarkerTimes(offsets=offsets[rows], times=ends[rows], rows=rows)
-
-    def within(self, start: int, stop: int) -> _MarkerTimes:
-        inside = slice(*np.searchsorted(self.offsets, (start, stop)))
-        return _MarkerTimes(offsets=self.offsets[inside], times=self.times[inside], rows=self.rows[inside])
 
     def before(self, offsets: Array) -> Array:
         """Time of the last marker before each offset; -1 if there is none."""
@@ -330,6 +327,7 @@ def _finding(hold: LsoHold, attribution: Attribution, decision: Decision) -> Fin
     """The finding of a hold with a decision, as of the end of the log that was read."""
     is_open, as_of = hold.marker_offset is None, _as_of(hold)
     end = hold.log_end_offset if is_open else hold.marker_offset
+    cause = None if is_open else cause_of(list(_causes(hold, attribution)))
     return Finding.of_record(
         hold,
         **decision.parts,
@@ -337,7 +335,7 @@ def _finding(hold: LsoHold, attribution: Attribution, decision: Decision) -> Fin
         queue_position=1 if is_open else None,
         last_stable_offset=hold.first_offset if is_open else None,
         offsets_held=None if hold.first_offset is None or end is None else end - hold.first_offset,
-        cause=None if is_open else past_cause(hold, attribution),
+        cause=None if cause is None else cause.text,
         evidence=tuple(_evidence(hold, attribution)),
         held_ms=elapsed_ms(hold.held_from, as_of, differ=CLOCKS_DIFFER) if is_open else hold.held_ms,
         observed_at=as_of,
@@ -579,16 +577,8 @@ def _has_all_records(hold: LsoHold, events: Sequence[PastTransaction]) -> bool:
     )
 
 
-def past_cause(hold: LsoHold, attribution: Attribution) -> str | None:
-    """The root cause as a sentence with its names; null if none was found.
-
-    `hold`: a hold that is over. `attribution`: whose transaction it was.
-    """
-    cause = cause_of(list(_causes(hold, attribution)))
-    return None if cause is None else cause.text
-
-
 def _causes(hold: LsoHold, attribution: Attribution) -> Iterator[Cause]:
+    """Why a hold that is over lasted."""
     past, first, epoch = attribution.history, hold.first_epoch, hold.producer_epoch
     if not attribution.was_known:
         text = "its coordinator did not know of it: a batch came late or was resent, or its partition was never added"

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolkit.analysis.diagnosis.decision import COMMIT, OUTCOMES
 from toolkit.errors import UsageError
@@ -28,19 +28,15 @@ MAX_GROUP_LAGS = 1000  # series, one per group and partition
 STUCK_S = 300  # without a sample; or ten intervals
 OPEN = [verdict for verdict in Verdict if verdict.is_open]
 LATE = "kafka_txn_broker_late_partitions"
-PARTITION_GAUGES = (
-    ("lso_lag_offsets", "lso_lag", "Offsets from the last stable offset to the high watermark."),
-    ("lso_held_seconds", "held_seconds", "How long the transaction that holds the last stable offset has held it."),
-    ("open_transactions", "open", "Open transactions on this partition."),
-    ("hanging_transactions", "hanging", "Hanging transactions on this partition: no coordinator will end them."),
-    ("late_transactions", "late", "Transactions on this partition open past their timeout and a padding."),
-    (
-        "commits_without_marker",
-        "commits_without_marker",
-        "Committed transactions whose marker is missing on this partition: read_committed consumers do not receive "
-        "their records.",
-    ),
-)
+PARTITION_GAUGES = {
+    "lso_lag_offsets": "Offsets from the last stable offset to the high watermark.",
+    "lso_held_seconds": "How long the transaction that holds the last stable offset has held it.",
+    "open_transactions": "Open transactions on this partition.",
+    "hanging_transactions": "Hanging transactions on this partition: no coordinator will end them.",
+    "late_transactions": "Transactions on this partition open past their timeout and a padding.",
+    "commits_without_marker": "Committed transactions whose marker is missing on this partition: read_committed "
+    "consumers do not receive their records.",
+}
 SAMPLE_GAUGES = (
     ("timestamp_seconds", "Due time of the last successful sample; 0 before the first."),
     ("duration_seconds", "Duration of the last successful sample."),
@@ -60,19 +56,11 @@ COUNTS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionSeries:
+class PartitionSeries(NamedTuple):
     """Metrics of one partition."""
 
-    lso_lag: int  # offsets from its LSO to its high watermark
-    held_seconds: float  # how long the transaction that holds the LSO has held it
-    # open, hanging, late: number of transactions
-    open: int
-    hanging: int
-    late: int
-    # number of transactions that were committed, and whose marker is missing here for long or for good
-    commits_without_marker: int = 0
-    groups_held: Sequence[str] = ()  # groups that the transaction that holds the LSO blocks
+    gauges: Mapping[str, float]  # of `PARTITION_GAUGES`; commits whose marker is missing for long or for good
+    groups_held: Sequence[str]  # groups that the transaction that holds the LSO blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +111,11 @@ def measure(sample: Sample, before: MetricSeries) -> MetricSeries:
     )
 
 
-def _by_urgency(item: tuple[TopicPartition, PartitionSeries]) -> tuple[int, int, float, TopicPartition]:
+def _by_urgency(item: tuple[TopicPartition, PartitionSeries]) -> tuple[float, float, float, TopicPartition]:
     """Sort key that is stable over time, so that samples do not create new series each time."""
-    tp, series = item
-    return -series.hanging - series.commits_without_marker, -series.late, -series.held_seconds, tp
+    tp, (gauges, _) = item
+    lost = gauges["hanging_transactions"] + gauges["commits_without_marker"]
+    return -lost, -gauges["late_transactions"], -gauges["lso_held_seconds"], tp
 
 
 def _is_reported(finding: Finding, sample: Sample) -> bool:
@@ -135,17 +124,17 @@ def _is_reported(finding: Finding, sample: Sample) -> bool:
 
 
 def _partition_series(findings: Sequence[Finding], sample: Sample, *, late: int) -> PartitionSeries:
-    return PartitionSeries(
-        lso_lag=max(each.offsets_held or 0 for each in findings),
-        held_seconds=max(_held_seconds(each, sample) for each in findings),
-        open=sum(each.producer_id is not None for each in findings),
-        hanging=sum(each.verdict is Verdict.HANGING for each in findings),
-        late=late,
-        commits_without_marker=sum(
+    gauges = {
+        "lso_lag_offsets": max(each.offsets_held or 0 for each in findings),
+        "lso_held_seconds": max(_held_seconds(each, sample) for each in findings),
+        "open_transactions": sum(each.producer_id is not None for each in findings),
+        "hanging_transactions": sum(each.verdict is Verdict.HANGING for each in findings),
+        "late_transactions": late,
+        "commits_without_marker": sum(
             each.verdict is Verdict.STUCK_ENDING and each.outcome == COMMIT for each in findings
         ),
-        groups_held=sorted({group for each in findings for group in each.groups_held or ()}),
-    )
+    }
+    return PartitionSeries(gauges, sorted({group for each in findings for group in each.groups_held or ()}))
 
 
 def _held_seconds(finding: Finding, sample: Sample) -> float:
@@ -279,8 +268,8 @@ class Metrics:
             ("kafka_txn_build_info", "Version of the recorder; always 1.", "version", {__version__: 1}),
         ):
             yield self._gauge(name, doc, {(key,): number for key, number in numbers.items()}, label)
-        for name, attribute, doc in PARTITION_GAUGES:
-            by_partition = {tp: getattr(each, attribute) for tp, each in partitions.items()}
+        for name, doc in PARTITION_GAUGES.items():
+            by_partition = {tp: each.gauges[name] for tp, each in partitions.items()}
             yield self._gauge(f"kafka_txn_partition_{name}", doc, by_partition, "topic", "partition")
         lags = series.group_lags[:MAX_GROUP_LAGS]
         of_group = {(each.group_id, each.topic or "", each.partition or 0): each for each in lags}
