@@ -21,7 +21,6 @@ UNUSED = {  # functions whose callers decide what they take
 }
 NOT_PASSED = {  # caller and callee: why an optional argument of the same name is another one, or is left out
     ("at_missing_offsets", "LogChunk"): "an end of bytes",
-    ("_base_offset", "read_header"): "position 0",
     ("_first_batch", "read_header"): "of the bytes that were fetched",
     ("_decided", "record_entry"): "a name of our own",
     ("_open", "init"): "only where it is set",
@@ -32,7 +31,6 @@ NOT_PASSED = {  # caller and callee: why an optional argument of the same name i
     ("lso_timeline_table", "LogFold"): "the log end is known once it is read",
     ("own_findings", "sample_row"): "the newest sample, as at is null",
     ("read", "until"): "each poll has its own time",
-    ("_scan", "scan_file"): "it ends after the batch at stop",
     ("register", "register"): "of Spark",
     ("show", "one_table"): "known only once its columns are",
     ("transaction_history", "HistoryState"): "it collects the events",
