@@ -71,5 +71,6 @@ def test_a_sample_is_read_by_its_name() -> None:
     assert run("find-hanging", "--log-dir", "sample:none").returncode == 4
     assert "read alone" in run("find-hanging", "--log-dir", "sample:late-message", "--consistent-copy").stderr
     figures = run("txn-stat", "sample:late-message")
-    assert (figures.returncode, "aborted" in figures.stdout) == (0, True)
+    assert figures.returncode == 0
+    assert figures.stdout.startswith("61 logs without transactions\n\norders-0 (broker 1)\n")
     assert "read alone" in run("txn-stat", "sample:late-message", "sample:overdue").stderr

@@ -52,7 +52,7 @@ SUMMARY = ("count", "sum", "min", "mean", "max")
 
 
 def statistic_sections(statistics: Data, *, opened: Iterable[LogTransaction] = ()) -> list[Section]:
-    """Statistics, a section for each replica of a partition; the total is last.
+    """Statistics, a section for each replica of a partition; those without transactions in one, and the total last.
 
     `statistics`: ``schema.STATISTICS``. `opened`: transactions without a marker, which are named.
     """
@@ -60,8 +60,15 @@ def statistic_sections(statistics: Data, *, opened: Iterable[LogTransaction] = (
     for txn in opened:
         named.setdefault((txn.topic, txn.partition, txn.broker_id), []).append(txn)
     sections = []
-    for record in records_of(statistics, TransactionStatistics):
-        row = record.row()
+    rows = [(record, record.row()) for record in records_of(statistics, TransactionStatistics)]
+    idle = [
+        record for record, row in rows if record.topic and not record.error and not any(row[each] for each in COUNTS)
+    ]
+    if len(idle) > 1:
+        sections.append(Section(title=f"{len(idle):,} logs without transactions", parts=()))
+    for record, row in rows:
+        if len(idle) > 1 and record in idle:
+            continue
         here = named.get((record.topic, record.partition, record.broker_id), ())
         found = [text for txn in here for text in _open_texts(txn)]
         shown = [kind for kind in COUNTS if row[kind] or kind in ALWAYS]
