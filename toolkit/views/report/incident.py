@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from toolkit.analysis.diagnosis.decision import Decision
 from toolkit.analysis.history.findings_over_time import (
     close_by_log,
     close_by_observation,
@@ -33,7 +34,6 @@ from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction
 from toolkit.schema.table import TransactionKey
-from toolkit.schema.verdict import Verdict
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
 from toolkit.views.report.incident_facts import Figure
@@ -131,16 +131,13 @@ def collect_incident(
         return _collect(sources, own_findings, min_held_ms=min_held_ms, remark=remark)
 
 
-_BY_AGE = frozenset({Verdict.ONGOING, Verdict.LONG})
-
-
 def _aged(recorded: Sequence[Finding], newest: Mapping[TransactionKey, Finding]) -> list[Finding]:
     """With the verdict that live transactions of the newest sample have by another age than the recorder's."""
     found = []
     for each in recorded:
         now = newest.get(each.key)
-        if now is not None and {each.verdict, now.verdict} == _BY_AGE:
-            each = replace(each, verdict=now.verdict, reason=now.reason, remedy=now.remedy, action=now.action)
+        if now is not None and each.verdict.is_live and now.verdict.is_live and each.verdict is not now.verdict:
+            each = Decision.of(now).applied_to(each)
         found.append(each)
     return found
 
