@@ -179,7 +179,7 @@ def test_an_error_is_explained_and_the_postmortem_has_what_was_done(
     panel.postmortem()
     assert (panel.error, panel.step) == (None, "done")
     assert panel.report
-    assert "It is over." in panel.report.markdown
+    assert "It is over: " in panel.report.markdown
     assert "ABORT marker is at offset" in panel.report.markdown
     assert "| outcome |" in panel.report.markdown
     assert f"| {staged.topic}-0@{staged.start_offset} |" in panel.report.markdown
