@@ -298,6 +298,17 @@ def test_windows_line_ends() -> None:
     assert found.damage == []
 
 
+def test_a_record_without_its_text_does_not_pass_over_the_next_lines() -> None:
+    """--deep-iteration alone: the line that began the next dump was as long as the value, by chance."""
+    second = LOG.replace("0.log", "1.log")
+    unprinted = record(0, value=len(f"{second}\n") - len(" payload: "))
+    later = "Log starting offset: 1", batch(1).replace("position: 100", "position: 0")
+    found = read(LOG, batch(0), unprinted, second, *later)
+    assert [(each.path, len(each.headers)) for each in found] == [
+        (each.removeprefix("Dumping "), 1) for each in (LOG, second)
+    ]
+
+
 def test_a_last_line_without_line_end() -> None:
     (found,) = read_dump(["\ufeff" + LOG, batch(0), batch(1)])
     assert positions(found) == [0, 100]

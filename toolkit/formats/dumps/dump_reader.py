@@ -344,7 +344,7 @@ class _DumpReader:
                 dump.add_marker(*marker)
         elif record.text is None:
             self._malformed(line)
-        elif not self._decoded(record, batch if is_expected else None):
+        elif record.text and not self._decoded(record, batch if is_expected else None):
             self._pass_over(record)
 
     def _decoded(self, record: RecordLine, batch: BatchLine | None) -> bool:
