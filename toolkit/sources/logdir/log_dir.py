@@ -298,7 +298,7 @@ class LogDir(Source, OffsetTables):
             is_there = any(not (log.error or log.is_text) for log in self.contents().of_topic(OFFSETS_TOPIC))
             raise NotFound(
                 f"The files have no committed offset of the group {group!r}.",
-                means="" if is_there else f"{OFFSETS_TOPIC} is not among them, so the group may have some.",
+                means="" if is_there else f"No segment of {OFFSETS_TOPIC} is among them, so the group may have some.",
                 do="List the groups in the files: LogDir.offsets_log()." if is_there else f"Copy {OFFSETS_TOPIC}, too.",
             )
         present = {log.where.tp for log in self.contents().named_logs()}
