@@ -115,7 +115,7 @@ def test_from_a_finding_to_the_postmortem_by_keyboard(server: str, lab: Kafka, t
         press("Enter")
         page = panel.frame_locator("iframe[title^='Postmortem']")
         expect(page.get_by_role("heading", name=f"{staged.topic}-0").first).to_be_visible()
-        expect(page.get_by_text("It is over.").first).to_be_visible()
+        expect(page.get_by_text("It is over: ").first).to_be_visible()
         with panel.page.expect_download() as download:
             panel.get_by_role("link", name="Download postmortem.html").press("Enter")
         assert target in Path(download.value.path()).read_text(encoding="utf-8")
