@@ -70,6 +70,8 @@ def test_from_a_finding_to_the_postmortem_by_keyboard(server: str, lab: Kafka, t
             press("Tab")
         expect(panel.get_by_role("button", name="Copy")).to_be_focused()
         press("Tab")
+        expect(panel.get_by_role("link", name="kafka-txn-toolkit/").first).to_be_focused()
+        press("Tab")
         evidence = panel.locator("summary", has_text="All evidence")
         expect(evidence).to_be_focused()
         press("Enter")
