@@ -145,6 +145,9 @@ class Violation(NamedTuple):
     how: str
 
 
+NOTHING_OPEN = "nothing is open there"
+
+
 def judge_findings(
     world: World, state: State, rows: Iterable[Row], during: Iterable[State] = ()
 ) -> Iterator[Violation]:
@@ -163,7 +166,8 @@ def judge_findings(
         for rule, harm in _harms(world, row):
             harms = [harm(each) for each in states]
             if all(harms):
-                yield Violation(rule, f"{harms[-1]}: {_short(row)}")
+                where_open = [each for each in harms if each != NOTHING_OPEN]
+                yield Violation(rule, f"{[*harms, *where_open][-1]}: {_short(row)}")
     if not during and is_quiet(world, state) and "hidden" not in world.rights:
         yield from _missed(world, state, rows)
 
@@ -181,7 +185,7 @@ def _harms(world: World, row: Row) -> Iterator[tuple[str, Callable[[State], str]
         def harm(state: State) -> str:
             entry = entry_of(state.partitions[number], pid)
             is_open = entry is not None and entry.start == start
-            return find(state, number, pid) if is_open else "nothing is open there"
+            return find(state, number, pid) if is_open else NOTHING_OPEN
 
         return harm
 
@@ -396,7 +400,7 @@ def name_of(world: World, state: State, violation: Violation) -> str | None:
         and world.version == 1
     ):
         return "begun again before the marker"
-    if violation.how.startswith("nothing is open there") and "stale" in world.rare:
+    if violation.how.startswith(NOTHING_OPEN) and "stale" in world.rare:
         return "a former leader and stale metadata"
     if violation.rule == FENCE_AFTER_THE_LAST_CHECK:
         return "begun again before the fence"
