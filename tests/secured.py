@@ -117,7 +117,41 @@ def _answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-class TokenServer:
+class JsonHandler(http.server.BaseHTTPRequestHandler):
+    """Responds in JSON, and writes no log."""
+
+    def respond(self, status: int, answer: Mapping[str, object]) -> None:
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")  # or librdkafka does not read it
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+class LocalServer:
+    """Serves on this machine until the end of the block. `address`: host and port."""
+
+    def __init__(self, handler: type[JsonHandler], context: ssl.SSLContext | None = None) -> None:
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        if context is not None:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.address = f"127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._thread.join(120)
+        self._server.server_close()
+
+
+class TokenServer(LocalServer):
     """An identity provider: a token endpoint behind TLS, and the key that brokers check its tokens with."""
 
     def __init__(self, certificates: Certificates) -> None:
@@ -133,36 +167,17 @@ class TokenServer:
         self.keys.write_text(json.dumps({"keys": [key]}))
         issuer = self
 
-        class Endpoint(http.server.BaseHTTPRequestHandler):
+        class Endpoint(JsonHandler):
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers["Content-Length"]))
                 login = base64.b64encode(f"ann:{PASSWORDS['client']}".encode()).decode()
                 known = not issuer.is_down and self.headers["Authorization"] == f"Basic {login}"
-                answer = issuer.issue() if known else {"error": "temporarily_unavailable"}
-                data = json.dumps(answer).encode()
-                self.send_response(200 if known else 503)
-                self.send_header("Content-Type", "application/json")  # or librdkafka does not read it
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                self.respond(*((200, issuer.issue()) if known else (503, {"error": "temporarily_unavailable"})))
 
-            def log_message(self, format: str, *args: object) -> None: ...
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificates.folder / "broker.crt", certificates.key("broker"))
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-        self.url = f"https://127.0.0.1:{self._server.server_address[1]}/token"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-        self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._thread.join(120)
-        self._server.server_close()
+        super().__init__(Endpoint, context)
+        self.url = f"https://{self.address}/token"
 
     def issue(self) -> Mapping[str, object]:
         """A token of `TOKEN_LIFETIME_S`."""
@@ -184,39 +199,25 @@ class TokenServer:
         return {"access_token": self.tokens[-1], "expires_in": TOKEN_LIFETIME_S}
 
 
-class IdentityEndpoint:
+class IdentityEndpoint(LocalServer):
     """Azure's endpoint for the managed identity of an app: HTTP on its own machine. The tokens are of `issuer`."""
 
     def __init__(self, issuer: TokenServer) -> None:
-        class Endpoint(http.server.BaseHTTPRequestHandler):
+        class Endpoint(JsonHandler):
             def do_GET(self) -> None:
-                asked = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
+                query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
                 known = self.headers["X-IDENTITY-HEADER"] == PASSWORDS["identity"]
-                assert asked["resource"] == [f"https://{EVENT_HUBS}"]
+                assert query["resource"] == [f"https://{EVENT_HUBS}"]
                 token = issuer.issue()["access_token"] if known else ""
                 expires = str(int(time.time()) + TOKEN_LIFETIME_S)
-                data = json.dumps({"access_token": token, "expires_on": expires, "token_type": "Bearer"}).encode()
-                self.send_response(200 if known else 401)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                answer = {"access_token": token, "expires_on": expires, "token_type": "Bearer"}
+                self.respond(200 if known else 401, answer)
 
-            def log_message(self, format: str, *args: object) -> None: ...
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-        url = f"http://127.0.0.1:{self._server.server_address[1]}/token"
-        self.environment = {"IDENTITY_ENDPOINT": url, "IDENTITY_HEADER": PASSWORDS["identity"]}
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-        self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._thread.join(120)
-        self._server.server_close()
+        super().__init__(Endpoint)
+        self.environment = {
+            "IDENTITY_ENDPOINT": f"http://{self.address}/token",
+            "IDENTITY_HEADER": PASSWORDS["identity"],
+        }
 
 
 def _base64url(data: bytes) -> str:

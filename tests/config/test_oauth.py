@@ -1,12 +1,10 @@
 """Bearer tokens, from everywhere a client may have them."""
 
 import base64
-import http.server
 import importlib.metadata
 import json
 import pickle
 import sys
-import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
@@ -22,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from kafka.net.sasl.oauth import AbstractTokenProvider, SaslMechanismOAuth
 
 from tests.config.forms import OAUTH, TOKEN
+from tests.secured import JsonHandler, LocalServer
 from toolkit.config import ClientConfig, TokenProvider
 from toolkit.errors import AuthenticationFailed, ToolkitError, UsageError
 
@@ -219,50 +218,39 @@ def test_amazons_signer_makes_a_token_without_a_network(monkeypatch: pytest.Monk
     assert "s3cr3t" not in url
 
 
-class Issuer(http.server.BaseHTTPRequestHandler):
+class Issuer(JsonHandler):
     """The token endpoints of a provider that knows one client, of Google and of a machine in Azure."""
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - of http.server
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         form = dict(urllib.parse.parse_qsl(body))
         if self.path == "/google":  # RFC 7523; Google's package has signed it with the account's key
             claims = json.loads(base64.urlsafe_b64decode(form["assertion"].split(".")[1] + "=="))
-            self.respond("cloud-platform" in claims["scope"], {"access_token": "goog", "expires_in": 600})
+            self.grant("cloud-platform" in claims["scope"], {"access_token": "goog", "expires_in": 600})
             return
         right = "Basic " + base64.b64encode(b"me:s3cr3t").decode()
         known = self.headers["Authorization"] == right and form == {
             "grant_type": "client_credentials",
             "scope": "kafka",
         }
-        self.respond(known, {} if self.path == "/empty" else {"access_token": "good", "expires_in": 600})
+        self.grant(known, {} if self.path == "/empty" else {"access_token": "good", "expires_in": 600})
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - of http.server
         query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
         known = (
             self.headers["X-IDENTITY-HEADER"] == "s3cr3t" and query["resource"] == "https://ns.servicebus.windows.net"
         )
         expires = str(int(time.time()) + 600)
-        self.respond(known, {"access_token": "azure", "expires_on": expires, "token_type": "Bearer", "resource": "r"})
+        self.grant(known, {"access_token": "azure", "expires_on": expires, "token_type": "Bearer", "resource": "r"})
 
-    def respond(self, known: bool, answer: dict[str, object]) -> None:
-        data = json.dumps(answer if known else {"error": "s3cr3t"}).encode()
-        self.send_response(200 if known else 401)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: object) -> None: ...
+    def grant(self, known: bool, answer: dict[str, object]) -> None:
+        self.respond(200 if known else 401, answer if known else {"error": "s3cr3t"})
 
 
 @pytest.fixture
 def issuer() -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Issuer) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join(120)
+    with LocalServer(Issuer) as server:
+        yield f"http://{server.address}"
 
 
 def credentials(url: str, *, secret: str = "s3cr3t") -> dict[str, object]:

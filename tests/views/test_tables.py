@@ -186,6 +186,7 @@ def test_a_time_in_microseconds_is_shown() -> None:
     """As a frame of pandas or Spark has it; it was a traceback of Arrow."""
     opened = pd.DataFrame({"topic": ["orders"], "opened_at": pd.to_datetime(["2026-11-21T12:00:00.123456Z"])})
     assert "2026-11-21 12:00:00" in repr(show(opened))
+    assert "2026-11-21 12:00:00" in repr(show(opened.convert_dtypes(dtype_backend="pyarrow")))
 
 
 def test_other_data_frames_are_rejected(rows: list[Row]) -> None:

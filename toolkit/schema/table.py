@@ -243,11 +243,13 @@ class Table:
 
     def of_frame(self, frame: pd.DataFrame) -> pa.Table:
         """A frame of this table as an Arrow table; what a time has below the milliseconds is cut off."""
+        import pandas as pd
         import pyarrow as pa
 
         frame = frame.copy(deep=False)
-        for name in frame.select_dtypes(["datetime", "datetimetz"]):
-            frame[name] = frame[name].dt.floor("ms")
+        for name in frame:
+            if pd.api.types.is_datetime64_any_dtype(frame[name]):
+                frame[name] = frame[name].dt.floor("ms")
         frame.attrs = {}  # a frame of Spark Connect has its plan in there, and Arrow warns that it keeps none of it
         return pa.Table.from_pandas(frame, schema=self.arrow_schema, preserve_index=False)
 

@@ -46,6 +46,12 @@ class ReadError(NamedTuple):
     error: str
     size: int | None = None  # in bytes
 
+    @classmethod
+    def of(cls, damage: DamagedRange, file: str | None) -> ReadError:
+        """Damage of a chunk; in a response, which has no file, positions mean nothing."""
+        position, size = (None, None) if file is None else (damage.position, damage.size)
+        return cls(file, position, damage.reason, size)
+
     @property
     def damage(self) -> DamagedRange:
         """The unreadable bytes, of which there are none where their number is not known."""
@@ -121,9 +127,7 @@ class LogFold:
                 bounds = [each[name] for each in parts for name in ("first_offset", "marker_offset")]
                 self.totals.add(headers, np.concatenate(bounds))
             self.partial = merge(self.partial, found)
-        for each in chunk.damage:
-            position, size = (None, None) if file is None else (each.position, each.size)
-            self.damage.append(ReadError(file, position, each.reason, size))
+        self.damage += [ReadError.of(each, file) for each in chunk.damage]
 
     @property
     def file_names(self) -> tuple[str | None, ...]:
@@ -173,11 +177,7 @@ def batch_tables(chunks: Iterable[LogChunk], log_id: LogId, *, producer_id: int 
         if len(headers):
             yield header_table(headers, **log_id.columns, file=file)
         if chunk.damage:
-            bytes_of = [(None, None) if file is None else (each.position, each.size) for each in chunk.damage]
-            yield BATCHES.arrow(
-                Batch(**log_id.columns, file=file, position=position, size=size, error=each.reason)
-                for each, (position, size) in zip(chunk.damage, bytes_of, strict=True)
-            )
+            yield damage_table([ReadError.of(each, file) for each in chunk.damage], log_id)
 
 
 def log_transaction_tables(
@@ -194,6 +194,14 @@ def log_transaction_tables(
         yield log_transaction_table(own, **log_id.columns, files=fold.file_names)
     if fold.damage:
         yield error_table(fold.damage, log_id)
+
+
+def damage_table(errors: Iterable[ReadError], log_id: LogId) -> pa.Table:
+    """What could not be read of a log, as ``schema.BATCHES``."""
+    columns = log_id.columns
+    return BATCHES.arrow(
+        Batch(**columns, file=each.file, position=each.position, size=each.size, error=each.error) for each in errors
+    )
 
 
 def error_table(errors: Iterable[ReadError], log_id: LogId) -> pa.Table:

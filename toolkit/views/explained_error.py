@@ -125,7 +125,7 @@ def _lag(lag: GroupLag) -> str:
     return f"{text}. {lag.reason}" if beyond and lag.reason else text
 
 
-_SAID = ("causes", "checks", "safe", "never", "sources")  # of a symptom
+_LISTS = ("causes", "checks", "safe", "never", "sources")  # texts of a symptom
 _TEXTS = ListOf(STRING)
 _FINDING = (
     ("topic", STRING),
@@ -207,14 +207,14 @@ class ExplainedError:
             shared["observed"] = [*observed, *(each.strip() for each in said_of_ids(self.checks))]
             shared["not_checked"] = list(self.checks.not_checked)
         if not self.recognized:
-            unknown: Row = {"symptom": None, "title": TITLE_OF_UNKNOWN, "clients": [], **{name: [] for name in _SAID}}
+            unknown: Row = {"symptom": None, "title": TITLE_OF_UNKNOWN, "clients": [], **{name: [] for name in _LISTS}}
             return [{**unknown, "checks": list(WHAT_TO_COLLECT), **shared}]
         return [
             {
                 "symptom": each.symptom.name,
                 "title": each.symptom.title,
                 "clients": list(each.clients),
-                **{name: list(getattr(each.symptom, name)) for name in _SAID},
+                **{name: list(getattr(each.symptom, name)) for name in _LISTS},
                 **shared,
             }
             for each in self.recognized

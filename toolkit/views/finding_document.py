@@ -635,7 +635,7 @@ def right(finding: Finding, topics: Sequence[str]) -> Iterator[Value]:
         yield Command(grant("READ", "topic", topics))
     else:
         yield f"READ on {len(topics):,} topics; to all topics of the cluster:"
-        yield Command(grant("READ", "topic", "*"))
+        yield Command(grant("READ", "topic", ["*"]))
 
 
 def _next(first: Finding, behind: Sequence[Finding]) -> Iterator[Value]:

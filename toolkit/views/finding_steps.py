@@ -13,7 +13,7 @@ from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.source import CLUSTER, RECORDING
 from toolkit.views.document import Code, Paragraph
-from toolkit.views.finding_document import by_urgency, clusters
+from toolkit.views.finding_document import by_urgency, clusters, partition_name
 from toolkit.views.renderers import markdown_lines
 from toolkit.views.row_formats import count, plain, printable
 
@@ -114,4 +114,5 @@ def _link(file: str, what: str) -> str:
 
 
 def _name(finding: Finding) -> str:
-    return "all topics" if finding.topic is None else f"`{printable(finding.topic)}-{finding.partition}`"
+    name = printable(partition_name(finding))
+    return name if finding.tp is None else f"`{name}`"

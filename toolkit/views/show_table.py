@@ -61,14 +61,11 @@ def statistic_sections(statistics: Data, *, opened: Iterable[LogTransaction] = (
         named.setdefault((txn.topic, txn.partition, txn.broker_id), []).append(txn)
     sections = []
     rows = [(record, record.row()) for record in records_of(statistics, TransactionStatistics)]
-    idle = [
-        record for record, row in rows if record.topic and not record.error and not any(row[each] for each in COUNTS)
-    ]
-    if len(idle) > 1:
-        sections.append(Section(title=f"{len(idle):,} logs without transactions", parts=()))
+    busy = [(record, row) for record, row in rows if not record.topic or record.error or any(map(row.get, COUNTS))]
+    if (idle := len(rows) - len(busy)) > 1:
+        sections.append(Section(title=f"{idle:,} logs without transactions", parts=()))
+        rows = busy
     for record, row in rows:
-        if len(idle) > 1 and record in idle:
-            continue
         here = named.get((record.topic, record.partition, record.broker_id), ())
         found = [text for txn in here for text in _open_texts(txn)]
         shown = [kind for kind in COUNTS if row[kind] or kind in ALWAYS]
@@ -491,8 +488,8 @@ SUMMARY_COLUMNS = {"topic", "partition", "verdict", "reason"}  # without one of 
 def _by_urgency(rows: Sequence[Row], now: dt.datetime | None) -> list[Row]:
     findings = records_of(rows, Finding)
     until = now or newest(findings)
-    ranks = [urgency_key(finding, until) for finding in findings]
-    return [rows[number] for number in sorted(range(len(rows)), key=ranks.__getitem__)]
+    ranked = sorted(zip(findings, rows, strict=True), key=lambda pair: urgency_key(pair[0], until))
+    return [row for _, row in ranked]
 
 
 def _names_in(data: object) -> list[str]:

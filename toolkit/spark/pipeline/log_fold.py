@@ -40,10 +40,10 @@ from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.headers import Array, LogChunk, LostOffsets, from_ipc, integers, numbers, take_rows, to_ipc
 from toolkit.formats.log_dir_files import log_path, segment_base_offset
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, utc
-from toolkit.schema.log import Batch, TransactionLogRecord
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
 from toolkit.schema.table import EPOCH, Table, TopicPartition
-from toolkit.sources.log_tables import LogFold, LogId, ReadError, batch_tables, error_table
+from toolkit.sources.log_tables import LogFold, LogId, ReadError, batch_tables, damage_table, error_table
 from toolkit.sources.logdir.dump_logs import read_texts
 from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, between, known_before
 from toolkit.spark.arrow_types import from_arrow, spark_schema, spark_table
@@ -217,10 +217,10 @@ class LogState:
         )
 
     @classmethod
-    def of(cls, stored: StoredState, where: LogId | None = None, **given: Any) -> LogState:
+    def of(cls, stored: StoredState, where: LogId | None = None, **attributes: Any) -> LogState:
         """The state of a row of `stored`. Raises UsageError if another release wrote it with another schema.
 
-        `where`: which broker has the log now; by default, the one of the row. `given`: other attributes.
+        `where`: which broker has the log now; by default, the one of the row. `attributes`: others of the state.
         """
         (row,) = from_ipc(stored.remembered or b"").to_pylist()
         if row["version"] != VERSION:
@@ -233,7 +233,7 @@ class LogState:
             log_end_offset=stored.log_end_offset,
             end_time=-1 if stored.latest is None else (stored.latest - EPOCH) // MILLISECOND,
             leader_epoch=-1 if stored.leader_epoch is None else stored.leader_epoch,
-            **given,
+            **attributes,
         )
         for name in REMEMBERED_NUMBERS:
             setattr(state, name, row[name])
@@ -286,12 +286,7 @@ class LogState:
         self.damaged_segments |= damaged_segments(errors)
         yield from self._log_transactions(error_table(errors, self.where), is_final=is_final)
         if self.with_batches and has_bytes:
-            where = self.where.columns
-            rows = [
-                Batch(**where, file=each.file, position=each.position, size=each.size, error=each.error)
-                for each in errors
-            ]
-            yield FoldedRows(BATCHES.name, BATCHES.arrow(rows), is_final)
+            yield FoldedRows(BATCHES.name, damage_table(errors, self.where), is_final)
 
     def _log_transactions(self, log_transactions: pa.Table, *, is_final: bool) -> Iterator[FoldedRows]:
         if log_transactions.num_rows:
@@ -595,8 +590,12 @@ def fold_work(work: LogWork, options: WorkOptions) -> Iterator[FoldedRows]:
         records = _live_records(work, options) if options.config else _records(work)
         yield from fold_records(work.log, work.where, records, work.plan, work.state)
         return
-    given: Any = {"min_held_ms": options.min_held_ms, "with_batches": options.with_batches}
-    state = LogState(where=work.where, **given) if work.state is None else LogState.of(work.state, work.where, **given)
+    attributes: Any = {"min_held_ms": options.min_held_ms, "with_batches": options.with_batches}
+    state = (
+        LogState(where=work.where, **attributes)
+        if work.state is None
+        else LogState.of(work.state, work.where, **attributes)
+    )
     read = _live_read(work, options) if options.config else _read(work)
     yield from fold_log(work.log, read, work.plan, state)
 

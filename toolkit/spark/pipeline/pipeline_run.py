@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from toolkit.errors import UsageError
-from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Table
+from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row, Table
 from toolkit.schema.live import Finding
 from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions
 from toolkit.spark.arrow_types import from_arrow, mapped, spark_table
@@ -182,10 +182,9 @@ def run(
             with_batches=with_batches,
         )
         this.execute(progress)
-        rows = store.rows("findings", FINDINGS, *FINDINGS.names, IS_CURRENT)
-        current = FINDINGS.in_order(Finding.of(row) for row in rows if row[IS_CURRENT])
+        current = FINDINGS.in_order(Finding.of(row) for row in this.findings if row[IS_CURRENT])
         verdicts = dict(sorted(Counter(str(each.verdict) for each in current).items()))
-        ended = len(rows) - len(current)
+        ended = len(this.findings) - len(current)
         return RunSummary(
             target=store.target,
             format=store.format,
@@ -243,6 +242,7 @@ class _PipelineRun:
     counts: dict[str, TableCounts] = field(init=False)  # of the tables; at first, those of the last run
     reads_here: bool = False  # whether this process reads the logs, and not tasks
     new: Mapping[str, DataFrame] = field(default_factory=dict)  # the new rows of each table of logs
+    findings: Sequence[Row] = ()  # all that are stored
 
     def __post_init__(self) -> None:
         """Plan what to read, and check that the tables are of one run."""
@@ -317,6 +317,8 @@ class _PipelineRun:
         do(adds)
         if self.has_news:
             do({"findings": self._make_findings})
+        else:
+            self.findings = self.store.rows("findings", FINDINGS, *FINDINGS.names, IS_CURRENT)
         if self.has_news or not self.counts:
             do({"counts": self._count})
         if self.has_news:
@@ -408,8 +410,9 @@ class _PipelineRun:
             is_consistent=self.logs is not None and self.logs.assertions.consistent_copy,
             min_held_ms=self.min_held_ms,
         )
-        holds, findings = made.stored(with_samples=self.has_samples)
-        for name, rows in (("logs", log_rows(self.states.all.values())), ("lso_holds", holds), ("findings", findings)):
+        holds, self.findings = made.stored(with_samples=self.has_samples)
+        logs = log_rows(self.states.all.values())
+        for name, rows in (("logs", logs), ("lso_holds", holds), ("findings", self.findings)):
             self.store.merge(name, KEPT[name], rows, run_id=self.states.run_id)
 
     # State.

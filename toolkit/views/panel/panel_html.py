@@ -103,10 +103,10 @@ def next_actionable(findings: Sequence[Finding]) -> Finding | None:
 def answer_section(finding: Finding) -> Section:
     """The finding in a few lines, verdict first."""
     section = finding_section(finding)
-    said = tuple(each for each in section.fields if finding.action or each.label != "remedy")  # of `why_not_section`
+    fields = tuple(each for each in section.fields if finding.action or each.label != "remedy")  # of `why_not_section`
     if finding.offsets_held and finding.groups_held is None:
-        said = (*said, Field("groups", ("which of them wait is not known: their offsets were not read",)))
-    return replace(section, badge=finding.verdict, tone=tone(finding), parts=(Fields(said),))
+        fields = (*fields, Field("groups", ("which of them wait is not known: their offsets were not read",)))
+    return replace(section, badge=finding.verdict, tone=tone(finding), parts=(Fields(fields),))
 
 
 def evidence_section(finding: Finding) -> Section:

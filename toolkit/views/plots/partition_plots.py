@@ -332,10 +332,12 @@ def plot_holds(lso_holds: Data, *, since: dt.date | str | None = None, theme: Th
 
 def _begin(since: dt.date | str) -> dt.datetime:
     """The time that is meant; a day begins in UTC, as the axis is."""
+    if isinstance(since, dt.datetime):
+        return in_utc(since)
     try:
         return dt.datetime.combine(dt.date.fromisoformat(str(since)), dt.time(), dt.UTC)
     except ValueError:
-        return in_utc(since)  # type: ignore[arg-type]
+        return in_utc(str(since))
 
 
 SHOWN = dt.timedelta(seconds=1)  # the least that a text says of how long something lasted
