@@ -216,13 +216,14 @@ def test_damage_elsewhere_may_hide_a_marker(files: SkippedMarker, damage: bytes)
     [
         ("read", None),
         ("absent", "it is not among the files"),
+        ("damaged", "CORRUPT_BATCH"),
         ("large", "more than 0 GiB of segments would have to be read"),
     ],
 )
 def test_what_coordinators_name_and_was_not_read_may_hide_a_marker(
     files: SkippedMarker, monkeypatch: pytest.MonkeyPatch, where: str, missing: str | None
 ) -> None:
-    """Files that lack it, and logs beyond a gigabyte, were left out in silence: the verdict was `hanging`."""
+    """Files that lack or cannot read it, and logs beyond a gigabyte, were left out in silence: it was `hanging`."""
     ended = partial(state_record, epoch=5, at=after(minutes=-2))
     files.before = [
         state_record(17, OWNER, 7, "Empty", epoch=5, at=after(minutes=-3)),
@@ -236,6 +237,8 @@ def test_what_coordinators_name_and_was_not_read_may_hide_a_marker(
     del files.logs[EARLIER], files.replicated[EARLIER]
     if where == "absent":
         del files.logs[RIGHT], files.replicated[RIGHT]
+    if where == "damaged":
+        files.logs[RIGHT].insert(1, b"x" * 200)
     if where == "large":
         monkeypatch.setattr(observe_files, "MAX_SEARCHED", 1)
     row = files.finding()

@@ -347,6 +347,15 @@ def test_the_first_sample_proves_nothing(six: Path) -> None:
     assert [row["verdict"] for row in Recording(six).finding_rows(at=NINE)] == ["unknown"]
 
 
+def test_a_sample_of_another_cluster_is_no_second_look(tmp_path: Path) -> None:
+    """Before recorders checked it: producer ids and offsets of another cluster are the same numbers."""
+    first, last = every(1, 2)
+    path = write(tmp_path, [replace(first, row=replace(first.row, cluster_id="another-one")), last])
+    (row,) = Recording(path).finding_rows()
+    assert (row["verdict"], row["action"]) == ("unknown", None)
+    assert "a second sample: it was seen in one only" in row["missing"]
+
+
 def test_requested_partitions_have_a_finding(six: Path) -> None:
     recording = Recording(six)
     assert len(recording.findings(topics=["orders"])) == 2

@@ -112,6 +112,8 @@ class Sampler:
     diagnosis: DiagnoseOptions = DEFAULTS
     late_padding_ms: int = LATE_PADDING_MS  # as for `analysis.history.findings_over_time.late_transactions`
     with_held_groups: bool = False  # read the committed offsets of the groups while an LSO is held
+    # of the earlier samples, if known: producer ids and offsets of another cluster are the same numbers
+    cluster_id: str | None = None
     _cluster: Cluster | None = None
     _longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
 
@@ -122,11 +124,13 @@ class Sampler:
         `before`: the previous sample, successful or failed. Without one no verdict is `hanging`.
         """
         started, due = time.monotonic(), due.astimezone(dt.UTC)
+        self.cluster_id = self.cluster_id or (before.row.cluster_id if before else None)
         diagnosis = replace(self.diagnosis, recheck_after=0, is_sample=True)
         try:
             cluster = self.cluster()
             evidence = SampleEvidence(cluster, before.observation if before else None)
             diagnosed = diagnose(evidence, diagnosis, before=before.log_readings if before else {})
+            self._check_cluster(cluster)  # its metadata may be that of another one by now
         except ToolkitError as error:
             self.close()  # brokers may have moved
             row = RecordedSample(
@@ -170,11 +174,23 @@ class Sampler:
         """The cluster; connects if needed.
 
         Raises ConnectionFailed or AuthenticationFailed if no broker can be reached, or it rejects the credentials.
+        Raises UsageError if the samples so far are of another cluster.
         """
         if self._cluster is None:
             self._cluster = self.connect()
+            self._check_cluster(self._cluster)
             self._longest_timeout_ms = longest_timeout_ms(self._cluster.client) or self._longest_timeout_ms
         return self._cluster
+
+    def _check_cluster(self, cluster: Cluster) -> None:
+        found = cluster.cluster_id
+        if found is not None and self.cluster_id not in (None, found):
+            self.close()
+            raise UsageError(
+                f"This is cluster {found}, and the samples so far are of cluster {self.cluster_id}.",
+                do="Record each cluster to a folder of its own.",
+            )
+        self.cluster_id = found or self.cluster_id
 
     def close(self) -> None:
         """Close the connections; the next sample makes new ones."""
@@ -483,11 +499,16 @@ class Recorder:
         `samples`: maximum number of samples.
         `until`: latest due time.
         Raises ToolkitError if the cluster cannot be reached and the recording has no sample yet; later, that is a
-        failed sample.
+        failed sample. Raises UsageError if the recording is of another cluster.
         """
         self._previous = resume(self.writer.directory) if self.writer else None
-        if self._previous is None:
+        if self._previous is not None:
+            self.sampler.cluster_id = self._previous.row.cluster_id
+        try:
             self.sampler.cluster()
+        except ToolkitError as error:
+            if self._previous is None or isinstance(error, UsageError):
+                raise
         count = 0
         due = self._first()
         try:
