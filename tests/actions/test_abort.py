@@ -5,6 +5,7 @@ What is refused, and by which words it is overridden, is on prepared rows: `test
 
 import shlex
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -205,3 +206,12 @@ def test_the_offsets_of_groups_are_decoded(kafka: Kafka, cluster: Cluster) -> No
     rows = pq.read_table(done.records_file).to_pylist()
     assert rows
     assert all(row["group_id"] and row["committed_topic"] and row["committed_offset"] is not None for row in rows)
+
+
+def test_a_last_batch_that_is_not_replicated_yet_is_missed(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> None:
+    """It is above the high watermark, up to which was read: the marker discarded it, and the copy was without it."""
+    txn = plan_abort(cluster, finding(cluster, INCIDENTS["never_added"](kafka))).transaction
+    ahead = replace(txn, last_sequence=(txn.last_sequence or 0) + 1)
+    with pytest.raises(ActionRefused, match=r"has no batch of producer \d+ with its last sequence number 1 below the"):
+        save_records(cluster, ahead, tmp_path / "orders.parquet")
+    assert not (tmp_path / "orders.parquet").exists()
