@@ -244,7 +244,7 @@ def complete(cluster: Cluster) -> bool:
 
 
 def test_an_unresponsive_broker_delays_only_its_own_requests(spread: Kafka) -> None:
-    with Cluster(spread.bootstrap_servers, timeout=10) as cluster:
+    with Cluster(spread.bootstrap_servers, timeout=5) as cluster:
         assert sorted(cluster.client.brokers) == [1, 2, 3]
         process = spread._process(LOST).pid
         os.kill(process, signal.SIGSTOP)

@@ -117,13 +117,6 @@ def test_a_second_check_covers_only_doubtful_partitions(cluster: Cluster, opened
     assert clear["verdict"] == "clear", "a requested partition has a row"
 
 
-def test_findings_of_the_whole_cluster_have_no_clear_rows(cluster: Cluster, opened: StagedIncident) -> None:
-    rows = cluster.finding_rows(recheck_after=0)
-    assert "clear" not in {row["verdict"] for row in rows}
-    assert opened.topic in {row["topic"] for row in rows}
-    assert cluster.finding_rows(broker_id=1, partitions=[(opened.topic, 0)], recheck_after=0)[0]["verdict"] == "ongoing"
-
-
 def test_a_topic_deleted_between_the_checks_is_not_hanging(cluster: Cluster, kafka: Kafka) -> None:
     staged = INCIDENTS["never_added"](kafka)
     evidence = ClusterEvidence(cluster, TableArguments.of(topics=[staged.topic]))

@@ -27,8 +27,6 @@ from toolkit.sources.source import TableArguments
 
 pytestmark = pytest.mark.lab
 
-HEALTHY = ["open_young", "open_long", "old_event_times", "marker_only", "fenced_by_timeout"]
-
 
 def judge(cluster: Cluster, staged: StagedIncident, **options: Any) -> Row:
     """The row of what was staged."""
@@ -52,17 +50,6 @@ def consumed(kafka: Kafka, topic: str, start: int, stop: int) -> list[bytes]:
         found.append(message.value() or b"")
     consumer.close()
     return found
-
-
-@pytest.mark.parametrize("name", HEALTHY)
-def test_logs_of_healthy_partitions_are_not_read(
-    cluster: Cluster, kafka: Kafka, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(partition_log, "read_excerpts", None)
-    with INCIDENTS[name](kafka) as staged:
-        rows = cluster.finding_rows(topics=[staged.topic], recheck_after=0.1)
-    assert {row["verdict"] for row in rows} <= {"ongoing", "clear"}
-    assert {row["cause"] for row in rows} == {None}
 
 
 def test_held_records_match_what_a_consumer_counts(cluster: Cluster, kafka: Kafka) -> None:

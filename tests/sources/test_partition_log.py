@@ -1,6 +1,7 @@
 """The log of a live partition over the network, against the very files of its broker; coordinators' likewise."""
 
 import datetime as dt
+import json
 import uuid
 from collections.abc import Iterator
 
@@ -9,16 +10,18 @@ import pytest
 
 from tests.brokers import on_cluster
 from tests.builders import delete_records
+from tests.process import on
 from toolkit import Cluster
 from toolkit.errors import BrokerError
 from toolkit.formats.coordinator_records import STATE_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
-from toolkit.lab.clients import TxnProducer
+from toolkit.lab.clients import TxnProducer, config_of
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.schema import BATCHES, Row
 from toolkit.schema.live import Partition
 from toolkit.schema.table import Error
 from toolkit.sources.live import partition_log
+from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.live.coordinator_logs import read_coordinator_topic, transaction_log_records
 from toolkit.sources.live.coordinators import CoordinatorTopic
 from toolkit.sources.live.partition_log import FetchedChunk, batch_tables_of, fetch_range
@@ -220,3 +223,47 @@ def test_selected_partitions_can_be_read(cluster: Cluster) -> None:
     assert log.partitions == 1
     assert producer.transactional_id in {each.transactional_id for each in log.transactions}
     assert {each.txn_state_partition for each in log.transactions} == {row["txn_state_partition"]}
+
+
+# ``kafka-txn why`` after DeleteRecords: a transaction did not begin where the log now begins
+
+
+def visibility(kafka: Kafka, topic: str, offset: int) -> Row:
+    done = on(kafka, "why", "--topic", topic, "--partition", "0", "--offset", str(offset), "--format", "json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    found: Row = row
+    return found
+
+
+def test_the_start_of_a_transaction_is_not_the_log_start(kafka: Kafka) -> None:
+    with INCIDENTS["open_young"](kafka) as staged, BrokerClient(config_of(kafka)) as client:
+        topic = staged.topic
+        producer = TxnProducer(client, "why-ended").init()
+        producer.add(topic, 0)
+        begun = producer.send(topic, 0, records=3)
+        last = producer.send(topic, 0, records=3) + 2
+        producer.end(commit=True)
+        assert visibility(kafka, topic, last)["first_offset"] == begun
+        marker = last + 1
+        assert f"which began at {begun}" in visibility(kafka, topic, marker)["reason"]
+        delete_records(client, topic, before=last)
+
+        ended = visibility(kafka, topic, last)
+        assert (ended["outcome"], ended["log_start_offset"], ended["first_offset"]) == ("commit", last, None)
+        reason = visibility(kafka, topic, marker)["reason"]
+        assert "whose start is deleted or was not read" in reason
+        assert f"began at {last}" not in reason
+
+
+def test_the_start_of_an_open_transaction_is_that_of_its_leader(kafka: Kafka) -> None:
+    with INCIDENTS["open_young"](kafka) as staged, BrokerClient(config_of(kafka)) as client:
+        producer = TxnProducer(client, "why-open").init()
+        producer.add(staged.topic, 0)
+        begun = producer.send(staged.topic, 0, records=2)
+        last = producer.send(staged.topic, 0, records=2) + 1
+        delete_records(client, staged.topic, before=last)
+        row = visibility(kafka, staged.topic, last)
+        assert (row["status"], row["first_offset"]) == ("open", begun)
+        assert f"which began at {begun}, before the log start offset {last}" in row["reason"]
+        producer.end(commit=False)
