@@ -290,7 +290,7 @@ DAMAGED = "The bytes are damaged, or this is no producer snapshot; a broker woul
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEntry:
-    """The state of a producer on a partition; missing fields are ``None``, never -1."""
+    """The state of a producer on a partition, in the file's order; missing fields are ``None``, never -1."""
 
     producer_id: int
     producer_epoch: int
@@ -311,7 +311,7 @@ def read_snapshot(buf: bytes | bytearray | memoryview) -> tuple[SnapshotEntry, .
     """
     from google_crc32c import value as crc32c
 
-    count, crc = _read_header(memoryview(buf))
+    crc = _read_header(memoryview(buf))
     data = bytes(buf)
     computed: int = crc32c(data[SNAPSHOT_COVERED:])
     if crc != computed:
@@ -320,26 +320,15 @@ def read_snapshot(buf: bytes | bytearray | memoryview) -> tuple[SnapshotEntry, .
             position=SNAPSHOT_COVERED,
             means=DAMAGED,
         )
-    entries = struct.iter_unpack(
-        SNAPSHOT_ENTRY.format, data[SNAPSHOT_HEADER.size : SNAPSHOT_HEADER.size + count * SNAPSHOT_ENTRY.size]
-    )
+    entries = SNAPSHOT_ENTRY.iter_unpack(data[SNAPSHOT_HEADER.size :])
     return tuple(
-        SnapshotEntry(
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            last_sequence=_known(sequence),
-            last_offset=_known(offset),
-            offset_delta=delta,
-            last_timestamp=_known(timestamp),
-            coordinator_epoch=_known(coordinator_epoch),
-            current_txn_first_offset=_known(first_offset),
-        )
-        for producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, first_offset in entries
+        SnapshotEntry(producer_id, epoch, _known(sequence), _known(offset), delta, *map(_known, others))
+        for producer_id, epoch, sequence, offset, delta, *others in entries
     )
 
 
-def _read_header(view: memoryview) -> tuple[int, int]:
-    """Number of entries and CRC; checks version and size."""
+def _read_header(view: memoryview) -> int:
+    """The CRC; checks version, size and number of entries."""
     size = len(view)
     if not size:
         raise DecodeError(
@@ -367,7 +356,7 @@ def _read_header(view: memoryview) -> tuple[int, int]:
             position=min(size, right) if count >= 0 else SNAPSHOT_COVERED,
             means=DAMAGED,
         )
-    return count, crc
+    return int(crc)
 
 
 def _known(number: int) -> int | None:
