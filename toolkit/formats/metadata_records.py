@@ -310,7 +310,8 @@ class MetadataState:
 
     def copy(self) -> MetadataState:
         """What they say, for a transaction that may be aborted."""
-        return MetadataState(**{name: dict(getattr(self, name)) for name in MAPPINGS})
+        values: dict[str, Any] = {name: dict(getattr(self, name)) for name in MAPPINGS}
+        return MetadataState(**values)
 
     def _add_cluster(self, record: MetadataLogRecord) -> None:
         """What is about a broker, a feature or a setting."""
