@@ -27,7 +27,7 @@ from toolkit.actions.plan import Plan
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, TIMEOUT_GRACE
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
-from toolkit.schema import Row
+from toolkit.schema import TRANSACTION_LOG, Row
 from toolkit.schema.verdict import Verdict
 
 NONE, CONCURRENT, LOADING, NOT_COORDINATOR, UNAVAILABLE, DENIED, INVALID, TIMED_OUT = 0, 51, 14, 16, 15, 53, 42, 7
@@ -188,6 +188,29 @@ def test_what_is_open_is_read_before_the_request_and_what_is_not_proven_then_is_
     cluster.own_findings = [found(verdict=Verdict.OVERDUE, evidence=outcome_claims("not proven"))]
     execute(plan, override=first)
     assert len(cluster.sent) == 1
+
+
+def test_a_topic_that_may_be_hidden_is_not_proven_to_have_no_committed_records() -> None:
+    """DescribeTransactions leaves out topics that the principal may not describe; the coordinators' log has them."""
+    what = "no commit includes what is open under payments-7"
+    seen = {"transactional_id": "payments-7", "producer_id": 7, "producer_epoch": 0, "state": "Ongoing"}
+    orders, hidden = {"topic": "orders", "partition": 0}, {"topic": "hidden", "partition": 0}
+    for log, needed in (
+        ([], what),
+        ([{**seen, "topic_partitions": [orders, hidden]}], what),
+        ([{**seen, "producer_epoch": 1, "topic_partitions": [orders]}], what),
+        ([{**seen, "topic_partitions": [orders]}], None),
+    ):
+        cluster = cluster_of(**OVERDUE)
+        cluster.own_findings = [found(verdict=Verdict.OVERDUE, evidence=outcome_claims("proven"))]
+        cluster.gaps, cluster.transaction_log = ["DESCRIBE on Topic '*'"], [without_others(each) for each in log]
+        assert plan_of(cluster).needed_override == needed
+    cluster.gaps, cluster.transaction_log = (), ()
+    assert plan_of(cluster).needed_override is None
+
+
+def without_others(row: Row) -> Row:
+    return {**dict.fromkeys(TRANSACTION_LOG.names), "tombstone": False, **row}
 
 
 def test_the_verdict_is_that_of_the_findings_and_not_another_one() -> None:

@@ -4,6 +4,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -125,6 +126,15 @@ def test_what_cannot_be_saved_is_not_aborted(kafka: Kafka, cluster: Cluster, aud
     done = plan.execute(confirm=plan.target, save=False, recheck_after=0)
     assert done.records_file is None
     assert read_committed(kafka, staged.topic, staged.partition) >= 0
+
+
+def test_a_last_batch_that_is_not_replicated_yet_is_missed(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> None:
+    """It is above the high watermark, up to which was read: the marker discarded it, and the copy was without it."""
+    txn = plan_abort(cluster, finding(cluster, INCIDENTS["never_added"](kafka))).transaction
+    ahead = replace(txn, last_sequence=(txn.last_sequence or 0) + 1)
+    with pytest.raises(ActionRefused, match=r"has no batch of producer \d+ with its last sequence number 1 below the"):
+        save_records(cluster, ahead, tmp_path / "orders.parquet")
+    assert not (tmp_path / "orders.parquet").exists()
 
 
 def test_records_of_unknown_outcome_are_always_saved(kafka: Kafka, cluster: Cluster) -> None:

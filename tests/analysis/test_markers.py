@@ -523,16 +523,18 @@ def test_the_partitions_of_a_producer_are_read_those_of_its_epoch_and_of_higher_
     older = [producer(epoch=3, topic="older", partition=n) for n in range(60)]
     rows = [producer(epoch=epoch, topic=topic, partition=n) for (topic, n), epoch in epochs.items()]
     rows += [producer(8, epoch=5, topic="f"), replace(producer(topic="g"), producer_epoch=None)]
-    plan = plan_marker_search([context], [*older, *rows])
+    plan = plan_marker_search([context], [*older, *rows], partitions=())
     names = [("e", 0), ("b", 0), ("a", 0), *(("older", n) for n in range(60))]
     assert [tuple(tp) for tp in plan.partitions] == names
     assert {tuple(map(id, found)) for found in plan.partitions.values()} == {(id(context),)}
     assert plan.unread == {}
     assert named_topics([context]) == {"orders"}
     many = [producer(epoch=4, topic="many", partition=n) for n in range(1_001)]
-    assert plan_marker_search([context], many[1:]).unread == {}
-    assert plan_marker_search([context], many).unread == {7: "more than 1,000 partitions would have to be read"}
-    assert plan_marker_search([context], []) == MarkerSearchPlan(partitions={}, unread={}, ahead={})
+    assert plan_marker_search([context], many[1:], partitions=()).unread == {}
+    assert plan_marker_search([context], many, partitions=()).unread == {
+        7: "more than 1,000 partitions would have to be read"
+    }
+    assert plan_marker_search([context], [], partitions=()) == MarkerSearchPlan(partitions={}, unread={}, ahead={})
 
 
 @pytest.mark.parametrize(("epoch", "is_ahead"), [(0, False), (1, True)])
@@ -541,7 +543,7 @@ def test_an_epoch_that_the_log_does_not_have_shows_that_it_has_lost_records(epoc
     here = excerpt(data(100, second=80), start=0)
     log = partial(with_logs, log=here, coordinators=coordinator_log([init()]), marker_search=MarkerSearch())
     rows = [producer(epoch=0), producer(epoch=epoch, topic="payments", partition=3), producer(8, epoch=9)]
-    plan = plan_marker_search([log(open_transaction())], rows)
+    plan = plan_marker_search([log(open_transaction())], rows, partitions=())
     assert plan.ahead == ({7: rows[1]} if is_ahead else {})
     outcome = partial(log, marker_search=MarkerSearch(ahead=plan.ahead))(open_transaction()).outcome
     assert outcome.name == ("unknown" if is_ahead else "undecided")
@@ -551,17 +553,26 @@ def test_an_epoch_that_the_log_does_not_have_shows_that_it_has_lost_records(epoc
             ("DescribeProducers", "epoch 1 on payments-3")
         ]
     nothing_left = partial(log, coordinators=coordinator_log([]))(open_transaction())
-    assert plan_marker_search([nothing_left], rows).ahead == {}
+    assert plan_marker_search([nothing_left], rows, partitions=()).ahead == {}
 
 
 def test_a_thousand_partitions_are_read_each_for_all_of_its_producers() -> None:
     contexts = [open_transaction(pid=pid) for pid in range(1_002)]
     rows = [producer(pid, epoch=5, topic="payments", partition=pid) for pid in range(1_001)]
     rows.append(producer(1_001, epoch=5, topic="payments", partition=0))
-    plan = plan_marker_search(contexts, rows)
+    plan = plan_marker_search(contexts, rows, partitions=())
     assert set(plan.partitions) == {("payments", number) for number in range(1_000)}
     assert plan.partitions[TopicPartition("payments", 0)] == [contexts[0], contexts[1_001]]
     assert plan.unread == {1_000: "more than 1,000 partitions would have to be read"}
+
+
+def test_partitions_whose_leader_has_forgotten_the_producer_are_read_if_the_records_name_them() -> None:
+    """A day after a commit that the coordinators' log lost, nobody looked at its marker elsewhere: `abort` lost it."""
+    log = partial(with_logs, coordinators=coordinator_log([record(1, "Ongoing", second=1, on=(ELSEWHERE, HERE))]))
+    context = log(open_transaction())
+    plan = plan_marker_search([context], [], partitions=[ELSEWHERE, HERE, TopicPartition("other", 0)])
+    assert plan.partitions == {ELSEWHERE: [context]}
+    assert plan_marker_search([context], [], partitions=[HERE]).partitions == {}, "its topic is deleted"
 
 
 def test_a_partition_that_the_coordinators_records_name_and_that_could_not_be_read_is_missing() -> None:
@@ -571,10 +582,12 @@ def test_a_partition_that_the_coordinators_records_name_and_that_could_not_be_re
     assert context.recorded_partitions == {ELSEWHERE}
     failed = producer(topic="payments", partition=3, error="LEADER_NOT_AVAILABLE: none")
     unread = {7: "payments-3 could not be read (LEADER_NOT_AVAILABLE)"}
-    assert plan_marker_search([context], [failed]) == MarkerSearchPlan(partitions={}, unread=unread, ahead={})
+    assert plan_marker_search([context], [failed], partitions=()) == MarkerSearchPlan(
+        partitions={}, unread=unread, ahead={}
+    )
     nobody = producer(topic="payments", partition=4, error="LEADER_NOT_AVAILABLE: none")
-    assert plan_marker_search([context], [nobody]).unread == {}, "no record names it"
-    assert plan_marker_search([other], [failed]).unread == {}, "another producer's records do"
+    assert plan_marker_search([context], [nobody], partitions=()).unread == {}, "no record names it"
+    assert plan_marker_search([other], [failed], partitions=()).unread == {}, "another producer's records do"
 
 
 def test_the_topics_of_its_producer_are_those_that_the_coordinators_records_name() -> None:
