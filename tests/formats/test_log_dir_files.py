@@ -49,8 +49,6 @@ def checked(rows: list[CheckpointEntry], *, lines: int | None = None) -> list[Ch
     return rows
 
 
-
-
 def errors(rows: list[CheckpointEntry]) -> list[str]:
     return [row.error for row in rows if row.error]
 
