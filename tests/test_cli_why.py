@@ -4,22 +4,15 @@ import json
 
 import pytest
 
+from tests.builders import delete_records
 from tests.process import on
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, config_of
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema import Row
-from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import BrokerClient
 
 pytestmark = pytest.mark.lab
-
-
-def delete_records(client: BrokerClient, topic: str, *, before: int) -> None:
-    one = broker_client.DeleteRecords.DeleteRecordsTopic
-    partition = one.DeleteRecordsPartition(partition_index=0, offset=before)
-    request = broker_client.DeleteRecords(topics=[one(name=topic, partitions=[partition])], timeout_ms=10_000)
-    assert client.send_one(request, broker_id=1).topics[0].partitions[0].error_code == 0
 
 
 def visibility(kafka: Kafka, topic: str, offset: int) -> Row:

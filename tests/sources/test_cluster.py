@@ -21,12 +21,6 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def cluster(kafka: Kafka) -> Iterator[Cluster]:
-    with Cluster(kafka.bootstrap_servers) as connected:
-        yield connected
-
-
-@pytest.fixture(scope="module")
 def opened(kafka: Kafka) -> Iterator[StagedIncident]:
     """A healthy transaction, open on partition 0 of a topic with two partitions."""
     with INCIDENTS["open_young"](kafka) as staged:
