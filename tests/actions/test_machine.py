@@ -11,6 +11,7 @@ import pytest
 from kafka.protocol.metadata import MetadataResponse
 
 from tests.actions.rows import (
+    ENDED,
     IMPACT,
     NO_COMMIT,
     RowCluster,
@@ -107,6 +108,24 @@ def test_a_check_that_has_become_old_is_made_again(monkeypatch: pytest.MonkeyPat
     plan_of(cluster).execute(confirm="3 transactions", recheck_after=0)
     looked = [arguments["partitions"] for name, arguments in cluster.arguments if name == "finding_rows"]
     assert [len(each) for each in looked] == [3, 3, 2, 1]
+
+
+def test_what_another_ones_later_check_shows_stops_the_list_before_its_marker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turn of the second took longer than a minute, so all that were left were checked again: the third was live by
+    then, and got its marker, as only the second one's new ruling was looked at."""
+    cluster = list_cluster()
+    live = found(partition=2, verdict=Verdict.ONGOING, action=None)
+
+    def on_turn(plan: Any) -> None:
+        is_second = plan.target == targets(1)[0]
+        monkeypatch.setattr(plan_module, "MAX_CHECK_AGE_S", -1.0 if is_second else 60.0)
+        if is_second:
+            cluster.findings = [*cluster.findings[:2], live.row()]
+
+    done = plan_of(cluster).execute(confirm="3 transactions", recheck_after=0, progress=on_turn)
+    assert ([each.target for each in done.done], done.stopped_at) == (targets(0, 1), *targets(2))
+    assert isinstance(done.error, ActionRefused)
+    assert len(cluster.sent) == 2
 
 
 def test_a_surprise_in_the_common_check_stops_the_list_before_the_first_marker(audit: Audit) -> None:
@@ -248,3 +267,21 @@ def test_an_lso_that_stands_where_it_was_stops_the_list(monkeypatch: pytest.Monk
     done = plan_of(cluster).execute(confirm="3 transactions", recheck_after=0)
     assert isinstance(done.error, ActionFailed)
     assert (done.stopped_at, done.error.effect, len(cluster.sent)) == (*targets(0), "written", 1)
+
+    def interrupted(*_: object) -> Result:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Abort, "verify", interrupted)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        plan_of(list_cluster()).execute(confirm="3 transactions", recheck_after=0)
+    assert stopped.value.__notes__[-1] == f"0 of 3 transactions were done; it was the turn of {targets(0)[0]}."
+
+
+def test_a_list_names_each_transaction_once_and_leaves_out_what_is_not_open() -> None:
+    cluster: Any = RowCluster()
+    assert plan_abort_list(cluster, [found(), found()]).target == "1 transaction"
+    cluster.producers = ENDED
+    plan = plan_abort_list(cluster, [found(), found(start_offset=None, producer_id=None), found(topic=None)])
+    assert [each.target for each in plan.left_out] == [*targets(0), "orders-0", "the whole cluster"]
+    with pytest.raises(ActionRefused, match="No transaction of the list"):
+        plan.execute(confirm=plan.target)

@@ -8,11 +8,8 @@ batch, as ``TransactionStateManager`` writes them (``TransactionLogValue``, vers
 from __future__ import annotations
 
 import datetime as dt
-import functools
-import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +19,8 @@ from toolkit.formats.batch_records import Record, decode_batch, read_records
 from toolkit.formats.batches import CONTROL, HEADER_SIZE, BatchHeader, Buffer, read_varint
 from toolkit.formats.coordinator_records import (
     GROUP_EPOCH_KINDS,
+    OFFSETS_TOPIC,
+    STATE_TOPIC,
     read_group_epoch,
     read_group_key,
     read_group_metadata,
@@ -34,7 +33,10 @@ from toolkit.schema import utc
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.schema.table import LAST_TIME
 
+K = TypeVar("K")
 CODEC = 0x07  # bits of attributes
+Positions: TypeAlias = npt.NDArray[np.int64]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
 def transaction_log(
@@ -82,110 +84,57 @@ def keys_and_values(buf: bytes, headers: Headers) -> Iterator[tuple[bytes | None
 def _transaction_log_record(
     record: Record, header: BatchHeader, where: TransactionLogRecord, position: int | None
 ) -> TransactionLogRecord:
-    timestamp = leader_epoch = transactional_id = state = start_time = last_update_time = error = None
+    found: dict[str, Any] = {"offset": record.offset, "tombstone": record.value is None, "position": position}
     try:
-        timestamp, leader_epoch = _time(record.timestamp_ms), header.partition_leader_epoch
-        transactional_id = _transactional_id(record)
-        state = None if record.value is None else read_transaction_value(record.value)
-        if state is not None:
-            start_time = _time(state.start_timestamp_ms)
-            last_update_time = _time(state.last_update_timestamp_ms)
+        found |= {"timestamp": _time(record.timestamp_ms), "leader_epoch": header.partition_leader_epoch}
+        found["transactional_id"] = _key(record, read_transaction_key, STATE_TOPIC)
+        if record.value is not None:
+            state = read_transaction_value(record.value)._asdict()
+            del state["unknown_tags"]
+            start, last_update = state.pop("start_timestamp_ms"), state.pop("last_update_timestamp_ms")
+            state["value_version"] = state.pop("version")
+            found |= state
+            found["start_time"] = _time(start)
+            found["last_update_time"] = _time(last_update)
     except DecodeError as exc:
-        error = f"CORRUPT_RECORD: {exc}"
-    if state is None:
-        return replace(
-            where,
-            offset=record.offset,
-            timestamp=timestamp,
-            transactional_id=transactional_id,
-            tombstone=record.value is None,
-            leader_epoch=leader_epoch,
-            position=position,
-            error=error,
-        )
+        found["error"] = f"CORRUPT_RECORD: {exc}"
     return TransactionLogRecord(
-        txn_state_partition=where.txn_state_partition,
-        offset=record.offset,
-        timestamp=timestamp,
-        transactional_id=transactional_id,
-        producer_id=state.producer_id,
-        producer_epoch=state.producer_epoch,
-        previous_producer_id=state.previous_producer_id,
-        next_producer_id=state.next_producer_id,
-        next_producer_epoch=state.next_producer_epoch,
-        state=state.state,
-        timeout_ms=state.timeout_ms,
-        topic_partitions=state.topic_partitions,
-        start_time=start_time,
-        last_update_time=last_update_time,
-        client_transaction_version=state.client_transaction_version,
-        tombstone=False,
-        value_version=state.version,
-        leader_epoch=leader_epoch,
-        broker_id=where.broker_id,
-        file=where.file,
-        position=position,
-        error=error,
+        txn_state_partition=where.txn_state_partition, broker_id=where.broker_id, file=where.file, **found
     )
 
 
-def _transactional_id(record: Record) -> str:
-    transactional_id = None if record.key is None else read_transaction_key(record.key)
-    if transactional_id is None:
-        raise DecodeError("The key of a __transaction_state record is null, or of a newer Kafka.", position=0)
-    return transactional_id
+def _key(record: Record, read: Callable[[bytes], K | None], topic: str) -> K:
+    key = None if record.key is None else read(record.key)
+    if key is None:
+        raise DecodeError(f"The key of a {topic} record is null, or of a newer Kafka.", position=0)
+    return key
 
 
 def _offsets_log_record(
     record: Record, header: BatchHeader, where: OffsetsLogRecord, position: int | None
 ) -> OffsetsLogRecord:
-    timestamp = is_transactional = producer_id = producer_epoch = key = error = None
-    commit = committed_at = expires_at = group = generation = None
     value = record.value
+    found: dict[str, Any] = {"offset": record.offset, "tombstone": value is None, "position": position}
     try:
-        timestamp, is_transactional = _time(record.timestamp_ms), header.is_transactional
-        producer_id, producer_epoch = header.producer_id, header.producer_epoch
-        key = None if record.key is None else read_group_key(record.key)
-        if key is None:
-            error = "CORRUPT_RECORD: The key of a __consumer_offsets record is null, or of a newer Kafka."
-        elif value is not None and key.kind == "offset_commit":
+        found |= {"timestamp": _time(record.timestamp_ms), "is_transactional": header.is_transactional}
+        found |= {"producer_id": header.producer_id, "producer_epoch": header.producer_epoch}
+        key = _key(record, read_group_key, OFFSETS_TOPIC)
+        found |= {"kind": key.kind, "group_id": key.group_id, "topic": key.topic, "partition": key.partition}
+        found["member_ids"] = None if key.member_id is None else (key.member_id,)
+        if value is not None and key.kind == "offset_commit":
             commit = read_offset_commit(value)
-            committed_at = _time(commit.commit_timestamp_ms)
-            expires_at = _time(commit.expire_timestamp_ms)
+            found |= {"committed_offset": commit.offset, "committed_leader_epoch": commit.leader_epoch}
+            found["commit_timestamp"] = _time(commit.commit_timestamp_ms)
+            found["expire_timestamp"] = _time(commit.expire_timestamp_ms)
         elif value is not None and key.kind == "group_metadata":
             group = read_group_metadata(value)
-            generation = group.generation
+            found |= {"generation": group.generation, "protocol_type": group.protocol_type, "protocol": group.protocol}
+            found |= {"leader_member_id": group.leader_member_id, "member_ids": group.member_ids}
         elif value is not None and key.kind in GROUP_EPOCH_KINDS:
-            generation = read_group_epoch(value)
+            found["generation"] = read_group_epoch(value)
     except DecodeError as exc:
-        error = f"CORRUPT_RECORD: {exc}"
-    member_id = None if key is None else key.member_id
-    return OffsetsLogRecord(
-        group_partition=where.group_partition,
-        offset=record.offset,
-        timestamp=timestamp,
-        kind=None if key is None else key.kind,
-        group_id=None if key is None else key.group_id,
-        topic=None if key is None else key.topic,
-        partition=None if key is None else key.partition,
-        committed_offset=None if commit is None else commit.offset,
-        committed_leader_epoch=None if commit is None else commit.leader_epoch,
-        commit_timestamp=committed_at,
-        expire_timestamp=expires_at,
-        generation=generation,
-        protocol_type=None if group is None else group.protocol_type,
-        protocol=None if group is None else group.protocol,
-        leader_member_id=None if group is None else group.leader_member_id,
-        member_ids=tuple(group.member_ids) if group else None if member_id is None else (member_id,),
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        is_transactional=is_transactional,
-        tombstone=value is None,
-        broker_id=where.broker_id,
-        file=where.file,
-        position=position,
-        error=error,
-    )
+        found["error"] = f"CORRUPT_RECORD: {exc}"
+    return OffsetsLogRecord(group_partition=where.group_partition, broker_id=where.broker_id, file=where.file, **found)
 
 
 def _time(milliseconds: int | None) -> dt.datetime | None:
@@ -196,139 +145,93 @@ def _time(milliseconds: int | None) -> dt.datetime | None:
 
 FIELDS = 5
 """Columns that `locate` returns: start and end of the key, producer id, previous and next producer id; -1 for none."""
+LOST = -(1 << 40)  # the position after what does not end; what is added to it keeps it negative
+MAX_ITEMS = 1_000  # topics, or tagged fields: a record with more is decoded
 
 
-def locate(buf: bytes, positions: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def locate(buf: bytes, positions: Positions, ends: Positions) -> Positions:
     """Key and producer ids of the only record of each batch.
 
     One row per batch with `FIELDS` columns; the start of the key is 0 if the record has an unknown form.
     `positions`, `ends`: where each batch starts and ends in the bytes; all of magic 2 with one uncompressed record.
     """
-    found = np.full((len(positions), FIELDS), -1, np.int64)
-    _PlainBytes.total += len(buf)
-    compiled = _compiled() if _PlainBytes.total >= PLAIN_BYTES else None
-    if compiled is not None:
-        compiled(np.frombuffer(buf, np.uint8), positions, ends, found)
-    else:
-        _locate(memoryview(buf), positions.tolist(), ends.tolist(), found)
+    data, found = np.frombuffer(buf, np.uint8), np.full((len(positions), FIELDS), -1, np.int64)
+    _, at = _varints(data, positions + HEADER_SIZE, ends)  # size of the record
+    _, at = _varints(data, at + 1, ends)  # after its attributes: the timestamp
+    _, at = _varints(data, at, ends)  # the offset
+    key_size, key = _varints(data, at, ends)
+    value_at = key + _zigzag(key_size)
+    value_size, at = _varints(data, np.where(_zigzag(key_size) >= 4, value_at, LOST), ends)
+    stop = at + np.maximum(_zigzag(value_size), 0)
+    is_known = (at >= 0) & (stop <= ends)
+    rows = np.flatnonzero(is_known & (_zigzag(value_size) >= 0))
+    ids = found[rows, 2:]
+    is_known[rows] = _are_values_known(data, at[rows], stop[rows], ids)
+    found[rows, 2:] = ids
+    found[:, 0], found[:, 1] = np.where(is_known, key, 0), value_at
     return found
 
 
-_compiling = threading.Lock()
-PLAIN_BYTES = 16_000_000  # from here on compiled code is faster, its start included
+def _are_values_known(data: Bytes, at: Positions, stop: Positions, ids: Positions) -> npt.NDArray[np.bool_]:
+    """Whether values have a known form; fill in the producer ids: the own one, the previous and the next one."""
+    rows = np.flatnonzero(stop - at >= 17)
+    rows = rows[(data[at[rows]] == 0) & (data[at[rows] + 1] <= 1)]
+    is_known = np.zeros(len(at), np.bool_)
+    is_known[rows] = True
+    ids[rows, 0] = _int64s(data, at[rows] + 2)
+    rows = rows[data[at[rows] + 1] == 1]
+    stop, of_topics = stop[rows], ids[rows, 1:]
+    topics, at = _varints(data, at[rows] + 17, stop)
+    at[topics > MAX_ITEMS] = LOST
+    while len(left := np.flatnonzero((topics > 1) & (at >= 0))):
+        size, after = _varints(data, at[left], stop[left])
+        count, after = _varints(data, after + size - 1, stop[left])
+        after = _after_tags(data, after + 4 * (count - 1), stop[left])
+        at[left] = np.where((size < 1) | (count < 1), LOST, after)
+        topics[left] -= 1
+    at = _after_tags(data, at + 16, stop, of_topics)  # after two times
+    ids[rows, 1:] = of_topics
+    is_known[rows] = at == stop
+    return is_known
 
 
-class _PlainBytes:
-    """Bytes that `locate` has read in this process."""
-
-    total = 0
-
-
-@functools.cache
-def _compiled() -> Callable[..., None] | None:
-    """`_locate`, compiled, which releases the GIL; null without numba.
-
-    Compiled code is cached on disk. To load it takes half a second of processor time, to compile it some seconds.
-    """
-    try:
-        from numba import njit
-        from numba.extending import register_jitable
-    except ImportError:
-        return None
-    for helper in HELPERS:
-        register_jitable(helper)
-    numbers = np.empty(0, np.int64)
-    example = (np.empty(0, np.uint8), numbers, numbers, np.empty((0, FIELDS), np.int64))
-    with _compiling:
-        try:
-            jitted = njit(nogil=True, cache=True)(_locate)
-            jitted(*example)
-        except (OSError, RuntimeError):  # no writable folder for compiled code, beside the source or in the home
-            jitted = njit(nogil=True)(_locate)
-            jitted(*example)
-    return jitted
-
-
-def _locate(data: Any, positions: Any, ends: Any, found: Any) -> None:
-    for i in range(len(positions)):
-        end = ends[i]
-        found[i, 0] = 0
-        _, at = _varint(data, positions[i] + HEADER_SIZE, end)  # size of the record
-        _, at = _varint(data, at + 1, end)  # after its attributes: the timestamp
-        _, at = _varint(data, at, end)  # the offset
-        key_size, at = _varint(data, at, end)
-        key, value_at = at, at + _zigzag(key_size)
-        if at < 0 or _zigzag(key_size) < 4 or value_at >= end:
-            continue
-        value_size, at = _varint(data, value_at, end)
-        if at < 0 or at + _zigzag(value_size) > end:
-            continue
-        if _zigzag(value_size) >= 0:
-            stop = at + _zigzag(value_size)
-            if stop - at < 17 or data[at] != 0 or data[at + 1] > 1:
-                continue
-            found[i, 2] = _int64(data, at + 2)
-            if data[at + 1] == 1 and not _tagged_producer_ids(data, at + 17, stop, found, i):
-                continue
-        found[i, 0], found[i, 1] = key, value_at
-
-
-def _tagged_producer_ids(data: Any, at: int, end: int, found: Any, i: int) -> bool:
-    """Find previous and next producer id, after the partitions and two times; false if the form is unknown."""
-    topics, at = _varint(data, at, end)
-    for _ in range(topics - 1):
-        size, at = _varint(data, at, end)
-        count, at = _varint(data, at + size - 1, end)
-        at = _pass_over_tags(data, at + 4 * (count - 1), end)
-        if at < 0 or size < 1 or count < 1:
-            return False
-    count, at = _varint(data, at + 16, end)
-    for _ in range(count):
-        tag, at = _varint(data, at, end)
-        size, at = _varint(data, at, end)
-        if at < 0 or at + size > end:
-            return False
-        if tag < 2 and size == 8:
-            found[i, 3 + tag] = _int64(data, at)
-        at += size
-    return bool(at == end)
-
-
-def _pass_over_tags(data: Any, at: int, end: int) -> int:
-    """Where tagged fields end; -1 if they do not."""
-    count, at = _varint(data, at, end)
-    for _ in range(count):
-        _, at = _varint(data, at, end)
-        size, at = _varint(data, at, end)
-        at = at + size if 0 <= at <= end - size else -1
+def _after_tags(data: Bytes, at: Positions, stop: Positions, numbers: Positions | None = None) -> Positions:
+    """Where tagged fields end; `numbers` is filled with the numbers in those of tags 0 and 1."""
+    count, at = _varints(data, at, stop)
+    at[count > MAX_ITEMS] = LOST
+    while len(left := np.flatnonzero((count > 0) & (at >= 0))):
+        tag, after = _varints(data, at[left], stop[left])
+        size, after = _varints(data, after, stop[left])
+        end = np.where((after < 0) | (after + size > stop[left]), LOST, after + size)
+        own = np.flatnonzero((end >= 0) & (tag <= 1) & (size == 8))
+        if numbers is not None:
+            numbers[left[own], tag[own]] = _int64s(data, after[own])
+        at[left] = end
+        count[left] -= 1
     return at
 
 
-def _varint(data: Any, at: int, end: int) -> tuple[int, int]:
-    """An unsigned varint and its end; 0 and a very low position if it does not end."""
-    number, shift = 0, 0
-    while 0 <= at < end and shift < 63:
-        byte = int(data[at])
-        number |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80:
-            return number, at
-        shift += 7
-    return 0, -(1 << 62)
+def _varints(data: Bytes, at: Positions, stop: Positions) -> tuple[Positions, Positions]:
+    """Unsigned varints of at most 32 bits and their ends; 0 and `LOST` for one that does not end before `stop`."""
+    numbers, after = np.zeros(len(at), np.int64), np.full(len(at), LOST)
+    rows = np.flatnonzero(at >= 0)
+    for number in range(5):
+        rows = rows[at[rows] + number < stop[rows]]
+        read = data[at[rows] + number].astype(np.int64)
+        numbers[rows] |= (read & 0x7F) << 7 * number
+        is_last = read < 0x80
+        after[rows[is_last]] = at[rows[is_last]] + number + 1
+        rows = rows[~is_last]
+        if not len(rows):
+            break
+    return np.where(after < 0, 0, numbers), after
 
 
-def _zigzag(number: int) -> int:
-    return (number >> 1) ^ -(number & 1)
+def _zigzag(numbers: Positions) -> Positions:
+    return (numbers >> 1) ^ -(numbers & 1)
 
 
-def _int64(data: Any, at: int) -> int:
-    """A producer id; -1 for any negative one."""
-    if data[at] >= 0x80:
-        return -1
-    number = 0
-    for i in range(8):
-        number = (number << 8) | int(data[at + i])
-    return number
-
-
-HELPERS = (_varint, _zigzag, _int64, _pass_over_tags, _tagged_producer_ids)
+def _int64s(data: Bytes, at: Positions) -> Positions:
+    """Producer ids; -1 for any negative one."""
+    numbers: Positions = data[at[:, None] + np.arange(8)].view(">i8")[:, 0].astype(np.int64)
+    return np.maximum(numbers, -1)
