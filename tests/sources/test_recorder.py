@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import pytest
 
@@ -146,33 +146,6 @@ def test_the_recovery_of_writes_is_reported(begun: Path, monkeypatch: pytest.Mon
     record(begun, evidence, samples=2)
     assert evidence.written == [False, True]
     assert evidence.warnings[-1].endswith("samples can be written again; one sample was lost.")
-
-
-class OtherCluster:
-    """A cluster at the address of the one that was recorded."""
-
-    cluster_id = "another-one"
-    closed = False
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def test_a_recording_is_of_one_cluster(begun: Path) -> None:
-    """Producer ids count from 0 in every cluster: the first look at another one passed for the second look at the
-    transaction of the same numbers, and what was open in the first one had ended."""
-    other, evidence = cast(Cluster, OtherCluster()), Told()
-    with pytest.raises(UsageError, match=r"This is cluster another-one, and .* of cluster of-a-test"):
-        record(begun, evidence, connect=lambda: other, samples=1)
-    assert evidence.samples == []
-    assert other.closed  # type: ignore[attr-defined]
-
-
-def test_a_cluster_that_takes_the_place_of_another_is_a_failed_sample() -> None:
-    failed = take_sample(cast(Cluster, OtherCluster()), due=NINE + 10 * SECOND, before=sample(NINE))
-    assert "This is cluster another-one" in (failed.error or "")
-    assert failed.observation is not None
-    assert failed.tables["findings"] == []
 
 
 def test_hidden_topics_are_a_gap_in_the_metrics() -> None:

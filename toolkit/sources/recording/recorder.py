@@ -31,13 +31,13 @@ from toolkit.analysis.diagnosis.case import DEFAULTS, DiagnoseOptions
 from toolkit.analysis.diagnosis.consumer_lag import group_lag
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.analysis.history.findings_over_time import LATE_PADDING_MS, first_seen, late_transactions, with_earlier
-from toolkit.errors import NotFound, ToolkitError, UsageError
+from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.schema import RECORDED
 from toolkit.schema.live import Finding, GroupLag
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
 from toolkit.sources.diagnose import diagnose
-from toolkit.sources.live.broker_client import BrokerClient, row_text
+from toolkit.sources.live.broker_client import OTHER_CLUSTER, BrokerClient, row_text
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.coordinators import longest_timeout_ms
 from toolkit.sources.live.group_offsets import offsets_of_groups
@@ -112,9 +112,8 @@ class Sampler:
     diagnosis: DiagnoseOptions = DEFAULTS
     late_padding_ms: int = LATE_PADDING_MS  # as for `analysis.history.findings_over_time.late_transactions`
     with_held_groups: bool = False  # read the committed offsets of the groups while an LSO is held
-    # of the earlier samples, if known: producer ids and offsets of another cluster are the same numbers
-    cluster_id: str | None = None
     _cluster: Cluster | None = None
+    _cluster_id: str | None = None  # of all samples; null until one has it
     _longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
 
     def take(self, due: dt.datetime, before: Sample | None = None) -> Sample:
@@ -124,13 +123,11 @@ class Sampler:
         `before`: the previous sample, successful or failed. Without one no verdict is `hanging`.
         """
         started, due = time.monotonic(), due.astimezone(dt.UTC)
-        self.cluster_id = self.cluster_id or (before.row.cluster_id if before else None)
         diagnosis = replace(self.diagnosis, recheck_after=0, is_sample=True)
         try:
-            cluster = self.cluster()
+            cluster = self._same_cluster(before)
             evidence = SampleEvidence(cluster, before.observation if before else None)
             diagnosed = diagnose(evidence, diagnosis, before=before.log_readings if before else {})
-            self._check_cluster(cluster)  # its metadata may be that of another one by now
         except ToolkitError as error:
             self.close()  # brokers may have moved
             row = RecordedSample(
@@ -174,23 +171,29 @@ class Sampler:
         """The cluster; connects if needed.
 
         Raises ConnectionFailed or AuthenticationFailed if no broker can be reached, or it rejects the credentials.
-        Raises UsageError if the samples so far are of another cluster.
         """
         if self._cluster is None:
             self._cluster = self.connect()
-            self._check_cluster(self._cluster)
             self._longest_timeout_ms = longest_timeout_ms(self._cluster.client) or self._longest_timeout_ms
         return self._cluster
 
-    def _check_cluster(self, cluster: Cluster) -> None:
-        found = cluster.cluster_id
-        if found is not None and self.cluster_id not in (None, found):
-            self.close()
-            raise UsageError(
-                f"This is cluster {found}, and the samples so far are of cluster {self.cluster_id}.",
+    def _same_cluster(self, before: Sample | None) -> Cluster:
+        """The cluster. Raises BrokerError if it is another one than that of earlier samples.
+
+        An address, as of a port-forward, may lead to another cluster, where every transaction of this one would have
+        ended, and a producer id and an offset may be the same.
+        """
+        cluster = self.cluster()
+        if self._cluster_id is None and before is not None:
+            self._cluster_id = before.row.cluster_id
+        self._cluster_id = self._cluster_id or cluster.cluster_id
+        if cluster.cluster_id not in {None, self._cluster_id}:
+            raise BrokerError(
+                f"These brokers are of cluster {cluster.cluster_id}, and the samples before of {self._cluster_id}.",
+                code=OTHER_CLUSTER,
                 do="Record each cluster to a folder of its own.",
             )
-        self.cluster_id = found or self.cluster_id
+        return cluster
 
     def close(self) -> None:
         """Close the connections; the next sample makes new ones."""
@@ -499,16 +502,11 @@ class Recorder:
         `samples`: maximum number of samples.
         `until`: latest due time.
         Raises ToolkitError if the cluster cannot be reached and the recording has no sample yet; later, that is a
-        failed sample. Raises UsageError if the recording is of another cluster.
+        failed sample.
         """
         self._previous = resume(self.writer.directory) if self.writer else None
-        if self._previous is not None:
-            self.sampler.cluster_id = self._previous.row.cluster_id
-        try:
+        if self._previous is None:
             self.sampler.cluster()
-        except ToolkitError as error:
-            if self._previous is None or isinstance(error, UsageError):
-                raise
         count = 0
         due = self._first()
         try:

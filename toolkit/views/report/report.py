@@ -95,6 +95,7 @@ WITHOUT: Mapping[str, str] = {
 
 Chart: TypeAlias = "Callable[[ThemeName], go.Figure]"  # drawn when it is called
 TIMELINE, EVENTS = "Timeline", "Events"  # the sections with charts
+FLATTER = 160  # pixels of a chart's height: on paper it is on the first page, in letters that can be read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -499,7 +500,7 @@ def _charts(shown: Iterable[Finding], findings: Sequence[Finding], tables: Repor
     ) -> go.Figure:
         from toolkit.views.plots import plot_timeline
 
-        return plot_timeline(
+        figure = plot_timeline(
             tables.log_transactions,
             lso_timeline=tables.lso_timeline,
             partitions=partitions,
@@ -510,6 +511,8 @@ def _charts(shown: Iterable[Finding], findings: Sequence[Finding], tables: Repor
             partition=partition,
             theme=theme,
         )
+        figure.layout.height -= FLATTER
+        return figure
 
     firsts: dict[tuple[str | None, int | None], Finding] = {}
     for finding in shown:
