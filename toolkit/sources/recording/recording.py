@@ -669,6 +669,10 @@ class Recording(Source):
             findings += without_short(ended, min_held_ms=arguments.min_held_ms)
         return [*findings, *_failed_samples(found)]
 
+    def unreachable(self) -> list[Finding]:
+        """A finding about the whole cluster if its newest samples failed: what is open since is not known."""
+        return _failed_samples(self._find_samples(None))
+
     def _over_time(
         self,
         topics: Sequence[str] | None,
