@@ -105,6 +105,19 @@ def test_what_a_coordinator_has_decided_is_no_checkpoints_any_more(outcome: str,
     assert (row.outcome, row.action) == (outcome, action)
 
 
+@pytest.mark.parametrize(("name", "is_partly_aborted"), [("abort", False), ("undecided", True), ("undecided", False)])
+def test_over_aborted_records_nothing_is_committed(name: str, is_partly_aborted: bool) -> None:
+    """An abort of the same epoch had lost its marker here, and `commit` published its records with the checkpoint's."""
+    outcome = Outcome(name=name, reason="its log shows it", is_partly_aborted=is_partly_aborted)
+    txn = transaction(transactional_id="tx-0-5")
+    diagnosis = Diagnosis.of([observation(txn)], DiagnoseOptions(checkpoints=[checkpoint(OWN)]))
+    row = only(diagnosis.findings(read=by_logs(diagnosis, outcome)))
+    is_free = name == "undecided" and not is_partly_aborted
+    expected = ("prepared", "undecided", "commit") if is_free else ("prepared", "unknown", None)
+    assert (row.verdict, row.outcome, row.action) == expected
+    assert ("was aborted, whose marker may be missing here" in row.reason) is not is_free
+
+
 def test_what_a_checkpoint_is_to_commit_does_not_wait_for_a_timeout_at_the_last_epoch() -> None:
     """The remedy there is a restart of the coordinator, which then aborts the transaction."""
     txn = transaction(transactional_id="tx-0-5", epoch=32767, start_time=ago(minutes=70))
