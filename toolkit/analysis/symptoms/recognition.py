@@ -228,6 +228,13 @@ def read_symptoms() -> dict[str, Symptom]:
     return {name: _symptom(name, **entry) for name, entry in tomllib.loads(text).items()}
 
 
+_GOT = (  # what stands before the name of an error that a client, or a person, says it got
+    r"(?:\berrors\.|\[Error \d{1,3}\] |\bErrorCode(?:\.|::)"
+    r"|\b(?:throws?|threw|thrown|raise[sd]?|gets?|got|receive[sd]?|return(?:s|ed)?|(?:fail\w{0,3}|error\w{0,2}) with) "
+    r"(?:an? |the )?)"
+)
+
+
 def _symptom(
     name: str,
     *,
@@ -237,9 +244,15 @@ def _symptom(
     gives_way: bool = False,
     **lists: Sequence[str],
 ) -> Symptom:
-    found = [Wording(client, re.compile(each, re.IGNORECASE)) for client, texts in wordings.items() for each in texts]
+    found = [
+        Wording(client, re.compile(each.replace("<error>", _GOT), re.IGNORECASE))
+        for client, texts in wordings.items()
+        for each in texts
+    ]
+    # of one sentence, or of a part of it: the next one has another subject
+    between = r"(?:(?![.:;?!] )[^\u3002\uff1f\uff01\uff1b]){0,80}?"
     for one, other in near:
-        either = f"(?:{one}).{{0,80}}?(?:{other})|(?:{other}).{{0,80}}?(?:{one})"
+        either = f"(?:{one}){between}(?:{other})|(?:{other}){between}(?:{one})"
         found.append(Wording("words", re.compile(either, re.IGNORECASE)))
     tuples = {key: tuple(texts) for key, texts in lists.items()}
     return Symptom(name=name, title=title, wordings=tuple(found), gives_way=gives_way, **tuples)
