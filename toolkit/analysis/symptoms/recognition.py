@@ -195,6 +195,8 @@ def _once(values: Iterable[T]) -> tuple[T, ...]:
 
 ANY_CLIENT = "any client"
 """For names and messages of the protocol, which several clients print."""
+WORDS = "words"
+"""For what people say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +255,7 @@ def _symptom(
     between = r"(?:(?![.:;?!] )[^\u3002\uff1f\uff01\uff1b]){0,80}?"
     for one, other in near:
         either = f"(?:{one}){between}(?:{other})|(?:{other}){between}(?:{one})"
-        found.append(Wording("words", re.compile(either, re.IGNORECASE)))
+        found.append(Wording(WORDS, re.compile(either, re.IGNORECASE)))
     tuples = {key: tuple(texts) for key, texts in lists.items()}
     return Symptom(name=name, title=title, wordings=tuple(found), gives_way=gives_way, **tuples)
 
@@ -301,9 +303,9 @@ def recognize(text: str) -> tuple[tuple[RecognizedSymptom, ...], NamedResources]
     found = []
     for symptom in SYMPTOMS.values():
         clients = list(dict.fromkeys(each.client for each in symptom.wordings if each.pattern.search(line)))
-        is_other = clients == ["words"] and _OTHER_SUBJECT.search(line) and not _KAFKA.search(line)
+        is_other = clients == [WORDS] and _OTHER_SUBJECT.search(line) and not _KAFKA.search(line)
         if clients and not is_other:
-            own = [each for each in clients if each != ANY_CLIENT]
+            own = [each for each in clients if each not in (ANY_CLIENT, WORDS)]
             found.append(RecognizedSymptom(symptom, tuple(own or clients)))
     replaced = {name for each in found for name in each.symptom.instead_of}
     special = [each for each in found if each.symptom.name not in replaced]

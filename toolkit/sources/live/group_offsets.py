@@ -8,7 +8,6 @@ seen it.
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -434,24 +433,13 @@ FETCH_BYTES = 1 << 17
 DESCRIBABLE = {"consumer", "connect"}  # protocol types of DescribeGroups
 
 
-MAX_BRIEF = 20  # held partitions of live transactions whose groups are read: a busy cluster has thousands
-DEFAULT_TIMEOUT = dt.timedelta(minutes=1)  # of clients' transactions
-
-
-def with_groups(
-    client: BrokerClient, findings: Sequence[Finding], requested: Collection[TopicPartition] = ()
-) -> list[Finding]:
-    """Findings with the groups that wait at a held LSO, if these could be read.
-
-    Of live transactions, those on `requested` partitions and those that are open for longer than most, the oldest ones.
-    """
-    holders = [each for each in findings if each.queue_position == 1]
-    brief = [each for each in holders if each.verdict.is_brief and (each.tp in requested or _is_old(each))]
-    oldest = sorted(brief, key=lambda each: each.opened_at or each.observed_at)[:MAX_BRIEF]
+def with_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[Finding]:
+    """Findings with the groups that wait at a held LSO, if these could be read."""
     held = [
         FetchPosition(tp, each.last_stable_offset, each.broker_id)
-        for each in (*(each for each in holders if not each.verdict.is_brief), *oldest)
-        if (tp := each.tp) is not None and each.last_stable_offset is not None and each.broker_id is not None
+        for each in findings
+        if each.queue_position == 1 and not each.verdict.is_brief and (tp := each.tp) is not None
+        if each.last_stable_offset is not None and each.broker_id is not None
     ]
     groups = groups_held(client, held) if held else {}
     return [
@@ -460,11 +448,6 @@ def with_groups(
         else each
         for each in findings
     ]
-
-
-def _is_old(finding: Finding) -> bool:
-    now, opened_at = finding.brokers_time, finding.opened_at
-    return now is not None and opened_at is not None and now - opened_at > DEFAULT_TIMEOUT
 
 
 def groups_held(client: BrokerClient, held: Sequence[FetchPosition]) -> dict[TopicPartition, list[str]]:

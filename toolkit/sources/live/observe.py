@@ -444,4 +444,4 @@ class LiveEvidence(EvidenceSource):
         return {each.key for each in cases if each.key not in still_open and each.tp not in unread}
 
     def with_groups(self, findings: Sequence[Finding]) -> Sequence[Finding]:
-        return with_groups(self.client, findings, self.requested)
+        return with_groups(self.client, findings)

@@ -17,6 +17,8 @@ from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
 from toolkit.sources.logdir.replica_log import NO_OFFSETS, ProducerSnapshot, RecordIndex, between, index_entries
 
+SEGMENTS = {"log", "unknown", "records"}  # kinds of dumps that have batches or records
+
 
 class TextLog:
     """The dumps of one partition in one text (`toolkit.sources.logdir.replica_log.ReplicaLog`).
@@ -34,7 +36,7 @@ class TextLog:
         self.path, self.name = path, str(path)
         self.where = LogId(topic=dumps[0].topic, partition=dumps[0].partition)
         self._dumps = dumps
-        self._segments = sorted((dump for dump in dumps if dump.kind in {"log", "unknown"}), key=_first_offset)
+        self._segments = sorted((dump for dump in dumps if dump.kind in SEGMENTS), key=_first_offset)
         self.size = sum(int(dump.headers["size"].sum()) for dump in dumps)
         self.base_offsets: Sequence[int] = [_first_offset(dump) for dump in self._segments]
         self.local_start = self.base_offsets[0] if self.base_offsets else None
@@ -105,6 +107,8 @@ class TextLog:
     def segment_rows(self) -> Iterator[LogSegment]:
         """The size of a segment is that of its printed batches; its modification time is unknown."""
         for base_offset, dump in zip(self.base_offsets, self._segments, strict=True):
+            if dump.kind == "records":
+                continue  # of a console consumer: of no segment
             size = int(dump.headers["size"].sum())
             yield LogSegment(**self.where.columns, base_offset=base_offset, size=size, file=dump.path or self.name)
 
