@@ -30,7 +30,7 @@ from tests.staged_state import described_transaction
 from toolkit import Cluster
 from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.actions.plan import Plan
-from toolkit.errors import NotFound
+from toolkit.errors import BrokerError, ConnectionFailed, NotFound
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.clients import (
@@ -52,7 +52,8 @@ from toolkit.schema.verdict import Verdict
 from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.live.coordinators import GROUP, find_coordinators
-from toolkit.sources.live.group_offsets import UNSTABLE_OFFSET_COMMIT, fetch_offsets
+from toolkit.sources.live.group_offsets import fetch_offsets
+from toolkit.sources.offset_queries import CommittedOffset
 from toolkit.sources.source import Source
 
 SKIPPING = ("4.3.1", "4.4.0")
@@ -412,16 +413,18 @@ class OutcomeCluster:
         """The group's stable offset (OffsetFetch); null while a transaction with it is open, negative for none."""
         tp = table.TopicPartition(RIGHT, staged.number)
 
-        def answered() -> tuple[int, int] | None:
+        def answered() -> CommittedOffset | None:
             ((_, coordinator),) = find_coordinators(self.client, [staged.group], GROUP)
             if coordinator is None or coordinator.error_code:
                 return None
             coordinators = {staged.group: coordinator.node_id}
-            (answer,) = fetch_offsets(self.client, coordinators, [tp], require_stable=True)
-            return None if answer.error else answer.by_partition()[tp]
+            with contextlib.suppress(BrokerError, ConnectionFailed):
+                ((_, offsets),) = fetch_offsets(self.client, coordinators, [tp], require_stable=True)
+                return offsets[tp]
+            return None
 
-        offset, code = until(answered, awaited=f"the offset of {staged.group}")
-        return None if code == UNSTABLE_OFFSET_COMMIT else offset
+        found = until(answered, awaited=f"the offset of {staged.group}")
+        return None if found.is_pending else -1 if found.offset is None else found.offset
 
     def restart_coordinator(self) -> None:
         """Let another coordinator take over, which forgets ids soon; refused markers follow, as its epoch is higher."""

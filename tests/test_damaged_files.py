@@ -58,6 +58,7 @@ from toolkit.formats.headers import ABORT, COMMIT
 from toolkit.formats.log_dir_files import (
     CopiedFile,
     CopyManifest,
+    FileStamp,
     SnapshotEntry,
     checkpoint_rows,
     parse_manifest,
@@ -295,7 +296,7 @@ CHECKPOINTS: Mapping[str, str] = {
 }
 MANIFEST = CopyManifest(
     source="/data", topics=["orders"], begin=NINE, end=NINE, changed=["orders-0"],
-    files={"orders-0/0.log": CopiedFile(size=10, sha256="a" * 64, first_size=9, source=(1, 10, 2))},
+    files={"orders-0/0.log": CopiedFile(size=10, sha256="a" * 64, first_size=9, source=FileStamp(1, 10, 2))},
 )  # fmt: skip
 
 

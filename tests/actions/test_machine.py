@@ -109,6 +109,24 @@ def test_a_check_that_has_become_old_is_made_again(monkeypatch: pytest.MonkeyPat
     assert [len(each) for each in looked] == [3, 3, 2, 1]
 
 
+def test_what_another_ones_later_check_shows_stops_the_list_before_its_marker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turn of the second took longer than a minute, so all that were left were checked again: the third was live by
+    then, and got its marker, as only the second one's new ruling was looked at."""
+    cluster = list_cluster()
+    live = found(partition=2, verdict=Verdict.ONGOING, action=None)
+
+    def on_turn(plan: Any) -> None:
+        is_second = plan.target == targets(1)[0]
+        monkeypatch.setattr(plan_module, "MAX_CHECK_AGE_S", -1.0 if is_second else 60.0)
+        if is_second:
+            cluster.findings = [*cluster.findings[:2], live.row()]
+
+    done = plan_of(cluster).execute(confirm="3 transactions", recheck_after=0, progress=on_turn)
+    assert ([each.target for each in done.done], done.stopped_at) == (targets(0, 1), *targets(2))
+    assert isinstance(done.error, ActionRefused)
+    assert len(cluster.sent) == 2
+
+
 def test_a_surprise_in_the_common_check_stops_the_list_before_the_first_marker(audit: Audit) -> None:
     cluster = list_cluster()
     plan = plan_of(cluster)

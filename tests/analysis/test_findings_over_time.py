@@ -19,7 +19,7 @@ from tests.analysis.build import (
     twice,
 )
 from tests.analysis.logged import by_logs, diagnosed, diagnosed_sample, sample_diagnosis
-from toolkit.analysis.diagnosis.decision import Outcome
+from toolkit.analysis.diagnosis.decision import ALL_COMMITTED, NO_COMMIT, Outcome
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.analysis.history.findings_over_time import (
@@ -287,6 +287,34 @@ def test_a_commit_that_the_log_proves_wins_over_an_earlier_sample() -> None:
     )
     row = only(merge_findings([log], recorded_findings(finding(9, outcome="undecided", action="abort"))))
     assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
+
+
+def claims(no_commit: str, all_committed: str = "refuted") -> list[Any]:
+    values = {NO_COMMIT: f"no commit includes offset 100: {no_commit}", ALL_COMMITTED: f"a commit: {all_committed}"}
+    return [{"source": "claims", "name": name, "value": value} for name, value in values.items()]
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+@pytest.mark.parametrize(
+    ("evidence", "is_later", "verdict"),
+    [
+        (claims("refuted"), True, "unknown"),
+        (claims("refuted"), False, "unknown"),
+        (claims("not proven", "not proven"), True, "unknown"),
+        (claims("not proven", "not proven"), False, "hanging"),
+    ],
+)
+def test_a_hanging_of_one_source_does_not_decide_what_a_commit_includes_by_the_other(
+    evidence: Any, is_later: bool, verdict: str, is_log: bool
+) -> None:
+    """A record was never added, and recorded as hanging. Then its producer committed others here, in the same epoch,
+    and the marker was lost: the report told to abort them all."""
+    hanging = {"verdict": "hanging", "outcome": "undecided", "action": "abort"}
+    doubtful = {"verdict": "unknown", "outcome": "unknown", "missing": ["one decision"], "evidence": evidence}
+    of_log, of_recording = (doubtful, hanging) if is_log else (hanging, doubtful)
+    log = log_finding(**of_log, observed_at=due(20 if is_later is is_log else 1), held_to=None)
+    row = only(merge_findings([log], recorded_findings(finding(9, **of_recording))))
+    assert (row.verdict, row.action) == (verdict, "abort" if verdict == "hanging" else None)
 
 
 @pytest.mark.parametrize("fields", [{"start_offset": 101}, {"producer_id": 8}, {"partition": 1}])

@@ -44,6 +44,7 @@ from toolkit.sources.live.coordinators import (
     TRANSACTION,
     TRANSACTIONAL_IDS,
     AclResource,
+    CoordinatorTopic,
     broker_configs,
     read_coordinators,
     visibility_of,
@@ -245,11 +246,11 @@ def test_history_of_an_id_whose_log_cannot_be_read_is_no_missing_record() -> Non
 
 
 def test_exposure_keeps_what_was_read_before_a_broker_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def records(client: BrokerClient) -> Iterator[TransactionLogRecord]:
+    def records(client: BrokerClient, topic: CoordinatorTopic, *, newest: int) -> Iterator[TransactionLogRecord]:
         yield TransactionLogRecord(transactional_id="payments-7", client_transaction_version=1)
         raise BrokerError("The leader is gone.", code="NOT_LEADER_OR_FOLLOWER")
 
-    monkeypatch.setattr(coordinator_logs, "newest_records", records)
+    monkeypatch.setattr(coordinator_logs, "transaction_log_records", records)
     rows = [row for row in rows_of(load(), "exposure") if row["subject"] == "transactional_id"]
     assert [(row["transactional_id"], (row["error"] or "").partition(":")[0]) for row in rows] == [
         ("payments-7", ""),

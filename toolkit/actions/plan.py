@@ -616,8 +616,8 @@ class Run:
                 self.on_turn(turn.plan)
                 if time.monotonic() - checked_at > MAX_CHECK_AGE_S:
                     checked_at = self._look(turns[number:])
-                    with self._before_request(turn):
-                        self._check(turn)
+                with self._before_request(turn):  # another one's turn may have been when it was checked again
+                    self._check(turn)
                 done.append(Done(target=turn.plan.target, result=self._act(turn)))
                 if word != turn.plan.target:
                     _check_moved(turn.plan, done[-1].result)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from google_crc32c import value as crc32c
@@ -18,10 +19,6 @@ from toolkit.errors import DecodeError
 from toolkit.formats.batches import CONTROL, CRC_END, HEADER_SIZE, BatchHeader, Buffer, read_header, read_varint
 from toolkit.formats.headers import Array, Headers
 from toolkit.schema.log import MetadataLogRecord, OffsetsLogRecord, TransactionLogRecord
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
 
 R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord, MetadataLogRecord)
 LIMIT_OF_DECODED = 32 * 1024 * 1024  # bytes of a batch of Kafka's own records: some kilobytes, rarely a megabyte
@@ -246,28 +243,17 @@ def _raw_snappy(data: bytes, limit: int) -> bytes | None:
     return bytes(snappy.decompress_raw(data))
 
 
-def _lz4(data: bytes, limit: int) -> bytes | None:
-    from cramjam import lz4
-
-    return _into_a_buffer(lz4, data, limit)
-
-
-def _zstd(data: bytes, limit: int) -> bytes | None:
-    from cramjam import zstd
-
-    return _into_a_buffer(zstd, data, limit)
-
-
-def _into_a_buffer(codec: ModuleType, data: bytes, limit: int) -> bytes | None:
+def _into_a_buffer(name: str, data: bytes, limit: int) -> bytes | None:
     """Decompress into a buffer of fixed size, which nothing in the bytes can make grow."""
-    from cramjam import DecompressionError
+    import cramjam
 
+    codec = getattr(cramjam, name)
     size = min(max(FIRST_GUESS * len(data), SMALLEST_BUFFER), limit)
     while True:
         buffer = bytearray(size)
         try:
             return bytes(memoryview(buffer)[: codec.decompress_into(data, buffer)])
-        except DecompressionError as exc:
+        except cramjam.DecompressionError as exc:
             if "whole buffer" not in str(exc):
                 raise
         if size == limit:
@@ -275,7 +261,12 @@ def _into_a_buffer(codec: ModuleType, data: bytes, limit: int) -> bytes | None:
         size = min(4 * size, limit)
 
 
-CODECS: dict[str, Callable[[bytes, int], bytes | None]] = {"gzip": _gzip, "snappy": _snappy, "lz4": _lz4, "zstd": _zstd}
+CODECS: dict[str, Callable[[bytes, int], bytes | None]] = {
+    "gzip": _gzip,
+    "snappy": _snappy,
+    "lz4": partial(_into_a_buffer, "lz4"),
+    "zstd": partial(_into_a_buffer, "zstd"),
+}
 
 
 def partial_batches(headers: Headers) -> Array:

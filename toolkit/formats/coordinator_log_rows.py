@@ -8,11 +8,9 @@ batch, as ``TransactionStateManager`` writes them (``TransactionLogValue``, vers
 from __future__ import annotations
 
 import datetime as dt
-import functools
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +33,8 @@ from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.schema.table import LAST_TIME
 
 CODEC = 0x07  # bits of attributes
+Positions: TypeAlias = npt.NDArray[np.int64]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
 def transaction_log(
@@ -196,139 +196,93 @@ def _time(milliseconds: int | None) -> dt.datetime | None:
 
 FIELDS = 5
 """Columns that `locate` returns: start and end of the key, producer id, previous and next producer id; -1 for none."""
+LOST = -(1 << 40)  # the position after what does not end; what is added to it keeps it negative
+MAX_ITEMS = 1_000  # topics, or tagged fields: a record with more is decoded
 
 
-def locate(buf: bytes, positions: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def locate(buf: bytes, positions: Positions, ends: Positions) -> Positions:
     """Key and producer ids of the only record of each batch.
 
     One row per batch with `FIELDS` columns; the start of the key is 0 if the record has an unknown form.
     `positions`, `ends`: where each batch starts and ends in the bytes; all of magic 2 with one uncompressed record.
     """
-    found = np.full((len(positions), FIELDS), -1, np.int64)
-    _PlainBytes.total += len(buf)
-    compiled = _compiled() if _PlainBytes.total >= PLAIN_BYTES else None
-    if compiled is not None:
-        compiled(np.frombuffer(buf, np.uint8), positions, ends, found)
-    else:
-        _locate(memoryview(buf), positions.tolist(), ends.tolist(), found)
+    data, found = np.frombuffer(buf, np.uint8), np.full((len(positions), FIELDS), -1, np.int64)
+    _, at = _varints(data, positions + HEADER_SIZE, ends)  # size of the record
+    _, at = _varints(data, at + 1, ends)  # after its attributes: the timestamp
+    _, at = _varints(data, at, ends)  # the offset
+    key_size, key = _varints(data, at, ends)
+    value_at = key + _zigzag(key_size)
+    value_size, at = _varints(data, np.where(_zigzag(key_size) >= 4, value_at, LOST), ends)
+    stop = at + np.maximum(_zigzag(value_size), 0)
+    is_known = (at >= 0) & (stop <= ends)
+    rows = np.flatnonzero(is_known & (_zigzag(value_size) >= 0))
+    ids = found[rows, 2:]
+    is_known[rows] = _are_values_known(data, at[rows], stop[rows], ids)
+    found[rows, 2:] = ids
+    found[:, 0], found[:, 1] = np.where(is_known, key, 0), value_at
     return found
 
 
-_compiling = threading.Lock()
-PLAIN_BYTES = 16_000_000  # from here on compiled code is faster, its start included
+def _are_values_known(data: Bytes, at: Positions, stop: Positions, ids: Positions) -> npt.NDArray[np.bool_]:
+    """Whether values have a known form; fill in the producer ids: the own one, the previous and the next one."""
+    rows = np.flatnonzero(stop - at >= 17)
+    rows = rows[(data[at[rows]] == 0) & (data[at[rows] + 1] <= 1)]
+    is_known = np.zeros(len(at), np.bool_)
+    is_known[rows] = True
+    ids[rows, 0] = _int64s(data, at[rows] + 2)
+    rows = rows[data[at[rows] + 1] == 1]
+    stop, of_topics = stop[rows], ids[rows, 1:]
+    topics, at = _varints(data, at[rows] + 17, stop)
+    at[topics > MAX_ITEMS] = LOST
+    while len(left := np.flatnonzero((topics > 1) & (at >= 0))):
+        size, after = _varints(data, at[left], stop[left])
+        count, after = _varints(data, after + size - 1, stop[left])
+        after = _after_tags(data, after + 4 * (count - 1), stop[left])
+        at[left] = np.where((size < 1) | (count < 1), LOST, after)
+        topics[left] -= 1
+    at = _after_tags(data, at + 16, stop, of_topics)  # after two times
+    ids[rows, 1:] = of_topics
+    is_known[rows] = at == stop
+    return is_known
 
 
-class _PlainBytes:
-    """Bytes that `locate` has read in this process."""
-
-    total = 0
-
-
-@functools.cache
-def _compiled() -> Callable[..., None] | None:
-    """`_locate`, compiled, which releases the GIL; null without numba.
-
-    Compiled code is cached on disk. To load it takes half a second of processor time, to compile it some seconds.
-    """
-    try:
-        from numba import njit
-        from numba.extending import register_jitable
-    except ImportError:
-        return None
-    for helper in HELPERS:
-        register_jitable(helper)
-    numbers = np.empty(0, np.int64)
-    example = (np.empty(0, np.uint8), numbers, numbers, np.empty((0, FIELDS), np.int64))
-    with _compiling:
-        try:
-            jitted = njit(nogil=True, cache=True)(_locate)
-            jitted(*example)
-        except (OSError, RuntimeError):  # no writable folder for compiled code, beside the source or in the home
-            jitted = njit(nogil=True)(_locate)
-            jitted(*example)
-    return jitted
-
-
-def _locate(data: Any, positions: Any, ends: Any, found: Any) -> None:
-    for i in range(len(positions)):
-        end = ends[i]
-        found[i, 0] = 0
-        _, at = _varint(data, positions[i] + HEADER_SIZE, end)  # size of the record
-        _, at = _varint(data, at + 1, end)  # after its attributes: the timestamp
-        _, at = _varint(data, at, end)  # the offset
-        key_size, at = _varint(data, at, end)
-        key, value_at = at, at + _zigzag(key_size)
-        if at < 0 or _zigzag(key_size) < 4 or value_at >= end:
-            continue
-        value_size, at = _varint(data, value_at, end)
-        if at < 0 or at + _zigzag(value_size) > end:
-            continue
-        if _zigzag(value_size) >= 0:
-            stop = at + _zigzag(value_size)
-            if stop - at < 17 or data[at] != 0 or data[at + 1] > 1:
-                continue
-            found[i, 2] = _int64(data, at + 2)
-            if data[at + 1] == 1 and not _tagged_producer_ids(data, at + 17, stop, found, i):
-                continue
-        found[i, 0], found[i, 1] = key, value_at
-
-
-def _tagged_producer_ids(data: Any, at: int, end: int, found: Any, i: int) -> bool:
-    """Find previous and next producer id, after the partitions and two times; false if the form is unknown."""
-    topics, at = _varint(data, at, end)
-    for _ in range(topics - 1):
-        size, at = _varint(data, at, end)
-        count, at = _varint(data, at + size - 1, end)
-        at = _pass_over_tags(data, at + 4 * (count - 1), end)
-        if at < 0 or size < 1 or count < 1:
-            return False
-    count, at = _varint(data, at + 16, end)
-    for _ in range(count):
-        tag, at = _varint(data, at, end)
-        size, at = _varint(data, at, end)
-        if at < 0 or at + size > end:
-            return False
-        if tag < 2 and size == 8:
-            found[i, 3 + tag] = _int64(data, at)
-        at += size
-    return bool(at == end)
-
-
-def _pass_over_tags(data: Any, at: int, end: int) -> int:
-    """Where tagged fields end; -1 if they do not."""
-    count, at = _varint(data, at, end)
-    for _ in range(count):
-        _, at = _varint(data, at, end)
-        size, at = _varint(data, at, end)
-        at = at + size if 0 <= at <= end - size else -1
+def _after_tags(data: Bytes, at: Positions, stop: Positions, numbers: Positions | None = None) -> Positions:
+    """Where tagged fields end; `numbers` is filled with the numbers in those of tags 0 and 1."""
+    count, at = _varints(data, at, stop)
+    at[count > MAX_ITEMS] = LOST
+    while len(left := np.flatnonzero((count > 0) & (at >= 0))):
+        tag, after = _varints(data, at[left], stop[left])
+        size, after = _varints(data, after, stop[left])
+        end = np.where((after < 0) | (after + size > stop[left]), LOST, after + size)
+        own = np.flatnonzero((end >= 0) & (tag <= 1) & (size == 8))
+        if numbers is not None:
+            numbers[left[own], tag[own]] = _int64s(data, after[own])
+        at[left] = end
+        count[left] -= 1
     return at
 
 
-def _varint(data: Any, at: int, end: int) -> tuple[int, int]:
-    """An unsigned varint and its end; 0 and a very low position if it does not end."""
-    number, shift = 0, 0
-    while 0 <= at < end and shift < 63:
-        byte = int(data[at])
-        number |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80:
-            return number, at
-        shift += 7
-    return 0, -(1 << 62)
+def _varints(data: Bytes, at: Positions, stop: Positions) -> tuple[Positions, Positions]:
+    """Unsigned varints of at most 32 bits and their ends; 0 and `LOST` for one that does not end before `stop`."""
+    numbers, after = np.zeros(len(at), np.int64), np.full(len(at), LOST)
+    rows = np.flatnonzero(at >= 0)
+    for number in range(5):
+        rows = rows[at[rows] + number < stop[rows]]
+        read = data[at[rows] + number].astype(np.int64)
+        numbers[rows] |= (read & 0x7F) << 7 * number
+        is_last = read < 0x80
+        after[rows[is_last]] = at[rows[is_last]] + number + 1
+        rows = rows[~is_last]
+        if not len(rows):
+            break
+    return np.where(after < 0, 0, numbers), after
 
 
-def _zigzag(number: int) -> int:
-    return (number >> 1) ^ -(number & 1)
+def _zigzag(numbers: Positions) -> Positions:
+    return (numbers >> 1) ^ -(numbers & 1)
 
 
-def _int64(data: Any, at: int) -> int:
-    """A producer id; -1 for any negative one."""
-    if data[at] >= 0x80:
-        return -1
-    number = 0
-    for i in range(8):
-        number = (number << 8) | int(data[at + i])
-    return number
-
-
-HELPERS = (_varint, _zigzag, _int64, _pass_over_tags, _tagged_producer_ids)
+def _int64s(data: Bytes, at: Positions) -> Positions:
+    """Producer ids; -1 for any negative one."""
+    numbers: Positions = data[at[:, None] + np.arange(8)].view(">i8")[:, 0].astype(np.int64)
+    return np.maximum(numbers, -1)

@@ -27,48 +27,33 @@ from toolkit.formats.batches import (
 from toolkit.schema import BATCHES, Table, arrow_type
 from toolkit.schema.table import LAST_TIME
 
-HEADER = np.dtype(
-    [
-        ("position", "i8"),
-        ("size", "i8"),
-        ("base_offset", "i8"),
-        ("last_offset", "i8"),
-        ("base_timestamp", "i8"),  # ms, raw; a delete horizon where the attributes say so
-        ("max_timestamp", "i8"),
-        ("producer_id", "i8"),
-        ("crc", "u4"),
-        ("base_sequence", "i4"),
-        ("record_count", "i4"),
-        ("leader_epoch", "i4"),
-        ("coordinator_epoch", "i4"),  # of a marker
-        ("attributes", "i2"),
-        ("producer_epoch", "i2"),
-        ("marker", "i2"),  # ABORT, COMMIT, another type of control record, NO_MARKER or UNREAD_MARKER
-        ("magic", "i1"),
-        ("crc_ok", "i1"),  # 1 right, 0 wrong, -1 not checked
-    ]
-)
-"""One row per batch in file order; numbers are as written, so -1 means unknown."""
 HeaderField = Literal[
     "position",
     "size",
     "base_offset",
     "last_offset",
-    "base_timestamp",
+    "base_timestamp",  # ms, raw; a delete horizon where the attributes say so
     "max_timestamp",
     "producer_id",
     "crc",
     "base_sequence",
     "record_count",
     "leader_epoch",
-    "coordinator_epoch",
+    "coordinator_epoch",  # of a marker
     "attributes",
     "producer_epoch",
-    "marker",
+    "marker",  # ABORT, COMMIT, another type of control record, NO_MARKER or UNREAD_MARKER
     "magic",
-    "crc_ok",
+    "crc_ok",  # 1 right, 0 wrong, -1 not checked
 ]
-"""The fields of `HEADER`, for mypy."""
+_NARROW = {
+    "crc": "u4",
+    **dict.fromkeys(("base_sequence", "record_count", "leader_epoch", "coordinator_epoch"), "i4"),
+    **dict.fromkeys(("attributes", "producer_epoch", "marker"), "i2"),
+    **dict.fromkeys(("magic", "crc_ok"), "i1"),
+}
+HEADER = np.dtype([(name, _NARROW.get(name, "i8")) for name in get_args(HeaderField)])
+"""One row per batch in file order; numbers are as written, so -1 means unknown."""
 
 ABORT, COMMIT, NO_MARKER = 0, 1, -1  # ControlRecordType
 UNREAD_MARKER = -2  # a control batch whose record was not read: a dump that shows batches only

@@ -17,7 +17,8 @@ import re
 import stat
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -30,7 +31,16 @@ import numpy.typing as npt
 from toolkit.config.properties import parse_properties
 from toolkit.errors import DecodeError, UsageError
 from toolkit.formats.headers import DamagedRange
-from toolkit.formats.object_store import ANONYMOUS, AZURE_HOST, CREDENTIALS, FAMILY, URI, ObjectEntry, ObjectPath
+from toolkit.formats.object_store import (
+    ANONYMOUS,
+    AZURE_HOST,
+    CREDENTIALS,
+    FAMILY,
+    URI,
+    ObjectEntry,
+    ObjectPath,
+    ObjectStat,
+)
 from toolkit.schema.log import CheckpointEntry
 from toolkit.version import __version__
 
@@ -90,6 +100,29 @@ def log_path(path: str | os.PathLike[str] | ObjectPath) -> LogPath:
 def scandir(path: LogPath) -> Iterator[os.DirEntry[str] | ObjectEntry]:
     """The entries of a folder, in any order. Raises OSError if it cannot be listed."""
     return path.scandir() if isinstance(path, ObjectPath) else iter(os.scandir(path))
+
+
+class FileStamp(NamedTuple):
+    """Shows whether a file has been replaced or written to."""
+
+    inode: int
+    size: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result | ObjectStat) -> FileStamp:
+        """That of a file's status."""
+        return cls(status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def file_stamps(folder: LogPath, only: Collection[str] | None = None) -> dict[LogPath, FileStamp]:
+    """The files of a folder, or those of some names. Raises OSError if it cannot be listed."""
+    found = {}
+    for entry in scandir(folder):
+        with suppress(FileNotFoundError):  # a broker removes files at any time
+            if (not only or entry.name in only) and entry.is_file():
+                found[folder / entry.name] = FileStamp.of(entry.stat())
+    return found
 
 
 def other_kind(path: LogPath) -> str | None:
@@ -630,7 +663,7 @@ class CopiedFile:
     sha256: str
     first_size: int  # its size when the copying of ``__transaction_state`` began; what comes after was added since
     # inode, size and modification time of the source when it was opened: to copy it again if that has changed
-    source: tuple[int, int, int]
+    source: FileStamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -684,7 +717,7 @@ def parse_manifest(text: bytes | str) -> CopyManifest:
         for name in ("begin", "end", "coordinators_begin", "coordinators_end"):
             values[name] = None if values[name] is None else dt.datetime.fromisoformat(values[name])
         values["files"] = {
-            path: CopiedFile(**{**file, "source": tuple(file["source"])}) for path, file in values["files"].items()
+            path: CopiedFile(**{**file, "source": FileStamp(*file["source"])}) for path, file in values["files"].items()
         }
         return CopyManifest(**values)
     except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -121,6 +121,11 @@ class CommittedOffset(NamedTuple):
     offset: int | None
     error: str | None
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether its broker says that an open transaction has a pending commit."""
+        return Error.of(self.error).code == "UNSTABLE_OFFSET_COMMIT"
+
 
 class SharePartition(NamedTuple):
     """Start offset of a share partition (null if the group has read nothing of it), its lag, and the broker's error."""

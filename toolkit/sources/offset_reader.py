@@ -136,33 +136,29 @@ class OffsetReader(ABC):
         """The status of each offset of ``start <= offset < stop``, as ranges without a gap; and read errors."""
         before, behind = self._outside(start, stop)
         first, last = max(start, self.log_start), min(stop, self.high_watermark)
-        ranges, errors = self._ranges(first, last) if first < last else ([], [])
-        return [*before, *ranges, *behind], errors
+        ranges, log = self._ranges(first, last) if first < last else ([], LogSlice())
+        return [*before, *ranges, *behind], log.errors
 
     def _in_log(self, found: OffsetVisibility) -> OffsetVisibility:
         """With the batch at the offset and the batches around it."""
         offset = found.offset
-        log = self._read(offset, offset + 1)
+        ((_, _, status),), log = self._ranges(offset, offset + 1)
+        error = self._unknown_status(log.errors) if status is None else next(iter(log.errors), None)
+        found = replace(found, status=status, error=error)
         batch = next(iter(log.batches), None)
         if batch is None:
-            return self._with_status(found, log, reaches_end=False)
-        base, behind = int(batch["base_offset"]), int(batch["last_offset"]) + 1
+            return found
+        base, behind = int(batch["base_offset"]), int(log.batches["last_offset"][-1]) + 1
         producer_id = int(batch["producer_id"]) if batch["attributes"] & TRANSACTIONAL else None
         earlier, is_start_known = self._read_back(base, producer_id)
         so_far = transactions_at(LogSlice.joined([earlier, log]).batches, offset)
         without_marker = {each for each, transaction in so_far.items() if transaction.marker_offset is None}
         if without_marker:
             without_marker -= {each for each, start in self.opened.items() if start <= offset}
-        later, reaches_end = self._read_until_ended(behind, without_marker)
+        later, _ = self._read_until_ended(behind, without_marker)
         around = LogSlice.joined([earlier, log, later])
-        known = self._with_status(found, around, reaches_end=reaches_end)
-        if known.status is None and producer_id is not None and not reaches_end:  # only its marker decides
-            end = int(around.batches["last_offset"][-1]) + 1
-            rest, reaches_end = self._read_until_ended(end, {producer_id}, limit=None)
-            around = LogSlice.joined([around, rest])
-            known = self._with_status(found, around, reaches_end=reaches_end)
         at_offset = transactions_at(around.batches, offset)
-        known = _with_batch(known, batch)
+        known = _with_batch(replace(found, error=found.error or next(iter(around.errors), None)), batch)
         if producer_id is not None:
             at = at_offset.get(producer_id)
             if not is_start_known and base - self.log_start <= BACK[-1]:  # all that is left of the log was searched
@@ -172,20 +168,6 @@ class OffsetReader(ABC):
         if not ends and batch["attributes"] & LOG_APPEND_TIME:
             ends = [int(batch["max_timestamp"])]
         return replace(known, visible_at=utc(max(ends)) if ends else None)
-
-    def _with_status(self, found: OffsetVisibility, log: LogSlice, *, reaches_end: bool) -> OffsetVisibility:
-        offset = found.offset
-        ((_, _, status),) = status_ranges(
-            log,
-            start=offset,
-            stop=offset + 1,
-            last_stable_offset=self.lso,
-            opened=self.opened if offset >= self.lso else {},
-            reaches_end=reaches_end,
-            is_compacted=self.is_compacted,
-        )
-        error = self._unknown_status(log.errors) if status is None else next(iter(log.errors), None)
-        return replace(found, status=status, error=error)
 
     def _with_transaction(
         self, found: OffsetVisibility, producer_id: int, at: TransactionAtOffset | None, is_start_known: bool
@@ -265,8 +247,8 @@ class OffsetReader(ABC):
                     return LogSlice.joined(found), False
         return LogSlice.joined(found), stop == self.high_watermark or offset >= self.high_watermark
 
-    def _ranges(self, start: int, stop: int) -> tuple[list[StatusRange], list[str]]:
-        """The status of offsets between log start and high watermark, and read errors."""
+    def _ranges(self, start: int, stop: int) -> tuple[list[StatusRange], LogSlice]:
+        """The status of offsets between log start and high watermark, and the batches up to what decides it."""
         log = self._read(start, stop)
         opened: Mapping[int, int] = {}
         undecided = self._undecided(log, opened)
@@ -287,7 +269,7 @@ class OffsetReader(ABC):
             reaches_end=reaches_end,
             is_compacted=self.is_compacted,
         )
-        return ranges, log.errors
+        return ranges, log
 
     def _undecided(self, log: LogSlice, opened: Mapping[int, int]) -> set[int]:
         """Producers whose next marker decides a status and was not read."""

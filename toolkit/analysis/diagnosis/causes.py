@@ -32,9 +32,11 @@ from toolkit.analysis.log.log_transactions import (
     partial_transactions,
     records_inside,
 )
-from toolkit.formats.batches import CONTROL, TRANSACTIONAL
+from toolkit.analysis.log.offset_status import COMMITTED, NON_TRANSACTIONAL, LogSlice, batch_statuses
+from toolkit.analysis.log.offset_status import OPEN as OPEN_RECORDS
+from toolkit.formats.batches import CONTROL
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
-from toolkit.formats.headers import COMMIT, NO_MARKER, Headers
+from toolkit.formats.headers import COMMIT, Headers
 from toolkit.schema import utc
 from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding
@@ -571,33 +573,18 @@ def abort_effects(
         and `last_stable_offset` to the high watermark, in order.
     `last_stable_offset`, `next_stable_offset`: the LSO before the abort marker, and after it.
     """
-    is_control = headers["attributes"] & CONTROL != 0
-    is_transactional = headers["attributes"] & TRANSACTIONAL != 0
-    ended = _next_markers(headers, is_control)
-    dropped_batches = (headers["producer_id"] == producer_id) & is_transactional & (ended == NO_MARKER)
-    below_next_lso = headers["base_offset"] < next_stable_offset
-    visible = ~dropped_batches & (~is_transactional | (ended == COMMIT)) & below_next_lso
+    statuses = batch_statuses(LogSlice(batches=headers), last_stable_offset=0, opened={}, reaches_end=True)
+    dropped_batches = (headers["producer_id"] == producer_id) & (statuses == OPEN_RECORDS)
+    is_committed = (statuses == NON_TRANSACTIONAL) | (statuses == COMMITTED)
+    visible = is_committed & (headers["base_offset"] < next_stable_offset)
     dropped, released = (
         records_inside(
             first,
             base_offset=headers["base_offset"],
             last_offset=headers["last_offset"],
             record_count=headers["record_count"],
-            is_control=is_control,
+            is_control=headers["attributes"] & CONTROL != 0,
         )
         for first in (start_offset, last_stable_offset)
     )
     return AbortEffects(int(dropped[dropped_batches].clip(0).sum()), int(released[visible].clip(0).sum()))
-
-
-def _next_markers(headers: Headers, is_control: np.ndarray) -> np.ndarray:
-    """The marker that ends each batch's transaction: its producer's next marker, of any epoch (KIP-890)."""
-    ended = np.full(len(headers), NO_MARKER)
-    next_marker: dict[int, int] = {}
-    for index in range(len(headers) - 1, -1, -1):
-        producer_id = int(headers["producer_id"][index])
-        if is_control[index]:
-            next_marker[producer_id] = int(headers["marker"][index])
-        else:
-            ended[index] = next_marker.get(producer_id, NO_MARKER)
-    return ended

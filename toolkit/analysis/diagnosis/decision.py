@@ -344,6 +344,12 @@ def decide_merged(log: Finding, recorded: Finding) -> Decision:
             f"{later.outcome}; what is committed stays committed.",
             missing=("why the log and the recording prove different outcomes",),
         )
+    # What a commit includes in part, no other one makes free of it; nor an earlier one what a commit may include now.
+    for doubtful, other in ((log, recorded), (recorded, log)):
+        if doubtful.verdict is Verdict.UNKNOWN and other.outcome in (UNDECIDED, ABORT):
+            outcome = recorded_outcome(doubtful)
+            if outcome.is_partly_committed or (doubtful is later and outcome.commit_claim is not None):
+                return Decision.of(doubtful)
     # A `hanging` of a version that did not record the outcome may be of committed records, and decides nothing.
     decides = recorded.verdict is not Verdict.HANGING or recorded.outcome is not None
     if log.verdict is Verdict.UNKNOWN and decides:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from toolkit.analysis.log.log_transactions import markers
+from toolkit.analysis.log.log_transactions import finish, markers, partial_transactions
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import (
     ABORT,
@@ -249,25 +249,18 @@ def transactions_at(batches: Headers, offset: int) -> dict[int, TransactionAtOff
 
     `batches`: headers around the offset, in the order of the log.
     """
-    ends = markers(batches)
-    data = (batches["attributes"] & (CONTROL | TRANSACTIONAL)) == TRANSACTIONAL
-    base, found = batches["base_offset"], dict[int, TransactionAtOffset]()
-    for producer_id in np.unique(batches["producer_id"][data | ends]).tolist():
-        own = batches["producer_id"] == producer_id
-        before = base[own & ends & (base < offset)]
-        following: Headers = batches[own & ends & (base >= offset)]
-        last_end = int(before[-1]) if len(before) else -1
-        written = base[own & data & (base <= offset) & (base > last_end)]
-        is_marker_there = len(following) and int(following["base_offset"][0]) == offset
-        if not len(written) and not is_marker_there:
-            continue
-        found[producer_id] = TransactionAtOffset(
-            int(written[0]) if len(written) else None,
-            int(following["base_offset"][0]) if len(following) else None,
-            int(following["max_timestamp"][0]) if len(following) else None,
-            int(following["marker"][0]) if len(following) else None,
+    found = finish(partial_transactions(batches))
+    first, marker = found["first_offset"], found["marker_offset"]
+    has_begun = ((first >= 0) & (first <= offset)) | (marker == offset)
+    columns = ("first_offset", "marker_offset", "end", "marker")
+    at_offset = {}
+    for each in found[has_begun & ((marker < 0) | (marker >= offset))]:
+        first_offset, *of_marker = (int(each[name]) for name in columns)
+        is_ended = of_marker[0] >= 0
+        at_offset[int(each["producer_id"])] = TransactionAtOffset(
+            first_offset if first_offset >= 0 else None, *(of_marker if is_ended else (None, None, None))
         )
-    return found
+    return at_offset
 
 
 MISSING = {

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -132,21 +132,10 @@ def producer_records(
     """The producers of a whole log, in their order."""
     names = ("producer_id", "producer_epoch", "last_sequence", "coordinator_epoch", "current_txn_start_offset")
     numbers = [[each if each >= 0 else None for each in producers[name].tolist()] for name in names]
-    times = map(utc, producers["last_timestamp"].tolist())
+    where = Producer(topic=topic, partition=partition, broker_id=broker_id, observed_at=observed_at)
     return [
-        Producer(
-            topic=topic,
-            partition=partition,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            last_sequence=sequence,
-            last_timestamp=time,
-            coordinator_epoch=coordinator_epoch,
-            current_txn_start_offset=start,
-            broker_id=broker_id,
-            observed_at=observed_at,
-        )
-        for producer_id, epoch, sequence, coordinator_epoch, start, time in zip(*numbers, times, strict=True)
+        replace(where, last_timestamp=utc(time), **dict(zip(names, values, strict=True)))
+        for time, *values in zip(producers["last_timestamp"].tolist(), *numbers, strict=True)
     ]
 
 

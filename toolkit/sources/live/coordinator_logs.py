@@ -440,14 +440,6 @@ def _minor_release(supported: Iterable[Any], software: Software | None) -> Relea
 def _records_or_error(client: BrokerClient) -> Iterator[TransactionLogRecord]:
     """The newest records, and what ends the read as one more."""
     try:
-        yield from newest_records(client)
+        yield from transaction_log_records(client, read_coordinator_topic(client, STATE_TOPIC), newest=NEWEST)
     except ToolkitError as error:
         yield TransactionLogRecord(error=row_text(error))
-
-
-def newest_records(client: BrokerClient) -> Iterator[TransactionLogRecord]:
-    """Records of the newest 20,000 offsets of each partition of ``__transaction_state``; unreadable ones have `error`.
-
-    Raises BrokerError if this principal may not describe the topic.
-    """
-    return transaction_log_records(client, read_coordinator_topic(client, STATE_TOPIC), newest=NEWEST)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
 from toolkit.analysis.exposure import MAX_TIMEOUT, BrokerIdentity
@@ -490,58 +490,29 @@ IDS_PER_REQUEST = 2000
 LISTED, DESCRIBED = "ListTransactions", "DescribeTransactions"  # sources
 
 
-class KnownId(NamedTuple):
-    """A transactional id, and what is known of it before it is described: by ListTransactions or FindCoordinator.
-
-    Without a coordinator, any broker gets the request; `error` is of an earlier one.
-    """
-
-    transactional_id: str
-    coordinator_id: int | None
-    txn_state_partition: int | None
-    broker_id: int | None
-    observed_at: dt.datetime
-    producer_id: int | None = None
-    state: str | None = None
-    source: str = LISTED
-    error: str | None = None
-
-    def transaction(self, error: str | None, *, of: BrokerResponse) -> Transaction:
-        """The id with what is known, and why it could not be described."""
-        return Transaction(
-            transactional_id=self.transactional_id,
-            producer_id=self.producer_id,
-            state=self.state,
-            coordinator_id=self.coordinator_id,
-            txn_state_partition=self.txn_state_partition,
-            source=self.source if of.error else DESCRIBED,
-            broker_id=of.broker_id,
-            observed_at=of.observed_at,
-            error=error,
-        )
-
-
-def describe(client: BrokerClient, ids: Sequence[KnownId]) -> list[Transaction]:
+def describe(client: BrokerClient, ids: Sequence[Transaction]) -> list[Transaction]:
     """The transactions of ids (DescribeTransactions), from each id's coordinator.
 
     An id that its coordinator does not have (any more) is ``Dead``. If the coordinator has moved, the request is
     retried once. An id that cannot be described keeps what is known of it, with `error`.
+
+    `ids`: what is known of each by ListTransactions or FindCoordinator; without a coordinator, any broker is asked.
     """
     described = _describe(client, ids)
-    moved = [(known, txn.error) for known, txn in described if Error.of(txn.error).code == "NOT_COORDINATOR"]
+    moved = [txn for txn in described if Error.of(txn.error).code == "NOT_COORDINATOR"]
     if not moved:
-        return [txn for _, txn in described]
-    coordinators = find_coordinators(client, [known.transactional_id for known, _ in moved], TRANSACTION)
+        return described
+    coordinators = find_coordinators(client, [txn.transactional_id or "" for txn in moved], TRANSACTION)
     retried = {
-        known.transactional_id: known._replace(coordinator_id=coordinator.node_id, source=DESCRIBED, error=error)
-        for (known, error), (_, coordinator) in zip(moved, coordinators, strict=True)
+        txn.transactional_id: replace(txn, coordinator_id=coordinator.node_id)
+        for txn, (_, coordinator) in zip(moved, coordinators, strict=True)
         if coordinator is not None and coordinator.error_code == 0
     }
     again = _describe(client, list(retried.values()))
-    return [txn for known, txn in described if known.transactional_id not in retried] + [txn for _, txn in again]
+    return [txn for txn in described if txn.transactional_id not in retried] + again
 
 
-def _describe(client: BrokerClient, ids: Sequence[KnownId]) -> list[tuple[KnownId, Transaction]]:
+def _describe(client: BrokerClient, ids: Sequence[Transaction]) -> list[Transaction]:
     batches = broker_client.batches(((known.coordinator_id, known) for known in ids), IDS_PER_REQUEST)
     responses = client.send(
         [
@@ -552,26 +523,26 @@ def _describe(client: BrokerClient, ids: Sequence[KnownId]) -> list[tuple[KnownI
             for coordinator, batch in batches
         ]
     )
-    described: list[tuple[KnownId, Transaction]] = []
+    described: list[Transaction] = []
     for (_, batch), response in zip(batches, responses, strict=True):
-        if response.error:
-            described += [(known, known.transaction(response.error_text, of=response)) for known in batch]
-            continue
-        states = {state.transactional_id: state for state in response.message.transaction_states}
-        described += [(known, _described(known, states.get(known.transactional_id), response)) for known in batch]
+        states = {} if response.error else {each.transactional_id: each for each in response.message.transaction_states}
+        described += [_described(known, states.get(known.transactional_id), response) for known in batch]
     return described
 
 
-def _described(known: KnownId, state: Any, response: BrokerResponse) -> Transaction:
-    known = known._replace(coordinator_id=response.broker_id)
+def _described(known: Transaction, state: Any, response: BrokerResponse) -> Transaction:
+    known = replace(known, broker_id=response.broker_id, observed_at=response.observed_at)
+    if response.error:
+        return replace(known, error=response.error_text)
+    known = replace(known, coordinator_id=response.broker_id, source=DESCRIBED)
     if state is None:
-        return known.transaction(omitted_text("DescribeTransactions", "this id"), of=response)
+        return replace(known, error=omitted_text("DescribeTransactions", "this id"))
     if error_name(state.error_code) == "TRANSACTIONAL_ID_NOT_FOUND":
-        return known._replace(state="Dead").transaction(known.error, of=response)
+        return replace(known, state="Dead")  # with the error of an earlier answer
     if state.error_code:
-        return known.transaction(error_text(state.error_code), of=response)
-    return Transaction(
-        transactional_id=known.transactional_id,
+        return replace(known, error=error_text(state.error_code))
+    return replace(
+        known,
         producer_id=non_negative(state.producer_id),
         producer_epoch=non_negative(state.producer_epoch),
         state=state.transaction_state,
@@ -581,11 +552,7 @@ def _described(known: KnownId, state: Any, response: BrokerResponse) -> Transact
         topic_partitions=tuple(
             TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions
         ),
-        coordinator_id=response.broker_id,
-        txn_state_partition=known.txn_state_partition,
-        source=DESCRIBED,
-        broker_id=response.broker_id,
-        observed_at=response.observed_at,
+        error=None,
     )
 
 
@@ -595,36 +562,23 @@ def describe_named(client: BrokerClient, coordinator_topic: CoordinatorTopic, id
     `coordinator_topic`: ``__transaction_state``.
     """
     found: list[Transaction] = []
-    known: list[KnownId] = []
     names = list(dict.fromkeys(ids))
     for name, (response, coordinator) in zip(names, find_coordinators(client, names, TRANSACTION), strict=True):
-        partition = coordinator_topic.partition(name)
         error = response.error_text
         if coordinator is not None:
             error = error_text(coordinator.error_code, coordinator.error_message) if coordinator.error_code else None
-        if error:
-            found.append(
-                Transaction(
-                    transactional_id=name,
-                    txn_state_partition=partition,
-                    source=DESCRIBED,
-                    broker_id=response.broker_id,
-                    observed_at=response.observed_at,
-                    error=coordinator_topic.missing(client, error),
-                )
-            )
-        else:
-            known.append(
-                KnownId(
-                    transactional_id=name,
-                    coordinator_id=None if coordinator is None else coordinator.node_id,
-                    txn_state_partition=partition,
-                    broker_id=response.broker_id,
-                    observed_at=response.observed_at,
-                    source=DESCRIBED,
-                )
-            )
-    return [*found, *map(_or_no_such_id, describe(client, known))]
+        known = Transaction(
+            transactional_id=name,
+            coordinator_id=None if coordinator is None or error else coordinator.node_id,
+            txn_state_partition=coordinator_topic.partition(name),
+            source=DESCRIBED,
+            broker_id=response.broker_id,
+            observed_at=response.observed_at,
+            error=coordinator_topic.missing(client, error) if error else None,
+        )
+        found.append(known)
+    unknown = [each for each in found if each.error]
+    return [*unknown, *map(_or_no_such_id, describe(client, [each for each in found if not each.error]))]
 
 
 def _or_no_such_id(txn: Transaction) -> Transaction:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from toolkit.analysis.coordinator.transaction_owners import ClientGroup, GroupMember, possible_groups
-from toolkit.errors import BrokerError, ConnectionFailed, DecodeError, ToolkitError
+from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
 from toolkit.formats.batches import read_header
 from toolkit.formats.coordinator_records import (
     OFFSETS_TOPIC,
@@ -39,7 +39,6 @@ from toolkit.sources.live.leaders import (
 from toolkit.sources.offset_queries import DELETED, NO_TRANSACTION, CommittedOffset, SharePartition
 
 GROUPS_PER_REQUEST = 200
-UNSTABLE_OFFSET_COMMIT = 88
 GROUP_ID_NOT_FOUND = 69  # the answer of 4.0 and newer about a group that does not exist; older ones call it Dead
 WITH_OFFSETS = {"consumer", ""}  # protocol types whose groups commit offsets; others are Connect, share groups ...
 SHARE = "share"  # protocol type
@@ -137,63 +136,38 @@ def undescribed_group(client: BrokerClient, group: str) -> str | None:
     return None if code in (0, GROUP_ID_NOT_FOUND) else error_text(code)
 
 
-class GroupOffsets(NamedTuple):
-    """The answer of OffsetFetch for one group."""
+def _offsets(group: str, response: BrokerResponse, message: Any) -> dict[TopicPartition, CommittedOffset]:
+    """The answer of OffsetFetch for one group. Raises BrokerError or ConnectionFailed if there is none."""
+    if response.error:
+        raise response.error
+    if message is None or message.error_code:
+        error = omitted_text("OffsetFetch", "this group") if message is None else error_text(message.error_code)
+        raise BrokerError(f"The offsets of group {group!r} cannot be read: {error}", code=Error.of(error).code)
+    return {
+        TopicPartition(topic.name, part.partition_index): CommittedOffset(
+            None if part.error_code or part.committed_offset < 0 else part.committed_offset,
+            error_text(part.error_code) if part.error_code else None,
+        )
+        for topic in message.topics
+        for part in topic.partitions
+    }
 
-    group: str
-    response: BrokerResponse
-    message: Any
 
-    @property
-    def error(self) -> ToolkitError | None:
-        """Why the offsets could not be read; null if they were."""
-        if self.response.error:
-            return self.response.error
-        if self.message is not None and not self.message.error_code:
-            return None
-        omitted = omitted_text("OffsetFetch", "this group")
-        error = omitted if self.message is None else error_text(self.message.error_code)
-        return BrokerError(f"The offsets of group {self.group!r} cannot be read: {error}", code=Error.of(error).code)
-
-    def by_partition(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Committed offset and error code by partition.
-
-        Raises BrokerError or ConnectionFailed if the coordinator did not respond.
-        """
-        if self.error:
-            raise self.error
-        return {
-            TopicPartition(topic.name, part.partition_index): (part.committed_offset, part.error_code)
-            for topic in self.message.topics
-            for part in topic.partitions
-        }
-
-    def committed(self) -> dict[TopicPartition, int | None]:
-        """Committed offset by partition, negative for none, null where an open transaction has a pending commit.
-
-        Raises BrokerError or ConnectionFailed if the coordinator did not respond, or one of the offsets is an error.
-        """
-        offsets: dict[TopicPartition, int | None] = {}
-        for tp, (offset, code) in self.by_partition().items():
-            if code not in (0, UNSTABLE_OFFSET_COMMIT):
-                error = error_text(code)
-                text = f"The offset of group {self.group!r} on {tp} cannot be read: {error}"
-                raise BrokerError(text, code=Error.of(error).code)
-            offsets[tp] = None if code else offset
-        return offsets
-
-    def pending(self) -> dict[TopicPartition, int]:
-        """Error code of the partitions where an open transaction has a pending commit; errors as `by_partition`."""
-        return {tp: code for tp, (_, code) in self.by_partition().items() if code == UNSTABLE_OFFSET_COMMIT}
+def _readable(
+    group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> Mapping[TopicPartition, CommittedOffset]:
+    """The offsets of a group. Raises BrokerError if one of them is an error other than that it is pending."""
+    for tp, each in offsets.items():
+        if each.error and not each.is_pending:
+            text = f"The offset of group {group!r} on {tp} cannot be read: {each.error}"
+            raise BrokerError(text, code=Error.of(each.error).code)
+    return offsets
 
 
 def committed_offsets(client: BrokerClient, group: str, coordinator_id: int) -> dict[TopicPartition, CommittedOffset]:
     """Every committed offset of a group. Raises BrokerError or ConnectionFailed if the coordinator does not respond."""
-    (answer,) = fetch_offsets(client, {group: coordinator_id}, None)
-    return {
-        tp: CommittedOffset(None, error_text(code)) if code else CommittedOffset(offset if offset >= 0 else None, None)
-        for tp, (offset, code) in answer.by_partition().items()
-    }
+    ((_, offsets),) = fetch_offsets(client, {group: coordinator_id}, None)
+    return offsets
 
 
 def pending_offsets(
@@ -205,8 +179,8 @@ def pending_offsets(
 
     Raises BrokerError or ConnectionFailed if the coordinator does not respond.
     """
-    (answer,) = fetch_offsets(client, {group: coordinator_id}, partitions, require_stable=True)
-    return {tp: CommittedOffset(None, error_text(code)) for tp, code in answer.pending().items()}
+    ((_, offsets),) = fetch_offsets(client, {group: coordinator_id}, partitions, require_stable=True)
+    return {tp: each for tp, each in offsets.items() if each.is_pending}
 
 
 def committing_groups(client: BrokerClient, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
@@ -216,17 +190,17 @@ def committing_groups(client: BrokerClient, partitions: Sequence[TopicPartition]
     """
     coordinators = group_ids(client, sorted(client.brokers))
     found: dict[TopicPartition, list[tuple[bool, str]]] = {tp: [] for tp in partitions}
-    for answer in fetch_offsets(client, coordinators, partitions, require_stable=True):
-        for tp, offset in answer.committed().items():
-            if tp in found and (offset is None or offset >= 0):
-                found[tp].append((offset is not None, answer.group))
+    for group, offsets in fetch_offsets(client, coordinators, partitions, require_stable=True):
+        for tp, each in _readable(group, offsets).items():
+            if tp in found and (each.is_pending or each.offset is not None):
+                found[tp].append((not each.is_pending, group))
     return {tp: [group for _, group in sorted(groups)] for tp, groups in found.items()}
 
 
 def offsets_of_groups(
     client: BrokerClient, partitions: Sequence[TopicPartition]
 ) -> list[tuple[str, dict[TopicPartition, int]]] | None:
-    """The committed offsets of all groups on some partitions, negative for none; null if any could not be read.
+    """The committed offsets of all groups on some partitions; null if any could not be read.
 
     `partitions`: the partitions; offsets of every group that the brokers list are requested.
     """
@@ -241,13 +215,13 @@ def offsets_of_groups(
 def read_offsets_of(
     client: BrokerClient, coordinators: Mapping[str, int], partitions: Sequence[TopicPartition]
 ) -> list[tuple[str, dict[TopicPartition, int]]]:
-    """The committed offsets of groups on some partitions, negative for none.
+    """The committed offsets of groups on some partitions.
 
     Raises BrokerError or ConnectionFailed if the offsets of a group could not be read.
     """
     return [
-        (answer.group, {tp: offset for tp, offset in answer.committed().items() if offset is not None})
-        for answer in fetch_offsets(client, coordinators, partitions)
+        (group, {tp: each.offset for tp, each in _readable(group, offsets).items() if each.offset is not None})
+        for group, offsets in fetch_offsets(client, coordinators, partitions)
     ]
 
 
@@ -257,8 +231,11 @@ def fetch_offsets(
     partitions: Iterable[TopicPartition] | None,
     *,
     require_stable: bool = False,
-) -> Iterator[GroupOffsets]:
-    """The offsets of groups on some partitions; where these are null, the stable offsets on all."""
+) -> Iterator[tuple[str, dict[TopicPartition, CommittedOffset]]]:
+    """The offsets of groups on some partitions; where these are null, the stable offsets on all.
+
+    Raises BrokerError or ConnectionFailed at a group whose coordinator did not respond.
+    """
     topics: dict[str, list[int]] | None = None
     if partitions is not None:
         topics = {}
@@ -272,10 +249,12 @@ def fetch_offsets(
     for (broker_id, groups), response in zip(batches, responses, strict=True):
         if response.is_too_old:
             single = client.send([(broker_id, _one(group, topics, stable)) for group in groups])
-            yield from (GroupOffsets(group, each, each.message) for group, each in zip(groups, single, strict=True))
+            yield from (
+                (group, _offsets(group, each, each.message)) for group, each in zip(groups, single, strict=True)
+            )
         else:
             by_group = {each.group_id: each for each in response.message.groups} if response.message else {}
-            yield from (GroupOffsets(group, response, by_group.get(group)) for group in groups)
+            yield from ((group, _offsets(group, response, by_group.get(group))) for group in groups)
 
 
 def _many(groups: Sequence[str], topics: Mapping[str, list[int]] | None, require_stable: bool) -> Any:
@@ -505,9 +484,9 @@ def unstable_groups(client: BrokerClient, leaders: Mapping[TopicPartition, int])
         numbers = ((group, coordinator_topic.partition(group)) for group in listed)
         partitions = {group: TopicPartition(OFFSETS_TOPIC, each) for group, each in numbers if each is not None}
         selected = {group: listed[group] for group, tp in partitions.items() if tp in leaders}
-        for answer in fetch_offsets(client, selected, None):
-            if answer.pending():
-                found.setdefault(partitions[answer.group], []).append(answer.group)
+        for group, offsets in fetch_offsets(client, selected, None):
+            if any(each.is_pending for each in offsets.values()):
+                found.setdefault(partitions[group], []).append(group)
     except (BrokerError, ConnectionFailed):
         return {}
     return {tp: sorted(groups) for tp, groups in found.items()}

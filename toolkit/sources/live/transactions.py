@@ -27,7 +27,6 @@ from toolkit.sources.live.coordinators import (
     LISTED,
     TRANSACTIONAL_IDS,
     CoordinatorTopic,
-    KnownId,
     describe,
     describe_named,
     is_too_old,
@@ -385,17 +384,18 @@ class TransactionListing:
         """Each id with the broker that listed it."""
         return ((name, response.broker_id or 0) for response, ids in self.listed for name in ids)
 
-    def selected(self, is_selected: Callable[[int, str], bool] = lambda producer_id, state: True) -> list[KnownId]:
+    def selected(self, is_selected: Callable[[int, str], bool] = lambda producer_id, state: True) -> list[Transaction]:
         """Some of the ids. `is_selected`: takes a producer id, which may be -1, and a state."""
         return [
-            KnownId(
+            Transaction(
                 transactional_id=each.transactional_id,
-                coordinator_id=response.broker_id,
-                txn_state_partition=self.coordinator_topic.partition(each.transactional_id),
-                broker_id=response.broker_id,
-                observed_at=response.observed_at,
                 producer_id=non_negative(each.producer_id),
                 state=each.transaction_state,
+                coordinator_id=response.broker_id,
+                txn_state_partition=self.coordinator_topic.partition(each.transactional_id),
+                source=LISTED,
+                broker_id=response.broker_id,
+                observed_at=response.observed_at,
             )
             for response, ids in self.listed
             for each in ids.values()

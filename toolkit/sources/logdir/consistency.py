@@ -33,7 +33,7 @@ from __future__ import annotations
 import datetime as dt
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -58,14 +58,6 @@ CONSISTENT_COPY = (
 )
 
 
-@dataclass(slots=True)
-class ConsistencyCheck:
-    """Doubts about a hanging transaction, and what was proven instead."""
-
-    doubts: list[str] = field(default_factory=list)  # what is missing, a sentence each
-    notes: list[str] = field(default_factory=list)  # what was proven, a sentence each
-
-
 def check_consistency(
     case: Case,
     state: ReplicaState,
@@ -74,9 +66,10 @@ def check_consistency(
     *,
     lowest: int,
     changes: Callable[[ReplicaLog], list[str]] | None,
-) -> ConsistencyCheck:
-    """Doubts about a transaction that is open on its partition and that no coordinator owns.
+) -> tuple[list[str], str | None]:
+    """Doubts about a transaction that is open on its partition and that no coordinator owns; and what was proven.
 
+    Returns: what is missing, a sentence each; and a note, a sentence or null.
     `case`: the transaction, which no coordinator owns as far as the files show.
     `state`: the replica of its partition, read with checksums from `lowest` on.
     `proof`: what the manifests of the files prove.
@@ -85,39 +78,37 @@ def check_consistency(
         null.
     """
     start, producer_id, name = case.start or 0, case.producer_id, state.log.where
-    found = ConsistencyCheck(doubts=[*_segment_doubts(case, state, start, lowest)])
-    found.doubts += [  # although no row shows an id as the owner, it may have this producer id for its next transaction
+    doubts, note = [*_segment_doubts(case, state, start, lowest)], None
+    doubts += [  # although no row shows an id as the owner, it may have this producer id for its next transaction
         f'the state of id "{event.transactional_id}", whose next producer id this is'
         for partition in state_topic.partitions.values()
         for event in partition.newest.values()
         if event.next_producer_id == producer_id and not event.tombstone
     ]
     if changes is not None:
-        found.doubts += _assertion_doubts(state, state_topic, changes)
-        found.notes.append(
-            "the caller asserts that the brokers were stopped when these files were copied (--consistent-copy)"
-        )
+        doubts += _assertion_doubts(state, state_topic, changes)
+        note = "the caller asserts that the brokers were stopped when these files were copied (--consistent-copy)"
     elif (by_manifest := proof.doubt(state, _coordinators(case, state_topic), start)) is None:
-        found.notes.append(
+        note = (
             f"the transaction was open before {STATE_TOPIC} was copied and after it, on a broker that led the "
             "partitions all the while, by the manifest of the copy"
         )
     elif not case.owner:
-        found.doubts.append(
+        doubts.append(
             f"{CONSISTENT_COPY}: no id has producer {producer_id}, which proves nothing if the files "
             f"were copied at different times{_by_manifest(proof, state, by_manifest)}"
         )
     elif doubt := _failed_step(case.owner, state, state_topic, start):
-        found.doubts.append(
+        doubts.append(
             f"proof that {name} and {STATE_TOPIC} were copied at one moment: {doubt}"
             f"{_by_manifest(proof, state, by_manifest)}; or {CONSISTENT_COPY}"
         )
     else:
-        found.notes.append(
+        note = (
             f"{name} has markers newer than the coordinator's last record of the id, and the coordinator's log has "
             "records newer than the start of the transaction: for this transaction the copies are consistent"
         )
-    return found
+    return doubts, note
 
 
 def _by_manifest(proof: CopyProof, state: ReplicaState, doubt: str) -> str:

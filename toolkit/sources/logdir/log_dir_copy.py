@@ -19,7 +19,9 @@ from toolkit.formats.log_dir_files import (
     MANIFEST,
     CopiedFile,
     CopyManifest,
+    FileStamp,
     LogPath,
+    file_stamps,
     log_path,
     parse_file_name,
     parse_folder_name,
@@ -36,7 +38,6 @@ SAVE_EVERY_S = 5
 ATTEMPTS = 10  # per folder, while the cleaner or the retention replaces its files
 ENTRY_SIZES = {"index": 8, "timeindex": 12}  # of indexes, which a broker allocates in advance and fills with zeros
 
-Stamp = tuple[int, int, int]
 Progress = Callable[[str], object]
 
 
@@ -68,7 +69,7 @@ class _CopyState:
             stat = (self.source / name).stat()
         except FileNotFoundError:
             return
-        self._copy(name, (stat.st_ino, stat.st_size, stat.st_mtime_ns))
+        self._copy(name, FileStamp.of(stat))
 
     def forget(self, folder: str, *, keep: Collection[str] = ()) -> None:
         """Remove the files of a folder from the copy, but for some."""
@@ -83,7 +84,7 @@ class _CopyState:
         if (self.target / folder).is_dir():
             (self.target / folder).rmdir()
 
-    def _copy(self, path: str, stamp: Stamp) -> None:
+    def _copy(self, path: str, stamp: FileStamp) -> None:
         known = self.files.get(path)
         if known is not None and known.source == stamp:
             return
@@ -94,7 +95,7 @@ class _CopyState:
         except FileNotFoundError:
             return  # the broker removed it; the next listing does not have it
 
-    def _append(self, path: str, file: IO[bytes], known: CopiedFile, stamp: Stamp) -> bool:
+    def _append(self, path: str, file: IO[bytes], known: CopiedFile, stamp: FileStamp) -> bool:
         """Add what a segment has gained since; false if its copy is not the beginning of the source."""
         if not path.endswith(".log") or not _is_grown(known.source, stamp):
             return False
@@ -108,7 +109,7 @@ class _CopyState:
         self._add(path, stamp, known.first_size)
         return True
 
-    def _copy_all(self, path: str, file: IO[bytes], stamp: Stamp) -> None:
+    def _copy_all(self, path: str, file: IO[bytes], stamp: FileStamp) -> None:
         kind = path.rpartition(".")[2]
         file.seek(0)
         with (self.target / path).open("wb") as copy:
@@ -119,7 +120,7 @@ class _CopyState:
                 shutil.copyfileobj(file, copy, CHUNK)
         self._add(path, stamp, 0)
 
-    def _add(self, path: str, stamp: Stamp, first_size: int) -> None:
+    def _add(self, path: str, stamp: FileStamp, first_size: int) -> None:
         with (self.target / path).open("rb") as copy:
             os.fsync(copy.fileno())
             digest = hashlib.file_digest(copy, "sha256").hexdigest()
@@ -294,24 +295,20 @@ def _folders(source: LogPath, topics: Sequence[str] | None) -> Mapping[str, list
     return found
 
 
-def _stamps(folder: LogPath) -> dict[str, Stamp]:
+def _stamps(folder: LogPath) -> dict[str, FileStamp]:
     """The files of a partition's folder that belong to its log."""
-    found: dict[str, Stamp] = {}
-    for entry in scandir(folder):
-        known = parse_file_name(entry.name)
-        is_of_log = known is not None and known.suffix not in {"deleted", "cleaned"}
-        if is_of_log or entry.name in CHECKPOINT_NAMES or entry.name.endswith(".checkpoint"):
-            try:
-                stat = entry.stat()
-            except FileNotFoundError:
-                continue
-            found[entry.name] = stat.st_ino, stat.st_size, stat.st_mtime_ns
-    return found
+    return {path.name: stamp for path, stamp in file_stamps(folder).items() if _is_of_log(path.name)}
 
 
-def _state_of(source: LogPath, folders: Collection[str]) -> dict[str, Mapping[str, Stamp] | None]:
+def _is_of_log(name: str) -> bool:
+    known = parse_file_name(name)
+    is_segments = known is not None and known.suffix not in {"deleted", "cleaned"}
+    return is_segments or name in CHECKPOINT_NAMES or name.endswith(".checkpoint")
+
+
+def _state_of(source: LogPath, folders: Collection[str]) -> dict[str, Mapping[str, FileStamp] | None]:
     """The files of folders; null for a folder that is gone."""
-    found: dict[str, Mapping[str, Stamp] | None] = {}
+    found: dict[str, Mapping[str, FileStamp] | None] = {}
     for folder in folders:
         try:
             found[folder] = _stamps(source / folder)
@@ -320,6 +317,6 @@ def _state_of(source: LogPath, folders: Collection[str]) -> dict[str, Mapping[st
     return found
 
 
-def _is_grown(before: Stamp, after: Stamp) -> bool:
+def _is_grown(before: FileStamp, after: FileStamp) -> bool:
     """Whether a file is still the same one, which at most has grown."""
-    return before[0] == after[0] and before[1] <= after[1]
+    return before.inode == after.inode and before.size <= after.size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import accumulate
 
 import numpy as np
@@ -210,12 +211,10 @@ def _with_doubts(
     is_consistent = contents.assertions.consistent_copy
     doubts: dict[tuple[str, int, int], Sequence[str]] = {}
     notes = {tp: list(found) for tp, found in observation.notes.items()}
-    by_log: dict[int, list[str]] = {}  # every transaction needs the changes of the coordinators' logs
 
+    @cache  # every transaction needs the changes of the coordinators' logs
     def changes(log: ReplicaLog) -> list[str]:
-        if id(log) not in by_log:
-            by_log[id(log)] = log.changes(appending=False)
-        return by_log[id(log)]
+        return log.changes(appending=False)
 
     for tp, opened in Diagnosis.of([observation]).opened.items():
         disowned = [each for each in opened if each.start is not None and each.is_disowned]
@@ -223,19 +222,20 @@ def _with_doubts(
             continue
         lowest = min(start for case in disowned if (start := case.start) is not None)
         for case in disowned:
-            found = check_consistency(
+            missing, note = check_consistency(
                 case, replicas[tp][0], state_topic, proof, lowest=lowest, changes=changes if is_consistent else None
             )
             if len(ids := topic_ids(replicas[tp])) > 1:
-                found.doubts.append(
+                missing.append(
                     f"replicas of one topic: {tp[0]} was deleted and created again; the replicas have {len(ids)} topic "
                     "ids"
                 )
             if not is_consistent:
-                found.doubts += contents.metadata.stale_replica_doubts(tp, replicas[tp][0].log.where.broker_id)
+                missing += contents.metadata.stale_replica_doubts(tp, replicas[tp][0].log.where.broker_id)
             foreign = foreign_id_doubts(contents.first_free_producer_id, case.producer_id)
-            doubts[*tp, case.producer_id] = [*found.doubts, *foreign]
-            notes.setdefault(tp, []).extend(note for note in found.notes if note not in notes[tp])
+            doubts[*tp, case.producer_id] = [*missing, *foreign]
+            if note is not None and note not in notes.setdefault(tp, []):
+                notes[tp].append(note)
     return replace(observation, doubts=doubts, notes=notes)
 
 

@@ -29,8 +29,10 @@ from toolkit.formats.headers import ABORT, Headers, LogChunk
 from toolkit.formats.log_dir_files import (
     CHECKPOINT_NAMES,
     AbortedTxn,
+    FileStamp,
     LogPath,
     SnapshotEntry,
+    file_stamps,
     is_remote_file,
     log_path,
     parse_file_name,
@@ -38,7 +40,6 @@ from toolkit.formats.log_dir_files import (
     read_snapshot,
     read_time_index,
     read_txn_index,
-    scandir,
 )
 from toolkit.formats.scan import PIECE_BYTES, bytes_at, in_pieces, scan_file
 from toolkit.schema import utc
@@ -227,14 +228,6 @@ class LogFile(NamedTuple):
     stop: int | None = None  # in remote storage: where the next segment begins, which may be before this one ends
 
 
-class FileStamp(NamedTuple):
-    """Shows whether a file has been replaced or written to."""
-
-    inode: int
-    size: int
-    modified_ns: int
-
-
 NO_INDEX = (
     "NO_INDEX: the transaction index of this segment in remote storage is missing, so Kafka returns the records of "
     "this transaction to read_committed consumers."
@@ -289,8 +282,8 @@ class FolderLog:
     def _list(self) -> None:
         """Raises OSError if the folder is missing or cannot be listed."""
         replica = self.replica
-        own = dict(_stamps(replica.path, replica.only))
-        remote = dict(each for folder in replica.remote_folders for each in _stamps(folder))
+        own = file_stamps(replica.path, replica.only)
+        remote = {path: stamp for each in replica.remote_folders for path, stamp in file_stamps(each).items()}
         by_kind: dict[tuple[str, str | None], list[LogFile]] = {}
         for path in sorted(own):
             known = parse_file_name(path.name)
@@ -566,19 +559,6 @@ def decoded(part: LogChunk, decode: Callable[..., Iterator[R]], where: R) -> Ite
         yield replace(where, position=each.position, error=each.reason)
 
 
-def _stamps(folder: LogPath, only: Collection[str] | None = None) -> Iterator[tuple[LogPath, FileStamp]]:
-    for entry in scandir(folder):
-        if only and entry.name not in only:
-            continue
-        try:
-            if not entry.is_file():
-                continue
-            stat = entry.stat()
-        except FileNotFoundError:
-            continue  # a broker removes files at any time
-        yield folder / entry.name, FileStamp(stat.st_ino, stat.st_size, stat.st_mtime_ns)
-
-
 def _finished_by_swaps(
     by_kind: Mapping[tuple[str, str | None], Sequence[LogFile]],
 ) -> tuple[list[LogFile], list[SkippedFile]]:
@@ -619,19 +599,10 @@ def _first_offset(path: LogPath) -> int:
 
 def index_entries(txns: Iterable[AbortedTxn], log_id: LogId, file: str) -> Iterator[TxnIndexEntry]:
     """Rows of ``schema.ABORTED``."""
-    topic, partition, broker_id = log_id.topic, log_id.partition, log_id.broker_id
-    for position, _, producer_id, first_offset, last_offset, last_stable_offset in txns:
-        yield TxnIndexEntry(
-            topic=topic,
-            partition=partition,
-            producer_id=producer_id,
-            first_offset=first_offset,
-            last_offset=last_offset,
-            last_stable_offset=last_stable_offset,
-            broker_id=broker_id,
-            file=file,
-            position=position,
-        )
+    for txn in txns:
+        columns = txn._asdict()
+        del columns["version"]
+        yield TxnIndexEntry(**log_id.columns, file=file, **columns)
 
 
 def opened_before(snapshot: ProducerSnapshot) -> dict[int, tuple[int, int]]:

@@ -13,9 +13,9 @@ import hashlib
 import json
 import pickle
 import re
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, islice
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -396,19 +396,19 @@ class LogReader(DataSourceReader):
         freeze_modules()
 
 
-_FROZEN: set[bool] = set()  # whether numba was loaded, with most of the modules
+@cache
+def _freeze() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 def freeze_modules() -> None:
-    """Exclude the loaded modules from garbage collection, once per worker, and again after numba was loaded.
+    """Exclude the loaded modules from garbage collection, once per worker.
 
     A reused worker collects garbage after each task. Scanning all modules takes longer than reading 100 MB of a log.
     """
-    with_numba = "numba" in sys.modules
-    if TaskContext.get() is not None and with_numba not in _FROZEN:
-        _FROZEN.add(with_numba)
-        gc.collect()
-        gc.freeze()
+    if TaskContext.get() is not None:
+        _freeze()
 
 
 def read_task(work: WholeLogs, options: LogOptions) -> Iterator[pa.Table]:
