@@ -20,7 +20,7 @@ from tests.process import PATIENCE_S, ROOT
 from tests.secured import MODES, REAUTHENTICATION_MS, REGION, TOKEN_LIFETIME_S, leaks, missing_for_kerberos, which
 from toolkit import Cluster, Recording
 from toolkit.config import ClientConfig
-from toolkit.errors import AuthenticationFailed, BrokerError
+from toolkit.errors import AuthenticationFailed, BrokerError, ConnectionFailed
 from toolkit.lab.clients import until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.sources.live import broker_client
@@ -112,6 +112,18 @@ def test_refused_credentials_are_an_error_without_them(secured: Secured, mode: s
         Cluster(properties | wrong)
     assert leaks(f"{refused.value!r} {refused.value}".encode(), secured.secrets()) == set()
     assert "Zqwrong" not in str(refused.value)
+
+
+def test_what_a_listener_with_tls_refuses(secured: Secured) -> None:
+    """A client without TLS, one that does not know its authority, and one without a certificate."""
+    tls = {"bootstrap.servers": secured.kafka.address("TLS"), "security.protocol": "SSL"}
+    with pytest.raises(ConnectionFailed, match=r"use TLS|closed it"):
+        Cluster(tls["bootstrap.servers"], timeout=10)
+    with pytest.raises(ConnectionFailed, match=r"ssl\.ca\.location"):
+        Cluster(tls, timeout=10)
+    mtls = {"bootstrap.servers": secured.kafka.address("MTLS"), "ssl.ca.location": str(secured.certificates.ca)}
+    with pytest.raises(ConnectionFailed, match=mtls["bootstrap.servers"]):
+        Cluster(tls | mtls, timeout=10)
 
 
 def refused(cluster: Cluster) -> AuthenticationFailed | None:

@@ -38,7 +38,7 @@ def partition(*arguments: Any, **more: Any) -> Row:
 
 def producer(*arguments: Any, **more: Any) -> Row:
     """A row of `build.producer`."""
-    return build.producer(*arguments, **more).row()
+    return build.producer(*arguments, **{"last_sequence": 3, **more}).row()
 
 
 def transaction(*arguments: Any, **more: Any) -> Row:
@@ -71,6 +71,8 @@ class RowCluster:
     producers: Sequence[Row] = ALIVE
     transactions: Sequence[Row] = ()
     findings: Sequence[Row] = field(default_factory=lambda: [found().row()])
+    gaps: Sequence[str] = ()  # rights without which a topic may be hidden
+    transaction_log: Sequence[Row] = ()
     response: int | ToolkitError = 0
     writes: bool = True
     coordinator_epoch: int = 9
@@ -107,6 +109,9 @@ class RowCluster:
     @property
     def principal(self) -> str | None:
         return self.config and self.config.principal
+
+    def topic_gaps(self) -> Sequence[str]:
+        return self.gaps
 
     def records(self, record: type[R], **arguments: Any) -> list[R]:
         """The prepared rows of a record's table; the call is that of ``finding_rows``, for findings."""

@@ -34,7 +34,7 @@ def partition(
 
 def producer(pid: int = 7, *, epoch: int = 0, start: int | None = 100, **more: Any) -> Producer:
     return Producer.of({
-        "topic": "orders", "partition": 0, "producer_id": pid, "producer_epoch": epoch, "last_sequence": 3,
+        "topic": "orders", "partition": 0, "producer_id": pid, "producer_epoch": epoch, "last_sequence": None,
         "last_timestamp": NOW, "coordinator_epoch": 0, "current_txn_start_offset": start,
         "broker_id": 1, "observed_at": NOW, "error": None, **more,
     })  # fmt: skip

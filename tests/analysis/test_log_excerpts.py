@@ -283,6 +283,16 @@ def test_what_was_not_read_up_to_the_high_watermark_may_be_of_it_too() -> None:
     assert same.epoch == 4, "the leader takes no lower epoch, and knows no higher one"
 
 
+def test_a_last_batch_that_is_not_replicated_yet_is_of_it_too() -> None:
+    """The claims were about all but it, and the marker decides it as well."""
+    rows = data(100), data(101, sequence=1)
+    for last_sequence, last_epoch, unread in ((1, 0, []), (2, 0, [102]), (0, 1, [102]), (None, 0, [])):
+        one = open_transaction(leader=partition(hw=102), last_sequence=last_sequence, epoch=last_epoch)
+        parts = with_logs(one, log=excerpt(*rows, stop=102)).open_parts
+        assert [each.first_offset for each in parts if each.last_offset is None] == unread
+        assert parts[-1].highest_epoch == last_epoch
+
+
 def test_behind_its_marker_nothing_is_open() -> None:
     assert len(parts(data(100), marker(101, ABORT), stop=102)) == 1
 

@@ -39,7 +39,7 @@ from typing import NamedTuple
 
 import pytest
 
-from toolkit.analysis.symptoms.recognition import SYMPTOMS, recognize
+from toolkit.analysis.symptoms.recognition import recognize
 
 
 class PublicError(NamedTuple):
@@ -107,11 +107,6 @@ def test_those_not_looked_at_are_not_worse_than_they_were(errors: list[PublicErr
     results = Counter(each.result for each in errors)
     assert results["known"] >= known
     assert results["mistaken"] <= mistaken
-
-
-def test_the_texts_are_from_a_hundred_public_sources() -> None:
-    assert len({each.source for each in ERRORS}) >= 100
-    assert {name for each in ERRORS + ERRORS_2026 + BLIND for name in each.expected} <= SYMPTOMS.keys()
 
 
 if __name__ == "__main__":

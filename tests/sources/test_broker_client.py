@@ -137,6 +137,16 @@ def test_a_plaintext_listener_is_distinguished_from_tls(kafka: Kafka) -> None:
 
 
 @pytest.mark.lab
+def test_metadata_of_another_cluster_is_refused(kafka: Kafka) -> None:
+    """Behind one address may be two clusters, and one of them stops: answers of both were taken for one's."""
+    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
+        brokers, client._cluster_id = client.brokers, "another"
+        with pytest.raises(BrokerError, match="answered for cluster another") as failed:
+            client.send_one(broker_client.Metadata(topics=[]))
+        assert (failed.value.code, client.brokers) == ("OTHER_CLUSTER", brokers)
+
+
+@pytest.mark.lab
 def test_a_listener_without_sasl_rejects_authentication(kafka: Kafka) -> None:
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
     config = {"bootstrap.servers": kafka.bootstrap_servers, **login, "sasl.password": "not-telling"}

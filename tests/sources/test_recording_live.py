@@ -32,12 +32,6 @@ pytestmark = pytest.mark.lab
 SECOND = dt.timedelta(seconds=1)
 
 
-@pytest.fixture(scope="module")
-def cluster(kafka: Kafka) -> Iterator[Cluster]:
-    with Cluster(kafka.bootstrap_servers) as connected:
-        yield connected
-
-
 @pytest.fixture
 def sampled(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Sample]]:
     """Takes the next sample and writes it."""
@@ -88,6 +82,44 @@ def test_a_known_cause_is_not_read_again_for_a_minute(
         assert evidence[name] == read[name]
     assert "(late-after-commit, torn-transaction)" in evidence["cause"]
     assert [one["name"] for one in evidence["evidence"]][-4:] == [one["name"] for one in read["evidence"]][-4:]
+
+
+def test_what_joins_a_hanging_transaction_has_the_log_read_again(
+    kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be of a commit whose marker is missing: what was known of the records before is not known of it."""
+    staged = INCIDENTS["never_added"](kafka)
+    sampled()
+    of(sampled().tables["findings"], staged)
+    topics: list[str] = []
+
+    def read_others(
+        client: BrokerClient, starts: Sequence[ExcerptStart], **options: Any
+    ) -> Mapping[TopicPartition, Excerpt]:
+        topics.extend(each.tp.topic for each in starts)
+        return read_excerpts(client, starts, **options)
+
+    monkeypatch.setattr("toolkit.sources.live.partition_log.read_excerpts", read_others)
+    sampled()
+    assert staged.topic not in topics
+    owner = TxnProducer(cluster.client, staged.transactional_id)
+    owner.producer_id, owner.producer_epoch = staged.producer_id, staged.producer_epoch
+    owner._sequences[staged.topic, staged.partition] = 1
+    owner.send(staged.topic, staged.partition)
+    row = of(sampled().tables["findings"], staged)
+    assert staged.topic in topics
+    assert (row["verdict"], row["offsets_held"]) == ("hanging", 2)
+
+
+def test_brokers_of_another_cluster_at_the_address_fail_the_sample(kafka: Kafka) -> None:
+    """A port-forward led to another cluster: what hung on the first had `ended`, as no sample had it any more."""
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        first = take_sample(cluster, due=dt.datetime.now(dt.UTC).replace(microsecond=0))
+        assert take_sample(cluster, due=first.due + SECOND, before=first).error is None
+        other = replace(first, row=replace(first.row, cluster_id="another"))
+        sample = take_sample(cluster, due=first.due + SECOND, before=other)
+    assert (sample.error or "").startswith("OTHER_CLUSTER: These brokers are of cluster "), sample.error
+    assert (sample.tables["findings"], sample.observation) == ([], first.observation)
 
 
 def test_what_was_read_while_a_coordinator_was_away_is_read_again(

@@ -33,6 +33,7 @@ from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, T
 from toolkit.errors import ActionRefused, BrokerError, NotFound, ToolkitError
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint, read_checkpoint
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.recorded import ActionClaim
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live import broker_client
@@ -179,6 +180,26 @@ def check_same_owner(plan: Plan, now: Transaction) -> None:
             raise changed(plan.name, f"its {name} is {value}, and was {before}", nothing=plan.action.nothing)
 
 
+def may_hide_topic(cluster: Cluster, owner: Transaction) -> bool:
+    """Whether an open transaction may include a topic that the coordinator's answer leaves out.
+
+    DescribeTransactions silently omits topics that this principal may not describe; the coordinators' log has them all.
+    """
+    if not cluster.topic_gaps():
+        return False
+    try:
+        records = cluster.records(TransactionLogRecord, transactional_ids=[owner.transactional_id or ""])
+    except ToolkitError:
+        return True
+    last = records[-1] if records else None
+    is_same = last is not None and (last.state, last.producer_id, last.producer_epoch) == (
+        owner.state,
+        owner.producer_id,
+        owner.producer_epoch,
+    )
+    return last is None or not is_same or not {*(last.topic_partitions or ())} <= {*(owner.topic_partitions or ())}
+
+
 def coordinator_of(cluster: Cluster, transactional_id: str) -> int | str:
     """Broker id of an id's coordinator, or the error."""
     ((answer, found),) = find_coordinators(cluster.client, [transactional_id], TRANSACTION)
@@ -213,6 +234,12 @@ class Commit(CoordinatorAction):
         checkpoint, committable = _checkpointed(cluster, name)
         owner = describe_owner(cluster, name)
         check_owner(owner, committable)
+        if may_hide_topic(cluster, owner):
+            raise ActionRefused(
+                f"{name!r} may have a topic in its transaction that this principal may not describe.",
+                means=f"A commit would decide what is open there, too. {self.nothing}",
+                do=f"Get what is missing: {'; '.join(cluster.topic_gaps())}.",
+            )
         partitions = sorted(owner.topic_partitions or ())
         findings = cluster.records(Finding, partitions=partitions, recheck_after=recheck_after)
         found = [each for each in findings if each.error or each.producer_id == committable.producer_id]
@@ -422,7 +449,7 @@ class Fence(CoordinatorAction):
         if earlier is not None:
             check_same_owner(earlier, owner)
         findings: Sequence[Finding] = ()
-        observation, is_hidden = None, False
+        observation, is_hidden = None, owner.state == "Ongoing" and may_hide_topic(cluster, owner)
         if owner.state == "Ongoing" and owner.producer_id is not None and owner.topic_partitions:
             try:
                 findings, observation = cluster.producer_findings(

@@ -94,8 +94,9 @@ class Scope:
         )
 
 
-Data: TypeAlias = "pd.DataFrame | Iterable[pd.DataFrame] | Iterable[Row] | Iterable[TableRow] | None"
-"""A frame of a declared table, or rows or records of it."""
+Frames: TypeAlias = "pd.DataFrame | Iterable[pd.DataFrame] | Mapping[str, pd.DataFrame]"
+Data: TypeAlias = "Frames | Iterable[Row] | Iterable[TableRow] | None"
+"""A frame of a declared table or those of several sources, or rows or records of it."""
 
 R = TypeVar("R", bound=TableRow)
 
@@ -104,7 +105,9 @@ FindingLike: TypeAlias = "Row | pd.Series[Any] | pd.DataFrame"
 
 
 def one_table(data: Any, table: Table = FINDINGS) -> Any:
-    """Frames of several sources as one; raises UsageError for a source, which is asked for its tables by name."""
+    """Frames of several sources as one, also by name; raises UsageError for a source, which has tables by name."""
+    if isinstance(data, Mapping):
+        data = list(data.values())
     if hasattr(data, "columns") or isinstance(data, Iterable):
         if not isinstance(data, list | tuple) or not data or not all(hasattr(each, "iloc") for each in data):
             return data

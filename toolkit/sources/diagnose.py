@@ -240,8 +240,13 @@ def _as_known(
 
 
 def _owner(case: Case) -> tuple[object, ...]:
-    """What is known of the owner and the producer of a transaction."""
-    return case.producer.producer_epoch, case.transactional_id, case.owner_epoch, case.state, case.listed
+    """What is known of the owner and the producer of a transaction; if nobody will end it, also what it wrote last.
+
+    What joins it may be of a commit whose marker is missing.
+    """
+    producer = case.producer
+    last = (producer.last_sequence, producer.last_timestamp) if case.is_disowned else None
+    return producer.producer_epoch, last, case.transactional_id, case.owner_epoch, case.state, case.listed
 
 
 def _decided(finding: Finding) -> tuple[object, ...]:

@@ -268,12 +268,20 @@ class MarkerSearchPlan:
 
 
 def plan_marker_search(
-    cases: Iterable[Case], producers: Iterable[Producer], *, unread: Mapping[TopicPartition, str] = NONE
+    cases: Iterable[Case],
+    producers: Iterable[Producer],
+    *,
+    partitions: Collection[TopicPartition],
+    unread: Mapping[TopicPartition, str] = NONE,
 ) -> MarkerSearchPlan:
     """Plan which partitions are read for markers of open transactions: where their producers have written since.
 
+    A leader forgets a producer that is idle for a day (producer.id.expiration.ms); the coordinators' records then name
+    partitions that may have its markers all the same.
+
     `cases`: open transactions that no coordinator will end.
     `producers`: where the producers have written; error rows count if the coordinators' records name the partition.
+    `partitions`: those that exist, and can be read.
     `unread`: partitions that were not read, and why; likewise.
     """
     of_producer: dict[int, str] = {}
@@ -298,7 +306,8 @@ def plan_marker_search(
         others = [each for each in written[producer_id] if each[1] != case.tp]
         # Those with the epoch of the open records, or a higher one, may have a marker of their transaction.
         nearest = [tp for _, tp in sorted(others, key=lambda each: (each[0] < epoch, each))]
-        for tp in nearest:
+        forgotten = case.recorded_partitions & {*partitions} - {case.tp, *nearest, *failed}
+        for tp in (*nearest, *sorted(forgotten)):
             if tp in known or len(known) < MAX_PARTITIONS:
                 known[tp].append(case)
             else:
@@ -410,10 +419,19 @@ def open_parts(case: Case) -> Sequence[OpenPart]:
         for start, stop in zip(starts, stops, strict=True)
     ]
     end = case.leader.high_watermark if case.leader.high_watermark is not None else case.leader.log_end_offset
-    if end is not None and batches.excerpt.stop < end and not len(batches.markers_after):
+    is_cut = end is not None and batches.excerpt.stop < end
+    if (is_cut or not _has_last(data, case.producer)) and not len(batches.markers_after):
         latest = _brokers_time(timed, len(timed) - 1)
         parts.append(_unread_part(batches.excerpt.stop, parts[-1].highest_epoch, highest, after=latest))
     return parts
+
+
+def _has_last(data: Headers, state: Producer) -> bool:
+    """Whether the last batch by the producer's state is among these; one that is not replicated yet is not."""
+    if state.last_sequence is None:  # as of offsets that a group commits
+        return True
+    is_last = (data["producer_epoch"] == state.producer_epoch) & (last_sequences(data) == state.last_sequence)
+    return bool(is_last.any())
 
 
 def _unread_part(first_offset: int, lowest: int, highest: int, *, after: LogTime | None) -> OpenPart:

@@ -387,6 +387,8 @@ def decode_response(parser: KafkaProtocol, response: bytearray) -> tuple[int, An
 Request = Any  # a message of kafka-python, which is untyped
 
 CLIENT = "kafka-txn-toolkit"
+OTHER_CLUSTER = "OTHER_CLUSTER"
+"""Code of the error that a broker of another cluster answers at the same address."""
 # Bytes; ListTransactions of a coordinator with a million ids returns 60 MB in one frame. Must stay below 0x15030000,
 # the first bytes of a TLS alert, which a TLS listener sends to a plaintext client.
 MAX_RESPONSE_BYTES = 350_000_000
@@ -630,14 +632,20 @@ class BrokerClient:
     async def _receive(self, node: int | str, request: Request, future: Any) -> BrokerResponse:
         try:
             message = await future
-        except _CONNECTION_ERRORS as exc:
+            self._update_brokers(message)
+        except (*_CONNECTION_ERRORS, BrokerError) as exc:
             return self._error_response(exc, node, request)
-        self._update_brokers(message)
         return BrokerResponse(node if isinstance(node, int) else None, utc_now(), message=message)
 
     def _update_brokers(self, message: Any) -> None:
         """Update the brokers from a Metadata response, without its topics, which are slow by the thousands."""
         if isinstance(message, metadata.MetadataResponse):
+            if message.cluster_id not in {None, self._cluster_id or message.cluster_id}:
+                raise BrokerError(  # its answers and those of before would be taken for one cluster's
+                    f"A broker of cluster {message.cluster_id} answered for cluster {self._cluster_id}.",
+                    code=OTHER_CLUSTER,
+                    do="Name brokers of one cluster by --bootstrap-server.",
+                )
             brokers = {"brokers": message.brokers, "controller_id": message.controller_id, "topics": []}
             self._manager.cluster.update_metadata(metadata.MetadataResponse(version=1, **brokers))
             self._cluster_id = message.cluster_id or self._cluster_id

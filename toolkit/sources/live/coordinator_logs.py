@@ -87,18 +87,27 @@ def open_batches(
     """Batches of a producer's open transaction in offset order; those that retention deleted are missing.
 
     `producer_id`, `start_offset`: the transaction. As it is open, all that its producer wrote since is of it.
-    Raises BrokerError if a part of the log could not be read.
+    Raises BrokerError if a part of the log could not be read, or the last batch is not replicated yet.
     """
+    are_all_deleted = (partition.log_start_offset or 0) > start_offset
     first = max(start_offset, partition.log_start_offset or 0)
     stop = partition.high_watermark or 0
     with closing(read_offsets(client, partition, first, stop, crc=True).chunks) as chunks:
         for chunk in chunks:
             _check(chunk, f"{partition.topic}-{partition.partition}")
             for batch in _batches(chunk, producer_id):
+                are_all_deleted = False
                 yield batch
                 end = (batch.producer_epoch, batch.last_sequence)
                 if last.last_sequence is not None and end == (last.producer_epoch, last.last_sequence):
                     return
+    if last.last_sequence is not None and not are_all_deleted:
+        raise BrokerError(
+            f"{partition.topic}-{partition.partition} has no batch of producer {producer_id} with its last sequence "
+            f"number {last.last_sequence} below the high watermark {stop}.",
+            code="OFFSET_NOT_AVAILABLE",
+            do="Bring its replicas in sync.",
+        )
 
 
 def _check(chunk: FetchedChunk, name: str) -> None:

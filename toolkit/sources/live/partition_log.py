@@ -503,7 +503,8 @@ def search_markers(client: BrokerClient, cases: Sequence[Case]) -> MarkerSearch:
         if len(metadata.partitions) > MAX_SEARCHED:
             metadata = read_metadata(client, named_topics(cases))
         hidden = _hidden(client, metadata.partitions, cases)
-        plan = plan_marker_search(cases, read_producers(client, metadata.partitions), unread=hidden)
+        producers = read_producers(client, metadata.partitions)
+        plan = plan_marker_search(cases, producers, partitions=metadata.partitions, unread=hidden)
         topics = {tp.topic for tp in plan.partitions}
         markers: list[OtherMarker] = []
         unread = dict(plan.unread)

@@ -384,7 +384,7 @@ def search_replica_markers(
         for tp in {*(event.topic_partitions or ())} - states.keys() - too_large.keys():
             named.setdefault(tp, []).append(event.timestamp)
     absent = {tp: Error.of(why).text for tp, why in _absent(complete, named).items() if why is not None}
-    plan = plan_marker_search(cases, [*producers, *elsewhere], unread=absent | too_large)
+    plan = plan_marker_search(cases, [*producers, *elsewhere], partitions=states, unread=absent | too_large)
     markers: list[OtherMarker] = []
     unread = dict(plan.unread)
     for tp, found in plan.partitions.items():

@@ -31,13 +31,13 @@ from toolkit.analysis.diagnosis.case import DEFAULTS, DiagnoseOptions
 from toolkit.analysis.diagnosis.consumer_lag import group_lag
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.analysis.history.findings_over_time import LATE_PADDING_MS, first_seen, late_transactions, with_earlier
-from toolkit.errors import NotFound, ToolkitError, UsageError
+from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.schema import RECORDED
 from toolkit.schema.live import Finding, GroupLag
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
 from toolkit.sources.diagnose import diagnose
-from toolkit.sources.live.broker_client import BrokerClient, row_text
+from toolkit.sources.live.broker_client import OTHER_CLUSTER, BrokerClient, row_text
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.coordinators import longest_timeout_ms
 from toolkit.sources.live.group_offsets import offsets_of_groups
@@ -113,6 +113,7 @@ class Sampler:
     late_padding_ms: int = LATE_PADDING_MS  # as for `analysis.history.findings_over_time.late_transactions`
     with_held_groups: bool = False  # read the committed offsets of the groups while an LSO is held
     _cluster: Cluster | None = None
+    _cluster_id: str | None = None  # of all samples; null until one has it
     _longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
 
     def take(self, due: dt.datetime, before: Sample | None = None) -> Sample:
@@ -124,7 +125,7 @@ class Sampler:
         started, due = time.monotonic(), due.astimezone(dt.UTC)
         diagnosis = replace(self.diagnosis, recheck_after=0, is_sample=True)
         try:
-            cluster = self.cluster()
+            cluster = self._same_cluster(before)
             evidence = SampleEvidence(cluster, before.observation if before else None)
             diagnosed = diagnose(evidence, diagnosis, before=before.log_readings if before else {})
         except ToolkitError as error:
@@ -175,6 +176,24 @@ class Sampler:
             self._cluster = self.connect()
             self._longest_timeout_ms = longest_timeout_ms(self._cluster.client) or self._longest_timeout_ms
         return self._cluster
+
+    def _same_cluster(self, before: Sample | None) -> Cluster:
+        """The cluster. Raises BrokerError if it is another one than that of earlier samples.
+
+        An address, as of a port-forward, may lead to another cluster, where every transaction of this one would have
+        ended, and a producer id and an offset may be the same.
+        """
+        cluster = self.cluster()
+        if self._cluster_id is None and before is not None:
+            self._cluster_id = before.row.cluster_id
+        self._cluster_id = self._cluster_id or cluster.cluster_id
+        if cluster.cluster_id not in {None, self._cluster_id}:
+            raise BrokerError(
+                f"These brokers are of cluster {cluster.cluster_id}, and the samples before of {self._cluster_id}.",
+                code=OTHER_CLUSTER,
+                do="Record each cluster to a folder of its own.",
+            )
+        return cluster
 
     def close(self) -> None:
         """Close the connections; the next sample makes new ones."""
