@@ -23,6 +23,10 @@ class Acls:
     def __init__(self, admin: Cluster, user: str = "watcher") -> None:
         self.admin = admin
         self.principal = f"User:{user}"
+        whatever = {"resource_name_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+        self._own = {
+            "resource_type_filter": 1, "pattern_type_filter": ANY, "principal_filter": self.principal, **whatever,
+        }  # fmt: skip
 
     def allow(self, *rights: Right) -> None:
         self._create(rights, ALLOW)
@@ -55,26 +59,10 @@ class Acls:
         until(lambda: True if all(self.count(each) == count for each in brokers) else None, awaited="the ACLs")
 
     def count(self, broker_id: int = 1) -> int:
-        request = broker_client.DescribeAcls(
-            resource_type_filter=1,
-            resource_name_filter=None,
-            pattern_type_filter=ANY,
-            principal_filter=self.principal,
-            host_filter=None,
-            operation=1,
-            permission_type=1,
-        )
+        request = broker_client.DescribeAcls(**self._own)
         return sum(len(each.acls) for each in self.admin.client.send_one(request, broker_id=broker_id).resources)
 
     def clear(self) -> None:
-        one = admin.DeleteAclsRequest.DeleteAclsFilter(
-            resource_type_filter=1,
-            resource_name_filter=None,
-            pattern_type_filter=ANY,
-            principal_filter=self.principal,
-            host_filter=None,
-            operation=1,
-            permission_type=1,
-        )
+        one = admin.DeleteAclsRequest.DeleteAclsFilter(**self._own)
         self.admin.client.send_one(admin.DeleteAclsRequest(filters=[one]), broker_id=1)
         self._await(0)

@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from toolkit.lab import Kafka
 from toolkit.lab.clients import RequestRefused, until
 from toolkit.lab.incidents import INCIDENTS, Stage, StagedIncident
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import BrokerClient
 
 
 def create_topics(kafka: Kafka, *topics: NewTopic | str, partitions: int = 1, replicas: int = 1) -> None:
@@ -19,6 +21,14 @@ def create_topics(kafka: Kafka, *topics: NewTopic | str, partitions: int = 1, re
     admin = AdminClient({**kafka.client_config(), "log_level": 0})
     for created in admin.create_topics(new).values():
         created.result(120)
+
+
+def delete_records(client: BrokerClient, topic: str, *, before: int) -> None:
+    """Delete the records of partition 0 before an offset."""
+    of_topic = broker_client.DeleteRecords.DeleteRecordsTopic
+    partition = of_topic.DeleteRecordsPartition(partition_index=0, offset=before)
+    request = broker_client.DeleteRecords(topics=[of_topic(name=topic, partitions=[partition])], timeout_ms=10_000)
+    assert client.send_one(request, broker_id=1).topics[0].partitions[0].error_code == 0
 
 
 def received(kafka: Kafka, topic_partitions: Iterable[tuple[str, int]], **settings: Any) -> list[Message]:

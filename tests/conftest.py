@@ -151,6 +151,15 @@ def kafka(brokers: Brokers) -> Iterator[Kafka]:
         yield kafka
 
 
+@pytest.fixture(scope="module")
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
+    """A connection to that broker."""
+    from toolkit import Cluster
+
+    with Cluster(kafka.bootstrap_servers) as connected:
+        yield connected
+
+
 @pytest.fixture
 def lab(brokers: Brokers, request: pytest.FixtureRequest) -> Iterator[Kafka]:
     """The cluster of a version and a setup; see `tests.brokers.on_cluster`."""

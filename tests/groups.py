@@ -27,7 +27,6 @@ SLOW = (
     "spark",
     "history",
     "campaign of streams",
-    "recorder under kills",
     "campaign of mirror",
     "campaign of flink",
     "flink",

@@ -30,7 +30,7 @@ from toolkit.actions.marker_actions import plan_abort
 from toolkit.errors import LabError
 from toolkit.lab import samples
 from toolkit.lab.broker import Kafka
-from toolkit.lab.clients import blocked_consumer, config_of, until, write_committed
+from toolkit.lab.clients import BlockedConsumer, blocked_consumer, config_of, until, write_committed
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.lab_source import BEFORE, BEHIND, create_topic, stage_between
 from toolkit.lab.samples import AUDIT, DUMP, INDEX, LOG_DIR, READ_ONLY, RECORDING, IncidentSample
@@ -86,22 +86,25 @@ def _incident(name: str, *, seconds: float = 3) -> Callable[[Kafka, Path], Scrip
 
 
 def _long_history(kafka: Kafka, folder: Path, *, transactions: int = 2_000, held_for: float = 25) -> ScriptResult:
-    """Applications commit and abort continuously; a late message holds the LSO until it is aborted."""
+    """Applications commit and abort continuously; a late message holds the LSO, and a group, until it is aborted."""
     create_topic(kafka, TOPIC)
     stop = threading.Event()
     clients = [_Client(kafka, f"checkout-{number}", stop) for number in (1, 2, 3)]
     for client in clients:
         client.start()
-    try:
-        _until_done(clients, transactions * 2 // 5)
-        staged = INCIDENTS["late_message"](kafka, topic=TOPIC)
-        time.sleep(held_for)
-        _abort(kafka, staged.start_offset)
-        _until_done(clients, transactions)
-    finally:
-        stop.set()
-        for client in clients:
-            client.join()
+    with BlockedConsumer(kafka, TOPIC, group=GROUP) as consumer:
+        try:
+            _until_done(clients, transactions * 2 // 5, consumer)
+            staged = INCIDENTS["late_message"](kafka, topic=TOPIC)
+            consumer.read()
+            time.sleep(held_for)
+            _abort(kafka, staged.start_offset)
+            _until_done(clients, transactions, consumer)
+        finally:
+            stop.set()
+            for client in clients:
+                client.join()
+        consumer.read()
     return ScriptResult(topic=TOPIC, partition=0, min_held_ms=10_000)
 
 
@@ -136,9 +139,15 @@ class _Client(threading.Thread):
             self.done += 1
 
 
-def _until_done(clients: Sequence[_Client], count: int) -> None:
-    awaited = f"{count} transactions"
-    until(lambda: True if sum(each.done for each in clients) >= count else None, awaited=awaited, timeout=600)
+def _until_done(clients: Sequence[_Client], count: int, consumer: BlockedConsumer) -> None:
+    """Wait, while a group reads and commits about once a second."""
+
+    def is_done() -> bool | None:
+        consumer.read()
+        time.sleep(1)
+        return True if sum(each.done for each in clients) >= count else None
+
+    until(is_done, awaited=f"{count} transactions", timeout=600)
 
 
 def _abort(kafka: Kafka, start_offset: int) -> None:
@@ -250,8 +259,9 @@ SCRIPTS: Mapping[str, SampleScript] = {
         SampleScript(
             name="long-history",
             title="Two thousand transactions, and one that hung for half a minute in the middle",
-            description="Three applications commit and abort continuously. A late message holds the LSO until an "
-            "operator writes an abort marker; then consumers continue. Nothing is open at the end.",
+            description="Three applications commit and abort continuously, and the group billing reads. A late "
+            "message holds the LSO until an operator writes an abort marker; then the group continues. Nothing is open "
+            "at the end.",
             expected="ended",
             play=_long_history,
             properties=EVERYDAY.properties,

@@ -1,6 +1,5 @@
 """What a person needs to write a command: examples that the parser accepts, and what a shell completes."""
 
-import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +8,9 @@ from typing import Any
 import pytest
 import typer
 
-from tests.process import run, spawn
+from tests.process import run
 from toolkit.cli.commands import COMPLETE, EXAMPLES, app
+from toolkit.cli.commands import run as run_command_line
 from toolkit.config.clusters import CLUSTERS_VARIABLE
 
 GROUP: Any = typer.main.get_command(app)
@@ -56,12 +56,21 @@ def test_the_script_asks_this_program(shell: str) -> None:
         ("kafka-txn diagnose --log-dir sample:late-m", ["sample:late-message"]),
     ],
 )
-def test_bash_completes(typed: str, completed: list[str], tmp_path: Path) -> None:
+def test_bash_completes(
+    typed: str,
+    completed: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     file = tmp_path / "clusters.toml"
     file.write_text("".join(f'[{name}]\nbootstrap-server = "b:9092"\n' for name in ("prod-eu", "prod-us", "test")))
     words = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" ")), COMPLETE: "complete_bash"}
-    done = spawn(env={**os.environ, **words, CLUSTERS_VARIABLE: str(file)})
-    assert done.stdout.split() == completed
+    for name, value in {**words, CLUSTERS_VARIABLE: str(file)}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        run_command_line()
+    assert capsys.readouterr().out.split() == completed
 
 
 def test_a_sample_is_read_by_its_name() -> None:

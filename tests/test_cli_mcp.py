@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from mcp import ClientSession, StdioServerParameters, stdio_client
 
-from tests.builders import create_topics
 from tests.process import COMMAND, ROOT
 from toolkit import Cluster
 from toolkit.lab import Kafka, samples
@@ -148,35 +147,3 @@ def test_a_hostile_id_is_only_data(kafka: Kafka, name: str) -> None:
         assert {each["transactional_id"] for each in rows} == {escaped}
         assert is_silent([{**each, "transactional_id": None} for each in rows])
         hostile.end(commit=False)
-
-
-@pytest.mark.lab
-def test_many_findings_come_in_parts(kafka: Kafka) -> None:
-    """Each part is bounded, and the cursor leads through all of them, as they were when the first was asked for."""
-    topic, count = "crowd-of-mcp", 60
-    ask = tools_of(partial(Cluster, kafka.bootstrap_servers), recheck_after=0)
-    create_topics(kafka, topic, partitions=count)
-    with BrokerClient(config_of(kafka)) as client:
-        producer = TxnProducer(client, topic).init()
-        for partition in range(count):
-            producer.send(topic, partition)
-    part = ask("diagnose", topic=topic)
-    assert part["summary"] == f"{count} partitions hang"
-    assert "evidence" in part
-    rows, parts = part["rows"], 1
-    assert part["left_out"] == count - len(rows)
-    while part["next_cursor"]:
-        part = ask("diagnose", cursor=part["next_cursor"])
-        rows, parts = rows + part["rows"], parts + 1
-    assert [row["partition"] for row in rows] == list(range(count))
-    assert parts > 2
-    assert ask("diagnose", topic=topic, partition=7)["rows"][0]["evidence"]
-    report = ask("report", topic=topic)
-    markdown = report["markdown"]
-    while report["next_cursor"]:
-        report = ask("report", cursor=report["next_cursor"])
-        markdown += report["markdown"]
-    assert markdown.startswith("# Postmortem")
-    assert "## Appendix: Missing and unknown" in markdown
-    explained = ask("explain", text="read_committed consumers are stuck")
-    assert explained["rows"][0]["findings_left_out"] > 0

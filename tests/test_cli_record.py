@@ -64,22 +64,10 @@ def hanging(kafka: Kafka) -> Iterator[StagedIncident]:
 def recording(kafka: Kafka, hanging: StagedIncident, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two observations of it."""
     directory = tmp_path_factory.mktemp("recordings") / "new"
-    done = on(kafka, "record", "--output", str(directory), "--interval", "3", "--samples", "2")
+    done = on(kafka, "record", "--output", str(directory), "--interval", "1", "--samples", "2")
     assert (done.returncode, done.stdout, warnings(done.stderr)) == (0, "", []), "a log has warnings only"
     assert len(samples(directory)) == 2
     return directory
-
-
-def test_samples_of_the_last_30_days_are_kept(kafka: Kafka, tmp_path: Path) -> None:
-    now = dt.datetime.now(dt.UTC).replace(microsecond=0)
-    month_old, newer = now - dt.timedelta(days=31), now - dt.timedelta(days=29)
-    for due in (month_old, newer):
-        with SampleWriter(tmp_path) as writer:
-            writer.write(sample(due))
-    for retention, kept in ((("--retention", "-1"), {month_old, newer}), ((), {newer})):
-        done = on(kafka, "record", "--output", str(tmp_path), "--interval", "3", "--samples", "2", *retention)
-        assert done.returncode == 0, done.stderr
-        assert {due for due in samples(tmp_path) if due < now} == kept
 
 
 def test_a_recorder_can_start_before_its_cluster(recording: Path, tmp_path: Path) -> None:

@@ -1,9 +1,13 @@
 """The broker as the oracle: its files give the values of its responses, on random histories of real clients."""
 
 import datetime as dt
+import threading
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +17,7 @@ import pytest
 
 from tests.analysis.aborted_transactions import aborted_transactions
 from tests.analysis.log_invariants import log_dir_violations
+from tests.sources.test_log_evidence import abort_marker
 from tests.tiers import amount, seed
 from tests.workload import BUSY, Workload, random_workload
 from toolkit import Cluster, LogDir
@@ -21,7 +26,9 @@ from toolkit.analysis.log.producer_state import join, producer_records, replay, 
 from toolkit.formats.log_dir_files import read_snapshot
 from toolkit.formats.scan import scan_file
 from toolkit.lab import Kafka
-from toolkit.schema import ABORTED, BATCHES, Row, Table
+from toolkit.lab.clients import TxnProducer
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
+from toolkit.schema import ABORTED, BATCHES, FINDINGS, LSO_HOLDS, LSO_TIMELINE, Row, Table
 
 pytestmark = [pytest.mark.lab, pytest.mark.longer]
 
@@ -31,9 +38,17 @@ INTERNAL = {"__transaction_state", "__consumer_offsets"}
 DUMP = {"3.5.2": "kafka.tools.DumpLogSegments", "4.3.1": "org.apache.kafka.tools.DumpLogSegments"}
 
 
-@dataclass(frozen=True, kw_only=True)
+HELD_S = 1.5  # that what was staged held an LSO
+MIN_HELD_MS = 1_000
+HANGING = ("never_added", "late_message", "busy_elsewhere", "offsets_never_added")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Left:
-    """What a broker answered before it was stopped, and the directory that it left."""
+    """What a broker answered before it was stopped, and the directory that it left.
+
+    `staged`: incidents that are over, among random transactions, and ``still``, which is not.
+    """
 
     kafka: Kafka
     load: Workload
@@ -42,10 +57,15 @@ class Left:
     partitions: Sequence[Row]
     transactions: Sequence[Row]
     live: Mapping[tuple[str, int], Sequence[Row]]
+    staged: Mapping[str, StagedIncident]
 
-    @property
+    @cached_property
     def files(self) -> LogDir:
-        return LogDir(self.folder)
+        return LogDir(self.folder, consistent_copy=True)
+
+    @cached_property
+    def findings(self) -> Sequence[Row]:
+        return self.files.finding_rows(min_held_ms=MIN_HELD_MS)
 
 
 @pytest.fixture(scope="module", params=[pytest.param("3.5.2", marks=pytest.mark.full), "4.3.1"])
@@ -53,20 +73,46 @@ def left(request: pytest.FixtureRequest) -> Iterator[Left]:
     """Kept alive: the clients whose transactions are open."""
     name = seed() or uuid.uuid4().hex[:6]
     with (
-        Kafka(request.param, properties=BUSY) as kafka,
+        Kafka(request.param, properties={**BUSY, **EVERYDAY.properties}) as kafka,
         random_workload(kafka, seed=name, seconds=DURATION_S, every_ending=True) as load,
+        Cluster(kafka.bootstrap_servers) as cluster,
+        staged_holds(kafka, cluster) as staged,
     ):
-        with Cluster(kafka.bootstrap_servers) as cluster:
-            answers = {
-                "partitions": cluster.partition_rows(),
-                "producers": cluster.producer_rows(),
-                "transactions": cluster.transaction_rows(),
-            }
-            partitions = [(f"plain-{name}", 0), (f"plain-{name}", 1), (f"copies-{name}", 0), (f"append-time-{name}", 0)]
-            live = {tp: rows_of(BATCHES, cluster.batches(partitions=[tp])) for tp in partitions}
+        answers = {
+            "partitions": cluster.partition_rows(),
+            "producers": cluster.producer_rows(),
+            "transactions": cluster.transaction_rows(),
+        }
+        partitions = [(f"plain-{name}", 0), (f"plain-{name}", 1), (f"copies-{name}", 0), (f"append-time-{name}", 0)]
+        live = {tp: rows_of(BATCHES, cluster.batches(partitions=[tp])) for tp in partitions}
         kafka.stop_broker(1)
         print(f"seed {name}: {dict(load.endings)}")
-        yield Left(kafka=kafka, load=load, folder=kafka.log_dirs[1], live=live, **answers)
+        yield Left(kafka=kafka, load=load, folder=kafka.log_dirs[1], live=live, staged=staged, **answers)
+        kafka.start_broker(1)
+
+
+@contextmanager
+def staged_holds(kafka: Kafka, cluster: Cluster) -> Iterator[Mapping[str, StagedIncident]]:
+    """Incidents that hold an LSO and end; a timeout and a fence do so, too; and one that goes on."""
+    client = cluster.client
+    staged = {name: INCIDENTS[name](kafka) for name in (*HANGING, "superseded_same_partition", "open_young")}
+    topic = staged["open_young"].topic
+    too_slow = TxnProducer(client, f"too-slow-{topic}", timeout_ms=1_000).init()
+    too_slow.add(topic, 1)
+    too_slow.send(topic, 1, records=3)
+    fenced = TxnProducer(client, f"left-{topic}").init()
+    fenced.add(topic, 0)
+    fenced.send(topic, 0)
+    threading.Event().wait(HELD_S)
+    for name in HANGING:
+        abort_marker(cluster, staged[name])
+    staged["superseded_same_partition"].close()
+    staged["open_young"].close()  # commits
+    threading.Event().wait(HELD_S)
+    TxnProducer(client, f"left-{topic}").init()
+    threading.Event().wait(0.5)
+    with INCIDENTS["never_added"](kafka) as still:
+        yield {**staged, "still": still}
 
 
 def by(rows: Sequence[Row], *key: str) -> dict[tuple[Any, ...], Row]:
@@ -110,7 +156,8 @@ def test_producers_match_describe_producers(left: Left) -> None:
     key = ("topic", "partition", "producer_id")
     ours = by(left.files.producer_rows(), *key)
     assert not differences(ours, by([row for row in left.producers if not row["error"]], *key), columns)
-    assert sum(row["current_txn_start_offset"] is not None for row in ours.values()) == left.load.endings["open"]
+    of_load = [row for row in ours.values() if row["topic"] in left.load.topics]
+    assert sum(row["current_txn_start_offset"] is not None for row in of_load) == left.load.endings["open"]
 
 
 def test_transactions_match_describe_transactions(left: Left) -> None:
@@ -193,10 +240,107 @@ def test_logs_of_a_real_broker_break_no_invariant(left: Left) -> None:
     assert log_dir_violations(left.files) == []
 
 
+# Who held LSOs before
+
+
+def test_current_findings_are_included_unchanged(left: Left) -> None:
+    FINDINGS.arrow(left.findings)
+    now = left.files.finding_rows()
+    kept = [row for row in left.findings if row["verdict"] != "ended"]
+    assert [without_holding(row) for row in kept] == [without_holding(row) for row in now]
+    still = next(row for row in kept if row["producer_id"] == left.staged["still"].producer_id)
+    assert (still["verdict"], still["held_to"]) == ("hanging", None)
+    assert all(row["held_from"] is not None for row in kept if row["queue_position"] == 1), "healthy ones included"
+
+
+def without_holding(row: Row) -> Row:
+    """The end of a log does not show since when it holds; only the complete log may."""
+    evidence = [entry for entry in row["evidence"] if not entry["name"].startswith("held_")]
+    holding = {"held_from", "held_ms", "records_held", "bytes_held"}
+    return {name: value for name, value in row.items() if name not in holding} | {"evidence": evidence}
+
+
+def test_exactly_the_long_holds_are_reported(left: Left) -> None:
+    """By a walk over the batches of each partition whose first ones were not deleted."""
+    batches_of: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
+    for batch in BATCHES.rows(left.files.batches()):
+        batches_of[batch["topic"], batch["partition"]].append(batch)
+    # What holds of deleted batches are known by is their coordinator's log: a slow workload deletes the start of one.
+    by_partition = {tp: each for tp, each in batches_of.items() if min(row["base_offset"] for row in each) == 0}
+    assert len(by_partition) > len(HANGING)
+    holds = [row for row in left.findings if row["held_to"] and (row["topic"], row["partition"]) in by_partition]
+    found = {(row["topic"], row["partition"], row["start_offset"]): row for row in holds}
+    for tp, batches in by_partition.items():
+        for first, marker, held_ms in walked(batches):
+            row = found.pop((*tp, first), None)
+            assert (row is not None) == (held_ms >= MIN_HELD_MS), (tp, first, held_ms)
+            if row is not None:
+                between = [each for each in batches if first <= each["base_offset"] < marker]
+                data = [each for each in between if not each["is_control"]]
+                assert row["held_ms"] == held_ms
+                assert row["offsets_held"] == marker - first
+                assert row["records_held"] == sum(each["record_count"] for each in data)
+                assert row["bytes_held"] == sum(each["size"] for each in between)
+    assert found == {}
+
+
+def test_the_holds_are_the_holders_of_the_timeline_with_the_facts_of_the_findings(left: Left) -> None:
+    holds = {(row["topic"], row["partition"], row["first_offset"]): row for row in left.files.lso_hold_rows()}
+    LSO_HOLDS.arrow(holds.values())
+    steps = LSO_TIMELINE.rows(left.files.lso_timeline())
+    assert {(*tp, holder["producer_id"]) for (*tp, _), holder in holds.items()} == {
+        (step["topic"], step["partition"], step["holder_producer_id"])
+        for step in steps
+        if step["holder_producer_id"] is not None
+    }
+    found = {(row["topic"], row["partition"], row["start_offset"]): row for row in left.findings if row["held_from"]}
+    assert len(found) > 5
+    for key, finding in found.items():
+        hold = holds[key]
+        for name in ("producer_id", "producer_epoch", "held_from", "held_to", "records_held", "bytes_held"):
+            assert hold[name] == finding[name], (key, name)
+        assert hold["transactional_id"] == finding["transactional_id"] or finding["held_to"] is None, key
+        assert hold["held_ms"] == (finding["held_ms"] if finding["held_to"] else None)
+    assert all(row["held_ms"] < MIN_HELD_MS for key, row in holds.items() if key not in found)
+
+
+def test_a_range_has_the_holds_that_overlap_it(left: Left) -> None:
+    staged = left.staged["open_young"]
+    rows = partial(left.files.lso_hold_rows, topics=staged.topic, partitions=staged.partition)
+    (row,) = [row for row in rows() if row["producer_id"] == staged.producer_id]
+    first, marker = row["first_offset"], row["marker_offset"]
+    assert row in rows(start=first + 1, stop=marker)
+    assert row not in rows(start=marker + 1)
+    assert row not in rows(stop=first)
+
+
+def walked(batches: list[Row]) -> Iterator[tuple[int, int, int]]:
+    """First offset, marker, and for how long it was the lowest, of what has ended; its clock is the broker's."""
+    open_: dict[int, int] = {}
+    held_from: dt.datetime | None = None
+    for batch in sorted(batches, key=lambda row: row["base_offset"]):
+        lowest = min(open_.values(), default=None)
+        if batch["marker"]:
+            first = open_.pop(batch["producer_id"], None)
+            if first is not None and first == lowest and held_from is not None:
+                yield (
+                    first,
+                    batch["base_offset"],
+                    max((batch["max_timestamp"] - held_from) // dt.timedelta(milliseconds=1), 0),
+                )
+                held_from = batch["max_timestamp"]
+        elif batch["is_transactional"]:
+            if not open_:
+                held_from = batch["base_timestamp"] or batch["max_timestamp"]
+                if batch["timestamp_type"] == "LogAppendTime":
+                    held_from = batch["max_timestamp"]
+            open_.setdefault(batch["producer_id"], batch["base_offset"])
+
+
 def partition_folders(left: Left) -> list[Path]:
-    """Folders of the partitions that no cleaner touches."""
-    found = [folder for folder in sorted(left.folder.glob("*-[0-9]*")) if folder.is_dir()]
-    return [f for f in found if not f.name.startswith(("compacted", "__")) and any(f.glob("*.log"))]
+    """Folders with batches of the partitions that no cleaner touches."""
+    found = {log.parent for log in left.folder.glob("*-[0-9]*/*.log") if log.stat().st_size}
+    return sorted(each for each in found if not each.name.startswith(("compacted", "__")))
 
 
 def rows_of(table: Table, frame: Any) -> list[Row]:

@@ -22,9 +22,11 @@ from tests.sources.recorded import NINE, sample
 from toolkit.cli.commands import app
 from toolkit.config.clusters import CLUSTERS_VARIABLE, named_clusters
 from toolkit.lab import Kafka
-from toolkit.lab.clients import until
+from toolkit.lab.clients import blocked_consumer, until
+from toolkit.lab.incidents import INCIDENTS
 from toolkit.sources.recording import metrics as recorder_metrics
 from toolkit.sources.recording.metrics import Metrics
+from toolkit.views.monitoring import grafana_dashboard, prometheus_rules
 
 pytest.importorskip("prometheus_client", reason="metrics are an extra")
 
@@ -62,26 +64,75 @@ def test_what_is_neither_written_nor_served_is_refused() -> None:
     assert (kept.returncode, "--retention applies to a recording" in kept.stderr) == (2, True)
 
 
+OF_PROMETHEUS = {"up": {"job", "instance"}}  # it reports it itself
+ADDED = {"cluster", "job", "instance"}  # by Prometheus, to every series
+LABEL_VALUES = re.compile(r"label_values\((.*), \w+\)")
+
+
+def expressions() -> list[str]:
+    """Every expression of the rules and of the dashboard."""
+    rules = [rule["expr"] for group in yaml.safe_load(prometheus_rules())["groups"] for rule in group["rules"]]
+    dashboard = json.loads(grafana_dashboard())
+    variables = [found[1] for each in dashboard["templating"]["list"] if (found := LABEL_VALUES.match(each["query"]))]
+    return [*rules, *variables, *(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])]
+
+
+def check_expressions(text: str) -> None:
+    """Every expression uses metrics that are exported, and each of these is used."""
+    from prometheus_client.parser import text_string_to_metric_families
+    from promql_parser import Expr, VectorSelector, parse, walk
+
+    exported = {
+        sample.name: {*sample.labels, *ADDED}
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    requests: set[str] = set()
+
+    def check(node: Expr) -> None:
+        if isinstance(node, VectorSelector):
+            assert node.name in exported | OF_PROMETHEUS, node.name
+            assert {matcher.name for matcher in node.matchers.matchers} <= (exported | OF_PROMETHEUS)[node.name]
+            requests.add(node.name)
+
+    for expr in expressions():
+        walk(parse(expr), check)
+    assert exported.keys() - requests == {"kafka_txn_partition_open_transactions", "kafka_txn_build_info"}
+
+
 @pytest.mark.lab
 def test_metrics_only_until_sigterm(kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are those of the rules and of the dashboard."""
+    topic = INCIDENTS["never_added"](kafka).topic
     (tmp_path / "clusters.toml").write_text(f'[prod-eu]\nbootstrap-server = "{kafka.bootstrap_servers}"\n')
     monkeypatch.setenv(CLUSTERS_VARIABLE, str(tmp_path / "clusters.toml"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     folder = tmp_path / "here"
     folder.mkdir()
     command = [*COMMAND, "record", "--cluster", "prod-eu", "--interval", "1s", "--metrics-port", "0"]
+    command += ["--late-padding", "0s"]
     log = tmp_path / "log"
 
     def get(path: str) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
             return str(answer.read().decode())
 
-    with log.open("wb") as errors, started(command, cwd=folder, stderr=errors) as process:
+    def scraped() -> str | None:
+        text = get("/metrics")
+        hangs = f'kafka_txn_partition_hanging_transactions{{cluster="prod-eu",partition="0",topic="{topic}"}} 1.0\n'
+        return text if hangs in text and f'group="{topic}"' in text else None
+
+    with (
+        blocked_consumer(kafka, topic, topic),
+        log.open("wb") as errors,
+        started(command, cwd=folder, stderr=errors) as process,
+    ):
         port = int(until(lambda: re.match(r"Metrics at \S+:(\d+)/metrics\n", log.read_text()), awaited="metrics")[1])
-        until(lambda: 'kafka_txn_samples_taken_total{cluster="prod-eu"} 2.0' in get("/metrics") or None, awaited="two")
+        text = until(scraped, awaited="a hanging transaction and the group that it holds")
         assert "the last sample was taken" in get("/healthz")
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 0
+    check_expressions(text)
     assert "Serving metrics, writes nothing; first sample" in log.read_text()
     assert [*folder.iterdir()] == []
 

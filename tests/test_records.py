@@ -1,13 +1,17 @@
 """Records: a row of a table becomes one where it comes in, and a wrong row does not."""
 
 import datetime as dt
+from dataclasses import FrozenInstanceError, replace
 
+import pyarrow as pa
 import pytest
 
 from tests.analysis.build import EARLIER, NOW, transaction
-from toolkit.schema.live import Partition, Transaction
+from toolkit.schema.durations import duration_s
+from toolkit.schema.live import EvidenceEntry, Finding, Partition, Transaction
 from toolkit.schema.recorded import RecordedSample
-from toolkit.schema.table import utc_now
+from toolkit.schema.table import TopicPartition, utc_now
+from toolkit.schema.verdict import Verdict
 
 
 def test_columns_that_a_row_lacks_are_null_and_others_are_ignored() -> None:
@@ -36,3 +40,74 @@ def test_times_of_this_machine_are_in_milliseconds() -> None:
     now = utc_now()
     assert now.microsecond % 1000 == 0
     assert before - dt.timedelta(milliseconds=1) < now <= dt.datetime.now(dt.UTC)
+
+
+# Records of an Arrow table, converted by column, are those of its rows
+
+
+NINE = dt.datetime(2026, 11, 21, 9, tzinfo=dt.UTC)
+ENTRIES = tuple(EvidenceEntry(source="log", observed_at=NINE, name=name) for name in ("first_batch", "marker"))
+FINDING = Finding(verdict=Verdict.CLEAR, reason="", remedy="None.", missing=(), evidence=(), observed_at=NINE)
+FINDINGS = [
+    FINDING,
+    replace(FINDING, evidence=ENTRIES, groups_held=("g",), held_ms=0),
+    replace(FINDING, missing=("a",)),
+]
+OWNED = Transaction(
+    source="ListTransactions",
+    observed_at=NINE,
+    topic_partitions=(TopicPartition("orders", 0), TopicPartition("orders", 1)),
+)
+
+
+def test_records_of_a_table_are_those_of_its_rows() -> None:
+    table = pa.concat_tables(Finding.table.arrow([each.row()]) for each in FINDINGS)
+    assert Finding.of_table(table) == FINDINGS
+    assert Finding.of_table(table.slice(1)) == FINDINGS[1:]
+    assert Finding.of_table(table.drop_columns(["held_ms"]))[1].held_ms is None
+    transactions = [OWNED, replace(OWNED, topic_partitions=None)]
+    assert Transaction.of_table(Transaction.table.arrow(each.row() for each in transactions)) == transactions
+
+
+def test_a_copy_has_no_other_columns() -> None:
+    with pytest.raises(TypeError, match="nothing"):
+        replace(FINDING, nothing=1)  # type: ignore[call-arg]
+
+
+def test_records_and_their_rows_are_the_same_arrow_table() -> None:
+    for table, records in ((Finding.table, FINDINGS), (Transaction.table, [OWNED, replace(OWNED, state="Empty")])):
+        assert table.arrow(records) == table.arrow(record.row() for record in records)
+        assert table.frame(records).equals(table.frame(record.row() for record in records))
+    assert Finding.table.arrow([]).num_rows == 0
+
+
+def test_a_record_is_made_of_keywords_and_does_not_change() -> None:
+    with pytest.raises(TypeError, match="verdict"):
+        Finding(reason="", remedy="None.", missing=(), evidence=(), observed_at=NINE)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="positional"):
+        EvidenceEntry("log")  # type: ignore[call-arg]
+    with pytest.raises(FrozenInstanceError):
+        FINDING.verdict = Verdict.HANGING  # type: ignore[misc]
+
+
+def test_only_a_record_of_some_columns_lacks_one_that_is_never_null() -> None:
+    with pytest.raises(TypeError, match=r"^A row of findings needs \w+\.$"):
+        Finding.of({"topic": "orders"})
+    assert Finding.of_columns({"topic": "orders"}).topic == "orders"
+
+
+# Durations as users write them
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [(" 30s\n", 30), ("1.5h", 5400), ("1h 30m", 5400), ("interval 10 seconds", 10), (" INTERVAL  2 d ", 172_800)],
+)
+def test_a_duration_has_the_syntax_of_people_and_of_spark(text: str, seconds: float) -> None:
+    assert duration_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "1 month", "-1", "1h x"])
+def test_another_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration"):
+        duration_s(text)

@@ -1,9 +1,8 @@
 """A list of hanging transactions on a real broker: one confirmation, a proof of each, a stop at a surprise."""
 
 import csv
-import datetime as dt
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,12 @@ from tests.process import on
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
 from toolkit.actions.marker_actions import Abort, plan_abort, plan_abort_list
-from toolkit.actions.plan import Plan, Result
-from toolkit.actions.transaction import PartitionResult
-from toolkit.config import ClientConfig
-from toolkit.errors import ActionFailed, ActionRefused
+from toolkit.actions.plan import Plan
+from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
-from toolkit.lab.clients import TxnProducer, await_coordinators
+from toolkit.lab.clients import await_coordinators
 from toolkit.lab.incidents import INCIDENTS, REPLICATED, StagedIncident
 from toolkit.schema import Row
-from toolkit.sources.live.broker_client import BrokerClient
 
 pytestmark = pytest.mark.lab
 
@@ -39,12 +35,6 @@ def rows(cluster: Cluster, staged: Sequence[StagedIncident]) -> list[Row]:
 
 def target(staged: StagedIncident) -> str:
     return f"{staged.topic}-{staged.partition}@{staged.start_offset}"
-
-
-@pytest.fixture
-def cluster(kafka: Kafka) -> Iterator[Cluster]:
-    with Cluster(kafka.bootstrap_servers) as connected:
-        yield connected
 
 
 def test_twelve_partitions_are_aborted_with_one_confirmation_and_a_live_one_is_left_out(
@@ -70,76 +60,6 @@ def test_twelve_partitions_are_aborted_with_one_confirmation_and_a_live_one_is_l
     assert {line["confirmation"] for line in lines} == {"12 transactions"}
     assert {line["target"] for line in lines[3:]} == set(map(target, staged))
     assert all(line["verdict"] == "hanging" and line["evidence"] for line in lines[3:])
-
-
-def test_the_first_transaction_that_resumed_stops_the_list(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> None:
-    """Its owner commits it in the end: an abort marker would have lost half of it."""
-    staged, trail = dozen(kafka)[:4], Audit(tmp_path / "audit.jsonl")
-    listed = [row for row in rows(cluster, staged) if row["partition"] < 4]
-    plan = plan_abort_list(cluster, listed, recheck_after=0.2)
-    back = staged[2]
-
-    def resume(each: Plan) -> None:
-        if each.target == target(back):
-            owner.add(back.topic, back.partition)
-
-    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
-        owner = TxnProducer(client, back.transactional_id)
-        owner.producer_id, owner.producer_epoch = back.producer_id, back.producer_epoch
-        done = plan.execute(confirm="4 transactions", audit=trail, recheck_after=0.2, progress=resume)
-        assert [each.target for each in done.done] == [target(staged[0]), target(staged[1])]
-        assert (done.stopped_at, done.not_tried) == (target(back), [target(staged[3])])
-        assert isinstance(done.error, ActionRefused)
-        assert "is Ongoing on it now" in done.error.what
-        owner.end(commit=True)
-    assert [line["step"] for line in trail.rows()] == ["intent", "outcome"] * 3
-
-
-def test_an_lso_that_does_not_move_stops_the_list(
-    kafka: Kafka, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    last = INCIDENTS["never_added"](kafka, partition=1)
-    staged = [INCIDENTS["never_added"](kafka, topic=last.topic), last]
-    plan = plan_abort_list(cluster, rows(cluster, staged), recheck_after=0.2)
-    stands = PartitionResult(
-        topic=last.topic,
-        partition=0,
-        last_stable_offset_before=2,
-        last_stable_offset_after=2,
-        high_watermark=9,
-        next_start_offset=2,
-        observed_at=dt.datetime.now(dt.UTC),
-    )
-    monkeypatch.setattr(Abort, "verify", lambda *_: Result(partitions=[stands]))
-    done = plan.execute(confirm="2 transactions", audit=Audit(tmp_path / "audit.jsonl"))
-    assert ([each.target for each in done.done], done.stopped_at) == ([target(staged[0])], target(staged[0]))
-    assert isinstance(done.error, ActionFailed)
-    assert (done.error.effect, done.not_tried) == ("written", [target(last)])
-    left = plan_abort_list(cluster, rows(cluster, [last]), recheck_after=0.2)
-
-    def interrupted(*_: object) -> Result:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Abort, "verify", interrupted)
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        left.execute(confirm="1 transaction", audit=Audit(tmp_path / "audit.jsonl"))
-    assert stopped.value.__notes__[-1] == f"0 of 1 transaction were done; it was the turn of {target(last)}."
-
-
-def test_what_is_not_open_any_more_is_left_out(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> None:
-    staged = INCIDENTS["never_added"](kafka)
-    listed = rows(cluster, [staged])
-    audit = Audit(tmp_path / "audit.jsonl")
-    first = plan_abort_list(cluster, [*listed, *listed], recheck_after=0.2)
-    assert first.target == "1 transaction", "a transaction that is listed twice is one"
-    first.execute(confirm=first.target, audit=audit, recheck_after=0.2)
-    plan = plan_abort_list(cluster, listed, recheck_after=0)
-    assert [(each.target, each.verdict) for each in plan.left_out] == [(target(staged), None)]
-    with pytest.raises(ActionRefused, match="No transaction of the list"):
-        plan.execute(confirm=plan.target, audit=audit)
-    errors: list[Row] = [{"topic": staged.topic, "partition": 0}, {"topic": None}]
-    unread = plan_abort_list(cluster, errors)
-    assert [each.target for each in unread.left_out] == [f"{staged.topic}-0", "the whole cluster"]
 
 
 @pytest.mark.full
@@ -216,13 +136,3 @@ def test_a_list_of_the_command_line(kafka: Kafka, tmp_path: Path) -> None:
     assert (mixed.returncode, "--list names the transactions" in mixed.stderr) == (2, True)
     listed.write_text("topic,partition\n")
     assert "has no column producer_id, start_offset" in on(kafka, "abort", "--list", str(listed)).stderr
-
-
-def test_a_list_names_the_offsets_that_it_drops(kafka: Kafka, tmp_path: Path) -> None:
-    staged = INCIDENTS["offsets_never_added"](kafka)
-    partition = ["--topic", staged.topic, "--partition", str(staged.partition), "--recheck-after", "0.2"]
-    listed = tmp_path / "hanging.csv"
-    listed.write_text(on(kafka, "find-hanging", *partition, "--format", "csv").stdout)
-    dry = on(kafka, "abort", "--list", str(listed), "--recheck-after", "0.2")
-    assert f"- {target(staged)}: the offsets in it are dropped: its groups continue" in dry.stdout
-    assert f"- {target(staged)}: groups that continue: " in dry.stdout

@@ -1,17 +1,15 @@
 """The commit of what a checkpoint of Flink is to commit, with producers of both transaction versions.
 
-`test_commit_flink` has real jobs of Flink.
+`test_commit_flink` has real jobs of Flink, and `test_coordinator_guards` what is refused.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.actions.test_abort import read_committed
 from tests.brokers import NEWEST, OLDER, on_cluster
-from tests.builders import create_topics
-from tests.formats.flink_bytes import SAVEPOINT, write_checkpoint
+from tests.builders import create_topics, received
+from tests.formats.flink_bytes import write_checkpoint
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
 from toolkit.actions.coordinator_actions import plan_commit, plan_fence
@@ -54,7 +52,8 @@ class Staged:
 
     def visible(self) -> list[int]:
         """Records that a read_committed consumer receives, of each partition."""
-        return [read_committed(self.kafka, self.topic, partition) for partition in (0, 1)]
+        found = [each.partition() for each in received(self.kafka, [(self.topic, 0), (self.topic, 1)])]
+        return [found.count(partition) for partition in (0, 1)]
 
 
 def version_of(kafka: Kafka) -> int:
@@ -105,70 +104,6 @@ def test_a_commit_makes_the_records_of_the_checkpoint_visible_and_no_others(
             assert (outcome["step"], outcome["response"]) == ("outcome", "NONE")
 
 
-REFUSALS: dict[str, tuple[Callable[[Staged, Cluster], object], str]] = {
-    "a new instance has aborted it": (
-        lambda staged, cluster: TxnProducer(cluster.client, staged.first).init(),
-        "belongs to producer .* now.*it was committed, or fenced and aborted",
-    ),
-    "the job has committed it": (
-        lambda staged, _: staged.producers[0].end(commit=True),
-        "is CompleteCommit.*It is committed already",
-    ),
-    "a client has aborted it": (
-        lambda staged, _: staged.producers[0].end(commit=False),
-        "is CompleteAbort.*It cannot be committed any more",
-    ),
-    "a newer checkpoint is complete": (
-        lambda staged, _: write_checkpoint(staged.folder, 6, [], prefix=staged.topic),
-        "chk-6 is complete and newer than checkpoint 5",
-    ),
-    "the checkpoint is a savepoint": (
-        lambda staged, _: _make_savepoint(staged.path / "_metadata"),
-        "commits .* only in a job that is restored from it",
-    ),
-    "the checkpoint was written again": (
-        lambda staged, _: _rewrite(staged, staged.committable._replace(producer_epoch=7)),
-        "the checkpoint has producer .* epoch 7",
-    ),
-}
-
-
-def _make_savepoint(path: Path) -> None:
-    path.write_bytes(path.read_bytes() + SAVEPOINT)
-
-
-def _rewrite(staged: Staged, committable: Committable) -> None:
-    (staged.path / "_metadata").unlink()
-    staged.path.rmdir()
-    write_checkpoint(staged.folder, 5, [committable], prefix=staged.topic)
-
-
-ON_PREPARED_ROWS = ("the job has committed it", "a client has aborted it", "the checkpoint was written again")
-"""Also in `test_commit_guards`."""
-
-
-@pytest.mark.parametrize(
-    "case", [pytest.param(each, marks=[pytest.mark.full] if each in ON_PREPARED_ROWS else []) for each in REFUSALS]
-)
-def test_a_commit_is_refused_once_the_checkpoint_does_not_decide_any_more(
-    kafka: Kafka, tmp_path: Path, audit: Audit, case: str
-) -> None:
-    change, why = REFUSALS[case]
-    staged = Staged(kafka, tmp_path, f"refused-{list(REFUSALS).index(case)}")
-    with Cluster(kafka.bootstrap_servers) as client:
-        for producer in staged.producers:
-            producer.cluster = client.client
-        with staged.cluster() as cluster:
-            plan = plan_commit(cluster, staged.first, recheck_after=0)
-            change(staged, cluster)
-            before = staged.visible()
-            with pytest.raises(ActionRefused, match=why):
-                plan.execute(confirm=staged.first, recheck_after=0)
-            assert staged.visible() == before
-    (refusal,) = audit.rows()
-    assert (refusal["action"], refusal["step"]) == ("commit", "refused")
-
-
 def test_what_the_checkpoint_is_to_commit_is_neither_aborted_nor_fenced(
     kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,12 +121,3 @@ def test_what_the_checkpoint_is_to_commit_is_neither_aborted_nor_fenced(
     app(confirmed, standalone_mode=False)
     shown = " ".join(capsys.readouterr().out.split())
     assert shown.index("Warning: This id may be a Flink job's") < shown.index("is fenced"), "it is warned of first"
-
-
-def test_a_commit_needs_its_own_name(kafka: Kafka, tmp_path: Path) -> None:
-    staged = Staged(kafka, tmp_path, "confirmed")
-    with staged.cluster() as cluster:
-        plan = plan_commit(cluster, staged.first, recheck_after=0)
-        with pytest.raises(ActionRefused, match="does not name"):
-            plan.execute(confirm=staged.next, recheck_after=0)
-    assert staged.visible() == [0, 0]

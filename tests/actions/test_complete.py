@@ -9,7 +9,7 @@ older than their commit; those of `events` have their client's.
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -20,18 +20,14 @@ from tests.actions.test_abort import read_committed
 from tests.builders import create_topics
 from tests.process import on
 from toolkit import Cluster
-from toolkit.actions import transaction as impact_module
 from toolkit.actions.audit import Audit
 from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.analysis.diagnosis.rules import claims_of, needed_override
-from toolkit.errors import ActionRefused, BrokerError, DecodeError
-from toolkit.formats.coordinator_records import OffsetCommit
+from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, coordinator, leader, until
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.schema.live import Finding
-from toolkit.views.agent_tools import AgentTools
-from toolkit.views.document import Connection
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("test_complete")]
 
@@ -69,10 +65,7 @@ def skipped() -> Iterator[Skipped]:
             ),
             awaited="a group of the broker that goes away",
         )
-        producers = {
-            name: producer_here(cluster, name)
-            for name in ("commit", "abort", "epoch", "next", "offsets", "command", "newer", "likely")
-        }
+        producers = {name: producer_here(cluster, name) for name in ("commit", "abort", "offsets", "newer", "likely")}
         tps: dict[str, tuple[str, int]] = {}
         for number, (name, producer) in enumerate(producers.items()):
             producer.add("right", 0)
@@ -167,19 +160,6 @@ def test_committed_records_without_a_marker_are_delivered(skipped: Skipped, clus
         plan.execute(confirm=plan.target, recheck_after=0)
 
 
-def test_an_agent_gets_the_plan_and_writes_nothing(skipped: Skipped) -> None:
-    topic, partition = skipped.partitions["command"]
-    agent = AgentTools(
-        lambda: Cluster(skipped.kafka.bootstrap_servers), connection=Connection(server="b"), recheck_after=1
-    )
-    answer = agent.plan_complete(topic, partition, 0)
-    where = f"--topic {topic} --partition {partition} --start-offset 0"
-    assert answer["command"] == f"kafka-txn complete --bootstrap-server b {where}".split()
-    assert " ".join(answer["command"]) == answer["command_line"]
-    assert (answer["refusal"], answer["impact"]["records"], answer["finding"]["outcome"]) == (None, 2, "commit")
-    assert read_committed(skipped.kafka, topic, partition) == 0
-
-
 def test_aborted_records_without_a_marker_get_their_abort_marker(skipped: Skipped, cluster: Cluster) -> None:
     tp = skipped.partitions["abort"]
     found = diagnosed(cluster, tp)
@@ -189,19 +169,6 @@ def test_aborted_records_without_a_marker_get_their_abort_marker(skipped: Skippe
     assert (plan.outcome, done.records_checked, done.records_delivered) == ("abort", 2, 0)
     assert done.last_stable_offset_after == 3
     assert read_committed(skipped.kafka, *tp) == 0
-
-
-def test_an_offset_commit_of_a_newer_kafka_is_named(
-    skipped: Skipped, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was left out in silence, and the plan named no group."""
-
-    def newer(value: bytes) -> OffsetCommit:
-        raise DecodeError("Version 99 of an offset commit is unknown.", position=0)
-
-    monkeypatch.setattr(impact_module, "read_offset_commit", newer)
-    impact = plan_complete(cluster, diagnosed(cluster, skipped.partitions["offsets"])).impact
-    assert (impact.offset_commits, impact.unread) == ((), "Version 99 of an offset commit is unknown.")
 
 
 def test_committed_offsets_without_a_marker_become_the_groups(skipped: Skipped, cluster: Cluster) -> None:
@@ -224,51 +191,6 @@ def committed(skipped: Skipped, *, timeout: float = 30) -> int:
     finally:
         consumer.close()
     return int(found.offset)
-
-
-def test_the_command_shows_what_becomes_visible_and_completes_it(skipped: Skipped, cluster: Cluster) -> None:
-    topic, partition = skipped.partitions["command"]
-    diagnosed(cluster, (topic, partition))
-    where = ["--topic", topic, "--partition", str(partition), "--start-offset", "0", "--recheck-after", "0"]
-    claim = f"no commit includes offsets 0 to 1 of {topic}-{partition}"
-    refused = on(skipped.kafka, "abort", *where, "--confirm", f"{topic}-{partition}@0", "--override", claim)
-    assert refused.returncode == 5
-    assert "is never aborted: its records were committed" in refused.stderr
-    dry = on(skipped.kafka, "complete", *where)
-    assert dry.returncode == 0, dry.stderr
-    assert "Dry run: nothing was changed. It was decided to commit the transaction. A COMMIT marker would" in dry.stdout
-    assert "its records, which become visible to read_committed consumers: 2 (" in dry.stdout
-    assert read_committed(skipped.kafka, topic, partition) == 0
-    done = on(skipped.kafka, "complete", *where, "--confirm", f"{topic}-{partition}@0")
-    assert done.returncode == 0, done.stderr
-    assert "A read_committed consumer received 2 of 2 records of it." in done.stdout
-    assert read_committed(skipped.kafka, topic, partition) == 2
-
-
-def test_a_newer_epoch_that_has_written_since_is_refused(skipped: Skipped, cluster: Cluster) -> None:
-    """One marker would end the records of both."""
-    tp = skipped.partitions["epoch"]
-    found = diagnosed(cluster, tp)
-    plan = plan_complete(cluster, found)
-    newer = skipped.producers["epoch"].init()
-    newer.send(*tp)
-    with pytest.raises(ActionRefused, match="its epoch is 1, not 0"):
-        plan.preflight(recheck_after=0)
-    mixed = diagnosed(cluster, tp)
-    assert (mixed.verdict, mixed.outcome, mixed.action) == ("unknown", "unknown", None)
-    assert mixed.remedy.startswith("Write no marker")
-    assert "offsets 0 to 1 (epoch 0): the transaction" in mixed.missing[0]
-    assert mixed.missing[0].endswith("offset 2 (epoch 1): no decision includes them")
-    assert [needed_override(mixed, action) for action in ("abort", "complete")] == [None, None]
-    with pytest.raises(ActionRefused, match="is unknown now, and cannot be completed"):
-        plan_complete(cluster, mixed)
-    forged = plan_complete(cluster, replace(found, producer_epoch=newer.producer_epoch))
-    asserted = [claim.claim for claim in claims_of(mixed, "complete")]
-    for override in (None, *asserted, ", and ".join(asserted)):
-        with pytest.raises(ActionRefused, match="is unknown now"):
-            forged.preflight(override=override, recheck_after=0)
-    with pytest.raises(ActionRefused, match="is unknown now, not proven to be hanging: one decision for all of them"):
-        plan_abort(cluster, mixed)
 
 
 def test_a_commit_that_is_likely_is_completed_by_what_an_operator_asserts(
@@ -312,38 +234,3 @@ def test_a_newer_epoch_that_has_not_written_yet_is_unharmed(skipped: Skipped, cl
     newer.send(*tp)
     newer.end(commit=False)
     assert read_committed(skipped.kafka, *tp) == 2
-
-
-def test_an_open_transaction_with_the_partition_is_refused(skipped: Skipped, cluster: Cluster) -> None:
-    """With transaction version 1 the next transaction has the same epoch: its own marker ends both."""
-    tp = skipped.partitions["next"]
-    plan = plan_complete(cluster, diagnosed(cluster, tp))
-    fresh = plan.check(recheck_after=0)
-    owner = skipped.producers["next"]
-    owner.add(*tp)
-    with pytest.raises(ActionRefused, match="is Ongoing on it now"):
-        plan.action.guard(fresh)  # right before the marker
-    with pytest.raises(ActionRefused, match="cannot be completed"):
-        plan.execute(confirm=plan.target, recheck_after=0)
-    owner.end(commit=True)
-    assert read_committed(skipped.kafka, *tp) == 2
-
-
-def test_only_a_proven_outcome_is_completed(kafka: Kafka) -> None:
-    from toolkit.lab.incidents import INCIDENTS
-
-    staged = INCIDENTS["never_added"](kafka)
-    with Cluster(kafka.bootstrap_servers) as cluster:
-        rows = cluster.finding_rows(topics=[staged.topic], partitions=[staged.partition], recheck_after=0)
-        found = Finding.of(rows[0])
-        assert found.outcome == "undecided"
-        with pytest.raises(ActionRefused, match="its outcome is undecided, so no marker is known to be missing"):
-            plan_complete(cluster, found)
-        for changed in ({"outcome": "unknown"}, {"outcome": "commit", "action": None}, {"outcome": None}):
-            with pytest.raises(ActionRefused, match="cannot be completed"):
-                plan_complete(cluster, replace(found, **changed))
-        wrong = plan_complete(cluster, forged(found, action="complete"))
-        with pytest.raises(ActionRefused, match="its outcome is undecided"):
-            wrong.execute(confirm=wrong.target, recheck_after=0)
-        with pytest.raises(BrokerError, match="is still open"):
-            wrong.verify()

@@ -12,14 +12,12 @@ from tests.brokers import set_timeout
 from toolkit import Cluster
 from toolkit.actions import marker_actions
 from toolkit.actions.audit import Audit
-from toolkit.actions.coordinator_actions import plan_fence
 from toolkit.actions.marker_actions import plan_abort
 from toolkit.actions.plan import Plan, Result
 from toolkit.errors import ActionFailed, ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.clients import until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.sources.live import broker_client
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("test_failures")]
 
@@ -102,58 +100,6 @@ def test_a_marker_that_could_not_be_verified_was_written(
     assert f"The ABORT marker was written. {FIND_OUT}" in str(error)
     assert (audit.rows()[-1]["response"], audit.rows()[-1]["last_stable_offset_after"]) == ("NONE", None)
     assert not is_open(broker, plan)
-
-
-def test_without_a_broker_nothing_is_written(broker: Kafka, plan: Plan, audit: Audit) -> None:
-    pause(broker, plan.cluster)
-    try:
-        error = failure(plan)
-    finally:
-        broker.resume(1)
-    assert error.effect == "nothing"
-    assert "Nothing was written." in str(error)
-    assert [row["step"] for row in audit.rows()] == ["refused"]
-    until(lambda: True if is_open(broker, plan) else None, awaited="the broker")
-
-
-def test_a_fence_without_a_response_is_uncertain(broker: Kafka, audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
-    staged = INCIDENTS["open_young"](broker)
-    with Cluster(broker.bootstrap_servers) as cluster:
-        plan = plan_fence(cluster, staged.transactional_id or "")
-        send = cluster.client.send_one
-
-        def send_paused(request: Any, *, broker_id: int) -> Any:
-            if not isinstance(request, broker_client.InitProducerId):
-                return send(request, broker_id=broker_id)
-            pause(broker, cluster)
-            try:
-                return send(request, broker_id=broker_id)
-            finally:
-                broker.resume(broker_id)
-
-        monkeypatch.setattr(cluster.client, "send_one", send_paused)
-        with pytest.raises(ActionFailed, match="It is uncertain whether the id was fenced") as raised:
-            plan.execute(confirm=plan.target, override=plan.verdict)
-    assert raised.value.effect == "uncertain"
-    assert "To find out, describe the id: it was fenced if its epoch" in str(raised.value)
-    assert str(raised.value).splitlines()[-1] == f"kafka-txn describe --transactional-id {plan.target}"
-    assert [row["step"] for row in audit.rows()] == ["intent", "outcome"]
-
-
-def test_an_interrupt_names_the_effect(
-    broker: Kafka, plan: Plan, audit: Audit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(leader: int) -> None:
-        raise KeyboardInterrupt
-
-    around_send(monkeypatch, before=lambda _: None, after=interrupted)
-    with pytest.raises(KeyboardInterrupt) as raised:
-        plan.execute(confirm=plan.target, recheck_after=0)
-    assert [note.partition(".")[0] for note in raised.value.__notes__] == [
-        "It is uncertain whether the ABORT marker was written",
-        f"kafka-txn diagnose --topic {plan.topic} --partition 0",
-    ]
-    assert "It is uncertain" in audit.rows()[-1]["error"]
 
 
 def test_of_two_aborts_at_once_one_finds_it_ended(broker: Kafka, audit: Audit) -> None:

@@ -42,8 +42,9 @@ from toolkit.actions.plan import Plan
 from toolkit.actions.transaction import PartitionResult, PlannedTransaction, save_records
 from toolkit.analysis.diagnosis.decision import NOT_PROVEN, PROVEN
 from toolkit.analysis.diagnosis.rules import OFFSETS_DROPPED
-from toolkit.errors import ActionFailed, ActionRefused, BrokerError
+from toolkit.errors import ActionFailed, ActionRefused, BrokerError, UsageError
 from toolkit.formats.batch_records import Record
+from toolkit.schema import FINDINGS
 from toolkit.schema.live import Partition
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.coordinator_logs import LastBatch
@@ -346,6 +347,15 @@ def test_the_plan_itself_has_to_be_confirmed_and_safe(plan_of: Planner, audit: A
     assert [row["step"] for row in audit.rows()] == ["refused"]
 
 
+@both
+@pytest.mark.parametrize("path", ["/dev/full", "/proc/none/audit.jsonl"])
+def test_without_an_audit_trail_nothing_is_sent(plan_of: Planner, path: str) -> None:
+    cluster = RowCluster()
+    with pytest.raises(ActionRefused, match=r"Nothing was (sent|written)"):
+        execute(plan_of(cluster), audit=Audit(path))
+    assert cluster.sent == []
+
+
 def test_an_abort_of_a_plan_that_is_not_safe_reads_nothing() -> None:
     cluster = RowCluster()
     assert "is ongoing now" in refusal(abort_plan(cluster, basis=found(verdict=Verdict.ONGOING, action=None)))
@@ -389,6 +399,14 @@ def test_what_is_not_proven_is_done_by_the_words_that_the_plan_names(plan_of: Pl
     steps = [(row["step"], row["override"]) for row in audit.rows()]
     assert steps[-2:] == [("intent", words), ("outcome", words)]
     assert ("refused", "unknown") in steps
+
+
+def test_what_is_asserted_of_a_plan_is_not_of_a_live_transaction() -> None:
+    asserted = unproven(evidence=claims(NOT_PROVEN, PROVEN))
+    plan = abort_plan(RowCluster(findings=[found(verdict=Verdict.ONGOING, action=None).row()]), basis=asserted)
+    assert plan.needed_override == NO_OWNER
+    why = "is ongoing now, not proven to be hanging, which cannot be overridden"
+    assert why in refusal(plan, override=NO_OWNER)
 
 
 def test_an_asserted_commit_is_no_abort_that_was_decided_since() -> None:
@@ -623,6 +641,15 @@ def test_a_plan_is_of_a_transaction_that_is_open(plan_of: Planner, monkeypatch: 
     with pytest.raises(BrokerError, match="orders-0 cannot be read: LEADER_NOT_AVAILABLE") as raised:
         plan_it(RowCluster(partitions=unread), basis)
     assert raised.value.code == "LEADER_NOT_AVAILABLE"
+
+
+def test_a_row_of_a_data_frame_is_accepted_as_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolkit.actions.marker_actions.marker_impact", lambda *_, **__: None)
+    cluster: Any = RowCluster()
+    frame = FINDINGS.frame([found()])
+    assert plan_abort(cluster, frame.iloc[0]) == plan_abort(cluster, frame) == plan_abort(cluster, found())
+    with pytest.raises(UsageError, match="One finding is needed, not 2"):
+        plan_abort(cluster, frame.iloc[[0, 0]])
 
 
 def test_an_unknown_transaction_is_planned_and_shown_and_a_commit_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

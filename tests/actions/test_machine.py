@@ -11,6 +11,7 @@ import pytest
 from kafka.protocol.metadata import MetadataResponse
 
 from tests.actions.rows import (
+    ENDED,
     IMPACT,
     NO_COMMIT,
     RowCluster,
@@ -266,3 +267,21 @@ def test_an_lso_that_stands_where_it_was_stops_the_list(monkeypatch: pytest.Monk
     done = plan_of(cluster).execute(confirm="3 transactions", recheck_after=0)
     assert isinstance(done.error, ActionFailed)
     assert (done.stopped_at, done.error.effect, len(cluster.sent)) == (*targets(0), "written", 1)
+
+    def interrupted(*_: object) -> Result:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Abort, "verify", interrupted)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        plan_of(list_cluster()).execute(confirm="3 transactions", recheck_after=0)
+    assert stopped.value.__notes__[-1] == f"0 of 3 transactions were done; it was the turn of {targets(0)[0]}."
+
+
+def test_a_list_names_each_transaction_once_and_leaves_out_what_is_not_open() -> None:
+    cluster: Any = RowCluster()
+    assert plan_abort_list(cluster, [found(), found()]).target == "1 transaction"
+    cluster.producers = ENDED
+    plan = plan_abort_list(cluster, [found(), found(start_offset=None, producer_id=None), found(topic=None)])
+    assert [each.target for each in plan.left_out] == [*targets(0), "orders-0", "the whole cluster"]
+    with pytest.raises(ActionRefused, match="No transaction of the list"):
+        plan.execute(confirm=plan.target)

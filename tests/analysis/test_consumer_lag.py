@@ -22,16 +22,8 @@ def lag_of(committed: int, *, lso: int = 10, ranges: list[StatusCount] | None = 
     return group_lag(committed, last_stable_offset=lso, high_watermark=21, ranges=ranges)
 
 
-def test_lag_is_split_into_unread_held_and_marker_offsets() -> None:
-    assert lag_of(2) == LagParts(lag=19, client_lag=8, behind=7, held=10, markers=2, aborted=0, removed=0)
-
-
 def test_a_lag_of_one_is_only_the_marker() -> None:
     assert lag_of(20, lso=21) == LagParts(lag=1, client_lag=1, behind=0, held=0, markers=1, aborted=0, removed=0)
-
-
-def test_a_read_uncommitted_group_may_be_past_the_lso() -> None:
-    assert lag_of(15) == LagParts(lag=6, client_lag=0, behind=0, held=5, markers=1, aborted=0, removed=0)
 
 
 def test_aborted_and_compacted_records_are_never_consumed() -> None:
@@ -65,18 +57,6 @@ def test_nothing_is_held_from_a_share_group_where_nothing_is_open() -> None:
         3, start_offset=18, last_stable_offset=21, high_watermark=21, ranges=None, read_committed=True
     )
     assert row == LagParts(3, client_lag=None, behind=3, held=0, markers=None, aborted=None, removed=None)
-
-
-def test_without_the_log_markers_are_not_counted() -> None:
-    assert lag_of(2, ranges=None) == LagParts(
-        19, client_lag=8, behind=8, held=11, markers=None, aborted=None, removed=None
-    )
-
-
-def test_a_group_ahead_of_the_high_watermark_has_no_lag() -> None:
-    assert lag_of(30, ranges=None) == LagParts(
-        0, client_lag=0, behind=0, held=0, markers=None, aborted=None, removed=None
-    )
 
 
 @pytest.mark.parametrize(

@@ -6,26 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.analysis.build import NOW, clock, first_batch, observation, partition, transaction, twice
+from tests.analysis.build import NOW, clock, observation, partition, transaction
 from tests.analysis.logged import HERE, at, record
 from toolkit.analysis.diagnosis.case import IndexedObservation
-from toolkit.analysis.diagnosis.evidence_text import (
-    by_observations,
-    case_evidence,
-    coverage_evidence,
-    event_entry,
-    number,
-    partition_evidence,
-    record_entry,
-    scope,
-)
+from toolkit.analysis.diagnosis.evidence_text import case_evidence, event_entry, record_entry, scope
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.schema.coerce import Seen, SeenBrokers
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.log import ClusterEvent, TransactionLogRecord
-
-NOW_TEXT = "2026-11-21T12:00:00.000+00:00"
-FIRST_BATCH = first_batch(time=NOW)
 
 
 def texts(found: Iterable[EvidenceEntry]) -> list[tuple[str | None, ...]]:
@@ -55,40 +43,6 @@ def test_a_scope_says_what_was_seen_and_what_was_not() -> None:
     assert found.missing == ["broker 2 did not answer", "DESCRIBE on Topic '*'"]
 
 
-def test_the_evidence_of_a_partition() -> None:
-    one = replace(observation(), notes={HERE: ["Its checkpoint is older."], ("payments", 3): ["It is elsewhere."]})
-    of_leader = {"log_start_offset": "0", "last_stable_offset": "100", "high_watermark": "150"}
-    of_leader |= {"log_end_offset": "150", "isr": "[1, 2]", "leader_epoch": "4"}
-    assert texts(partition_evidence(partition(), [one])) == [
-        *(("ListOffsets", name, value) for name, value in of_leader.items()),
-        ("observations", "observations", "1"),
-        ("observations", "seconds_apart", "0.0"),
-        ("observations", "brokers_time", f"{NOW_TEXT}, by the clock of controller 1"),
-        ("Fetch", "note", "Its checkpoint is older."),
-        ("coverage", "proof", "no broker has an authorizer"),
-    ]
-    from_files = texts(partition_evidence(partition(isr=None), [replace(one, from_files=True)]))
-    assert from_files[-3:-1] == [("observations", "as_of", NOW_TEXT), ("log", "note", "Its checkpoint is older.")]
-    assert {source for source, *_ in from_files[:-3]} == {"log and checkpoints"}
-    assert "isr" not in {name for _, name, _ in from_files}
-
-
-def test_the_evidence_of_a_cluster_is_what_is_proven_and_what_is_missing() -> None:
-    one = observation(coverage=Coverage(brokers=(1,), proofs=("It answered.",), gaps=("It may not see all.",)))
-    assert texts(coverage_evidence(replace(one, notes={HERE: ["Its checkpoint is older."]}))) == [
-        ("observations", "observations", "1"),
-        ("observations", "seconds_apart", "0.0"),
-        ("observations", "brokers_time", f"{NOW_TEXT}, by the clock of controller 1"),
-        ("coverage", "proof", "It answered."),
-        ("coverage", "gap", "It may not see all."),
-    ]
-
-
-@pytest.mark.parametrize(("on", "value"), [((HERE,), "true"), ((("payments", 3),), "false")])
-def test_whether_the_coordinator_expects_a_marker_here(on: object, value: str) -> None:
-    assert ("DescribeTransactions", "expects_marker_here", value) in of_transaction(observation(transaction(on=on)))
-
-
 @pytest.mark.parametrize(
     ("ahead", "warning"),
     [
@@ -104,17 +58,6 @@ def test_a_clock_of_this_machine_that_is_far_from_the_brokers_is_a_warning(ahead
     assert [value for _, name, value in found if name == "clock"] == warning
 
 
-@pytest.mark.parametrize(("by_broker", "clock"), [(True, "broker"), (False, "producer")])
-def test_the_first_batch_has_the_time_of_a_clock(by_broker: bool, clock: str) -> None:
-    first = replace(FIRST_BATCH, log_append_time=by_broker)
-    found = of_transaction(observation(first_batches=[first]))
-    assert [entry for entry in found if entry[0] == "Fetch"] == [
-        ("Fetch", "first_batch_producer", "7 epoch 0"),
-        ("Fetch", "first_batch_offsets", "100..104"),
-        ("Fetch", f"first_batch_time_by_{clock}", NOW_TEXT),
-    ]
-
-
 def test_a_record_of_a_coordinator_as_evidence() -> None:
     ongoing = record(4, "Ongoing", second=1, on=[HERE, ("payments", 3)], timestamp=at(2))
     expired = {**record(5, None, second=9), "topic_partitions": None, "last_update_time": None}
@@ -126,16 +69,6 @@ def test_a_record_of_a_coordinator_as_evidence() -> None:
         "__transaction_state-33 offset 6: CompleteCommit, producer 7 epoch 0",
     ]
     assert [entry.observed_at for entry in entries] == [at(1), at(9), at(10)]
-
-
-def test_how_often_a_transaction_was_seen() -> None:
-    one = observation()
-    assert by_observations([one]) == "seen once; all 3 brokers answered"
-    assert by_observations(twice(one)) == "seen twice, 5 s apart; all 3 brokers answered"
-
-
-def test_a_list_is_its_length_and_a_text_itself() -> None:
-    assert [number(value) for value in (7, [1, 2], "payments", None)] == ["7", "2", "payments", "unknown"]
 
 
 def test_the_evidence_of_an_event_of_the_cluster() -> None:

@@ -6,19 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.build import (
-    COMPLETE,
-    NOW,
-    ago,
-    first_batch,
-    observation,
-    only,
-    partition,
-    producer,
-    transaction,
-    twice,
-)
-from tests.analysis.logged import by_logs, diagnosed, diagnosed_sample, sample_diagnosis
+from tests.analysis.build import COMPLETE, NOW, ago, first_batch, observation, only, partition, producer, transaction
+from tests.analysis.logged import by_logs, diagnosed_sample, sample_diagnosis
 from toolkit.analysis.diagnosis.decision import ALL_COMMITTED, NO_COMMIT, Outcome
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
@@ -37,8 +26,8 @@ from toolkit.analysis.history.findings_over_time import (
 from toolkit.schema import FINDINGS, LATE_TRANSACTIONS, RECORDED, Row
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.log import LogTransaction
-from toolkit.schema.recorded import OBSERVATION_TIMES, LateTransaction, RecordedSample
-from toolkit.schema.table import TopicPartition, TransactionKey
+from toolkit.schema.recorded import LateTransaction, RecordedSample
+from toolkit.schema.table import TransactionKey
 from toolkit.schema.verdict import Verdict
 
 INTERVAL_S = 10  # seconds
@@ -80,32 +69,6 @@ def entries(row: Finding) -> list[tuple[str | None, str | None]]:
     return [(entry.name, entry.value) for entry in row.evidence]
 
 
-def test_a_finding_lasts_from_its_first_sample_to_the_first_without_it() -> None:
-    row = only(recorded_findings(finding(2, "ongoing"), finding(3), finding(4, cause="late-after-commit")))
-    assert (row.held_from, row.held_to, row.held_ms) == (due(2), due(5), 30_000)
-    expected = {
-        "verdict": "ended",
-        "reason": "The sample of 2026-11-21 12:00:50 UTC no longer has it. "
-        "Last seen open at 2026-11-21 12:00:41 UTC. While it was open it was hanging: It is, sample 4.",
-        "cause": "late-after-commit",
-        "remedy": "None: it has ended.",
-        "queue_position": None,
-        "observed_at": due(5),
-    }
-    assert {name: getattr(row, name) for name in expected} == expected
-    assert entries(row) == [
-        ("verdict", "ongoing: It is, sample 2."),
-        ("verdict", "hanging: It is, sample 3."),
-        ("gone", "the sample of 2026-11-21 12:00:50 UTC does not have it"),
-        ("verdict_before", "hanging"),
-    ]
-
-
-def test_a_finding_of_the_last_sample_is_still_open() -> None:
-    row = only(recorded_findings(finding(8), finding(9)))
-    assert (row.held_from, row.held_to, row.held_ms, row.queue_position) == (due(8), None, 11_000, 1)
-
-
 def test_known_start_and_end_times_win_over_sample_times() -> None:
     row = only(recorded_findings(finding(3), finding(4, held_from=due(1)), finding(5)))
     assert (row.held_from, row.held_ms) == (due(1), 50_000)
@@ -114,59 +77,9 @@ def test_known_start_and_end_times_win_over_sample_times() -> None:
     assert only(recorded_findings(finding(9, held_from=due(20)))).held_ms == 0
 
 
-def test_a_transaction_holds_once_it_is_first_in_the_queue() -> None:
-    first, second = recorded_findings(finding(1), finding(1, producer_id=8, start_offset=105, queue_position=2),
-                         finding(2, producer_id=8, start_offset=105, transactional_id="payments"))  # fmt: skip
-    assert (first.held_to, second.held_from, second.held_to) == (due(2), due(2), due(3))
-    assert second.transactional_id == "payments"
-    unnamed = only(recorded_findings(finding(1, transactional_id="payments"), finding(2)))
-    assert unnamed.transactional_id == "payments", "the coordinator did not answer the last sample"
-    never_first = only(recorded_findings(finding(1, queue_position=2), finding(2, queue_position=2)))
-    assert (never_first.held_from, never_first.held_to, never_first.held_ms) == (None, None, None)
-    assert entries(never_first)[-2][0] == "gone"
-    assert (never_first.verdict, never_first.held_to) == ("ended", None)
-
-
-def test_failed_samples_are_reported_and_end_nothing() -> None:
-    failed = [sample(3, "TIMED_OUT: nobody answered."), sample(4, "TIMED_OUT: nobody answered.")]
-    row = only(recorded_findings(finding(2), finding(5), samples=[0, 1, 2, *failed, 5, 6]))
-    assert (row.held_from, row.held_to) == (due(2), due(6))
-    assert ("missed", "2 samples after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
-    row = only(recorded_findings(finding(2), samples=[0, 1, 2, *failed]))
-    assert row.held_to is None
-    assert ("missed", "2 samples after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
-
-
 def test_one_failed_sample_is_reported() -> None:
     row = only(recorded_findings(finding(2), samples=[0, 1, 2, sample(3, "TIMED_OUT: nobody answered.")]))
     assert ("missed", "a sample after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
-
-
-def test_one_sample_left_out_is_reported() -> None:
-    row = only(recorded_findings(finding(2), finding(4), samples=[0, 1, 2, 4, 5]))
-    assert ("missed", "no sample from 2026-11-21 12:00:20 UTC for 20 s") in entries(row)
-
-
-def test_samples_without_an_interval_have_no_gaps() -> None:
-    times = observation_times(replace(sample(number), interval_ms=None, topic_gaps=None) for number in (0, 9))
-    assert [(row.next_sampled_at, row.missed, row.next_topic_gap) for row in times] == [
-        (due(9), None, None),
-        (None, None, None),
-    ]
-
-
-def test_transactions_come_before_verdicts_on_their_partition() -> None:
-    unreplicated = finding(2, "unreplicated", producer_id=None, start_offset=None, queue_position=None)
-    assert [row.start_offset for row in recorded_findings(unreplicated, finding(3))] == [100, None]
-
-
-def test_a_gap_between_samples_is_reported() -> None:
-    row = only(recorded_findings(finding(2), finding(7), samples=[0, 1, 2, 7, 8]))
-    assert (row.held_from, row.held_to) == (due(2), due(8))
-    assert ("missed", "no sample from 2026-11-21 12:00:20 UTC for 50 s") in entries(row)
-    row = only(recorded_findings(finding(2), samples=[0, 1, 2, 7, 8]))
-    assert row.held_to == due(7)
-    assert ("missed", "no sample from 2026-11-21 12:00:20 UTC for 50 s") in entries(row)
 
 
 def test_a_sample_that_could_not_read_the_partition_is_no_evidence() -> None:
@@ -179,36 +92,12 @@ def test_a_sample_that_could_not_read_the_partition_is_no_evidence() -> None:
     assert row.held_to == due(4)
 
 
-def test_a_finding_that_recurs_is_reported_as_such() -> None:
-    row = only(recorded_findings(finding(2), finding(5)))
-    assert (row.held_from, row.held_to) == (due(2), due(6))
-    assert [name for name, _ in entries(row)] == ["verdict", "gone", "verdict", "gone", "verdict_before"]
-
-
-def test_a_superseding_epoch_does_not_end_a_finding() -> None:
-    """Once the new epoch has written, brokers report only that epoch, with the old start offset."""
-    row = only(recorded_findings(finding(8), finding(9, "ongoing", producer_epoch=1)))
-    assert (row.verdict, row.producer_epoch, row.held_from, row.held_to) == ("ongoing", 1, due(8), None)
-
-
 def test_transactions_that_hold_nothing_are_left_out() -> None:
     assert recorded_findings(finding(2, "clear", producer_id=None, start_offset=None, queue_position=None)) == []
     assert recorded_findings(finding(2, "ongoing", start_offset=None, queue_position=None)) == []
     unreplicated = finding(2, "unreplicated", producer_id=None, start_offset=None, queue_position=None)
     assert only(recorded_findings(unreplicated)).verdict == "unreplicated"
     assert recorded_findings(finding(3), samples=[0, 1, 2]) == [], "an unfinished sample does not count"
-
-
-def test_samples_are_read_in_order() -> None:
-    times = observation_times([sample(2), sample(1, "DOWN: all."), sample(0), sample(9)])
-    OBSERVATION_TIMES.arrow(each.row() for each in times)
-    assert [(row.sampled_at, row.next_sampled_at) for row in times] == [
-        (due(0), due(2)),
-        (due(2), due(9)),
-        (due(9), None),
-    ]
-    assert [row.missed is None for row in times] == [False, False, True]
-    assert observation_times([]) == observation_times([sample(1, "DOWN: all.")]) == []
 
 
 # Merged with the findings of a log.
@@ -220,26 +109,6 @@ def log_finding(**fields: Any) -> Finding:
     ended = {"verdict": "ended", "reason": "It ended.", "remedy": "None: it has ended.", "queue_position": None}
     clock = {"brokers_time": fields["observed_at"]} if "observed_at" in fields else {}
     return Finding.of({**row, **ended, **times, **clock, **fields})
-
-
-def test_the_log_gives_the_times_and_the_recording_the_verdict() -> None:
-    row = only(
-        merge_findings(
-            [log_finding()],
-            recorded_findings(finding(2, transactional_id="payments", cause="late-after-commit", high_watermark=5)),
-        )
-    )
-    assert (row.verdict, row.remedy, row.transactional_id, row.cause) == (
-        "ended",
-        "None: it has ended.",
-        "payments",
-        "late-after-commit",
-    )
-    last_seen = "Last seen open at 2026-11-21 12:00:21 UTC. While it was open it was hanging."
-    assert row.reason == f"It ended. {last_seen}"
-    assert (row.held_from, row.held_to, row.held_ms) == (due(1), due(6), 50_000)
-    assert row.high_watermark is None
-    assert ("verdict", "hanging: It is, sample 2.") in entries(row)
 
 
 def test_the_recording_supplies_the_verdict_that_a_log_lacks() -> None:
@@ -279,14 +148,6 @@ def test_of_two_sources_that_prove_the_same_commit_the_newer_counts() -> None:
     log = log_finding(**commit, reason="By the log.", observed_at=due(20), held_to=None)
     row = only(merge_findings([log], recorded_findings(finding(9, **commit))))
     assert (row.verdict, row.outcome, row.action, row.reason) == (*commit.values(), "By the log.")
-
-
-def test_a_commit_that_the_log_proves_wins_over_an_earlier_sample() -> None:
-    log = log_finding(
-        verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete", observed_at=due(20), held_to=None
-    )
-    row = only(merge_findings([log], recorded_findings(finding(9, outcome="undecided", action="abort"))))
-    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
 
 
 def claims(no_commit: str, all_committed: str = "refuted") -> list[Any]:
@@ -339,24 +200,6 @@ def test_a_later_read_of_the_log_reopens_what_a_sample_no_longer_had() -> None:
     assert (row.verdict, row.held_to, row.held_ms) == ("unknown", None, 190_000)
 
 
-def test_without_an_end_a_transaction_was_held_until_its_last_sample() -> None:
-    still_open = {"verdict": "unknown", "outcome": "unknown", "held_to": None, "held_ms": None}
-    row = only(merge_findings([log_finding(**still_open)], recorded_findings(finding(9))))
-    assert row.held_ms == 81_000
-    ahead = log_finding(**still_open, held_from=due(20))
-    assert only(merge_findings([ahead], recorded_findings(finding(9)))).held_ms == 0
-    waiting = log_finding(**still_open, held_from=None)
-    assert only(merge_findings([waiting], recorded_findings(finding(9, queue_position=2)))).held_ms is None
-
-
-def test_of_several_recorded_findings_the_last_one_counts() -> None:
-    log = log_finding(verdict=Verdict.UNKNOWN, outcome="unknown", held_to=None)
-    first, last = (only(recorded_findings(finding(9, "ongoing", reason=f"It is at {number}."))) for number in (1, 2))
-    last = replace(last, observed_at=due(10))
-    for recorded in ([first, last], [last, first]):
-        assert only(merge_findings([log], recorded)).reason == "It is at 2."
-
-
 PARTITION_ROW = {"producer_id": None, "producer_epoch": None, "start_offset": None, "queue_position": None}
 
 
@@ -387,33 +230,6 @@ def test_a_sample_with_another_row_of_the_partition_has_read_it() -> None:
     assert (row.verdict, row.held_to) == ("ended", due(3))
 
 
-def test_a_partition_without_producer_state_is_not_read() -> None:
-    """Its offsets may have arrived anyway: then the finding names what is missing, and has no error."""
-    denied = "TOPIC_AUTHORIZATION_FAILED: no."
-    partition_row = partition(lso=100, observed_at=NOW)
-    hanging = observation(
-        transaction(8, state="Empty", on=()), partitions=[partition_row], producers=[producer(8, observed_at=NOW)]
-    )
-    unread = observation(partitions=[partition_row], producers=[producer(start=None, error=denied, producer_id=None)])
-    observations = [
-        replace(each, observed_at=due(number)) for number, each in enumerate((hanging, hanging, unread, unread))
-    ]
-    rows = [
-        {**row.row(), "sampled_at": due(number)}
-        for number in range(1, 4)
-        for row in diagnosed_sample(observations[number], observations[number - 1])
-    ]
-    assert [(row["verdict"], row["error"]) for row in rows if row["sampled_at"] == due(3)] == [("unknown", None)]
-    times = observation_times(sample(number) for number in range(4))
-    row, of_partition = over_time(RECORDED["findings"].arrow(rows), times)
-    assert (row.verdict, row.outcome, row.held_to) == ("hanging", "undecided", None)
-    assert (
-        "missed",
-        "the sample of 2026-11-21 12:00:20 UTC could not read the partition (TOPIC_AUTHORIZATION_FAILED)",
-    ) in (entries(row))
-    assert of_partition.verdict == "unknown"
-
-
 def test_a_missing_partition_proves_nothing_if_topics_may_be_hidden() -> None:
     gap = "DESCRIBE on Topic '*' for this principal"
     samples = [0, 1, 2, *(sample(number, topic_gaps=[gap]) for number in (3, 4))]
@@ -435,14 +251,6 @@ def current(*rows: Row, at: float = 20) -> list[Finding]:
     return [Finding.of({**row, "observed_at": due(at)}) for row in rows or [finding(0, "clear", **PARTITION_ROW)]]
 
 
-def test_a_current_observation_ends_findings_of_a_recording() -> None:
-    recorded = recorded_findings(finding(8), finding(9))
-    row = only(close_by_observation(recorded, current()))
-    assert (row.verdict, row.held_to, row.held_ms) == ("ended", due(20), 120_000)
-    assert row.reason.startswith("The sample of 2026-11-21 12:03:20 UTC no longer has it. Last seen open at")
-    assert close_by_observation([row], current(at=30)) == [row]
-
-
 def test_a_later_sample_keeps_the_time_of_a_marker_that_was_read() -> None:
     """A look at the cluster replaced it by its own time; the samples of a recording kept it."""
     recorded = recorded_findings(finding(8), finding(9, "ending", held_to=due(9)))
@@ -450,33 +258,9 @@ def test_a_later_sample_keeps_the_time_of_a_marker_that_was_read() -> None:
     assert (row.verdict, row.held_from, row.held_to, row.held_ms) == ("ended", due(8), due(9), recorded[0].held_ms)
 
 
-def test_a_sample_that_has_an_undecided_transaction_has_read_its_partition() -> None:
-    other = finding(0, "unknown", producer_id=8, start_offset=200, missing=["an answer"])
-    row = only(close_by_observation(recorded_findings(finding(9)), current(other)))
-    assert (row.verdict, row.held_to) == ("ended", due(20))
-
-
 def test_only_transactions_end() -> None:
     of_partition = recorded_findings(finding(9, "unreplicated", **PARTITION_ROW))
     assert close_by_observation(of_partition, current(finding(0))) == of_partition
-
-
-@pytest.mark.parametrize(
-    "later",
-    [
-        [],
-        current(finding(0)),
-        current(finding(0, "ongoing", producer_epoch=1)),
-        current(finding(0, "unknown", error="NOT_LEADER: moved.", **PARTITION_ROW)),
-        current(finding(0, "unknown", missing=["an answer"], **PARTITION_ROW)),
-        current(finding(0, "clear", **{**PARTITION_ROW, "partition": 1})),
-        current(at=3),
-        current(at=9.1),  # the time of the finding
-    ],
-)
-def test_an_observation_without_proof_of_an_end_ends_no_finding(later: list[Finding]) -> None:
-    recorded = recorded_findings(finding(8), finding(9))
-    assert close_by_observation(recorded, later) == recorded
 
 
 # Closing by a log.
@@ -490,27 +274,9 @@ def test_a_marker_in_a_log_ends_a_finding_of_a_recording() -> None:
     assert only(close_by_log([row], [log_transaction()])) == row, "it is already closed"
 
 
-def test_the_time_of_a_hold_is_never_negative() -> None:
-    row = only(close_by_log(recorded_findings(finding(9)), [log_transaction(end=due(8))]))
-    assert (row.verdict, row.held_from, row.held_to, row.held_ms) == ("ended", due(9), due(8), 0)
-
-
 def test_a_marker_without_time_ends_a_finding_at_an_unknown_time() -> None:
     row = only(close_by_log(recorded_findings(finding(9)), [log_transaction(end=None)]))
     assert (row.verdict, row.held_from, row.held_to, row.held_ms) == ("ended", due(9), None, None)
-
-
-def test_a_transaction_that_was_never_first_in_the_queue_held_nothing() -> None:
-    second = recorded_findings(finding(9, queue_position=2))
-    row = only(close_by_log(second, [log_transaction(end=due(10))]))
-    assert (row.verdict, row.held_to, row.held_ms, row.observed_at) == ("ended", None, None, due(10))
-
-
-def test_a_transaction_that_ended_twice_has_one_verdict_before() -> None:
-    row = only(merge_findings([log_finding()], recorded_findings(finding(2, "ongoing"))))
-    assert [value for name, value in entries(row) if name == "verdict_before"] == ["ongoing"]
-    row = only(merge_findings([log_finding()], [log_finding()]))
-    assert (row.reason, verdict_before(row)) == ("It ended.", None)
 
 
 @pytest.mark.parametrize(
@@ -574,29 +340,11 @@ def earlier_sample(one: Observation, *, seconds: float = 10) -> Observation:
     return replace(one, observed_at=ago(seconds=seconds))
 
 
-def test_two_samples_are_two_observations() -> None:
-    assert diagnosed_sample(HANGING, earlier_sample(HANGING, seconds=5)) == diagnosed(twice(HANGING))
-    assert only(diagnosed_sample(HANGING, earlier_sample(HANGING))).verdict == "hanging"
-
-
 def test_a_transaction_in_only_one_sample_is_never_hanging() -> None:
     row = only(diagnosed_sample(HANGING))
     assert (row.verdict, row.cause) == ("unknown", None)
     assert row.missing == ("a second sample: it was seen in one only",)
     assert row.reason.startswith("Not proven to be hanging: coordinator 3:")
-
-
-def test_a_new_partition_has_only_one_observation() -> None:
-    new = [partition(), partition(number=1)]
-    producers = [producer(), producer(9, partition=1)]
-    rows = diagnosed_sample(
-        observation(transaction(state="Empty", on=()), partitions=new, producers=producers), earlier_sample(HANGING)
-    )
-    assert [(row.partition, row.verdict) for row in rows] == [(0, "hanging"), (1, "unknown")]
-
-
-def test_a_deleted_topic_holds_nothing() -> None:
-    assert diagnosed_sample(observation(partitions=[], producers=[]), earlier_sample(HANGING)) == []
 
 
 def test_missing_evidence_of_either_sample_is_missing() -> None:
@@ -617,25 +365,9 @@ def test_missing_evidence_of_either_sample_is_missing() -> None:
         assert [row.topic for row in diagnosed_sample(nothing_known, before)] == [None]
 
 
-def test_requested_partitions_have_a_finding() -> None:
-    idle = observation(producers=[], partitions=[partition(hw=100)])
-    assert diagnosed_sample(idle) == []
-    for earlier in (None, earlier_sample(idle)):
-        assert only(diagnosed_sample(idle, earlier, requested=[TopicPartition("orders", 0)])).verdict == "clear"
-
-
 def recorded_again(*recorded: Finding) -> Finding:
     """The finding of the sample, read again with what was recorded with it."""
     return only(sample_diagnosis(HANGING, earlier_sample(HANGING)).findings(recorded=recorded))
-
-
-def test_cause_and_impact_are_read_from_the_recording() -> None:
-    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
-    recorded = replace(found, cause="late (late-after-commit)", records_held=7, groups_held=("g",), held_ms=12)
-    assert recorded_again(recorded) == recorded
-    unread = recorded_again()
-    assert recorded_again(replace(recorded, start_offset=99)) == unread, "another transaction"
-    assert recorded_again(replace(recorded, producer_epoch=1)) == unread
 
 
 def test_without_the_recorded_outcome_nothing_is_hanging() -> None:
@@ -709,15 +441,6 @@ def test_a_finding_that_was_recorded_is_the_same_when_it_is_read(owner: Transact
         assert "kafka-txn abort" not in each.remedy
 
 
-def test_the_reason_of_a_recorded_abort_has_its_facts_once() -> None:
-    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
-    entry = EvidenceEntry(name="outcome", value="abort: the transaction was aborted")
-    row = recorded_again(replace(found, outcome="abort", evidence=(entry,)))
-    assert (row.verdict, row.outcome, row.action) == ("hanging", "abort", "abort")
-    assert row.reason.count("coordinator 3") == 1
-    assert ": the transaction was aborted (seen twice" in row.reason
-
-
 def test_what_was_recorded_as_ended_is_not_hanging() -> None:
     (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
     row = recorded_again(replace(found, verdict=Verdict.ENDING, outcome=None, action=None))
@@ -754,28 +477,10 @@ def late(one: Observation, *, first_seen_at: dt.datetime = NOW, **options: Any) 
     return rows
 
 
-def test_a_transaction_is_late_by_its_own_timeout_and_the_padding() -> None:
-    (row,) = late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6, seconds=6))))
-    assert (row.opened_at, row.opened_at_clock, row.timeout_ms) == (ago(minutes=6, seconds=6), "coordinator", 60_000)
-    assert (row.late_since, row.late_ms) == (ago(seconds=6), 1_000)
-    assert (row.transactional_id, row.start_offset, row.broker_id) == ("payments-7", 100, 1)
-    assert late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6, seconds=5)))) == []
-    assert late(observation(transaction(timeout_ms=3_600_000, start_time=ago(minutes=50)))) == [], (
-        "it may be open for an hour"
-    )
-
-
 def test_the_default_padding_is_five_minutes() -> None:
     one = observation(transaction(timeout_ms=60_000, start_time=ago(minutes=2)))
     assert late(one) == []
     assert [row.late_ms for row in late(one, padding_ms=0)] == [55_000]
-
-
-def test_a_transaction_without_owner_is_late_past_the_longest_timeout() -> None:
-    (row,) = late(observation(first_batches=[first_batch(time=ago(minutes=21), log_append_time=True)]))
-    assert (row.transactional_id, row.timeout_ms, row.opened_at_clock) == (None, 900_000, "broker")
-    assert late(observation(first_batches=[first_batch(time=ago(minutes=19))])) == []
-    assert late(observation(first_batches=[first_batch(time=ago(minutes=21))]), longest_timeout_ms=3_600_000) == []
 
 
 def test_a_superseded_transaction_is_late_by_the_timeout_of_its_id() -> None:
@@ -813,10 +518,6 @@ def test_a_late_transaction_is_found_behind_others() -> None:
     )
     (row,) = late(one)
     assert (row.producer_id, row.transactional_id) == (8, "payments-8")
-
-
-def test_two_phase_commit_has_no_timeout() -> None:
-    assert late(observation(transaction(timeout_ms=2**31 - 1, start_time=ago(days=60)))) == []
 
 
 def test_without_an_open_transaction_nothing_is_late() -> None:

@@ -10,7 +10,7 @@ from hypothesis import example, given
 
 from tests.analysis.build import NOW
 from tests.analysis.logged import at
-from tests.analysis.random_logs import LEADER_CHANGE, Step, batches, step_lists
+from tests.analysis.random_logs import Step, batches, step_lists
 from tests.analysis.test_log_transactions import BASE, all_opened_before
 from tests.tiers import fuzzed
 from toolkit.analysis.history.hold_findings import attribute, by_producer, held_findings, held_offsets, lso_holds
@@ -22,9 +22,9 @@ from toolkit.analysis.log.log_transactions import (
     lso_steps,
     partial_transactions,
 )
-from toolkit.formats.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
-from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, Row, utc
+from toolkit.schema import FINDINGS, Row, utc
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.recorded import LSO_HOLDS, LsoHold
@@ -103,63 +103,7 @@ def test_the_holders_match_the_steps_of_the_lso(steps: list[Step], opened: dict[
     assert [(row["first_offset"], became_at(row)) for row in lso_holds(table(log_transactions)).to_pylist()] == holders
 
 
-def test_the_next_transaction_holds_from_the_marker_of_the_first() -> None:
-    first, second = holds_of(
-        Step("data", 1, records=2),  # 0, 1
-        Step("data", 2, wait=MINUTE),  # 2
-        Step("commit", 1, wait=MINUTE),  # 3
-        Step("abort", 2, wait=MINUTE),  # 4
-    )
-    names = (
-        "producer_id",
-        "opened_at",
-        "opened_at_clock",
-        "after_offset",
-        "held_from",
-        "held_to",
-        "held_ms",
-        "least_ms",
-    )
-    start, middle, end = utc(1001), utc(1001 + 2 * MINUTE), utc(1001 + 3 * MINUTE)
-    assert [first[name] for name in names] == [1000, start, "producer", None, start, middle, 2 * MINUTE, 0]
-    opened = utc(1001 + MINUTE)
-    assert [second[name] for name in names] == [2000, opened, "producer", 3, middle, end, MINUTE, MINUTE]
-
-
-def test_a_producers_time_counts_once_the_earlier_transaction_has_ended() -> None:
-    for wait, opened_at in ((1, 1002), (4_000, 5001), (-900, 101), (10_000, None)):
-        _, row = holds_of(
-            Step("data", 1), Step("data", 2, wait=wait), Step("commit", 1, wait=2 - wait), Step("commit", 2)
-        )
-        assert (row["opened_at"], row["held_from"]) == (utc(opened_at), utc(1003))
-
-
-def test_only_long_or_open_holds_are_kept() -> None:
-    none = (Step("data", 1), Step("commit", 1, wait=0))
-    short, long = (Step("data", 1), Step("commit", 1, wait=5)), (Step("data", 2), Step("commit", 2, wait=6))
-    steps = (*none, *short, *long, Step("data", 3))
-    assert [row["producer_id"] for row in holds_of(*steps, min_held_ms=6)] == [2000, 3000]
-
-
 BEFORE = (Step("data", 3), Step("commit", 3))  # a marker at 1002
-
-
-@pytest.mark.parametrize(
-    ("wait", "opened_at", "opened_at_clock", "held_ms"),
-    [
-        (1, 1003, "producer", MINUTE),
-        (-3_600_000, 1002, "broker", MINUTE + 1),  # a backfill, or a clock behind
-        (3_600_000, 1002, "broker", MINUTE + 1),  # a clock ahead
-        (MINUTE + 1_000, 1002 + MINUTE + 1_000, "producer", 0),  # slightly ahead: the hold has no negative duration
-    ],
-)
-def test_a_producers_clock_counts_within_the_markers(
-    wait: int, opened_at: int, opened_at_clock: str, held_ms: int
-) -> None:
-    steps = (*BEFORE, Step("data", 1, wait=wait), Step("commit", 1, wait=MINUTE + 1 - wait))
-    (row,) = [row for row in holds_of(*steps) if row["producer_id"] == 1000]
-    assert (row["opened_at"], row["opened_at_clock"], row["held_ms"]) == (utc(opened_at), opened_at_clock, held_ms)
-    assert row["held_from"] <= row["held_to"] == utc(1003 + MINUTE)
 
 
 def holder(*steps: Step, **options: Any) -> Row:
@@ -173,59 +117,6 @@ HOUR = 60 * MINUTE
 def test_a_clock_an_hour_behind_is_replaced_by_the_marker_before() -> None:
     row = holder(Step("data", 3, wait=2 * HOUR), Step("commit", 3), Step("data", 1, wait=-HOUR), Step("commit", 1))
     assert (row["opened_at"], row["opened_at_clock"]) == (utc(1001 + 2 * HOUR), "broker")
-
-
-def test_the_marker_of_a_transaction_that_held_nothing_shows_that_a_clock_is_ahead() -> None:
-    ahead = Step("data", 1, wait=10_000)
-    never_lowest = (Step("data", 2), Step("commit", 2, wait=-10_000))
-    row = holder(*BEFORE, ahead, *never_lowest, Step("commit", 1, wait=20_000))
-    assert (row["opened_at"], row["opened_at_clock"]) == (utc(1002), "broker")
-
-
-@pytest.mark.parametrize(
-    ("before", "opened_at"),
-    [
-        ([Step("abort", 3)], 1001),  # of a transaction that wrote nothing: at offset 0
-        ([*BEFORE, Step("data", 2), Step("commit", 2)], 1004),  # of a hold that is left out
-        ([*BEFORE, Step("data", 2), Step("commit", 2, wait=-1004)], 1002),  # the last one has no time
-    ],
-)
-def test_the_last_marker_with_a_time_shows_when_a_hold_began_at_least(before: list[Step], opened_at: int) -> None:
-    row = holder(*before, Step("data", 1, wait=HOUR), Step("commit", 1, wait=5_000 - HOUR), min_held_ms=5)
-    assert (row["opened_at"], row["opened_at_clock"]) == (utc(opened_at), "broker")
-
-
-def test_a_brokers_clock_is_trusted() -> None:
-    data = Step("data", 1, wait=-500, attributes=LOG_APPEND_TIME)
-    (row,) = [row for row in holds_of(*BEFORE, data, Step("commit", 1)) if row["producer_id"] == 1000]
-    assert (row["opened_at_clock"], row["held_from"]) == ("broker", utc(503))
-
-
-def test_a_future_time_without_a_previous_marker_is_left_open() -> None:
-    steps = (Step("data", 1, wait=3_600_000), Step("data", 2), Step("commit", 2, wait=-3_590_000), Step("commit", 1))
-    (row,) = holds_of(*steps, min_held_ms=MINUTE)
-    assert (row["opened_at"], row["held_from"], row["held_ms"], row["least_ms"]) == (None, None, None, 1)
-    assert row["opened_at_clock"] is None
-
-
-def test_a_transaction_open_before_the_log_has_no_start_time() -> None:
-    log_transactions = finish(
-        partial_transactions(batches([Step("commit", 1), Step("plain", 0)], base_offset=BASE)),
-        opened_before={1000: (3, 0)},
-    )
-    (row,) = lso_holds(table(log_transactions)).to_pylist()
-    assert (row["first_offset"], row["held_from"], row["held_to"], row["held_ms"]) == (3, None, utc(1001), None)
-
-
-def test_other_control_records_and_damage_make_no_hold() -> None:
-    assert LEADER_CHANGE not in (COMMIT, ABORT)
-    damage = LOG_TRANSACTIONS.arrow([{"topic": "orders", "partition": 0, "error": "CORRUPT_BATCH: it is."}])
-    log_transactions = table(
-        finish(partial_transactions(batches([Step("data", 1), Step("other", 1)])), from_start=True)
-    )
-    (row,) = lso_holds(pa.concat_tables([damage, log_transactions])).to_pylist()
-    assert (row["producer_id"], row["held_to"]) == (1000, None)
-    assert lso_holds(damage).num_rows == 0
 
 
 def test_a_log_is_observed_as_of_its_last_marker() -> None:
@@ -266,10 +157,6 @@ def history(ended: str | None = "commit", **fields: Any) -> PastTransaction:
     return PastTransaction.of(row)
 
 
-def iso_utc(second: float) -> str:
-    return at(second).isoformat(timespec="milliseconds")
-
-
 def only(rows: list[Finding]) -> Finding:
     FINDINGS.arrow(row.row() for row in rows)
     (row,) = rows
@@ -281,31 +168,6 @@ def finding_of(one: LsoHold, *histories: PastTransaction) -> Finding:
 
 
 # The owner of a hold.
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        history(producer_epoch=2, start_time=at(-50), decided_at=at(-40), end_time=at(-39), first_offset=1),
-        history(start_time=at(-50), decided_at=at(-2), end_time=at(-1), first_offset=1),
-        history(start_time=at(122), decided_at=at(123), end_time=at(124), first_offset=8),  # too short and too late
-        history(topic_partitions=ELSEWHERE, first_offset=8),
-        history("abort", first_offset=8),
-        history("open", first_offset=8, start_time=at(200), decided_at=None, end_time=None),
-        history("commit", first_offset=8, topic_partitions=None, producer_epoch=None),  # two columns are unknown
-        history(kind="init", first_offset=8),
-        history(producer_id=8, first_offset=8),
-        history(),  # of another replica
-    ],
-)
-@pytest.mark.parametrize("first", [True, False])
-def test_the_matching_transaction_is_found_among_others(other: PastTransaction, first: bool) -> None:
-    histories = [other, history(reason="This one.")]
-    owner = attribute(hold(), histories if first else histories[::-1])
-    assert owner.transactional_id == "payments"
-    assert owner.history is not None
-    if other != history():
-        assert owner.sentence == "This one."
 
 
 def test_a_match_by_the_brokers_clock_wins_over_other_clocks() -> None:
@@ -345,29 +207,9 @@ def test_a_transaction_fits_the_marker_unless_it_ended_otherwise(one: LsoHold, f
     assert {each for each in ended if attribute(one, [history(each)]).history is not None} == fitting
 
 
-@pytest.mark.parametrize(
-    ("epoch", "marker_epoch", "fits"),
-    [(2, 3, False), (4, 4, True), (4, 6, True), (4, 7, False), (5, 4, False), (4, None, False), (None, None, True)],
-)
-def test_a_newer_epoch_fits_if_the_marker_has_it(epoch: int | None, marker_epoch: int | None, fits: bool) -> None:
-    owner = attribute(hold(marker_epoch=marker_epoch), [history(producer_epoch=epoch)])
-    assert (owner.history is not None) == fits
-
-
-def test_a_transaction_lasts_as_long_as_the_markers_show() -> None:
-    past = history(start_time=at(60))
-    for least_ms, fits in ((None, True), (65_000, True), (67_000, False)):
-        assert (attribute(hold(least_ms=least_ms), [past]).history is not None) == fits
-
-
 def test_the_match_with_the_partition_wins_over_one_with_unknown_partitions() -> None:
     unknown = history(topic_partitions=None, first_offset=8)
     assert attribute(hold(), [unknown, history(reason="This one.")]).sentence == "This one."
-
-
-def test_unknown_times_exclude_no_transaction() -> None:
-    for past in (history(start_time=None, decided_at=None), history(end_time=None)):
-        assert attribute(hold(), [past]).history == past
 
 
 def test_an_id_is_named_by_any_record_that_has_its_producer_id() -> None:
@@ -425,57 +267,11 @@ def test_a_transaction_of_that_time_whose_partitions_are_unknown_may_be_the_one(
     assert attribute(hold(), [BEFORE_HOLD, history(topic_partitions=None, **fields), AFTER]).was_known
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "was_known"),
-    [
-        (BEFORE_HOLD, AFTER, False),
-        (BEFORE_HOLD, replace(AFTER, ended="open", decided_at=None, end_time=None), False),
-        (BEFORE_HOLD, history(**{**INIT, "end_time": at(200)}), False),
-        (BEFORE_HOLD, history(**{**INIT, "end_time": None}), True),
-        (BEFORE_HOLD, history(**{**INIT, "end_time": at(60)}), True),
-        (BEFORE_HOLD, history(topic_partitions=ELSEWHERE, start_time=at(60), end_time=at(200)), True),
-        (BEFORE_HOLD, history(start_time=at(122), decided_at=at(123), end_time=at(124)), True),  # clocks differ
-        (replace(BEFORE_HOLD, decided_at=at(-2), end_time=at(-2)), AFTER, True),
-    ],
-)
-def test_only_records_before_and_after_the_hold_are_complete(
-    before: PastTransaction, after: PastTransaction, was_known: bool
-) -> None:
-    assert attribute(hold(), [after, before]).was_known == was_known
-
-
 def test_an_init_during_the_hold_is_no_transaction() -> None:
     assert not attribute(hold(), [BEFORE_HOLD, history(**{**INIT, "end_time": at(60)}), AFTER]).was_known
 
 
 # The text of a finding.
-
-
-def test_an_ended_hold_names_its_owner_marker_and_times() -> None:
-    row = finding_of(hold(), history())
-    assert row.reason == (
-        '"payments" (producer 7 epoch 3) held the LSO for 2 min until its COMMIT marker at offset 110. '
-        "Its client did what it did."
-    )
-    expected: Row = {
-            "verdict": "ended", "remedy": "None: it has ended.", "missing": (), "queue_position": None, "cause": None,
-            "transactional_id": "payments", "start_offset": 100, "offsets_held": 10, "records_held": 9,
-            "bytes_held": 900, "opened_at": at(0), "opened_at_clock": "coordinator", "held_from": at(0),
-            "held_to": at(120), "held_ms": 120_000, "broker_id": 1, "observed_at": at(500),
-            "last_stable_offset": None}  # fmt: skip
-    assert {name: getattr(row, name) for name in expected} == expected
-    assert [(entry.name, entry.source, entry.observed_at) for entry in row.evidence] == [
-        ("first_batch", "log", at(500)),
-        ("marker", "log", at(500)),
-        ("records", "__transaction_state", at(121)),
-    ]
-    assert row.evidence[0].value == f"offset 100: epoch 3, sequence 0, {iso_utc(0)} by the producer's clock"
-    assert row.evidence[1].value == f"offset 110: COMMIT, epoch 3, coordinator epoch 0, {iso_utc(120)}"
-
-
-@pytest.mark.parametrize(("fields", "time"), [({"start": None}, "time unknown"), ({"start_clock": None}, iso_utc(0))])
-def test_a_first_batch_without_time_names_no_clock(fields: Any, time: str) -> None:
-    assert finding_of(hold(**fields)).evidence[0].value == f"offset 100: epoch 3, sequence 0, {time}"
 
 
 @pytest.mark.parametrize(
@@ -550,30 +346,6 @@ def test_holds_of_group_offsets_name_their_cause() -> None:
     assert finding_of(hold(topic="__consumer_offsets")).cause == "it held offsets of consumer groups (group-offsets)"
 
 
-def test_a_hold_is_reported_without_the_coordinators_records() -> None:
-    row = only(held_findings([hold()]))
-    assert row.transactional_id is None
-    assert row.reason == (
-        "Producer 7 epoch 3 held the LSO for 2 min until its COMMIT marker at offset 110. "
-        "No record of __transaction_state was read."
-    )
-    assert (row.opened_at, row.opened_at_clock) == (at(0), "producer")
-
-
-def test_the_coordinators_start_time_corrects_the_producers_clock() -> None:
-    backfill = hold(opened_at=at(-9999), held_from=at(-9999), start=at(-9999), held_ms=10_119_000)
-    row = finding_of(backfill, history())
-    assert (row.held_from, row.held_ms) == (at(0), 120_000)
-    unknown = hold(opened_at=None, opened_at_clock=None, held_from=None, held_ms=None)
-    assert finding_of(unknown, history()).held_ms == 120_000
-    behind_another = hold(after_offset=105, held_from=at(90), held_ms=30_000)
-    row = finding_of(behind_another, history())
-    assert (row.held_from, row.held_ms) == (at(90), 30_000)
-    assert "held_since" in [entry.name for entry in row.evidence]
-    behind_an_untimed_marker = hold(after_offset=105, held_from=None, held_ms=None)
-    assert finding_of(behind_an_untimed_marker, history()).held_from is None, "it did not hold the LSO from its start"
-
-
 def test_a_start_time_within_the_difference_of_clocks_corrects_nothing() -> None:
     row = finding_of(hold(), history(start_time=at(3)))
     assert (row.held_from, row.opened_at, row.opened_at_clock) == (at(0), at(3), "coordinator")
@@ -640,20 +412,6 @@ def test_a_clock_ahead_of_now_is_replaced_by_the_previous_marker() -> None:
     assert (row.held_from, row.held_ms) == (None, None)
     with_owner = current_finding(opened_at_clock="coordinator", opened_at=at(2))
     assert only(held_findings([replace(ahead, not_before=None)], current_findings=[with_owner])).held_from == at(2)
-
-
-def test_a_brokers_clock_ahead_of_now_is_kept() -> None:
-    ahead = NOW + dt.timedelta(hours=1)
-    of_broker = open_hold(opened_at=ahead, opened_at_clock="broker", held_from=ahead, not_before=at(-1))
-    row = only(held_findings([of_broker], current_findings=[current_finding()]))
-    assert (row.held_from, row.held_ms) == (ahead, None)
-
-
-def test_a_clock_a_little_ahead_of_now_is_kept() -> None:
-    ahead = NOW + dt.timedelta(seconds=2)
-    of_producer = open_hold(opened_at=ahead, held_from=ahead, not_before=at(-1))
-    row = only(held_findings([of_producer], current_findings=[current_finding()]))
-    assert (row.held_from, row.held_ms) == (ahead, 0)
 
 
 def test_other_findings_are_unchanged() -> None:

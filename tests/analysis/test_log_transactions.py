@@ -1,6 +1,5 @@
 """Transactions of a partition, its LSO, counts and statistics, wherever the log is split."""
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from tests.analysis.random_logs import Step, batches, random_headers, step_lists
 from tests.inverse import log_transactions_of
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
-    EVENTS,
     LOG_TRANSACTION,
     NO_DATA,
     OPEN,
@@ -28,7 +26,6 @@ from toolkit.analysis.log.log_transactions import (
     log_transaction_table,
     lso_steps,
     lso_table,
-    merge,
     open_rows,
     partial_transactions,
     statistics,
@@ -36,8 +33,8 @@ from toolkit.analysis.log.log_transactions import (
 )
 from toolkit.errors import UsageError
 from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.headers import ABORT, COMMIT, HEADER, UNREAD_MARKER, Headers
-from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, STATISTICS, utc
+from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
+from toolkit.schema import LOG_TRANSACTIONS, STATISTICS, utc
 from toolkit.schema.log import LogTransaction
 
 Opened = dict[int, tuple[int, int]]
@@ -152,25 +149,6 @@ def test_table_rows_match_the_log_transactions(headers: Headers, from_start: boo
     assert log_transactions_of(table).tolist() == log_transactions.tolist()
 
 
-def test_table_rows_number_their_files_and_errors_are_no_transactions() -> None:
-    log_transactions = finish(partial_transactions(batches([Step("data", 1), Step("data", 2)])))
-    log_transactions["file"] = [1, 0]
-    table = log_transaction_table(log_transactions, topic="orders", partition=3, files=["a.log", "b.log"])
-    failure = LOG_TRANSACTIONS.arrow(
-        [{"topic": "orders", "partition": 3, "file": "c.log", "error": "TORN_TAIL: The end."}]
-    )
-    from_table = log_transactions_of(pa.concat_tables([failure, table]))
-    assert from_table["file"].tolist() == [0, 1]
-    assert from_table["first_offset"].tolist() == [0, 1]
-    assert log_transactions_of(failure).size == 0
-
-
-def test_an_empty_control_batch_ends_nothing() -> None:
-    headers = batches([Step("data", 1), Step("commit", 1)])
-    headers["record_count"][1] = 0
-    assert rows(finish(partial_transactions(headers)))[0]["outcome"] == OPEN
-
-
 def test_partial_transactions_keep_their_file() -> None:
     headers = batches([Step("data", 1), Step("commit", 1), Step("data", 1), Step("commit", 1)])
     parts = partial_transactions(headers[:1], file_id=3) + partial_transactions(headers[1:], file_id=4)
@@ -184,72 +162,12 @@ def test_nothing_precedes_the_first_part_of_a_log() -> None:
         data + begin()
 
 
-def test_partial_transactions_can_be_pickled() -> None:
-    steps = [Step("data", 1), Step("commit", 1), Step("data", 2)]
-    parts = [EMPTY, begin(), partial_transactions(batches(steps)), EMPTY]
-    unpickled = merge(*(pickle.loads(pickle.dumps(each)) for each in parts))
-    assert finish(unpickled).tolist() == finish(merge(*parts)).tolist()
-
-
-def test_no_batches_give_no_transactions() -> None:
-    assert finish(EMPTY, from_start=True).size == 0
-    assert finish(partial_transactions(batches([Step("plain", 1), Step("data", 0)]))).size == 0
-
-
-def test_unknown_values_are_null_in_the_table() -> None:
-    steps = [Step("data", 1), Step("data", 2, attributes=LOG_APPEND_TIME), Step("commit", 1), Step("abort", 3)]
-    log_transactions = finish(partial_transactions(batches([*steps, Step("unread", 2)])))
-    table = log_transaction_table(log_transactions, topic="orders", partition=3, broker_id=1, files=["a.log"])
-    assert table.schema.equals(LOG_TRANSACTIONS.arrow_schema, check_metadata=True)
-    commit, unread, empty = table.to_pylist()
-    assert commit == {
-        "topic": "orders", "partition": 3, "broker_id": 1, "file": "a.log", "position": 0, "error": None,
-        "producer_id": 1000, "producer_epoch": 0, "first_epoch": 0, "marker_epoch": 0, "coordinator_epoch": 7,
-        "first_offset": 0, "first_batch_last_offset": 0,
-        "last_offset": 0, "marker_offset": 2, "outcome": "commit", "marker": "COMMIT",
-        "start": utc(1001), "start_clock": "producer", "end": utc(1003), "batches": 1, "records": 1, "bytes": 68,
-        "first_sequence": 2**31 - 2, "last_sequence": 2**31 - 2, "truncated": None,
-    }  # fmt: skip
-    assert (unread["outcome"], unread["marker"], unread["marker_offset"]) == (None, None, 4)
-    assert unread["error"].startswith("NO_MARKER_TYPE: ")
-    assert (unread["start_clock"], unread["start"]) == ("broker", utc(1003))
-    assert (empty["outcome"], empty["marker"], empty["start_clock"], empty["records"]) == ("empty", "ABORT", None, 0)
-
-
-def test_an_empty_table_has_its_columns() -> None:
-    table = log_transaction_table(finish(EMPTY), topic=None, partition=None)
-    assert (table.num_rows, table.column_names) == (0, LOG_TRANSACTIONS.names)
-
-
-def test_rows_from_a_broker_have_no_file() -> None:
-    (row,) = log_transaction_table(
-        finish(partial_transactions(batches([Step("data", 1)]))), topic="orders", partition=0
-    ).to_pylist()
-    assert (row["file"], row["outcome"], row["marker_offset"]) == (None, "open", None)
-
-
 @given(random_headers, st.booleans())
 def test_the_table_is_sorted_as_declared(headers: Headers, from_start: bool) -> None:
     table = log_transaction_table(
         finish(partial_transactions(headers), from_start=from_start), topic="orders", partition=0
     )
     assert table == table.sort_by([(name, "ascending") for name in LOG_TRANSACTIONS.sort])
-
-
-def test_a_header_without_a_time_gives_null() -> None:
-    headers = np.full(2, -1, HEADER)
-    headers["attributes"], headers["producer_id"], headers["base_offset"] = TRANSACTIONAL, 5, [0, 1]
-    (row,) = rows(finish(partial_transactions(headers)))
-    assert (row["start"], row["last_sequence"], row["start_clock"]) == (-1, -1, 0)
-
-
-def test_an_impossible_time_is_null() -> None:
-    headers = batches([Step("data", 1)])
-    headers["base_timestamp"] = 2**62
-    assert (
-        log_transaction_table(finish(partial_transactions(headers)), topic=None, partition=None).to_pylist()[0]["start"]
-        is None
-    )
 
 
 BASE = 50  # transactions open before the log begin below it
@@ -288,11 +206,6 @@ def reference_steps(headers: Headers, opened: dict[int, tuple[int, int]]) -> tup
 
 def end_of(headers: Headers) -> int:
     return int(headers["last_offset"][-1]) + 1 if len(headers) else BASE
-
-
-def log_of(*steps: Step) -> tuple[LogTransactions, int]:
-    headers = batches(steps)
-    return finish(partial_transactions(headers), from_start=True), end_of(headers)
 
 
 def as_tuples(rows: Any) -> list[Any]:
@@ -336,32 +249,6 @@ def test_the_lso_at_the_log_end_is_right_after_every_batch(
         assert (last["last_stable_offset"], last["open_count"]) == (lso, open_count)
 
 
-def test_the_lso_moves_to_the_next_open_transaction_and_then_to_the_log_end() -> None:
-    log_transactions, end = log_of(
-        Step("data", 1, records=2),  # 0, 1
-        Step("data", 2),  # 2
-        Step("commit", 1),  # 3
-        Step("abort", 2),  # 4
-        Step("plain", 3),  # 5
-    )
-    steps = lso_steps(log_transactions, log_end_offset=end, end_time=1_006)
-    output = [(row["at"], row["offset"], row["last_stable_offset"], EVENTS[row["event"]]) for row in steps]
-    assert output == [(1001, 2, 0, "open"), (1003, 4, 2, "commit"), (1004, 5, 5, "abort"), (1006, 6, 6, "end")]
-    assert steps["open_count"].tolist() == [1, 1, 0, 0]
-    assert steps["holder_first_offset"].tolist() == [0, 2, -1, -1]
-
-
-def test_the_table_is_as_declared() -> None:
-    log_transactions, end = log_of(Step("data", 1), Step("unread", 1))
-    table = lso_table(lso_steps(log_transactions, log_end_offset=end), topic="orders", partition=0, broker_id=2)
-    assert table.schema.equals(LSO_TIMELINE.arrow_schema, check_metadata=True)
-    assert table.to_pylist()[1] == {
-        "topic": "orders", "partition": 0, "broker_id": 2, "at": utc(1002), "offset": 2, "last_stable_offset": 2,
-        "event": None, "open_count": 0, "holder_producer_id": None, "holder_producer_epoch": None,
-        "holder_first_offset": None,
-    }  # fmt: skip
-
-
 def test_an_empty_log_has_no_steps() -> None:
     no_transactions = finish(EMPTY)
     assert as_tuples(lso_steps(no_transactions, log_end_offset=7)) == [(7, "end", None)]
@@ -377,24 +264,6 @@ LOG = batches(
         Step("data", 1),  # 12, 68 bytes
     ]
 )
-
-
-@pytest.mark.parametrize(
-    ("first", "stop", "expected"),
-    [
-        (0, 13, (10, 382)),
-        (2, 8, (3, 225)),
-        (2, 3, (1, 82)),
-        (3, 4, (0, 68)),
-        (5, 8, (2, 75)),
-        (7, 8, (1, 75)),
-        (6, 9, (6, 164)),
-        (12, 12, (0, 0)),
-        (13, 20, (0, 0)),
-    ],
-)
-def test_data_records_and_bytes_of_complete_batches(first: int, stop: int, expected: tuple[int, int]) -> None:
-    assert amounts(LOG, first, stop) == expected
 
 
 def test_an_offset_that_was_not_counted_at_has_no_totals() -> None:
@@ -442,36 +311,6 @@ def test_statistics_match_plain_python(headers: Headers, from_start: bool) -> No
         **summary("batches", [row["batches"] for row in ended]),
         **summary("duration_ms", [row["end"] - row["start"] for row in ended]),
     }  # fmt: skip
-
-
-def test_transactions_of_version_2_are_committed_and_not_open() -> None:
-    result = statistics_of(*[Step("data", 1), Step("commit", 1, version=2)] * 3, Step("data", 2))
-    assert (result.columns["committed"], result.columns["aborted"], len(result.open)) == (3, 0, 1)
-    assert result.open["first_offset"].tolist() == [6]
-
-
-def test_the_size_of_a_transaction_with_unread_start_is_not_counted() -> None:
-    steps = [*[Step("data", 1)] * 9, Step("commit", 1), *[Step("data", 1)] * 2, Step("commit", 1)]
-    found = figures(statistics_of(*steps, from_start=False))
-    assert found["committed"] == 2
-    assert found == found | summary("batches", [2])
-
-
-def test_negative_durations_are_kept_and_impossible_times_left_out() -> None:
-    headers = batches([Step("data", 1), Step("commit", 1, wait=-5), Step("data", 2), Step("abort", 2)])
-    headers["base_timestamp"][2] = 2**62
-    found = figures(statistics(finish(partial_transactions(headers), from_start=True)))
-    assert (found["committed"], found["aborted"], found["batches_count"]) == (1, 1, 2)
-    assert found == found | summary("duration_ms", [-5])
-
-
-@pytest.mark.parametrize("missing", [0, 1])
-def test_transactions_of_unknown_time_have_no_duration(missing: int) -> None:
-    headers = batches([Step("data", 1), COMMITTED])
-    headers["base_timestamp"][missing] = headers["max_timestamp"][missing] = -1
-    found = figures(statistics(finish(partial_transactions(headers), from_start=True)))
-    assert found["batches_count"] == 1
-    assert found == found | summary("duration_ms", [])
 
 
 def test_no_transactions_have_no_size() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.analysis.build import NOW, first_batch, observation, partition, producer, transaction
+from tests.analysis.build import NOW, observation, partition, transaction
 from tests.analysis.logged import (
     ELSEWHERE,
     HERE,
@@ -40,7 +40,7 @@ from tests.tiers import fuzzed
 from toolkit.analysis.diagnosis.case import Case, IndexedObservation
 from toolkit.analysis.diagnosis.decision import Outcome
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt
-from toolkit.formats.headers import ABORT, COMMIT
+from toolkit.formats.headers import COMMIT
 from toolkit.schema import Row
 
 # A marker that is missing, and what the producer did then
@@ -148,16 +148,6 @@ def test_two_commits_of_version_2_without_their_markers_are_committed() -> None:
     assert len(found.evidence) == 6
 
 
-@pytest.mark.parametrize(("first", "second"), [("Commit", "Abort"), ("Abort", "Commit")])
-def test_of_a_commit_and_an_abort_of_version_2_the_epochs_name_the_writers(first: str, second: str) -> None:
-    found = after(Txn(end=first, marker=False), Txn(end=second, marker=False), version=2).outcome()
-    assert (found.name, found.no_commit.status, found.all_committed.status) == ("unknown", "refuted", "refuted")
-    for offset, end in enumerate((first, second)):
-        what = "committed" if end == "Commit" else "aborted"
-        assert f"offset {offset} (epoch {offset}): the transaction of" in found.missing[0]
-        assert f"with epoch {offset} was {what} at" in found.missing[0]
-
-
 def test_a_client_that_goes_from_version_1_to_2_within_an_epoch() -> None:
     """Its aborted record was called committed: the epoch is of two transactions."""
     version_2 = {"client_transaction_version": 2}
@@ -224,11 +214,6 @@ def test_clocks_further_apart_than_the_bound_make_a_marker_pass_for_that_of_the_
     assert after(*irregular, LateBatch(gap=10)).outcome().name == "undecided", "only one difference explains these"
 
 
-def test_an_abort_by_the_coordinator_without_a_marker_is_an_abort() -> None:
-    world = after(OtherMarker(), Txn(end="Abort", by_coordinator=True, marker=False, gap=6_000), NewInstance())
-    assert world.outcome().name == "abort"
-
-
 def test_of_a_commit_and_an_abort_without_a_marker_nothing_is_known() -> None:
     """Which of them wrote the records? An abort marker might discard committed ones, a COMMIT marker reveal others."""
     for first, second in (("Commit", "Abort"), ("Abort", "Commit")):
@@ -238,60 +223,7 @@ def test_of_a_commit_and_an_abort_without_a_marker_nothing_is_known() -> None:
     assert after(OtherMarker(), without_marker(gap=10_000), without_marker()).outcome().name == "commit"
 
 
-def test_records_of_a_newer_epoch_after_a_commit_without_its_marker() -> None:
-    """The open transaction has records of two epochs; those of the first are committed."""
-    world = after(OtherMarker(), without_marker(gap=10_000), NewInstance(), Txn(end=None))
-    assert world.of_open_records == {"commit", "undecided"}
-    found = world.outcome()
-    assert (found.name, found.no_commit.status, found.all_committed.status) == ("unknown", "refuted", "refuted")
-    assert "offset 3 (epoch 1): no decision includes them" in found.missing[0]
-    later = after(NewInstance(), Txn(), Txn(end=None), version=1)
-    assert later.outcome().name == "undecided", "a transaction of an older epoch has its marker"
-
-
 # Healthy, or never decided
-
-
-@pytest.mark.parametrize("leader_clock", [-5_000, -40, 0, 40, 5_000])
-@pytest.mark.parametrize("end", ["Commit", "Abort"])
-def test_a_batch_after_its_transactions_marker_is_undecided(end: str, leader_clock: int) -> None:
-    """Late after a commit, and after an abort, with clocks that differ by up to 5 s."""
-    for before in ([], [Txn(), Txn(gap=10_000)]):
-        world = after(*before, Txn(end=end, gap=10_000), LateBatch(gap=1), leader_clock=leader_clock)
-        assert world.outcome().name == "undecided"
-        assert after(
-            *before, Txn(end=end, gap=10_000), LateBatch(), *BUSY, leader_clock=leader_clock
-        ).outcome().name == ("undecided"), "the commits elsewhere do not include it"
-
-
-@pytest.mark.parametrize("leader_clock", [-5_000, 0, 5_000])
-def test_a_late_batch_in_busy_traffic_is_undecided(leader_clock: int) -> None:
-    """With irregular times, only one difference of the clocks explains all markers."""
-    traffic: list[Step] = [
-        Txn(gap=gap, lasts=lasts) for gap, lasts in ((9_000, 5), (300, 20), (1_100, 30), (450, 7), (2_300, 60))
-    ]
-    assert after(*traffic, LateBatch(), leader_clock=leader_clock).outcome().name == "undecided"
-    lost = after(*traffic[:-1], without_marker(gap=2_300, lasts=10_001), leader_clock=leader_clock)
-    assert lost.outcome().name == "commit"
-
-
-def test_regular_traffic_leaves_clocks_that_differ_undecided() -> None:
-    """Each second a commit, and the clocks may differ by a second: is the last marker missing, or is the batch late?"""
-    regular = [Txn(gap=996, lasts=1) for _ in range(30)]
-    late, lost = after(*regular, LateBatch()), after(*regular, Txn(gap=996, lasts=1, marker=False), leader_clock=1_000)
-    assert {late.outcome(first_batch=21).name, lost.outcome(first_batch=21).name} == {"unknown"}
-    assert late.outcome().name == "undecided", "the first marker is of the first transaction"
-    assert late.outcome(first_batch=21, is_one_clock=True).name == "undecided"
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_live_transaction_and_a_superseded_one_are_undecided(version: int) -> None:
-    live = after(Txn(), Txn(gap=10_000, end=None), version=version)
-    assert live.outcome().name == "undecided"
-    zombie = after(Txn(), LateBatch(gap=10_000), NewInstance(), Txn(end=None, here=False))
-    assert zombie.outcome().name == "undecided"
-    assert after(LateBatch()).outcome().name == "undecided", "never added"
-    assert after(*BUSY, LateBatch(), *BUSY).outcome().name == "undecided", "written during transactions without it"
 
 
 def test_a_transaction_without_data_here_is_undecided() -> None:
@@ -302,23 +234,6 @@ def test_a_transaction_without_data_here_is_undecided() -> None:
 
 
 # Markers of operators and of coordinators that took over
-
-
-@pytest.mark.parametrize("leader_clock", [-5_000, 0, 5_000])
-def test_an_operators_marker_closes_what_is_before_it(leader_clock: int) -> None:
-    aborted: list[Step] = [Txn(gap=10_000), LateBatch(), OperatorAbort(gap=60_000)]
-    again = after(*aborted, LateBatch(gap=1_000), leader_clock=leader_clock)
-    assert again.outcome().name == "undecided"
-    lost = after(*aborted, without_marker(gap=10_000, lasts=10_001), leader_clock=leader_clock)
-    assert lost.outcome().name == "commit"
-
-
-def test_an_operators_marker_proves_nothing_about_clocks() -> None:
-    """It may be from before or after the commit, as far as the clocks tell."""
-    world = after(Txn(marker=False), OperatorAbort(gap=900), LateBatch(), coordinator_clock=2_500)
-    assert (world.outcome().name, world.of_open_records) == ("unknown", {"undecided"})
-    world = after(LateBatch(), OperatorAbort(), Txn(gap=900, marker=False), leader_clock=2_500)
-    assert (world.outcome().name, world.of_open_records) == ("unknown", {"commit"})
 
 
 @pytest.mark.parametrize("lost_before", [2_000, 60_000])
@@ -372,32 +287,6 @@ def test_a_marker_of_another_coordinator_epoch_is_by_hand() -> None:
     assert find(open_transaction(COMPLETE_COMMIT), log(1), *records).name == "unknown"
 
 
-@pytest.mark.parametrize(("coordinator_epoch", "expected"), [(2, "undecided"), (4, "unknown"), (5, "undecided")])
-def test_a_marker_is_by_hand_if_no_coordinator_since_the_first_record_has_its_epoch(
-    coordinator_epoch: int, expected: str
-) -> None:
-    """Older coordinators wrote markers whose records the cleaner has removed."""
-    ended = ended_records("Commit", began=0, at_second=1)
-    records = [{**init(), "leader_epoch": 3}, *({**each, "leader_epoch": 5} for each in ended)]
-    end = marker(99, COMMIT, second=1.01, coordinator_epoch=coordinator_epoch)
-    log = excerpt(data(98, second=0.5), end, data(100, second=1.25))
-    assert find(open_transaction(COMPLETE_COMMIT), log, *records).name == expected
-
-
-@pytest.mark.parametrize("leader_clock", [-5_000, 0, 3_900])
-def test_a_marker_that_was_written_twice_is_one(leader_clock: int) -> None:
-    assert after(Txn(twice=True, delay=9), LateBatch(), leader_clock=leader_clock).outcome().name == "undecided"
-    world = after(Txn(twice=True, delay=9), without_marker(gap=6_000, lasts=10_001), leader_clock=leader_clock)
-    assert world.outcome().name == "commit"
-
-
-def test_another_coordinator_has_another_clock() -> None:
-    """Half a second between two commits, and the new coordinator's clock is behind: the marker fits the second one."""
-    steps: list[Step] = [Txn(gap=10_000), Failover(clock=-500), Txn(gap=500, marker=False)]
-    assert after(*steps).outcome().name == "unknown"
-    assert after(steps[0], without_marker(gap=500)).outcome(is_one_clock=True).name == "commit"
-
-
 def test_one_clock_needs_the_broker_that_wrote_the_records() -> None:
     """The partition's leader coordinates the id now, but another broker did when the records were written."""
     world = after(Txn(), Txn(gap=500, marker=False), Failover(clock=500), leader_clock=500)
@@ -417,7 +306,6 @@ def find(one: Case, log: Excerpt | None, *events: Row, **more: Any) -> Outcome:
 
 
 COMPLETE_COMMIT = transaction(state="CompleteCommit", on=())
-SINCE = 'records of "payments-7" in __transaction_state-33 from before'
 
 
 def test_a_late_batch_behind_the_own_marker_of_version_2_is_in_no_commit() -> None:
@@ -427,17 +315,6 @@ def test_a_late_batch_behind_the_own_marker_of_version_2_is_in_no_commit() -> No
     records[2:] = [{**each, "producer_epoch": 5, "client_transaction_version": 2} for each in records[2:]]
     owner = transaction(state="CompleteCommit", epoch=5, on=())
     assert find(open_transaction(owner, epoch=4), late, *records).name == "undecided"
-
-
-@pytest.mark.parametrize("end", ["Commit", "Abort"])
-def test_a_decision_counts_only_if_the_log_reaches_back(end: str) -> None:
-    """Before the first record that is left, there may have been another decision without a marker."""
-    other = "Abort" if end == "Commit" else "Commit"
-    world = after(Txn(end=other, marker=False), Txn(end=end, marker=False))
-    found = world.outcome(first_record=4)
-    assert found.name == "unknown"
-    assert found.missing[0].startswith(SINCE)
-    assert world.of_open_records == {"commit", "abort"}
 
 
 def test_the_only_record_left_is_complete_commit() -> None:
@@ -454,99 +331,6 @@ def test_the_only_record_left_is_complete_commit() -> None:
     assert late.outcome(compacted=len(late.records)).name == "unknown", "or that of a transaction before it"
     long = after(Txn(gap=10_000, lasts=20_000), LateBatch(gap=1))
     assert long.outcome(compacted=len(long.records)).name == "undecided"
-
-
-def test_the_only_record_left_may_be_of_a_coordinator_that_took_over() -> None:
-    """It decides again: the time of the decision is later than the marker that the one before it wrote."""
-    log = excerpt(data(98, second=10), marker(99, COMMIT, second=10.2), data(100, second=10.4), start=98)
-    complete = record(9, "CompleteCommit", second=17, started=10, leader_epoch=4)
-    assert find(open_transaction(COMPLETE_COMMIT), log, complete).name == "unknown"
-
-
-def test_an_excerpt_of_the_partition_that_does_not_reach_back() -> None:
-    records = [init(), *ended_records("Commit", began=9, at_second=11)]
-    late = excerpt(data(95, pid=1, records=5), data(100, second=12), start=95)
-    found = find(open_transaction(COMPLETE_COMMIT), late, *records)
-    assert found.name == "unknown"
-    assert found.missing[0].startswith("the log of orders-0 from before offset 100, with its markers")
-    for log in (None, excerpt(data(95, pid=1, records=5), start=95)):
-        assert find(open_transaction(COMPLETE_COMMIT), log, *records).name == "unknown", "it ends before the start"
-        assert find(open_transaction(), log, init()).name == "undecided", "nothing was decided at all"
-        aborted = [init(), *ended_records("Abort", began=9, at_second=11)]
-        assert find(open_transaction(COMPLETE_COMMIT), log, *aborted).name == "undecided", "at most aborted"
-
-
-def test_a_deleted_head() -> None:
-    """The start offset is below the log start, with the markers before it."""
-    records = [init(), *ended_records("Commit", began=9, at_second=11)]
-    one = open_transaction(COMPLETE_COMMIT, start=80, leader=partition(log_start_offset=90))
-    rest = excerpt(marker(90, COMMIT, pid=1, second=10), data(91, second=10.1), log_start_offset=90)
-    assert find(one, rest, *records).name == "unknown"
-    seen = marker(92, COMMIT, pid=1, second=5)
-    earlier = excerpt(marker(90, COMMIT, pid=1, second=3), data(91, second=4), seen, log_start_offset=90)
-    assert find(one, earlier, *records).name == "commit", "a marker of the commit is not before the log start"
-
-
-def test_batches_that_the_cleaner_removed_may_have_been_the_marker() -> None:
-    records = [init(), *ended_records("Commit", began=9, at_second=11)]
-    before = (marker(90, COMMIT, pid=1, second=2), data(91, pid=1, records=8, second=3))
-    seen = marker(101, COMMIT, pid=1, second=5)
-    whole = excerpt(*before, data(99, pid=1, second=9), data(100, second=12), seen)
-    assert find(open_transaction(COMPLETE_COMMIT), whole, *records).name == "commit"
-    removed = excerpt(*before, data(100, second=12), seen)
-    assert find(open_transaction(COMPLETE_COMMIT), removed, *records).name == "unknown"
-    busy = [init(), *ended_records("Commit", began=0, at_second=1), *ended_records("Commit", began=9, at_second=11)]
-    with_marker = (data(90, second=0.5), marker(91, COMMIT, second=1.05))
-    lost = excerpt(*with_marker, data(92, pid=1, records=8), data(100, second=12), seen)
-    assert find(open_transaction(COMPLETE_COMMIT), lost, *busy).name == "commit"
-    removed = excerpt(*with_marker, data(93, pid=1, records=7), data(100, second=12), seen)
-    assert find(open_transaction(COMPLETE_COMMIT), removed, *busy).name == "unknown"
-    since_marker = excerpt(data(92), marker(98, COMMIT, second=12), data(99, pid=1, second=13), data(100, second=14))
-    assert find(open_transaction(COMPLETE_COMMIT), since_marker, *records).name == "undecided", (
-        "it was before the marker"
-    )
-
-
-def test_records_that_could_not_be_read() -> None:
-    log = excerpt(data(98), marker(99, ABORT), data(100, sequence=1))
-    unread = ["__transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)"]
-    found = find(open_transaction(COMPLETE_COMMIT), log, init(), unread=unread)
-    assert (found.name, found.missing) == (
-        "unknown",
-        (f"{unread[0]}: whether a commit includes these records of orders-0",),
-    )
-    not_read = with_logs(open_transaction(COMPLETE_COMMIT), log).outcome
-    assert not_read.missing[0].startswith("the coordinators' log, which was not read")
-
-
-def test_an_unreadable_record_of_the_id_is_in_the_way() -> None:
-    damaged = {**record(4, None, second=20), "error": "CORRUPT: bad.", "tombstone": False}
-    found = find(open_transaction(COMPLETE_COMMIT), excerpt(data(100), start=100), init(), damaged)
-    assert found.name == "unknown"
-    assert found.missing[0].startswith("__transaction_state could not be read (CORRUPT): whether")
-
-
-def test_one_of_two_commits_and_an_abort_is_not_an_abort() -> None:
-    """By the times, the last marker may be of the first or of the second commit."""
-    two: list[Step] = [Txn(gap=10_000), Txn(gap=500)]
-    world = after(*two, Txn(end="Abort", gap=500, marker=False))
-    found = world.outcome(first_batch=3)
-    assert found.name == "unknown"
-    assert found.missing[0].startswith("which of these wrote offset 4, as their markers may be missing here")
-    found = after(*two, without_marker(gap=500, lasts=1)).outcome(first_batch=3)
-    assert found.name == "unknown", "or of the third one"
-    assert found.missing[0].startswith("clocks that agree on which transaction the marker at offset 3 ended")
-    assert found.all_committed.claim == (
-        "records of offset 4 are of the commit of 2026-11-21 11:50:10 UTC, whose marker is missing"
-    )
-    apart = after(*two, without_marker())
-    assert apart.outcome(first_batch=3).name == "commit", "of the second and the third, or of the third"
-
-
-def test_times_that_no_clocks_explain() -> None:
-    found = after(Txn(), LateBatch(), leader_clock=60_000).outcome()
-    assert found.name == "unknown"
-    assert found.missing[0].startswith('markers and records of "payments-7" in __transaction_state-33 that agree')
 
 
 def test_a_producer_id_without_records_or_with_two_ids() -> None:
@@ -611,53 +395,12 @@ def test_the_outcome_names_what_it_rests_on() -> None:
 # One guard of the proof each
 
 
-def test_which_transactions_can_have_written_the_records_by_their_epochs() -> None:
-    """Those before them and after them wrote nothing here."""
-    before = after(Txn(writes=False, end="Abort", marker=False), Txn(marker=False), version=2)
-    assert (before.outcome().name, before.of_open_records) == ("commit", {"commit"})
-    aborted = Txn(end="Abort", by_coordinator=True, marker=False)
-    later = after(OtherMarker(), Txn(here=False, gap=6_000), aborted, Txn(writes=False, marker=False), version=1)
-    assert (later.outcome().name, later.of_open_records) == ("abort", {"abort"})
-
-
-def test_without_the_epoch_of_the_leader_any_transaction_can_have_written_them() -> None:
-    records = [init(), *ended_records("Commit", began=9, at_second=11)]
-    one = open_transaction(COMPLETE_COMMIT, epoch=None)
-    assert one.epoch == -1
-    before, seen = marker(0, COMMIT, pid=1, second=1), marker(101, COMMIT, pid=1, second=5)
-    log = excerpt(before, data(1, pid=1, records=99, second=1), data(100, second=10), seen, start=0)
-    assert find(one, log, *records).name == "commit"
-
-
 def test_of_records_of_two_epochs_the_first_one_counts() -> None:
     """Version 2: no marker of the first can be there, as the leader would have refused its records afterwards."""
     steps: list[Step] = [Txn(), Txn(end="Abort", by_coordinator=True, marker=False, gap=4_000), Txn(end=None)]
     world = after(*steps, version=2, leader_clock=2_500)
     assert world.of_open_records == {"abort", "undecided"}
     assert world.outcome(first_batch=2).name == "undecided", "no commit includes any of them"
-
-
-def test_the_first_batch_is_known_without_the_log_of_the_partition() -> None:
-    """A recording has the epoch of the first batch, not the batches before it."""
-    first = first_batch(epoch=1, last_offset=100)
-    found = observation(producers=[producer(epoch=1)], first_batches=[first])
-    ((known,),) = IndexedObservation(found).cases.values()
-    assert find(known, None, record(3, "Empty", second=-1, epoch=1)).name == "undecided"
-    ((not_known,),) = IndexedObservation(observation(producers=[producer(epoch=1)])).cases.values()
-    assert find(not_known, None, record(3, "Empty", second=-1, epoch=1)).name == "unknown"
-
-
-def test_transactions_of_the_ids_next_producer_id_decide_nothing() -> None:
-    """The id goes on with another producer id, and the log of this one does not reach back."""
-    late = excerpt(data(0, pid=1, records=100, second=1), data(100, second=10), start=0)
-    version_2 = {"client_transaction_version": 2}
-    goes_on = record(1, "Empty", second=20, pid=8, previous_producer_id=7)
-    here = ended_records("Commit", began=21, at_second=22, offset=2, pid=8)
-    assert find(open_transaction(), late, init(), goes_on, *here).name == "undecided"
-    elsewhere = ended_records("Commit", began=21, at_second=22, offset=2, pid=8, on=(ELSEWHERE,), **version_2)
-    third = record(0, "Empty", second=15, epoch=3)
-    found = find(open_transaction(), excerpt(data(100, second=10)), third, goes_on, *elsewhere)
-    assert found.name == "unknown", "before epoch 3, this producer may have committed it"
 
 
 def test_of_a_transaction_without_its_prepare_record_the_decision_is_not_known_to_the_millisecond() -> None:
@@ -667,71 +410,6 @@ def test_of_a_transaction_without_its_prepare_record_the_decision_is_not_known_t
     complete = record(3, "CompleteCommit", second=11.1, last_update_time=at(11))
     log = excerpt(data(90, second=0), marker(91, COMMIT, second=10.5), data(100, second=12))
     assert find(open_transaction(COMPLETE_COMMIT), log, init(), complete).name == "undecided"
-
-
-def test_two_copies_of_the_coordinators_log_are_one() -> None:
-    """Log directories of two brokers have each record twice."""
-    records = [init(), *ended_records("Commit", began=0, at_second=1)]
-    records += ended_records("Commit", began=9, at_second=11, offset=4)
-    log = excerpt(
-        data(90, second=0.5), marker(91, COMMIT, second=1.05), data(92, pid=1, records=8), data(100, second=10),
-        marker(101, COMMIT, pid=1, second=5),
-    )  # fmt: skip
-    assert find(open_transaction(COMPLETE_COMMIT), log, *records).name == "commit"
-    copy = [{**row, "broker_id": 4} for row in records]
-    assert find(open_transaction(COMPLETE_COMMIT), log, *records, *copy).name == "commit"
-
-
-def test_a_coordinator_that_took_over_has_another_clock_for_the_comparison() -> None:
-    first: list[Step] = [Txn(gap=1_000, lasts=12_000, delay=5), Failover(gap=5), Txn(writes=False, end="Abort", gap=20)]
-    steps: list[Step] = [
-        *first,
-        Txn(end="Abort", marker=False, gap=5, lasts=500, delay=4_000),
-        Txn(end=None, gap=12_000),
-    ]
-    assert after(*steps, coordinator_clock=-2_500).outcome().name == "unknown"
-
-
-def by_one_clock(world: World, *, coordinator: tuple[int, int] = (1, 3), **leader: Any) -> str:
-    """The outcome, if the coordinator is this broker in this term, and the partition's leader has these fields."""
-    one = world.open_transaction()
-    one = replace(one, leader=replace(one.leader, **leader))
-    coordinators = coordinator_log(world.records, leaders={33: coordinator})
-    return with_logs(one, excerpt(*world.batches, start=0), coordinators).outcome.name
-
-
-def test_one_clock_is_that_of_one_broker_which_wrote_the_marker_and_all_records() -> None:
-    """Half a second between two commits: only times of one clock tell of which of them the marker is."""
-    world = after(Txn(gap=10_000), without_marker(gap=500, lasts=1_100))
-    assert by_one_clock(world) == "commit"
-    assert by_one_clock(world, leader=2) == "unknown", "another broker leads the partition"
-    assert by_one_clock(world, leader_epoch=5) == "unknown", "the marker is from before it led the partition"
-    assert by_one_clock(world, coordinator=(1, 4)) == "unknown", "the records are from before it was the coordinator"
-    moved = after(Txn(gap=10_000), Failover(), without_marker(gap=500, lasts=1_100))
-    assert by_one_clock(moved, coordinator=(1, 4)) == "unknown", "some of them are"
-
-
-def test_records_without_a_term_are_not_of_one_coordinator() -> None:
-    """The text of kafka-dump-log.sh may not have the leader epochs: each record can be by another clock."""
-    world = after(Txn(gap=4_000, delay=1_000), Txn(gap=500, lasts=4_000, delay=20), LateBatch(gap=1_000))
-    assert world.outcome().name == "undecided"
-    world.records = [{**row, "leader_epoch": None} for row in world.records]
-    assert world.outcome().name == "unknown"
-
-
-def test_records_long_before_the_marker_are_not_compared() -> None:
-    """Whoever was the coordinator then."""
-    for gap, expected in ((250_000, "commit"), (150_000, "unknown")):
-        world = after(Txn(), Failover(), Txn(gap=gap), without_marker(gap=500, lasts=1_100))
-        assert by_one_clock(world, coordinator=(1, 4)) == expected
-
-
-def test_a_marker_without_a_time_counts_by_its_epoch_only() -> None:
-    records = [init(), *ended_records("Commit", began=9, at_second=11)]
-    log = excerpt(data(98), marker(99, COMMIT, max_timestamp=-1), data(100, second=12))
-    assert find(open_transaction(COMPLETE_COMMIT), log, *records).name == "unknown"
-    newer = excerpt(data(98), marker(99, COMMIT, epoch=1, max_timestamp=-1), data(100, second=12, epoch=1))
-    assert find(open_transaction(COMPLETE_COMMIT, epoch=1), newer, *records).name == "undecided"
 
 
 def test_the_log_begins_when_the_epoch_of_the_records_was_already_over_or_has_just_begun() -> None:

@@ -160,21 +160,3 @@ def test_no_interleaving_makes_a_healthy_transaction_hang(data: st.DataObject, v
         observed.append(observe(model, steps, NOW + dt.timedelta(seconds=5 * i)))
         steps()
     assert [row for row in diagnosed(observed) if row.verdict in {"hanging", "unreplicated"} or row.action] == []
-
-
-@settings(max_examples=150)
-@given(st.data(), st.sampled_from((1, 2)), st.sampled_from(PARTITIONS))
-def test_a_late_batch_is_found_once_its_transaction_has_ended(data: st.DataObject, version: int, number: int) -> None:
-    model = Model(version)
-    for step, target in data.draw(some_steps):
-        step(model, target)
-    model.fenced(0)
-    model.state = "PrepareAbort" if model.state == "Ongoing" else model.state
-    for target in PARTITIONS:
-        model.mark(target)
-        model.acknowledge(target)
-    model.complete(0)
-    model.late(number)
-    observations = [observe(model, lambda: None, NOW + dt.timedelta(seconds=5 * i)) for i in range(2)]
-    verdicts = {row.partition: row.verdict for row in diagnosed(observations)}
-    assert verdicts == {number: "hanging"}

@@ -1,6 +1,5 @@
 """Symptoms of pasted errors: texts of clients, unrelated texts, and hostile texts."""
 
-import random
 import re
 import signal
 from collections.abc import Iterator
@@ -10,15 +9,7 @@ import pytest
 
 from tests.analysis.symptom_texts import CITED, UNRELATED
 from toolkit.analysis.symptoms import recognition
-from toolkit.analysis.symptoms.recognition import (
-    MAX_CHARACTERS,
-    MAX_NAMED,
-    SYMPTOMS,
-    NamedResources,
-    named_resources,
-    recognize,
-    searchable,
-)
+from toolkit.analysis.symptoms.recognition import SYMPTOMS, NamedResources, named_resources, recognize
 from toolkit.command_line import command_in
 
 WORDINGS = [each for symptom in SYMPTOMS.values() for each in symptom.wordings]
@@ -46,26 +37,6 @@ def test_a_client_error_matches_exactly_its_symptom(symptom: str, client: str, t
 @pytest.mark.parametrize("text", UNRELATED)
 def test_other_errors_and_log_lines_are_unknown(text: str) -> None:
     assert symptoms(text) == []
-
-
-def test_wrapped_coloured_and_json_text_is_matched() -> None:
-    plain = "There is a newer producer with the same transactionalId which fences the current one."
-    for text in (
-        plain.replace(" ", "\n      "),
-        f"\x1b[31mERROR\x1b[0m {plain[:30]}\x1b[1m{plain[30:]}\x1b[0m",
-        '{"level":"ERROR","msg":"failed:\\n\\t' + plain + '\\u000a"}',
-        plain.upper(),
-        f"\ufeff{plain}\r\n",
-    ):
-        assert symptoms(text) == ["producer-fenced"], text
-
-
-def test_consequences_of_an_error_are_left_out_if_the_error_is_present() -> None:
-    follow_up = (
-        "org.apache.kafka.common.KafkaException: Cannot execute transactional method because we are in an error state"
-    )
-    assert symptoms(follow_up) == ["failed-earlier"]
-    assert symptoms(f"{follow_up}\nCaused by: OutOfOrderSequenceException: x") == ["out-of-order-sequence"]
 
 
 @pytest.mark.parametrize(
@@ -164,14 +135,6 @@ def test_resources_named_by_the_caller_are_listed_first() -> None:
     assert not NamedResources()
 
 
-def test_a_log_with_thousands_of_ids_gives_only_a_few_resources() -> None:
-    resources = resources_in(
-        "\n".join(f"transactionalId=id-{each}, producerId={each}, in partition t-{each}" for each in range(9999))
-    )
-    assert len(resources.transactional_ids) == len(resources.producer_ids) == len(resources.partitions) == MAX_NAMED
-    assert resources.transactional_ids[0] == "id-0"
-
-
 SECRETS = [
     "sasl.password=hunter2",
     'sasl.jaas.config = org.apache.kafka.PlainLoginModule required username="u" password="hunter2 x";',
@@ -189,29 +152,6 @@ def test_secrets_are_never_taken_for_resources(secret: str) -> None:
     for text in (secret, f"transactionalId={secret}", f"groupId={secret} ProducerFencedException {secret}"):
         recognized, resources = recognize(text)
         assert "hunter2" not in repr((recognized, resources))
-
-
-def test_hostile_text_is_read_up_to_a_limit_and_is_unknown() -> None:
-    rng = random.Random(7)
-    huge = "".join(chr(rng.randrange(0x20, 0x2FFF)) for _ in range(MAX_CHARACTERS))
-    for text in (
-        huge + huge + huge,
-        "\x00\x1b[" * 400_000,
-        "\x1b]0;" * 200_000,
-        "\ud800" * 1000,
-        "\\" * MAX_CHARACTERS,
-    ):
-        assert len(searchable(text)) <= MAX_CHARACTERS + 1
-        assert symptoms(text) == []
-
-
-def test_the_ends_of_a_huge_log_are_read() -> None:
-    filling = "INFO nothing happened\n" * 100_000
-    assert symptoms(f"PRODUCER_FENCED {filling} CONCURRENT_TRANSACTIONS") == [
-        "producer-fenced",
-        "concurrent-transactions",
-    ]
-    assert symptoms(f"{filling} PRODUCER_FENCED {filling}") == []
 
 
 def patterns() -> Iterator[re.Pattern[str]]:

@@ -9,10 +9,8 @@ from toolkit.analysis.coordinator.transaction_owners import (
     ClientGroup,
     GroupMember,
     checkpoint_prefixes,
-    may_be_flinks,
     owner_clause,
     owner_clauses,
-    possible_groups,
     prefix_of,
     transaction_owners,
 )
@@ -214,26 +212,11 @@ def test_a_connect_leaders_id_names_the_cluster_of_its_tasks() -> None:
     ]
 
 
-def test_groups_are_found_in_arbitrary_ids() -> None:
-    assert possible_groups("tx-a.b") == {"tx", "tx-a", "tx-a.b", "a", "a.b", "b"}
-    assert possible_groups("-a-") == {"-a", "-a-", "a", "a-"}
-    assert len(possible_groups("-" * 60_000)) < 1_000
-    assert owner("x" * 60_000, group("x" * 60_000)).confidence == "unknown"
-
-
 def test_unread_groups_are_reported() -> None:
     transactions = [transaction("payments"), transaction("blue-files-0")]
     unproven, proven = transaction_owners(transactions, groups=[BLUE], groups_error="NOT_COORDINATOR")
     assert unproven.reason.endswith("Not all groups were read: NOT_COORDINATOR.")
     assert (proven.confidence, proven.reason) == ("certain", "Its id names a task that this worker runs.")
-
-
-def test_a_broker_whose_ids_were_not_read_has_a_row_without_owner() -> None:
-    unread = transaction(None, error="NETWORK_EXCEPTION: gone")
-    [row] = transaction_owners([unread], groups_error="NOT_COORDINATOR")
-    assert (row.confidence, row.error) == ("unknown", "NETWORK_EXCEPTION: gone")
-    assert row.reason == "The transactional ids of this broker were not read."
-    assert owner_clauses([unread]) == {}
 
 
 def grid(prefix: str, subtasks: int, numbers: Iterable[int]) -> list[str]:
@@ -293,18 +276,6 @@ def test_a_grid_counts_only_if_all_ids_are_known() -> None:
     assert set(owner_clauses([transaction(each) for each in ids]).values()) == {None}
     assert checkpoint_prefixes([*ids, "tx-1-0"]) == {}
     assert checkpoint_prefixes(ids) == {"tx": 19}
-
-
-def test_a_subtask_with_less_than_half_of_the_checkpoints_is_left_out_of_the_grid() -> None:
-    ids = [*grid("tx", 2, range(1, 9)), f"Sink: out-{'0a' * 16}-7"]
-    assert checkpoint_prefixes([*ids, "tx-3-1", "tx-3-2", "tx-3-3"]) == {"tx": 8}
-    assert checkpoint_prefixes([*ids, "tx-3-1", "tx-3-2", "tx-3-3", "tx-3-4"]) == {}, "subtask 2 is missing then"
-
-
-def test_what_may_be_flinks() -> None:
-    flinks = ["tx-0-1", "tx-3-17", f"Sink: out-{'0a' * 16}-7"]
-    others = ["tx-0", "orders-0_3", f"app-{PROCESS[:-12]}123456789012-1", "tx-01-2", "payments"]
-    assert [each for each in [*flinks, *others] if may_be_flinks(each)] == flinks
 
 
 UUID = "1f0c6b52-90ab-4c1e-8d31-2f6f0c0a9e11"

@@ -1,4 +1,4 @@
-"""User data of group members; real ones are read in tests/sources/test_transaction_owners.py."""
+"""User data of group members; real ones are read by tests/tools/frameworks.py."""
 
 import struct
 import uuid

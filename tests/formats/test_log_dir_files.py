@@ -49,10 +49,6 @@ def checked(rows: list[CheckpointEntry], *, lines: int | None = None) -> list[Ch
     return rows
 
 
-def values(rows: list[CheckpointEntry]) -> dict[str | None, str | None]:
-    return {row.key: row.value for row in rows}
-
-
 def errors(rows: list[CheckpointEntry]) -> list[str]:
     return [row.error for row in rows if row.error]
 

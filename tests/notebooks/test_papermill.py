@@ -43,6 +43,8 @@ def test_notebooks_run_on_a_cluster_of_ones_own(kafka: Kafka, tmp_path: Path) ->
         parameters = (f"source={kafka.bootstrap_servers}", *place[: PLACES.get(number, 0)])
         cells = code_cells(read(run(number, tmp_path, *parameters)))
         assert "invoices-0" in "".join(str(cell.outputs) for cell in cells) or number in {"09", "10"}
+    with pytest.raises(AssertionError, match="has no topic 'nope'"):  # it said that nothing hangs on nope-0
+        run("04", tmp_path, f"source={kafka.bootstrap_servers}", "topic=nope")
 
 
 def test_a_notebook_runs_on_copied_files(tmp_path: Path) -> None:

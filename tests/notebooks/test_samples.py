@@ -9,7 +9,7 @@ from tests.notebooks.running import run
 
 SAMPLES = {
     "00": ["late-message"],
-    "02": ["open-young"],
+    "02": ["open-young", "long-history"],
     "03": ["superseded-same-partition"],
     "05": ["late-message"],
     "06": ["flight-recording"],

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from google_crc32c import value as crc32c
 
-from toolkit import Cluster, LogDir
+from toolkit import LogDir
 from toolkit.formats.batches import write_batch
 from toolkit.formats.coordinator_records import STATES, coordinator_partition
 from toolkit.formats.scan import scan_file
-from toolkit.lab.clients import until
 
 META = "meta.properties"
 CLUSTER = "xRkncQT9TEa2WI1kTHANEQ"
@@ -171,9 +170,3 @@ def compact_state_topic(root: Path) -> None:
 def _key(transactional_id: str) -> bytes:
     name = transactional_id.encode()
     return struct.pack(">hh", 0, len(name)) + name
-
-
-def wait_for_checkpoint(cluster: Cluster, root: Path, topic: str) -> None:
-    """Until the high watermark of a topic's first partition is in its file."""
-    line = f"{topic} 0 {cluster.partition_rows(topics=[topic], partitions=[0])[0]['high_watermark']}"
-    until(lambda: True if line in (root / HIGH_WATERMARK).read_text().splitlines() else None, awaited=line)

@@ -104,6 +104,7 @@ def test_a_young_transaction_is_ongoing_for_a_tool_two_minutes_ahead(lab: Kafka,
         assert cluster.transaction_rows(producer_ids=[staged.producer_id], min_duration_ms=60_000) == []
 
 
+@pytest.mark.full
 @pytest.mark.skipif(shutil.which("faketime") is None, reason="apt-get install faketime")
 def test_the_commands_warn_of_a_clock_that_is_two_minutes_ahead(kafka: Kafka, tmp_path: Path) -> None:
     def ahead(*arguments: str) -> subprocess.CompletedProcess[str]:

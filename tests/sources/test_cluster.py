@@ -21,12 +21,6 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def cluster(kafka: Kafka) -> Iterator[Cluster]:
-    with Cluster(kafka.bootstrap_servers) as connected:
-        yield connected
-
-
-@pytest.fixture(scope="module")
 def opened(kafka: Kafka) -> Iterator[StagedIncident]:
     """A healthy transaction, open on partition 0 of a topic with two partitions."""
     with INCIDENTS["open_young"](kafka) as staged:
@@ -121,13 +115,6 @@ def test_a_second_check_covers_only_doubtful_partitions(cluster: Cluster, opened
     ongoing, clear = cluster.finding_rows(topics=[opened.topic], recheck_after=3600)
     assert (ongoing["verdict"], ongoing["queue_position"], ongoing["groups_held"]) == ("ongoing", 1, None)
     assert clear["verdict"] == "clear", "a requested partition has a row"
-
-
-def test_findings_of_the_whole_cluster_have_no_clear_rows(cluster: Cluster, opened: StagedIncident) -> None:
-    rows = cluster.finding_rows(recheck_after=0)
-    assert "clear" not in {row["verdict"] for row in rows}
-    assert opened.topic in {row["topic"] for row in rows}
-    assert cluster.finding_rows(broker_id=1, partitions=[(opened.topic, 0)], recheck_after=0)[0]["verdict"] == "ongoing"
 
 
 def test_a_topic_deleted_between_the_checks_is_not_hanging(cluster: Cluster, kafka: Kafka) -> None:

@@ -1,32 +1,43 @@
 """The lag of a group on a real broker: held records, and markers."""
 
+from __future__ import annotations
+
 import json
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from kafka.protocol import admin
 
+from tests.builders import create_topics
+from tests.java_gateway import java_clients
 from tests.process import on
-from toolkit import Cluster
-from toolkit.errors import NotFound
+from toolkit import Cluster, LogDir
+from toolkit.errors import BrokerError, NotFound
+from toolkit.formats.batches import read_header
 from toolkit.lab import Kafka
-from toolkit.lab.clients import blocked_consumer, until, write_committed
-from toolkit.lab.incidents import INCIDENTS
+from toolkit.lab.clients import (
+    ALWAYS_UP,
+    TxnProducer,
+    blocked_consumer,
+    offsets,
+    open_transactions,
+    until,
+    write_committed,
+)
+from toolkit.lab.incidents import INCIDENTS, STANDSTILL
 from toolkit.lab.samples import load
 from toolkit.schema import GROUP_LAG, Row
-
-
-@pytest.mark.lab
-def test_a_hanging_transaction_blocks_records_of_the_group(kafka: Kafka) -> None:
-    staged = INCIDENTS["never_added"](kafka, records=5)
-    with blocked_consumer(kafka, staged.topic, "lag-of-held"), Cluster(kafka.bootstrap_servers) as cluster:
-        (row,) = cluster.group_lag_rows("lag-of-held")
-        (unread,) = cluster.group_lag_rows("lag-of-held", max_offsets=0)
-    assert (row["behind"], row["held"]) == (0, 5)
-    assert row["lag"] == row["held"] + row["markers"] + row["aborted"]
-    assert unread["markers"] is None
-    assert unread["lag"] == row["lag"]
+from toolkit.schema.table import TopicPartition as Tp
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.coordinator_logs import API_VERSIONS
+from toolkit.sources.live.coordinators import GROUP, TRANSACTION, find_coordinators
+from toolkit.sources.live.group_offsets import offsets_of_group
 
 
 def test_files_have_an_offset_committed_by_an_open_transaction() -> None:
@@ -51,6 +62,7 @@ def test_kafkas_tool_and_the_client_lag_differ_as_documented(kafka: Kafka) -> No
             pass
         settings = kafka.client_config() | {"group.id": group, "isolation.level": "read_committed", "log_level": 0}
         (row,) = cluster.group_lag_rows(group)
+        (unread,) = cluster.group_lag_rows(group, max_offsets=0)
         client_lag = until(lambda: client_statistics(settings, row), awaited="the client's own lag")
     done = kafka.run_tool(
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
@@ -66,6 +78,7 @@ def test_kafkas_tool_and_the_client_lag_differ_as_documented(kafka: Kafka) -> No
     assert row["behind"] == 0
     assert row["held"] > 0
     assert row["markers"] > 0
+    assert (unread["markers"], unread["lag"]) == (None, row["lag"])
     assert row["reason"].startswith(f"A read_committed client reports lag {client_lag}, and {row['held']} records")
     done_here = on(kafka, "lag", "--group", group)
     assert done_here.returncode == 0, done_here.stderr
@@ -126,3 +139,213 @@ def test_a_deleted_topic_is_an_error_row(kafka: Kafka) -> None:
         cluster.client.send_one(deleted, broker_id=1)
         rows = cluster.group_lag_rows(staged.group)
     assert [row["error"].partition(":")[0] for row in rows] == ["UNKNOWN_TOPIC_OR_PARTITION"] * len(rows)
+
+
+# Pending offsets that disagree with the open transactions of their partition: KAFKA-19163, KAFKA-19164
+
+
+PENDING, DELETED, NO_TRANSACTION = "UNSTABLE_OFFSET_COMMIT", "DELETED", "NO_TRANSACTION"
+
+
+def admin_of(kafka: Kafka) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+
+
+def create(kafka: Kafka, topic: str) -> None:
+    create_topics(kafka, topic, replicas=len(kafka.broker_ids))
+
+
+def delete_group(kafka: Kafka, group: str) -> None:
+    admin = admin_of(kafka)
+    admin.delete_consumer_groups([group])[group].result()
+
+
+def commit(kafka: Kafka, group: str, topic: str, offset: int) -> None:
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "log_level": 0}
+    with Consumer(settings) as consumer:
+        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+
+
+def lag_of(source: Cluster | LogDir, group: str) -> tuple[int | None, str | None]:
+    """The committed offset, and the name of the error."""
+    (row,) = source.group_lag_rows(group)
+    error = row["error"]
+    return row["committed_offset"], error and error.partition(":")[0]
+
+
+def files_of(kafka: Kafka) -> LogDir:
+    return LogDir(*kafka.log_dirs.values())
+
+
+@pytest.mark.parametrize("has_committed", [True, False])
+def test_an_offset_that_was_deleted_while_its_transaction_is_open(kafka: Kafka, has_committed: bool) -> None:
+    """A commit of the transaction does not bring it back; the look-alike is pending until its commit."""
+    names = [f"{each}-{'after' if has_committed else 'without'}-a-commit" for each in ("deleted", "kept")]
+    for name in names:
+        create(kafka, name)
+        if has_committed:
+            commit(kafka, name, name, 3)
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        producers = [TxnProducer(cluster.client, each).init() for each in names]
+        for name, producer in zip(names, producers, strict=True):
+            producer.add_offsets(name)
+            producer.commit_offset(name, name, 0, offset=7)
+        deleted, kept = names
+        assert lag_of(cluster, deleted) == lag_of(cluster, kept) == (None, PENDING)
+        delete_group(kafka, deleted)
+        for source in (cluster, files_of(kafka)):
+            assert lag_of(source, deleted) == (None, DELETED)
+            assert lag_of(source, kept) == (None, PENDING)
+        commit(kafka, deleted, deleted, 1)
+        for source in (cluster, files_of(kafka)):
+            assert lag_of(source, deleted)[0] == 1, "what was committed since then counts"
+        for producer in producers:
+            producer.end(commit=True)
+        until(lambda: lag_of(cluster, kept)[0], awaited="the markers")
+        for source in (cluster, files_of(kafka)):
+            assert (lag_of(source, deleted)[0], lag_of(source, kept)[0]) == (1, 7)
+
+
+def without_markers(kafka: Kafka) -> None:
+    """Take the markers out of ``__consumer_offsets-0``, as a cleaner does that removes them too early."""
+    segment = kafka.log_dirs[1] / "__consumer_offsets-0" / f"{0:020}.log"
+    data, kept, position = segment.read_bytes(), b"", 0
+    while position < len(data):
+        header = read_header(data, position)
+        kept += b"" if header.is_control else data[position : position + header.size]
+        position += header.size
+    segment.write_bytes(kept)
+
+
+@pytest.mark.lab
+@pytest.mark.full
+def test_an_offset_that_is_pending_without_a_transaction() -> None:
+    """The coordinator reads the log, and the producer state is a snapshot: nothing is open, and the group is stuck."""
+    with Kafka("4.3.1", properties={"offsets.topic.num.partitions": 1}) as kafka:
+        create(kafka, "orders")
+        with Cluster(kafka.bootstrap_servers) as cluster:
+            producer = TxnProducer(cluster.client, "billing").init()
+            producer.add_offsets("billing")
+            producer.commit_offset("billing", "orders", 0, offset=7)
+            producer.end(commit=True)
+            until(lambda: lag_of(cluster, "billing")[0], awaited="the marker")
+        commit(kafka, "other", "orders", 3)
+        kafka.stop_broker(1)
+        assert lag_of(files_of(kafka), "billing")[0] == 7
+        without_markers(kafka)
+        assert lag_of(files_of(kafka), "billing") == (None, NO_TRANSACTION)
+        kafka.start_broker(1)
+        with Cluster(kafka.bootstrap_servers) as cluster:
+            found = until(loaded(cluster, "billing"), awaited="the group's coordinator")
+            assert found == (None, NO_TRANSACTION)
+            assert lag_of(cluster, "other") == (3, None)
+            (finding,) = cluster.finding_rows(topics=["__consumer_offsets"], recheck_after=0)
+            assert finding["verdict"] == "clear", "no transaction holds anything"
+            delete_group(kafka, "billing")
+            commit(kafka, "billing", "orders", 7)
+            assert lag_of(cluster, "billing") == (7, None)
+
+
+def loaded(cluster: Cluster, group: str) -> Callable[[], tuple[int | None, str | None] | None]:
+    """The lag once the group's coordinator has read its log."""
+
+    def found() -> tuple[int | None, str | None] | None:
+        with suppress(BrokerError, NotFound):  # it loads; before its election no broker lists the group
+            return lag_of(cluster, group)
+        return None
+
+    return found
+
+
+@pytest.mark.lab
+@pytest.mark.full
+def test_a_marker_that_is_not_replicated_yet_is_no_missing_transaction() -> None:
+    """The look-alike: the leader has nothing open any more, and the coordinator waits for the replicas.
+
+    A coordinator of 4.0 or newer answers no OffsetFetch meanwhile.
+    """
+    with Kafka("3.9.2", brokers=2, properties=STANDSTILL.properties) as kafka:
+        create(kafka, "orders")
+        with Cluster(kafka.bootstrap_servers) as cluster:
+            client = cluster.client
+            group = led_by(cluster, "__consumer_offsets", "group", ALWAYS_UP)
+            producer = TxnProducer(client, led_by(cluster, "__transaction_state", "transaction", ALWAYS_UP)).init()
+            number = cluster.coordinator_rows(transactional_ids=[], groups=[group])[0]["partition"]
+            producer.add_offsets(group)
+            producer.commit_offset(group, "orders", 0, offset=7)
+            until(
+                lambda: True if offsets(client, "__consumer_offsets", number)[2] > 0 else None, awaited="the follower"
+            )
+            kafka.pause(2)
+            try:
+                producer.decide(commit=True)
+                until(
+                    lambda: None if open_transactions(client, "__consumer_offsets", number) else True,
+                    awaited="the marker on the leader",
+                )
+                found = offsets_of_group(client, group, ALWAYS_UP)  # the other one cannot list its groups
+                assert (found[Tp("orders", 0)].error or "").startswith(PENDING)
+            finally:
+                kafka.resume(2)
+            until(lambda: lag_of(cluster, group)[0], awaited="the marker")
+
+
+def led_by(cluster: Cluster, topic: str, key_type: str, broker_id: int) -> str:
+    """A key whose coordinator is this broker."""
+    keys = [f"key-{number}" for number in range(20)]
+    find_coordinators(cluster.client, keys[:1], GROUP if key_type == "group" else TRANSACTION)  # it creates the topic
+
+    def found() -> str | None:
+        with suppress(NotFound):
+            return _key_of(cluster, topic, key_type, broker_id, keys)
+        return None
+
+    return until(found, awaited=f"a {key_type} of broker {broker_id}")
+
+
+def _key_of(cluster: Cluster, topic: str, key_type: str, broker_id: int, keys: list[str]) -> str | None:
+    leaders = {row["partition"]: row["leader"] for row in cluster.partition_rows(topics=[topic])}
+    rows = cluster.coordinator_rows(transactional_ids=keys, groups=keys)
+    own = (row["key"] for row in rows if row["key_type"] == key_type and leaders.get(row["partition"]) == broker_id)
+    return next(own, None)
+
+
+# Offsets that a Java client of 4.4.0 commits in a transaction: TxnOffsetCommit 6 names topics by their ids
+
+
+TXN_OFFSET_COMMIT = 28
+
+
+def stable_lag(source: Cluster | LogDir) -> Row | None:
+    """The group's row once the marker is written: EndTxn is answered before it is."""
+    (lag,) = source.group_lag_rows("billing")
+    return lag if lag["error"] is None else None
+
+
+@pytest.mark.lab
+@pytest.mark.full
+def test_offsets_of_a_client_of_4_4(tmp_path: Path) -> None:
+    with Kafka("4.4.0", properties={"offsets.topic.num.partitions": 1}) as kafka:
+        create_topics(kafka, "orders")
+        with Cluster(kafka.bootstrap_servers) as cluster, java_clients(kafka, tmp_path) as java:
+            apis = cluster.client.send_one(broker_client.ApiVersions(**API_VERSIONS)).api_keys
+            assert [each.max_version for each in apis if each.api_key == TXN_OFFSET_COMMIT] == [6]
+            producer = java.open_producer("payments", "orders")
+            group = java.clients.consumer.ConsumerGroupMetadata("billing")
+            producer.sendOffsetsToTransaction(java.offsets("orders", 1), group)
+            files = LogDir(*kafka.log_dirs.values())
+            for source in (cluster, files):
+                (row,) = [row for row in source.offsets_log_rows() if row["kind"] == "offset_commit"]
+                assert (row["group_id"], row["topic"], row["partition"]) == ("billing", "orders", 0)
+                assert (row["committed_offset"], row["is_transactional"], row["error"]) == (1, True, None)
+                (lag,) = source.group_lag_rows("billing")
+                assert lag["error"].startswith("UNSTABLE_OFFSET_COMMIT")
+            found = {row["topic"]: row for row in cluster.finding_rows(recheck_after=0)}
+            assert {found[each]["verdict"] for each in ("orders", "__consumer_offsets")} == {"ongoing"}
+            producer.commitTransaction()
+            for source in (cluster, files):
+                lag = until(partial(stable_lag, source), awaited="the marker of __consumer_offsets-0")
+                assert (lag["committed_offset"], lag["behind"]) == (1, 0)
+                (past,) = [row for row in source.transaction_history_rows() if row["kind"] == "transaction"]
+                assert (past["ended"], past["error"]) == ("commit", None)
+            producer.close()

@@ -1,11 +1,13 @@
-"""Real producers commit, abort, time out and are fenced while findings are read in a loop."""
+"""Real producers commit, abort, time out and are fenced while findings are read, and samples taken, in a loop."""
 
+import datetime as dt
 import random
 import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import pytest
 
@@ -15,6 +17,8 @@ from tests.tiers import amount
 from tests.workload import Worker
 from toolkit import Cluster
 from toolkit.lab import Kafka
+from toolkit.sources.recording.recorder import Sampler
+from toolkit.sources.recording.recording import Sample
 
 DURATION_S = amount(4, full=60)
 WORKERS = 6
@@ -46,6 +50,8 @@ def diagnose_in_a_loop(
     workers = [Worker(kafka, topic_partitions, f"worker-{i}", stop, endings=ENDINGS) for i in range(WORKERS)]
     verdicts: Counter[str] = Counter()
     calls = 0
+    sampler = Sampler(connect=partial(Cluster, kafka.bootstrap_servers, timeout=timeout), interval_ms=1_000)
+    sample: Sample | None = None
     with Cluster(kafka.bootstrap_servers, timeout=timeout) as cluster:
         for worker in workers:
             worker.start()
@@ -56,9 +62,12 @@ def diagnose_in_a_loop(
                 verdicts.update(found["verdict"])
                 wrong = found[~found["verdict"].isin(fits)]
                 assert wrong.empty, wrong.to_json(orient="records", indent=1)
+                sample = sampler.take(dt.datetime.now(dt.UTC), sample)
+                assert {each.verdict for each in sample.findings} <= fits, sample.findings
                 calls += 1
         finally:
             stop.set()
+            sampler.close()
             for worker in workers:
                 worker.join(PATIENCE_S)
     return verdicts, endings_of(workers)

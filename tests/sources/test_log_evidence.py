@@ -4,7 +4,6 @@ import contextlib
 import datetime as dt
 import itertools
 import uuid
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -17,8 +16,9 @@ from toolkit import Cluster
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
-from toolkit.lab.clients import TxnProducer, blocked_consumer, partitions, until
+from toolkit.lab.clients import TxnProducer, blocked_consumer
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
+from toolkit.lab.lab_source import create_topic
 from toolkit.schema import Row
 from toolkit.sources.diagnose import gather
 from toolkit.sources.live import broker_client, observe, partition_log
@@ -26,14 +26,6 @@ from toolkit.sources.live.cluster import ClusterEvidence
 from toolkit.sources.source import TableArguments
 
 pytestmark = pytest.mark.lab
-
-HEALTHY = ["open_young", "open_long", "old_event_times", "marker_only", "fenced_by_timeout"]
-
-
-@pytest.fixture(scope="module")
-def cluster(kafka: Kafka) -> Iterator[Cluster]:
-    with Cluster(kafka.bootstrap_servers) as connected:
-        yield connected
 
 
 def judge(cluster: Cluster, staged: StagedIncident, **options: Any) -> Row:
@@ -60,36 +52,6 @@ def consumed(kafka: Kafka, topic: str, start: int, stop: int) -> list[bytes]:
     return found
 
 
-@pytest.mark.parametrize("name", HEALTHY)
-def test_logs_of_healthy_partitions_are_not_read(
-    cluster: Cluster, kafka: Kafka, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(partition_log, "read_excerpts", None)
-    with INCIDENTS[name](kafka) as staged:
-        rows = cluster.finding_rows(topics=[staged.topic], recheck_after=0.1)
-    assert {row["verdict"] for row in rows} <= {"ongoing", "clear"}
-    assert {row["cause"] for row in rows} == {None}
-
-
-def test_a_healthy_transaction_that_is_long_gets_a_hint_by_its_id(cluster: Cluster, kafka: Kafka) -> None:
-    topic = f"flink-{uuid.uuid4().hex[:6]}"
-    with INCIDENTS["open_young"](kafka, topic=topic):
-        for transactional_id, timeout_ms, code in (
-            (f"{topic}-3-17", 3_600_000, "flink-timeout"),
-            (f"{topic}-{uuid.uuid4()}", 60_000, "random-id"),
-            (f"{topic}-a", 60_000, None),
-        ):
-            producer = TxnProducer(cluster.client, transactional_id, timeout_ms=timeout_ms).init()
-            producer.add(topic, 1)
-            producer.send(topic, 1)
-            rows = cluster.finding_rows(topics=[topic], partitions=[1], recheck_after=0, max_transaction_timeout_ms=0)
-            producer.end(commit=True)
-            (row,) = rows
-            assert row["verdict"] == "long"
-            assert cause_names(row) == ([code] if code else [])
-            assert (row["cause"] or "a hint: ").startswith("a hint: ")
-
-
 def test_held_records_match_what_a_consumer_counts(cluster: Cluster, kafka: Kafka) -> None:
     """Several open transactions, plain records, compressed ones, markers between them."""
     with INCIDENTS["several_open"](kafka) as staged:
@@ -110,19 +72,6 @@ def test_held_records_match_what_a_consumer_counts(cluster: Cluster, kafka: Kafk
     assert first["bytes_held"] == frame["size"].sum()
     assert first["compaction_held"] is False
     assert [row["compaction_held"] for row in rows[1:]] == [None, None]
-
-
-def test_compaction_stops_at_the_lso(cluster: Cluster, kafka: Kafka) -> None:
-    topic = f"compacted-{uuid.uuid4().hex[:6]}"
-    new = broker_client.CreateTopics.CreatableTopic
-    policy = new.CreatableTopicConfig(name="cleanup.policy", value="compact,delete")
-    new_topic = new(name=topic, num_partitions=2, replication_factor=1, assignments=[], configs=[policy])
-    cluster.client.send_one(
-        broker_client.CreateTopics(topics=[new_topic], timeout_ms=10_000, validate_only=False, max_version=4)
-    )
-    until(lambda: partitions(cluster.client, topic) or None, awaited=f"the leaders of {topic}")
-    with INCIDENTS["never_added"](kafka, topic=topic) as staged:
-        assert judge(cluster, staged)["compaction_held"] is True
 
 
 def alone(cluster: Cluster, name: str) -> str:
@@ -221,3 +170,28 @@ def abort_marker(cluster: Cluster, staged: StagedIncident) -> None:
     new_topic = request(markers=[marker(**fields, topics=[topic], coordinator_epoch=0)], max_version=1)
     answer = cluster.client.send_one(new_topic, broker_id=1)
     assert answer.markers[0].topics[0].partitions[0].error_code == 0
+
+
+def test_a_delayed_end_of_a_transaction_commits_half_of_the_next_one(kafka: Kafka, cluster: Cluster) -> None:
+    """As Jepsen found it in 2024 (Bufstream 0.1.0); the hint says so, and the producer's own commit returns success."""
+    topic = f"torn-{uuid.uuid4().hex[:6]}"
+    create_topic(kafka, topic)
+    producer = TxnProducer(cluster.client, topic).init()
+    producer.add(topic, 0, 1)
+    for partition in (0, 1):
+        producer.send(topic, partition)
+    producer.end(commit=True)
+
+    producer.add(topic, 0, 1)
+    first_half = producer.send(topic, 0)
+    producer.end(commit=True)  # the request of the transaction before, sent again and delayed: all of it is the same
+    other_half = producer.send(topic, 1)
+    producer.end(commit=True)  # its own
+
+    rows = cluster.finding_rows(topics=[topic], recheck_after=0.1)
+    committed, torn = sorted(rows, key=lambda row: row["partition"])
+    assert (committed["verdict"], torn["verdict"], torn["outcome"]) == ("clear", "hanging", "undecided")
+    assert committed["last_stable_offset"] == first_half + 2, "the record and the marker of its first half"
+    assert torn["start_offset"] == other_half
+    assert cause_names(torn) == ["late-after-commit", "torn-transaction"]
+    assert "may have committed the first half of the same transaction" in torn["cause"]

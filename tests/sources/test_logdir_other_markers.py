@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers import by_tier
 from tests.sources.log_files import (
     HIGH_WATERMARK,
     STATE_TOPIC,
@@ -285,7 +284,8 @@ def test_time_indexes_show_the_offset_to_begin_at(tmp_path: Path) -> None:
 FOREIGN = 4_000_000
 
 
-@pytest.mark.parametrize("version", by_tier("3.5.2", "4.3.1"))
+@pytest.mark.lab
+@pytest.mark.parametrize("version", [pytest.param("3.5.2", marks=pytest.mark.full), "4.3.1"])
 def test_a_transaction_with_an_id_of_another_cluster_never_hangs(version: str) -> None:
     """Its start looks as that of a hanging one beside it; only the metadata log tells that it was copied here."""
     with Kafka(version, properties=EVERYDAY.properties) as kafka:

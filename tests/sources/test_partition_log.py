@@ -1,26 +1,31 @@
 """The log of a live partition over the network, against the very files of its broker; coordinators' likewise."""
 
 import datetime as dt
+import json
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pandas as pd
 import pytest
-from kafka.protocol import admin
 
+from tests.brokers import on_cluster
+from tests.builders import delete_records
+from tests.process import on
 from toolkit import Cluster
-from toolkit.errors import BrokerError, NotFound
-from toolkit.formats.coordinator_records import coordinator_partition
+from toolkit.errors import BrokerError
+from toolkit.formats.coordinator_records import STATE_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
-from toolkit.lab.clients import TxnProducer, until
-from toolkit.lab.incidents import INCIDENTS, StagedIncident
+from toolkit.lab.clients import TxnProducer, config_of
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.schema import BATCHES, Row
 from toolkit.schema.live import Partition
-from toolkit.sources.live import broker_client, coordinator_logs, partition_log
+from toolkit.schema.table import Error
+from toolkit.sources.live import partition_log
+from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.live.coordinator_logs import read_coordinator_topic, transaction_log_records
-from toolkit.sources.live.leaders import read_partitions
+from toolkit.sources.live.coordinators import CoordinatorTopic
 from toolkit.sources.live.partition_log import FetchedChunk, batch_tables_of, fetch_range
+from toolkit.sources.live.transactions import TransactionLog, read_state_log
 
 
 def fetched_chunks(cluster: Cluster, topic: str, *, crc: bool = False) -> Iterator[FetchedChunk]:
@@ -35,12 +40,6 @@ AHEAD = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(minutes=50
 
 
 @pytest.fixture(scope="module")
-def cluster(kafka: Kafka) -> Iterator[Cluster]:
-    with Cluster(kafka.bootstrap_servers) as connected:
-        yield connected
-
-
-@pytest.fixture(scope="module")
 def staged(kafka: Kafka) -> Iterator[StagedIncident]:
     """A partition with transactions committed, aborted and open, idempotent batches among them."""
     with INCIDENTS["several_open"](kafka) as staged, Cluster(kafka.bootstrap_servers) as cluster:
@@ -50,16 +49,6 @@ def staged(kafka: Kafka) -> Iterator[StagedIncident]:
             producer.send(staged.topic, 0, records=1 + number % 3, timestamp=AHEAD + dt.timedelta(seconds=number))
             producer.end(commit=bool(number % 2))
         yield staged
-
-
-def delete_records(cluster: Cluster, topic: str, *, before: int) -> None:
-    request = broker_client.DeleteRecords.DeleteRecordsTopic
-    one = request.DeleteRecordsPartition(partition_index=0, offset=before)
-    requests = broker_client.DeleteRecords(
-        topics=[request(name=topic, partitions=[one])], timeout_ms=10_000, max_version=1
-    )
-    answer = cluster.client.send_one(requests, broker_id=1)
-    assert answer.topics[0].partitions[0].error_code == 0
 
 
 def row_of(cluster: Cluster, topic: str) -> Row:
@@ -150,46 +139,13 @@ def test_retention_during_the_read(cluster: Cluster, kafka: Kafka, monkeypatch: 
         monkeypatch.setattr(partition_log, "FETCH_BYTES", 1)
         pieces = fetched_chunks(cluster, staged.topic)
         read = [next(pieces), next(pieces)]
-        delete_records(cluster, staged.topic, before=8)
+        delete_records(cluster.client, staged.topic, before=8)
         read += pieces
     errors = [each.reason for piece in read for each in piece.damage]
     assert len(errors) == 1
     assert errors[0].startswith("OFFSET_OUT_OF_RANGE: the log starts at 8 now; offsets ")
     observed = [int(offset) for piece in read for offset in piece.headers["base_offset"]]
     assert observed[-5:] == [8, 9, 10, 11, 12]
-
-
-def test_a_log_shorter_than_its_high_watermark_is_reported(cluster: Cluster, staged: StagedIncident) -> None:
-    """As after an election, or for unreplicated batches: it is awaited, then reported."""
-    row = row_of(cluster, staged.topic)
-    end = row["high_watermark"]
-    with Cluster(cluster.config, timeout=1) as hasty:
-        fetched = fetch_range(hasty.client, Partition.of({**row, "log_end_offset": end + 2}), end - 1, "log_end")
-        frame = BATCHES.frame(batch_tables_of(fetched))
-    assert frame["error"].dropna().tolist() == [
-        f"OFFSET_NOT_AVAILABLE: the high watermark stays at {end}, so later offsets are not replicated yet; "
-        f"offsets {end} to {end + 1} were not read"
-    ]
-
-
-def test_a_topic_deleted_during_the_read(cluster: Cluster, kafka: Kafka) -> None:
-    with INCIDENTS["never_added"](kafka) as staged:
-        row = row_of(cluster, staged.topic)
-        requests = admin.DeleteTopicsRequest(topic_names=[staged.topic], timeout_ms=10_000, max_version=5)
-        assert cluster.client.send_one(requests).responses[0].error_code == 0
-        until(lambda: staged.topic not in {r["topic"] for r in cluster.partition_rows()} or None, awaited="its end")
-        fetched = fetch_range(cluster.client, Partition.of(row), "log_start", "high_watermark")
-        frame = BATCHES.frame(batch_tables_of(fetched))
-    (error,) = frame["error"].tolist()
-    assert error.startswith("UNKNOWN_TOPIC_OR_PARTITION: ")
-    assert error.endswith(f"; offsets 0 to {row['high_watermark'] - 1} were not read")
-
-
-def test_a_partition_without_a_leader_is_an_error(cluster: Cluster, staged: StagedIncident) -> None:
-    row = {**row_of(cluster, staged.topic), "error": "LEADER_NOT_AVAILABLE: the partition has no leader"}
-    text = rf"^{staged.topic}-0 cannot be read: LEADER_NOT_AVAILABLE \(the partition has no leader\)\.$"
-    with pytest.raises(BrokerError, match=text):
-        fetch_range(cluster.client, Partition.of(row), "log_start", "high_watermark")
 
 
 def test_only_the_newest_records_of_each_partition(cluster: Cluster, kafka: Kafka) -> None:
@@ -202,29 +158,112 @@ def test_only_the_newest_records_of_each_partition(cluster: Cluster, kafka: Kafk
     assert newest[-1].state == "CompleteAbort"
 
 
-def test_missing_logs(cluster: Cluster, kafka: Kafka) -> None:
-    with INCIDENTS["never_added"](kafka):
-        with pytest.raises(NotFound, match=r"^Topic '__transaction_state' has no partition 50: it has 0 to 49"):
-            cluster.transaction_log(partitions=[0, 50])
-        assert cluster.transaction_log(transactional_ids=["nobody"]).empty
+# ``__transaction_state`` instead of coordinators: for old brokers, and for columns that no response has
 
 
-def test_a_partition_without_leader_is_an_error_row(
-    cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    error = "LEADER_NOT_AVAILABLE: the partition has no leader"
-    with INCIDENTS["never_added"](kafka) as staged:
-        number = coordinator_partition(staged.transactional_id, 50)
-        leaderless = (number + 1) % 50
-        ask = read_partitions
-        monkeypatch.setattr(
-            coordinator_logs,
-            "read_partitions",
-            lambda client, leaders: [
-                replace(each, error=error, leader=None) if each.partition == leaderless else each
-                for each in ask(client, leaders)
-            ],
+def read(cluster: Cluster, *, timeout: float = 20, only: set[int] | None = None) -> TransactionLog:
+    topic_partitions = CoordinatorTopic.read(cluster.client, STATE_TOPIC)
+    return read_state_log(cluster.client, topic_partitions, only=only, timeout=timeout)
+
+
+@pytest.mark.parametrize("lab", [on_cluster("2.8.2", EVERYDAY, id="2.8.2")], indirect=True)
+def test_filters_give_the_same_rows_from_the_log(lab: Kafka) -> None:
+    """Kafka 2.8 has neither ListTransactions nor DescribeTransactions."""
+    name = uuid.uuid4().hex
+    topic = f"filters-{name[:6]}"
+    with Cluster(lab.bootstrap_servers, timeout=20) as old, INCIDENTS["open_young"](lab, topic=topic):
+        idle = TxnProducer(old.client, f"{name}-idle").init()
+        busy = TxnProducer(old.client, f"{name}-busy").init()
+        busy.add(topic, 1)
+
+        def ids(**filters: object) -> list[str]:
+            rows = old.transaction_rows(**filters)  # type: ignore[arg-type]
+            return [row["transactional_id"] for row in rows if row["transactional_id"] is not None]
+
+        assert ids(transactional_id_pattern=f"{name}.*") == [busy.transactional_id, idle.transactional_id]
+        assert ids(transactional_id_pattern=name) == []
+        assert ids(producer_ids=[idle.producer_id]) == [idle.transactional_id]
+        assert busy.transactional_id in ids(states=["Ongoing"])
+        assert idle.transactional_id not in ids(states=["Ongoing"])
+        assert ids(transactional_id_pattern=f"{name}.*", min_duration_ms=0) == [busy.transactional_id]
+        # No broker's clock is known: nothing rules out that the newest record is an hour old.
+        assert ids(transactional_id_pattern=f"{name}.*", min_duration_ms=3_600_000) == [busy.transactional_id]
+        rows = old.transaction_rows(transactional_id_pattern=f"{name}.*", min_duration_ms=3_600_000)
+        (why,) = [row["error"] for row in rows if "UNKNOWN_DURATION" in (row["error"] or "")]
+        assert why.startswith(
+            "UNKNOWN_DURATION: ids of a shorter duration may be listed, too: the brokers' time is at least "
         )
-        frame = cluster.transaction_log(partitions=[leaderless, number])
-    assert frame[frame["error"].notna()]["txn_state_partition"].tolist() == [leaderless]
-    assert staged.transactional_id in set(frame["transactional_id"])
+        busy.end(commit=False)
+
+
+def test_a_timeout_of_the_read_is_an_error_and_no_proof(cluster: Cluster) -> None:
+    TxnProducer(cluster.client, "makes-the-topic").init()
+    log = read(cluster, timeout=0)
+    assert not log.is_complete
+    assert {Error.of(each.error).code for each in log.failures} == {"REQUEST_TIMED_OUT"}
+    assert log.partitions + len(log.failures) == 50
+
+
+def test_the_newest_record_wins_and_matches_the_coordinator(kafka: Kafka, cluster: Cluster) -> None:
+    with INCIDENTS["busy_elsewhere"](kafka):
+        reported = {row["transactional_id"]: row for row in cluster.transaction_rows()}
+        log = read(cluster)
+    assert log.is_complete
+    written = {each.transactional_id: each.row() for each in log.transactions}
+    assert written.keys() == reported.keys()
+    columns = ("producer_id", "producer_epoch", "state", "timeout_ms", "start_time", "topic_partitions")
+    for name, row in reported.items():
+        assert {c: written[name][c] for c in columns} == {c: row[c] for c in columns}, name
+
+
+def test_selected_partitions_can_be_read(cluster: Cluster) -> None:
+    producer = TxnProducer(cluster.client, uuid.uuid4().hex).init()
+    (row,) = cluster.transaction_rows(transactional_ids=[producer.transactional_id])
+    log = read(cluster, only={row["txn_state_partition"]})
+    assert log.partitions == 1
+    assert producer.transactional_id in {each.transactional_id for each in log.transactions}
+    assert {each.txn_state_partition for each in log.transactions} == {row["txn_state_partition"]}
+
+
+# ``kafka-txn why`` after DeleteRecords: a transaction did not begin where the log now begins
+
+
+def visibility(kafka: Kafka, topic: str, offset: int) -> Row:
+    done = on(kafka, "why", "--topic", topic, "--partition", "0", "--offset", str(offset), "--format", "json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    found: Row = row
+    return found
+
+
+def test_the_start_of_a_transaction_is_not_the_log_start(kafka: Kafka) -> None:
+    with INCIDENTS["open_young"](kafka) as staged, BrokerClient(config_of(kafka)) as client:
+        topic = staged.topic
+        producer = TxnProducer(client, "why-ended").init()
+        producer.add(topic, 0)
+        begun = producer.send(topic, 0, records=3)
+        last = producer.send(topic, 0, records=3) + 2
+        producer.end(commit=True)
+        assert visibility(kafka, topic, last)["first_offset"] == begun
+        marker = last + 1
+        assert f"which began at {begun}" in visibility(kafka, topic, marker)["reason"]
+        delete_records(client, topic, before=last)
+
+        ended = visibility(kafka, topic, last)
+        assert (ended["outcome"], ended["log_start_offset"], ended["first_offset"]) == ("commit", last, None)
+        reason = visibility(kafka, topic, marker)["reason"]
+        assert "whose start is deleted or was not read" in reason
+        assert f"began at {last}" not in reason
+
+
+def test_the_start_of_an_open_transaction_is_that_of_its_leader(kafka: Kafka) -> None:
+    with INCIDENTS["open_young"](kafka) as staged, BrokerClient(config_of(kafka)) as client:
+        producer = TxnProducer(client, "why-open").init()
+        producer.add(staged.topic, 0)
+        begun = producer.send(staged.topic, 0, records=2)
+        last = producer.send(staged.topic, 0, records=2) + 1
+        delete_records(client, staged.topic, before=last)
+        row = visibility(kafka, staged.topic, last)
+        assert (row["status"], row["first_offset"]) == ("open", begun)
+        assert f"which began at {begun}, before the log start offset {last}" in row["reason"]
+        producer.end(commit=False)

@@ -32,12 +32,6 @@ pytestmark = pytest.mark.lab
 SECOND = dt.timedelta(seconds=1)
 
 
-@pytest.fixture(scope="module")
-def cluster(kafka: Kafka) -> Iterator[Cluster]:
-    with Cluster(kafka.bootstrap_servers) as connected:
-        yield connected
-
-
 @pytest.fixture
 def sampled(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Sample]]:
     """Takes the next sample and writes it."""

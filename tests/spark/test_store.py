@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
+from tests.full_disk import Disk, can_mount
 from tests.spark.test_stored_tables import write_logs
-from tests.tools.large.disks import Disk, can_mount
 from toolkit.errors import NotFound, SetupError, UsageError
 from toolkit.schema import Column, Table
 from toolkit.schema.table import INT64, STRING

@@ -183,7 +183,7 @@ def test_it_is_saved_with_its_pictures(tmp_path: Path) -> None:
 def test_each_partition_has_its_timeline_in_the_theme_of_the_page() -> None:
     made = of_sample("long-history")
     ((text, _),) = made.pictures
-    assert text.startswith("orders-0: LSO was held at 3,214 for 27 s by producer 3")
+    assert text.startswith("orders-0: LSO was held at 3,254 for 29 s by producer 3")
     assert made.html.count("<svg") == 1
     colours = set(re.findall(r'(?:fill|stroke)="([^"]*)"', made.html[made.html.index("<svg") :]))
     assert all(each.startswith(("var(--kafka-txn-", "url(#")) for each in colours - {"none"})

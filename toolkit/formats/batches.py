@@ -9,9 +9,8 @@ from __future__ import annotations
 import datetime as dt
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolkit.errors import DecodeError, UsageError
 from toolkit.schema.coerce import in_utc
@@ -196,7 +195,7 @@ def known(number: int) -> int | None:
     return None if number == -1 else number
 
 
-HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER = struct.Struct(">qiibIHiqqqhii")
 HEADER_SIZE = HEADER.size  # 61 bytes
 LENGTH_END = 12  # batch_length counts the bytes after itself
 MAGIC_AT = 16  # in every format: offset, length, leader epoch or CRC
@@ -206,8 +205,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40  # bits of attributes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchHeader:
+class BatchHeader(NamedTuple):
     """The 61 bytes before the records of a batch; missing fields are ``None``, never -1."""
 
     base_offset: int
@@ -284,7 +282,7 @@ def read_header(buf: bytes | bytearray | memoryview, position: int = 0) -> Batch
             means="A tail still being written, or a fetch response cut at its size limit, looks like this.",
         )
     fields = HEADER.unpack_from(buf, position)
-    offset, length, leader_epoch, _, crc, attributes, delta, base_time, max_time, pid, epoch, sequence, count = fields
+    offset, length, _, _, _, _, delta, *_, count = fields
     smallest = HEADER_SIZE - LENGTH_END  # without records, which compaction may remove
     if offset < 0 or length < smallest or delta < 0 or count < 0 or (count == 0 and length > smallest):
         raise DecodeError(
@@ -293,21 +291,7 @@ def read_header(buf: bytes | bytearray | memoryview, position: int = 0) -> Batch
             position=position,
             means="The bytes are damaged, or no batch starts here.",
         )
-    return BatchHeader(
-        base_offset=offset,
-        batch_length=length,
-        partition_leader_epoch=known(leader_epoch),
-        magic=magic,
-        crc=crc,
-        attributes=attributes,
-        last_offset_delta=delta,
-        base_timestamp=known(base_time),
-        max_timestamp=known(max_time),
-        producer_id=known(pid),
-        producer_epoch=known(epoch),
-        base_sequence=known(sequence),
-        record_count=count,
-    )
+    return BatchHeader._make(map(known, fields))
 
 
 def write_batch(

@@ -8,9 +8,8 @@ batch, as ``TransactionStateManager`` writes them (``TransactionLogValue``, vers
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,8 @@ from toolkit.formats.batch_records import Record, decode_batch, read_records
 from toolkit.formats.batches import CONTROL, HEADER_SIZE, BatchHeader, Buffer, read_varint
 from toolkit.formats.coordinator_records import (
     GROUP_EPOCH_KINDS,
+    OFFSETS_TOPIC,
+    STATE_TOPIC,
     read_group_epoch,
     read_group_key,
     read_group_metadata,
@@ -32,6 +33,7 @@ from toolkit.schema import utc
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.schema.table import LAST_TIME
 
+K = TypeVar("K")
 CODEC = 0x07  # bits of attributes
 Positions: TypeAlias = npt.NDArray[np.int64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -82,110 +84,57 @@ def keys_and_values(buf: bytes, headers: Headers) -> Iterator[tuple[bytes | None
 def _transaction_log_record(
     record: Record, header: BatchHeader, where: TransactionLogRecord, position: int | None
 ) -> TransactionLogRecord:
-    timestamp = leader_epoch = transactional_id = state = start_time = last_update_time = error = None
+    found: dict[str, Any] = {"offset": record.offset, "tombstone": record.value is None, "position": position}
     try:
-        timestamp, leader_epoch = _time(record.timestamp_ms), header.partition_leader_epoch
-        transactional_id = _transactional_id(record)
-        state = None if record.value is None else read_transaction_value(record.value)
-        if state is not None:
-            start_time = _time(state.start_timestamp_ms)
-            last_update_time = _time(state.last_update_timestamp_ms)
+        found |= {"timestamp": _time(record.timestamp_ms), "leader_epoch": header.partition_leader_epoch}
+        found["transactional_id"] = _key(record, read_transaction_key, STATE_TOPIC)
+        if record.value is not None:
+            state = read_transaction_value(record.value)._asdict()
+            del state["unknown_tags"]
+            start, last_update = state.pop("start_timestamp_ms"), state.pop("last_update_timestamp_ms")
+            state["value_version"] = state.pop("version")
+            found |= state
+            found["start_time"] = _time(start)
+            found["last_update_time"] = _time(last_update)
     except DecodeError as exc:
-        error = f"CORRUPT_RECORD: {exc}"
-    if state is None:
-        return replace(
-            where,
-            offset=record.offset,
-            timestamp=timestamp,
-            transactional_id=transactional_id,
-            tombstone=record.value is None,
-            leader_epoch=leader_epoch,
-            position=position,
-            error=error,
-        )
+        found["error"] = f"CORRUPT_RECORD: {exc}"
     return TransactionLogRecord(
-        txn_state_partition=where.txn_state_partition,
-        offset=record.offset,
-        timestamp=timestamp,
-        transactional_id=transactional_id,
-        producer_id=state.producer_id,
-        producer_epoch=state.producer_epoch,
-        previous_producer_id=state.previous_producer_id,
-        next_producer_id=state.next_producer_id,
-        next_producer_epoch=state.next_producer_epoch,
-        state=state.state,
-        timeout_ms=state.timeout_ms,
-        topic_partitions=state.topic_partitions,
-        start_time=start_time,
-        last_update_time=last_update_time,
-        client_transaction_version=state.client_transaction_version,
-        tombstone=False,
-        value_version=state.version,
-        leader_epoch=leader_epoch,
-        broker_id=where.broker_id,
-        file=where.file,
-        position=position,
-        error=error,
+        txn_state_partition=where.txn_state_partition, broker_id=where.broker_id, file=where.file, **found
     )
 
 
-def _transactional_id(record: Record) -> str:
-    transactional_id = None if record.key is None else read_transaction_key(record.key)
-    if transactional_id is None:
-        raise DecodeError("The key of a __transaction_state record is null, or of a newer Kafka.", position=0)
-    return transactional_id
+def _key(record: Record, read: Callable[[bytes], K | None], topic: str) -> K:
+    key = None if record.key is None else read(record.key)
+    if key is None:
+        raise DecodeError(f"The key of a {topic} record is null, or of a newer Kafka.", position=0)
+    return key
 
 
 def _offsets_log_record(
     record: Record, header: BatchHeader, where: OffsetsLogRecord, position: int | None
 ) -> OffsetsLogRecord:
-    timestamp = is_transactional = producer_id = producer_epoch = key = error = None
-    commit = committed_at = expires_at = group = generation = None
     value = record.value
+    found: dict[str, Any] = {"offset": record.offset, "tombstone": value is None, "position": position}
     try:
-        timestamp, is_transactional = _time(record.timestamp_ms), header.is_transactional
-        producer_id, producer_epoch = header.producer_id, header.producer_epoch
-        key = None if record.key is None else read_group_key(record.key)
-        if key is None:
-            error = "CORRUPT_RECORD: The key of a __consumer_offsets record is null, or of a newer Kafka."
-        elif value is not None and key.kind == "offset_commit":
+        found |= {"timestamp": _time(record.timestamp_ms), "is_transactional": header.is_transactional}
+        found |= {"producer_id": header.producer_id, "producer_epoch": header.producer_epoch}
+        key = _key(record, read_group_key, OFFSETS_TOPIC)
+        found |= {"kind": key.kind, "group_id": key.group_id, "topic": key.topic, "partition": key.partition}
+        found["member_ids"] = None if key.member_id is None else (key.member_id,)
+        if value is not None and key.kind == "offset_commit":
             commit = read_offset_commit(value)
-            committed_at = _time(commit.commit_timestamp_ms)
-            expires_at = _time(commit.expire_timestamp_ms)
+            found |= {"committed_offset": commit.offset, "committed_leader_epoch": commit.leader_epoch}
+            found["commit_timestamp"] = _time(commit.commit_timestamp_ms)
+            found["expire_timestamp"] = _time(commit.expire_timestamp_ms)
         elif value is not None and key.kind == "group_metadata":
             group = read_group_metadata(value)
-            generation = group.generation
+            found |= {"generation": group.generation, "protocol_type": group.protocol_type, "protocol": group.protocol}
+            found |= {"leader_member_id": group.leader_member_id, "member_ids": group.member_ids}
         elif value is not None and key.kind in GROUP_EPOCH_KINDS:
-            generation = read_group_epoch(value)
+            found["generation"] = read_group_epoch(value)
     except DecodeError as exc:
-        error = f"CORRUPT_RECORD: {exc}"
-    member_id = None if key is None else key.member_id
-    return OffsetsLogRecord(
-        group_partition=where.group_partition,
-        offset=record.offset,
-        timestamp=timestamp,
-        kind=None if key is None else key.kind,
-        group_id=None if key is None else key.group_id,
-        topic=None if key is None else key.topic,
-        partition=None if key is None else key.partition,
-        committed_offset=None if commit is None else commit.offset,
-        committed_leader_epoch=None if commit is None else commit.leader_epoch,
-        commit_timestamp=committed_at,
-        expire_timestamp=expires_at,
-        generation=generation,
-        protocol_type=None if group is None else group.protocol_type,
-        protocol=None if group is None else group.protocol,
-        leader_member_id=None if group is None else group.leader_member_id,
-        member_ids=tuple(group.member_ids) if group else None if member_id is None else (member_id,),
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        is_transactional=is_transactional,
-        tombstone=value is None,
-        broker_id=where.broker_id,
-        file=where.file,
-        position=position,
-        error=error,
-    )
+        found["error"] = f"CORRUPT_RECORD: {exc}"
+    return OffsetsLogRecord(group_partition=where.group_partition, broker_id=where.broker_id, file=where.file, **found)
 
 
 def _time(milliseconds: int | None) -> dt.datetime | None:

@@ -211,13 +211,7 @@ def read_offset_index(buf: Buffer, *, base_offset: int) -> npt.NDArray[Any]:
 
     `buf`: the complete file; it ends in zeros while a broker has it open, and after a crash.
     """
-    entries = np.frombuffer(buf, OFFSET_ENTRY, count=len(memoryview(buf).cast("B")) // OFFSET_ENTRY.itemsize)
-    entries = entries[(entries["offset"] > 0) & (entries["position"] > 0)]  # the first batch has no entry
-    intact = entries[_rises(entries["offset"]) & _rises(entries["position"])]
-    index = np.empty(len(intact), OFFSETS)
-    index["offset"] = base_offset + intact["offset"].astype("i8")
-    index["position"] = intact["position"]
-    return index
+    return _rising_entries(buf, OFFSET_ENTRY, OFFSETS, base_offset, least=1)  # the first batch has no entry
 
 
 def read_time_index(buf: Buffer, *, base_offset: int) -> npt.NDArray[Any]:
@@ -228,12 +222,18 @@ def read_time_index(buf: Buffer, *, base_offset: int) -> npt.NDArray[Any]:
 
     `buf`: the complete file; it ends in zeros while a broker has it open, and after a crash.
     """
-    entries = np.frombuffer(buf, TIME_ENTRY, count=len(memoryview(buf).cast("B")) // TIME_ENTRY.itemsize)
-    entries = entries[(entries["timestamp"] > 0) & (entries["offset"] >= 0)]
-    intact = entries[_rises(entries["timestamp"]) & _rises(entries["offset"])]
-    index = np.empty(len(intact), TIMES)
-    index["timestamp"] = intact["timestamp"]
-    index["offset"] = base_offset + intact["offset"].astype("i8")
+    return _rising_entries(buf, TIME_ENTRY, TIMES, base_offset, least=0)
+
+
+def _rising_entries(
+    buf: Buffer, written: np.dtype[Any], read: np.dtype[Any], base_offset: int, *, least: int
+) -> npt.NDArray[Any]:
+    """The entries that rise in both fields, the first of which is above 0 and the second at `least` so much."""
+    entries = np.frombuffer(buf, written, count=len(memoryview(buf).cast("B")) // written.itemsize)
+    first, second = written.names or ()
+    entries = entries[(entries[first] > 0) & (entries[second] >= least)]
+    index: npt.NDArray[Any] = entries[_rises(entries[first]) & _rises(entries[second])].astype(read)
+    index["offset"] += base_offset
     return index
 
 
@@ -290,7 +290,7 @@ DAMAGED = "The bytes are damaged, or this is no producer snapshot; a broker woul
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEntry:
-    """The state of a producer on a partition; missing fields are ``None``, never -1."""
+    """The state of a producer on a partition, in the file's order; missing fields are ``None``, never -1."""
 
     producer_id: int
     producer_epoch: int
@@ -311,7 +311,7 @@ def read_snapshot(buf: bytes | bytearray | memoryview) -> tuple[SnapshotEntry, .
     """
     from google_crc32c import value as crc32c
 
-    count, crc = _read_header(memoryview(buf))
+    crc = _read_header(memoryview(buf))
     data = bytes(buf)
     computed: int = crc32c(data[SNAPSHOT_COVERED:])
     if crc != computed:
@@ -320,26 +320,15 @@ def read_snapshot(buf: bytes | bytearray | memoryview) -> tuple[SnapshotEntry, .
             position=SNAPSHOT_COVERED,
             means=DAMAGED,
         )
-    entries = struct.iter_unpack(
-        SNAPSHOT_ENTRY.format, data[SNAPSHOT_HEADER.size : SNAPSHOT_HEADER.size + count * SNAPSHOT_ENTRY.size]
-    )
+    entries = SNAPSHOT_ENTRY.iter_unpack(data[SNAPSHOT_HEADER.size :])
     return tuple(
-        SnapshotEntry(
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            last_sequence=_known(sequence),
-            last_offset=_known(offset),
-            offset_delta=delta,
-            last_timestamp=_known(timestamp),
-            coordinator_epoch=_known(coordinator_epoch),
-            current_txn_first_offset=_known(first_offset),
-        )
-        for producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, first_offset in entries
+        SnapshotEntry(producer_id, epoch, _known(sequence), _known(offset), delta, *map(_known, others))
+        for producer_id, epoch, sequence, offset, delta, *others in entries
     )
 
 
-def _read_header(view: memoryview) -> tuple[int, int]:
-    """Number of entries and CRC; checks version and size."""
+def _read_header(view: memoryview) -> int:
+    """The CRC; checks version, size and number of entries."""
     size = len(view)
     if not size:
         raise DecodeError(
@@ -367,7 +356,7 @@ def _read_header(view: memoryview) -> tuple[int, int]:
             position=min(size, right) if count >= 0 else SNAPSHOT_COVERED,
             means=DAMAGED,
         )
-    return count, crc
+    return int(crc)
 
 
 def _known(number: int) -> int | None:
@@ -513,25 +502,18 @@ def checkpoint_rows(
     return list(READERS[name](lines, base))
 
 
-def _offset_entry(base: CheckpointEntry, number: int, text: str) -> CheckpointEntry | None:
-    found = OFFSET_LINE.fullmatch(text)
-    partition, offset = (int(found["partition"]), int(found["offset"])) if found else (0, 0)
-    if not found or partition > MAX_INT32 or offset > MAX_INT64:
+def _entry(base: CheckpointEntry, number: int, text: str, form: re.Pattern[str]) -> CheckpointEntry | None:
+    found = form.fullmatch(text)
+    values: dict[str, Any] = found.groupdict() if found else {}
+    values |= {name: int(digits) for name, digits in values.items() if name != "topic"}
+    number_or_epoch = values.get("partition", values.get("leader_epoch", 0))
+    if not found or number_or_epoch > MAX_INT32 or values["offset"] > MAX_INT64:
         return None
-    return replace(base, topic=found["topic"], partition=partition, offset=offset, position=number)
-
-
-def _epoch_entry(base: CheckpointEntry, number: int, text: str) -> CheckpointEntry | None:
-    found = EPOCH_ENTRY.fullmatch(text)
-    if not found or int(found["leader_epoch"]) > MAX_INT32 or int(found["offset"]) > MAX_INT64:
-        return None
-    return replace(base, leader_epoch=int(found["leader_epoch"]), offset=int(found["offset"]), position=number)
+    return replace(base, position=number, **values)
 
 
 def _read_entries(
-    lines: list[CheckpointLine],
-    base: CheckpointEntry,
-    read: Callable[[CheckpointEntry, int, str], CheckpointEntry | None],
+    lines: list[CheckpointLine], base: CheckpointEntry, form: re.Pattern[str]
 ) -> Iterator[CheckpointEntry]:
     """A line with the version, one with the number of entries, one for each entry; each one ended."""
     if not lines:
@@ -547,7 +529,7 @@ def _read_entries(
         error = "MALFORMED: line 2 is missing: it should be the number of entries."
         yield replace(base, position=2, error=error)
     for number, text, ended in lines[2:]:
-        entry = read(base, number, text or "")
+        entry = _entry(base, number, text or "", form)
         if entry is None:
             yield _malformed(base, number, "is no entry", text)
         elif not ended:
@@ -616,11 +598,11 @@ def _read_clean_shutdown(lines: list[CheckpointLine], base: CheckpointEntry) -> 
         yield _malformed(base, 1, "has an unknown version", text)
 
 
-_read_offsets = partial(_read_entries, read=_offset_entry)
+_read_offsets = partial(_read_entries, form=OFFSET_LINE)
 READERS: dict[str, Callable[[list[CheckpointLine], CheckpointEntry], Iterator[CheckpointEntry]]] = {
     ".kafka_cleanshutdown": _read_clean_shutdown,
     "cleaner-offset-checkpoint": _read_offsets,
-    "leader-epoch-checkpoint": partial(_read_entries, read=_epoch_entry),
+    "leader-epoch-checkpoint": partial(_read_entries, form=EPOCH_ENTRY),
     "log-start-offset-checkpoint": _read_offsets,
     "meta.properties": _read_meta_properties,
     "partition.metadata": _read_partition_metadata,

@@ -252,6 +252,9 @@ def _int32s(tagged: Mapping[int, tuple[int, bytes]], tag: int) -> tuple[int, ...
     return values
 
 
+MAPPINGS = ("topics", "partitions", "brokers", "features", "settings")  # fields of the state
+
+
 @dataclass(slots=True)
 class MetadataState:
     """What the records so far say, to complete those that follow."""
@@ -272,9 +275,8 @@ class MetadataState:
         if record.type == "BeginTransaction":
             self._before = self.copy()
         elif record.type == "AbortTransaction" and self._before is not None:
-            before = self._before
-            self.topics, self.partitions = before.topics, before.partitions
-            self.brokers, self.features, self.settings = before.brokers, before.features, before.settings
+            for name in MAPPINGS:
+                setattr(self, name, getattr(self._before, name))
         else:
             self._add_cluster(record)
         topic_id = record.topic_id
@@ -308,13 +310,8 @@ class MetadataState:
 
     def copy(self) -> MetadataState:
         """What they say, for a transaction that may be aborted."""
-        return MetadataState(
-            topics=dict(self.topics),
-            partitions=dict(self.partitions),
-            brokers=dict(self.brokers),
-            features=dict(self.features),
-            settings=dict(self.settings),
-        )
+        values: dict[str, Any] = {name: dict(getattr(self, name)) for name in MAPPINGS}
+        return MetadataState(**values)
 
     def _add_cluster(self, record: MetadataLogRecord) -> None:
         """What is about a broker, a feature or a setting."""

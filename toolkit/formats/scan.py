@@ -116,11 +116,11 @@ def first_bytes(window: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64])
 
 
 def _plausible(raw: Array) -> npt.NDArray[np.bool_]:
-    """Which are of magic 2, with fields as `usual_size` wants them."""
+    """Which are of magic 2, and have no field with a value that Kafka up to 4.3 would hardly write."""
     attributes, delta, count = raw["attributes"], raw["last_offset_delta"], raw["record_count"]
     plausible: npt.NDArray[np.bool_] = (raw["magic"] == 2) & (raw["length"] >= HEADER_SIZE - LENGTH_END)
     plausible &= (attributes >= 0) & (attributes < 0x80) & (attributes & 7 <= 4)
-    plausible &= (count >= 0) & (count - 1 <= delta)
+    plausible &= (count >= 0) & (delta >= 0) & (count - 1 <= delta)
     plausible &= (count > 0) | (raw["length"] == HEADER_SIZE - LENGTH_END)
     plausible &= (raw["producer_epoch"] >= -(1 << 8)) & (raw["base_sequence"] >= -(1 << 24))
     for field, bits in (("leader_epoch", 24), ("producer_id", 48)):
@@ -155,15 +155,8 @@ def usual_size(data: Any, position: int, end: int) -> int:
         return 0  # offset beyond 2^48, or length negative
     if data[p + MAGIC_AT] != 2 or p + HEADER_SIZE > end:
         return max(_message_size(data, position, end), 0)
-    header = BATCH_HEADER.unpack_from(data, position)
-    _, _, leader_epoch, _, _, attributes, delta, _, _, producer_id, producer_epoch, sequence, count = header
-    if not 0 <= attributes < 0x80 or attributes & 7 > 4:
-        return 0  # attributes without a meaning so far
-    if not -(1 << 24) <= leader_epoch < 1 << 24 or not -(1 << 48) <= producer_id < 1 << 48:
-        return 0
-    if producer_epoch < -(1 << 8) or sequence < -(1 << 24) or count > delta + 1:
-        return 0
-    return max(readable_size(data, position, end), 0)
+    raw = np.frombuffer(bytes(data[p : p + HEADER_SIZE]).ljust(RAW_BYTES, b"\0"), RAW)
+    return LENGTH_END + int(raw["length"][0]) if _plausible(raw)[0] else 0
 
 
 def int32(data: Any, at: int) -> int:

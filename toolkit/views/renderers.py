@@ -228,14 +228,14 @@ def _html_grid(grid: Grid, level: int) -> str:
         return f'{head}<p class="none">{escaped_html(grid.empty)}</p>'
     names, lines, kinds = GridTexts.of(grid)
     heads = "".join(
-        f"<th scope='col'{_class(kind)}>{escaped_html(name)}</th>" for name, kind in zip(names, kinds, strict=True)
+        f"<th scope='col'{class_html(kind)}>{escaped_html(name)}</th>" for name, kind in zip(names, kinds, strict=True)
     )
     rows = ""
     for row in lines:
         cells = ((cell, _cell_kind(cell, kind)) for cell, kind in zip(row, kinds, strict=True))
-        rows += f"<tr>{''.join(f'<td{_class(kind)}>{_linked(cell)}</td>' for cell, kind in cells)}</tr>\n"
+        rows += f"<tr>{''.join(f'<td{class_html(kind)}>{value_html(cell)}</td>' for cell, kind in cells)}</tr>\n"
     region = f'<div class="scroll" role="group" aria-label="{escaped_html(grid.title)}" tabindex="0">'
-    wide = _class("wide" if len(grid.columns) > 6 else "")
+    wide = class_html("wide" if len(grid.columns) > 6 else "")
     return f"{head}{region}<table{wide}><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
 
 
@@ -244,7 +244,8 @@ def _cell_kind(cell: str, kind: str) -> str:
     return (kind if max(map(len, cell.split())) <= LONG_WORD else "long") if cell.strip() else "blank"
 
 
-def _class(kind: str) -> str:
+def class_html(kind: str) -> str:
+    """The attribute of an element of some class; of one without a class, nothing."""
     return f' class="{kind}"' if kind else ""
 
 
@@ -390,6 +391,12 @@ def verdict_colours(selector: str, rule: str) -> str:
     return "\n".join(
         selector.format(verdict) + " { " + rule.format(TONES["light"][verdict.tone]) + " }" for verdict in Verdict
     )
+
+
+DARK_PAGE = (  # JupyterLab, Voila; VS Code
+    ':is([data-jp-theme-light="false"], [data-vscode-theme-kind="vscode-dark"], '
+    '[data-vscode-theme-kind="vscode-high-contrast"])'
+)
 
 
 def tone_variables(theme: str) -> str:

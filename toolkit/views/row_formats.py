@@ -235,15 +235,22 @@ def cell_text(value: Any, *, is_precise: bool = False) -> str:
 
 def printable(text: str) -> str:
     """Escape control characters, which ids and error texts may contain."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shortened(text: str, longest: int) -> str:
+    """A text, with an ellipsis in its middle if it is longer."""
+    if len(text) <= longest:
+        return text
+    return f"{text[: longest // 2]}…{text[-(longest - longest // 2 - 1) :]}"
 
 
 def plain(text: object, *, longest: int | None = None) -> str:
     """A text escaped for plotly and Markdown, which interpret markup, links and formulas."""
-    cut = printable(str(text))
-    if longest is not None and len(cut) > longest:
-        cut = f"{cut[: longest // 2]}…{cut[-(longest - longest // 2 - 1) :]}"
-    return html.escape(cut, quote=False).replace("$", "&#36;")
+    whole = printable(str(text))
+    return html.escape(whole if longest is None else shortened(whole, longest), quote=False).replace("$", "&#36;")
 
 
 def spellings(name: str) -> list[str]:

@@ -38,7 +38,7 @@ from toolkit.views.finding_document import (
     summary,
     urgency_key,
 )
-from toolkit.views.renderers import page, text_lines, value_html, verdict_colours
+from toolkit.views.renderers import class_html, page, text_lines, value_html, verdict_colours
 from toolkit.views.row_formats import cell_text, count, grid_lines, printable, table_grid
 
 if TYPE_CHECKING:
@@ -319,31 +319,29 @@ def body_html(
 ) -> str:
     """A row of a table as HTML, with the lines below it; all values are escaped."""
     row = "".join(map(_cell_html, cells, headings))
-    lines = "".join(f"<div>{_label(label)}{value_html(value)}</div>" for label, value in below)
-    rest = f'<tr><td class="below" style="text-align:left" colspan="{len(headings)}">{lines}</td></tr>' if below else ""
-    style = ' class="error"' if error else ""
-    return f"<tbody{style}><tr>{row}</tr>{rest}</tbody>"
+    start = f'<tr><td class="below" style="text-align:left" colspan="{len(headings)}">'
+    rest = f"{start}{_lines_html(below)}</td></tr>" if below else ""
+    return f"<tbody{class_html('error' if error else '')}><tr>{row}</tr>{rest}</tbody>"
+
+
+def _lines_html(lines: Iterable[tuple[str, Value]]) -> str:
+    """A line for each value, behind its label if it has one."""
+    labelled = ((f"<i>{escape(label)}</i> " if label else "", value_html(value)) for label, value in lines)
+    return "".join(f"<div>{label}{value}</div>" for label, value in labelled)
 
 
 def _cell_html(cell: TableCell, heading: ColumnHeading) -> str:
     styles = {"number": heading.kind == "number", "fixed": bool(heading.kind), "long": cell.is_long}
-    names = [name for name, holds in styles.items() if holds]
-    style = f' class="{" ".join(names)}"' if names else ""
-    lines = [(_label(label), escape(text)) for label, text in cell.lines]
+    (label, text), *more = cell.lines or [("", "")]
+    content = value_html(text) if not (label or more) else _lines_html(cell.lines)
     if cell.verdict:
-        content = f'<b class="{escape(cell.verdict)}">{lines[0][1]}</b>'
-    else:
-        is_text = len(lines) == 1 and not lines[0][0]
-        content = lines[0][1] if is_text else "".join(f"<div>{label}{text}</div>" for label, text in lines)
+        content = f"<b{class_html(escape(cell.verdict))}>{content}</b>"
     if cell.key is None:
         key = " data-none"
     else:
         key = "" if escape(str(cell.key)) == content else f' data-key="{escape(str(cell.key))}"'
-    return f"<td{style}{key}>{content}</td>"
-
-
-def _label(text: str) -> str:
-    return f"<i>{escape(text)}</i> " if text else ""
+    names = " ".join(name for name, holds in styles.items() if holds)
+    return f"<td{class_html(names)}{key}>{content}</td>"
 
 
 def _packed(text: str) -> str:

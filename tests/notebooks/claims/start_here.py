@@ -1,6 +1,14 @@
 """Claims of notebook 0."""
 
+from collections.abc import Callable
 from typing import Any
+
+
+def explain(opened: Any, error: str, explain: Callable[..., Any]) -> None:
+    """It pasted an error that its incident never prints."""
+    if opened.kafka:
+        assert f"group {opened.group} stopped" in error
+        assert "hanging" in set(explain(error, opened.source, recheck_after=1).findings().verdict)
 
 
 def answer(opened: Any, findings: Any) -> None:

@@ -1,25 +1,24 @@
-"""Run a campaign for a time, and print what it did and found: ``python -m tests.tools.large walks --seed one``."""
+"""Walk for a time, and print what was done and found: ``python -m tests.tools.large --seed one``."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from importlib import import_module
 
+from tests.tools.large import walks
 from tests.tools.large.sitting import Sitting
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("campaign", choices=["walks", "recorder", "disks"])
-    parser.add_argument("parts", nargs="*", help="Of walks: versions, or version/cluster/round.")
+    parser.add_argument("parts", nargs="*", help="Versions, or version/cluster/round.")
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--seed", default="one")
     arguments = parser.parse_args()
     sitting = Sitting(seed=arguments.seed, seconds=arguments.seconds)
     try:
-        import_module(f"tests.tools.large.{arguments.campaign}").run(sitting, *arguments.parts)
+        walks.run(sitting, *arguments.parts)
     finally:
         print(json.dumps({"counts": dict(sorted(sitting.counts.items())), "problems": sitting.problems}, indent=1))
     sys.exit(bool(sitting.problems))

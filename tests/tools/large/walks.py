@@ -5,7 +5,7 @@ transaction versions, begin new instances and change their version under one id;
 in no transaction. Power is lost, which cuts the tails of logs; `__transaction_state` is compacted, or restored from an
 older copy; topics are deleted and created again. Then every action that a finding offers is done, without an override.
 
-``python -m tests.tools.large walks 4.3.1 3.5.2``; ``walks 4.3.1/2/7`` repeats round 7 of the seed's third cluster.
+``python -m tests.tools.large 4.3.1 3.5.2``; ``4.3.1/2/7`` repeats round 7 of the seed's third cluster.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python -m tests.tools.mutation --map -m "not lab"         # once, and after changes: which tests reach which lines
     python -m tests.tools.mutation --draw 300 --seed SEED          # faults of all kinds at lines of all modules
     python -m tests.tools.mutation toolkit.analysis.diagnosis.decision
-    python -m tests.tools.mutation toolkit.actions.coordinator_actions tests/actions/test_fence_guards.py --kinds text
+    python -m tests.tools.mutation toolkit.actions.transaction tests/actions/test_impact.py --kinds text
 
 A draw writes a line of JSON for each fault to ``build/mutation/SEED.jsonl``, which a second run continues, and prints
 how many were caught, by kind and folder. A module prints the faults that survive, and fails if there is one.

@@ -1,7 +1,6 @@
 """Both palettes are readable, and kinds are distinguishable in grey."""
 
 import dataclasses
-from importlib import resources
 
 import pytest
 
@@ -10,6 +9,7 @@ from tests.views.plots.drawn import contrast
 from toolkit.errors import UsageError
 from toolkit.schema.verdict import TONES, Verdict
 from toolkit.views import show
+from toolkit.views.panel.layout import style_html
 from toolkit.views.plots.plot_theme import KINDS, STATES, THEMES, theme_named
 from toolkit.views.report import report
 
@@ -37,7 +37,7 @@ def test_every_kind_has_its_own_symbol_and_hanging_is_the_widest() -> None:
 
 def test_a_verdict_has_one_colour_everywhere() -> None:
     """`ongoing` was green in the report and the panel, blue in tables, and brown in the timeline."""
-    panel = (resources.files("toolkit.views.panel") / "panel.css").read_text()
+    panel = style_html()
     page, table = report([finding()]).html, show([finding()])._repr_html_()
     for verdict in Verdict:
         light, dark = TONES["light"][verdict.tone], TONES["dark"][verdict.tone]
@@ -46,7 +46,8 @@ def test_a_verdict_has_one_colour_everywhere() -> None:
         assert f".{verdict} {{ --tone: var(--{verdict.tone}); }}" in page
         assert f"--{verdict.tone}: {light};" in page
         assert f"--{verdict.tone}: {dark};" in page
-        assert verdict.tone == "muted" or (light in panel and dark in panel)
+        assert f"--{verdict.tone}: {light};" in panel
+        assert f"--{verdict.tone}: {dark};" in panel
     assert {theme.lso for theme in THEMES.values()}.isdisjoint(
         each for tones in TONES.values() for each in tones.values()
     )

@@ -30,6 +30,14 @@ def test_the_title_is_the_result() -> None:
     assert "HANGING</b> · producer 4711 epoch 3 at 913,095,344" in words(figure)
 
 
+def test_a_reason_with_long_names_is_there_to_its_end() -> None:
+    """An id of 249 letters, which Kafka allows, took both lines below the title: the end of the reason was cut off."""
+    reason = f'coordinator 3: id "{"a" * 249}" is CompleteAbort, so no coordinator will end this transaction'
+    figure = plot_timeline([], findings=[finding(transactional_id="a" * 249, reason=reason)])
+    assert "so no coordinator will end this transaction" in words(figure)
+    assert max(map(len, figure.layout.title.subtitle.text.split("<br>"))) < 110
+
+
 @pytest.mark.parametrize("as_frames", [False, True])
 def test_every_hanging_one_of_50_000_transactions_is_drawn(as_frames: bool) -> None:
     log_transactions, findings = busy(50_000, hanging=60)
@@ -67,6 +75,7 @@ def test_an_open_transaction_without_a_finding_is_drawn() -> None:
     figure = plot_timeline(log_transactions, most=10)
     assert len(list(bars(traces(figure)["open ●"]))) == 5
     assert "HANGING ✕" not in traces(figure)
+    assert "for at least" in words(figure), "it was for under 1 s where the last record came right behind it"
 
 
 def test_events_of_the_cluster_are_lines_with_a_hover() -> None:

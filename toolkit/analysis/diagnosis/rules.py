@@ -12,7 +12,8 @@ import datetime as dt
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from toolkit.analysis.coordinator.transaction_history import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import PREPARE_GRACE, may_be_flinks
@@ -233,26 +234,10 @@ def _not_proven(e: Case) -> str:
     return f"Not proven to be hanging: {why}."
 
 
-def _unknown(
-    name: str,
-    *,
-    applies: Callable[[Case], bool],
-    needs: Callable[[Case], tuple[str, ...]],
-    why: Callable[[Case], str] = _not_proven,
-    remedy: Callable[[Case], str] = lambda e: GET_MISSING,
-) -> Rule[Case]:
-    """A transaction of which `needs` is missing."""
-    return Rule(
-        name=name,
-        applies=applies,
-        verdict=Verdict.UNKNOWN,
-        outcome=UNKNOWN,
-        why=why,
-        remedy=remedy,
-        needs=needs,
-        is_explained=True,
-    )
-
+_rule = cast("type[Rule[Case]]", Rule)
+_unknown = partial(  # a transaction of which something is missing
+    _rule, verdict=Verdict.UNKNOWN, outcome=UNKNOWN, why=_not_proven, remedy=lambda e: GET_MISSING, is_explained=True
+)
 
 OWNED_RULES: tuple[Rule[Case], ...] = (
     Rule(
@@ -271,20 +256,20 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
         needs=lambda e: (f"the log of {e.tp}: {e.partition_error}",),
     ),
     _unknown(
-        "on the coordinators' topic",
+        name="on the coordinators' topic",
         applies=lambda e: e.tp[0] == STATE_TOPIC,
         why=lambda e: "An open transaction on __transaction_state cannot come from a producer.",
         remedy=lambda e: "Never write a marker here; keep a copy of the segment and report it to Kafka.",
         needs=lambda e: ("an explanation: Kafka itself never writes transactions to this topic",),
     ),
     _unknown(
-        "several coordinators",
+        name="several coordinators",
         applies=lambda e: len(e.owners) > 1,
         why=lambda e: f"{len(e.owners)} coordinators report producer {e.producer_id}.",
         needs=lambda e: ("one coordinator that owns the id: " + "; ".join(map(coordinator_says, e.owners)),),
     ),
     _unknown(
-        "not described",
+        name="not described",
         applies=lambda e: e.owner is not None and bool(e.owner.error),
         why=lambda e: f'Transactional id "{e.transactional_id}" could not be described.',
         needs=lambda e: (f'the state of "{e.transactional_id}": {_owner(e).error}',),
@@ -293,7 +278,7 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
     *_ending_rules("PrepareAbort", ABORT),
     *_ending_rules("PrepareEpochFence", ABORT),
     _unknown(
-        "ending elsewhere",
+        name="ending elsewhere",
         applies=lambda e: e.state.startswith("Prepare"),
         why=lambda e: f"{_says(e)} on other partitions and no longer expects a marker here.",
         remedy=lambda e: "Do not abort while the coordinator is ending the transaction; diagnose again when it has.",
@@ -309,14 +294,14 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
         is_explained=True,
     ),
     _unknown(
-        "prepared elsewhere",
+        name="prepared elsewhere",
         applies=lambda e: e.two_phase and e.state == "Ongoing",
         why=lambda e: f"{_says(e)} by two-phase commit, which may run ahead of its producer id.",
         remedy=lambda e: "Ask the external coordinator of this id; never decide it here.",
         needs=lambda e: ("the external coordinator's decision on this transaction",),
     ),
     _unknown(
-        "stale coordinator",
+        name="stale coordinator",
         applies=lambda e: e.owner_epoch >= 0 and e.epoch > e.owner_epoch,
         why=lambda e: f"{_says(e)} with epoch {e.owner_epoch}, older than the partition's {e.epoch}.",
         needs=lambda e: (
@@ -423,7 +408,7 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
     ),
     Rule(name="live", applies=_is_live, verdict=Verdict.ONGOING, outcome=UNDECIDED, why=_within_timeout, remedy=_wait),
     _unknown(
-        "an epoch is missing",
+        name="an epoch is missing",
         applies=lambda e: e.owner is not None and (e.owner_epoch < 0 or (e.listed and e.epoch < 0)),
         why=lambda e: f"{_says(e)}, and whether this transaction is an older one is not known.",
         needs=lambda e: (
@@ -452,7 +437,7 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
         is_explained=True,
     ),
     _unknown(
-        "a fence may be in progress",
+        name="a fence may be in progress",
         applies=lambda e: (
             e.state == "Ongoing" and e.epoch < e.owner_epoch and e.listed and _owner(e).last_update_time is None
         ),
@@ -466,7 +451,7 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
         ),
     ),
     _unknown(
-        "a state that this version does not know",
+        name="a state that this version does not know",
         applies=lambda e: (
             e.owner is not None and e.state not in {"Ongoing", "Empty", "CompleteCommit", "CompleteAbort", "Dead"}
         ),
@@ -571,42 +556,24 @@ def _decided_rule(outcome: str) -> Rule[Case]:
 _DISOWNED_VERDICTS = {Verdict.HANGING, Verdict.STUCK_ENDING}  # of transactions that no coordinator will end
 
 
-def _hanging(
-    name: str,
-    *,
-    applies: Callable[[Case], bool],
-    outcome: str = UNDECIDED,
-    why: Callable[[Case], str] = _hanging_reason,
-    remedy: Callable[[Case], str] = _abort,
-    cause: str | None = None,
-) -> Rule[Case]:
-    """A transaction that no coordinator will end, and that no commit includes."""
-    return Rule(
-        name=name,
-        applies=applies,
-        verdict=Verdict.HANGING,
-        outcome=outcome,
-        why=why,
-        remedy=remedy,
-        action="abort",
-        cause=cause,
-    )
-
+_hanging = partial(  # a transaction that no coordinator will end, and that no commit includes
+    _rule, verdict=Verdict.HANGING, outcome=UNDECIDED, why=_hanging_reason, remedy=_abort, action="abort"
+)
 
 DISOWNED_RULES: tuple[Rule[Case], ...] = (
-    _unknown("not proven to be disowned", applies=lambda e: bool(doubts(e)), needs=doubts),
+    _unknown(name="not proven to be disowned", applies=lambda e: bool(doubts(e)), needs=doubts),
     _unknown(
-        "recorded otherwise",
+        name="recorded otherwise",
         applies=lambda e: not e.is_read and e.recorded is not None and _is_recorded_otherwise(e.recorded),
         needs=_recorded_otherwise,
     ),
     _unknown(
-        "the log has another producer's batch",
+        name="the log has another producer's batch",
         applies=lambda e: e.outcome.other_producer_id is not None,
         needs=lambda e: (f"a log that agrees: the batch at {e.start} is of producer {e.outcome.other_producer_id}",),
     ),
     _unknown(
-        "the log has its marker, the producer state has not",
+        name="the log has its marker, the producer state has not",
         applies=lambda e: e.outcome.marker_contradicts,
         needs=lambda e: (f"producer state that agrees: there is the {e.outcome.marker_after}",),
     ),
@@ -641,7 +608,7 @@ DISOWNED_RULES: tuple[Rule[Case], ...] = (
         action="complete",
     ),
     _unknown(
-        "committed in part",
+        name="committed in part",
         applies=lambda e: e.outcome.no_commit.status == e.outcome.all_committed.status == REFUTED,
         remedy=lambda e: (
             "Write no marker: an abort discards committed records, and a commit makes others visible. Read "
@@ -651,7 +618,7 @@ DISOWNED_RULES: tuple[Rule[Case], ...] = (
         needs=lambda e: e.outcome.missing,
     ),
     _unknown(
-        COMMIT_IS_LIKELY,
+        name=COMMIT_IS_LIKELY,
         applies=lambda e: e.outcome.name == UNKNOWN and e.outcome.all_committed.status == NOT_PROVEN,
         remedy=lambda e: (
             "Do not abort: a commit is likely. Check in the client's log, or in its checkpoint, what it committed. If "
@@ -660,9 +627,9 @@ DISOWNED_RULES: tuple[Rule[Case], ...] = (
         ),
         needs=lambda e: e.outcome.missing,
     ),
-    _unknown(OUTCOME_NOT_PROVEN, applies=lambda e: e.outcome.name == UNKNOWN, needs=lambda e: e.outcome.missing),
+    _unknown(name=OUTCOME_NOT_PROVEN, applies=lambda e: e.outcome.name == UNKNOWN, needs=lambda e: e.outcome.missing),
     _unknown(
-        MARKERS_NOT_READ,
+        name=MARKERS_NOT_READ,
         applies=are_markers_unread,
         needs=lambda e: (
             f"the markers of producer {e.producer_id} on other partitions, which show whether the coordinators' "
@@ -670,13 +637,13 @@ DISOWNED_RULES: tuple[Rule[Case], ...] = (
         ),
     ),
     _hanging(
-        "aborted without its marker",
+        name="aborted without its marker",
         applies=lambda e: e.outcome.name == ABORT,
         outcome=ABORT,
         why=lambda e: f"{_why_disowned(e)}: {e.outcome.reason} ({by_observations(e.observations)}).",
     ),
     _unknown(
-        "to be committed by a checkpoint of Flink",
+        name="to be committed by a checkpoint of Flink",
         applies=lambda e: e.checkpoint is not None,
         remedy=lambda e: (
             "Do not abort it: the Flink job considers its records written. Save them by kafka-txn scan, and check "
@@ -687,20 +654,20 @@ DISOWNED_RULES: tuple[Rule[Case], ...] = (
         ),
     ),
     _hanging(
-        "superseded epoch",
+        name="superseded epoch",
         applies=lambda e: e.state == "Ongoing" and e.epoch < e.owner_epoch,
         remedy=lambda e: f"Soon, as the new epoch's marker would decide this data too:\n{_abort(e)}",
         cause="superseded epoch",
     ),
     _hanging(
-        "not added to the open transaction",
+        name="not added to the open transaction",
         applies=lambda e: e.state == "Ongoing",
         remedy=lambda e: f"On this partition only:\n{_abort(e)}",
         cause="written but not added to the transaction",
     ),
-    _hanging("nothing open under its id", applies=lambda e: e.owner is not None),
+    _hanging(name="nothing open under its id", applies=lambda e: e.owner is not None),
     _hanging(
-        "no owner", applies=lambda e: True, cause="no owner: the id has expired or moved on to another producer id"
+        name="no owner", applies=lambda e: True, cause="no owner: the id has expired or moved on to another producer id"
     ),
 )
 """Rules on transactions that no coordinator will end, as far as the coordinators' answers go."""

@@ -39,7 +39,7 @@ from toolkit.views.panel.panel_html import (
     traceback_parts,
     why_not_section,
 )
-from toolkit.views.renderers import escaped_html, html_text
+from toolkit.views.renderers import DARK_PAGE, escaped_html, html_text, tone_variables
 from toolkit.views.report import Report, report
 from toolkit.views.report.incident import tables_around
 from toolkit.views.report.report_sections import action_grid
@@ -535,4 +535,5 @@ def style_html() -> str:
     files = resources.files(__package__)
     assist = html.escape((files / "assist.html").read_text(encoding="utf-8"), quote=True)
     frame = f'<iframe hidden title="accessibility of the panel" srcdoc="{assist}"></iframe>'
-    return f"<style>{(files / 'panel.css').read_text(encoding='utf-8')}</style>{frame}"
+    light, dark = (f".kafka-txn-panel {{ {tone_variables(theme)} }}" for theme in ("light", "dark"))
+    return f"<style>{light} {DARK_PAGE} {dark}\n{(files / 'panel.css').read_text(encoding='utf-8')}</style>{frame}"

@@ -21,6 +21,7 @@ from zlib import crc32
 import plotly.graph_objects as go
 
 from toolkit.views.plots.plot_theme import DARK_VARIABLES, THEMES, Theme, apply_theme, follow_theme
+from toolkit.views.renderers import DARK_PAGE
 from toolkit.views.row_formats import plain
 
 DASHES: Mapping[str | None, str] = {"dot": "2 4", "dash": "8 5", "longdash": "12 6"}
@@ -563,12 +564,6 @@ def _width(text: str, size: float) -> float:
 
 
 OWN_RENDERERS = {"plotly_mimetype", "plotly_mimetype+notebook"}  # plotly's choice in Jupyter; others are the user's
-
-
-DARK_PAGE = (  # JupyterLab, Voila; VS Code
-    ':is([data-jp-theme-light="false"], [data-vscode-theme-kind="vscode-dark"], '
-    '[data-vscode-theme-kind="vscode-high-contrast"])'
-)
 
 
 class NotebookFigure(go.Figure):  # type: ignore[misc]

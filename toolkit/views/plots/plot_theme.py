@@ -21,7 +21,7 @@ import plotly.graph_objects as go
 from toolkit.errors import UsageError
 from toolkit.schema.durations import duration
 from toolkit.schema.verdict import TONES, Verdict
-from toolkit.views.row_formats import plain, printable
+from toolkit.views.row_formats import plain, printable, shortened
 
 if TYPE_CHECKING:
     from toolkit.schema.live import Finding
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 ThemeName = Literal["light", "dark"]
 
-TITLE_WIDTH = 62  # characters that fit into 800 pixels
+TITLE_WIDTH, SUBTITLE_WIDTH = 62, 98  # characters that fit into 800 pixels
 ENTRIES_PER_ROW = 3  # of the legend, likewise
 FONT = "Inter, Segoe UI, Helvetica Neue, Arial, DejaVu Sans, sans-serif"
 
@@ -200,7 +200,7 @@ def packed_script() -> str:
     return base64.b64encode(gzip.compress(get_plotlyjs().encode(), 9, mtime=0)).decode("ascii")
 
 
-LONGEST = 60  # characters of a name in a title
+LONGEST = 60  # characters of a name in a title, and of a word below it
 
 
 def place_name(topic: str | None, partition: int | None) -> str:
@@ -228,12 +228,10 @@ def number(value: int | None) -> str:
     return "unknown" if value is None else f"{value:,}"
 
 
-def lines(text: str, *, width: int = 100, most: int = 2) -> str:
-    """A text wrapped to at most `most` lines, with an ellipsis if it is cut."""
-    wrapped = textwrap.wrap(printable(text), width - 2, break_on_hyphens=False)
-    if len(wrapped) > most:
-        wrapped = [*wrapped[: most - 1], wrapped[most - 1] + " …"]
-    return "<br>".join(map(plain, wrapped))
+def lines(text: str) -> str:
+    """A text below a title in lines, all of it; of a long name in it, the middle is left out."""
+    words = " ".join(shortened(word, LONGEST) for word in printable(text).split())
+    return "<br>".join(map(plain, textwrap.wrap(words, SUBTITLE_WIDTH, break_on_hyphens=False)))
 
 
 def when(time: dt.datetime | None) -> str | None:

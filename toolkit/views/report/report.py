@@ -95,6 +95,7 @@ WITHOUT: Mapping[str, str] = {
 
 Chart: TypeAlias = "Callable[[ThemeName], go.Figure]"  # drawn when it is called
 TIMELINE, EVENTS = "Timeline", "Events"  # the sections with charts
+FLATTER = 160  # pixels of a chart's height: on paper it is on the first page, in letters that can be read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +138,10 @@ class Report:
         if title not in found:
             raise UsageError(f"The report has no section {title!r}.", do=f"It has {', '.join(found)}.")
         return DocumentView((found[title],), self.connection)
+
+    def __iter__(self) -> Iterator[DocumentView]:
+        """Its sections, one after another."""
+        return (DocumentView((each,), self.connection) for each in (*self.sections, *self.appendix))
 
     @cached_property
     def html(self) -> str:
@@ -499,7 +504,7 @@ def _charts(shown: Iterable[Finding], findings: Sequence[Finding], tables: Repor
     ) -> go.Figure:
         from toolkit.views.plots import plot_timeline
 
-        return plot_timeline(
+        figure = plot_timeline(
             tables.log_transactions,
             lso_timeline=tables.lso_timeline,
             partitions=partitions,
@@ -510,6 +515,8 @@ def _charts(shown: Iterable[Finding], findings: Sequence[Finding], tables: Repor
             partition=partition,
             theme=theme,
         )
+        figure.layout.height -= FLATTER
+        return figure
 
     firsts: dict[tuple[str | None, int | None], Finding] = {}
     for finding in shown:

@@ -1,4 +1,4 @@
-"""Frameworks as they run, disturbed at random: see `tests.tools.frameworks`."""
+"""A short run of each campaign: `tests.tools.frameworks`, `tests.tools.large`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 
 from tests.tiers import amount, seed
 from tests.tools.frameworks import APPLICATIONS, STEPS, run
+from tests.tools.large import walks
+from tests.tools.large.sitting import Sitting
 
 pytestmark = [pytest.mark.lab, pytest.mark.full]
 
@@ -28,3 +30,12 @@ def test_a_disturbed_framework_is_never_hanging_and_has_an_owner(framework: str)
     assert not campaign.problems, "\n".join(campaign.problems)
     assert campaign.watcher.looks > 10
     assert {*campaign.done} >= {*STEPS}
+
+
+@pytest.mark.parametrize("version", ["4.3.1", "3.5.2"])
+def test_random_walks_lose_and_publish_nothing(version: str) -> None:
+    """What is offered in a round or two is judged by the truth of every record."""
+    sitting = Sitting(seed=seed() or "one", seconds=amount(3, full=10))
+    walks.run_cluster(sitting, version, 0, range(2))
+    assert not sitting.problems, "\n".join(sitting.problems)
+    assert sitting.counts["rounds"]
