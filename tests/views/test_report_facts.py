@@ -258,6 +258,7 @@ def test_what_is_beyond_the_limit_is_counted() -> None:
     assert "Not over: 23 transactions without a section." in made.summary
     assert "3 of them have no section: see the appendix." not in made.summary, "one stands for all that are alike"
     assert "22 partitions  open for up to 2 h" in repr(made["What else was found"])
+    assert "22 partitions" in repr(list(made)[-1]), "its sections, one after another"
     with pytest.raises(UsageError, match="no section 'Impacts'"):
         made["Impacts"]
 
