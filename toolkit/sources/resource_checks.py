@@ -13,7 +13,7 @@ from toolkit.errors import NotFound, ToolkitError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC
 from toolkit.schema.live import Coordinator, Finding, GroupLag, Partition, Transaction
 from toolkit.schema.log import PastTransaction
-from toolkit.schema.table import TableRow, TopicPartition
+from toolkit.schema.table import Error, TableRow, TopicPartition
 
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=TableRow)
 
 NO_SUCH_GROUP = "GROUP_ID_NOT_FOUND: no broker lists it, so it has no committed offset"
+ANSWERS = {"GROUP_ID_NOT_FOUND", "TRANSACTIONAL_ID_NOT_FOUND", "UNSTABLE_OFFSET_COMMIT"}
 SPARK_EXECUTOR = "spark-executor-"  # put before the group of a driver of DStreams, which is the one that commits
 NEWEST = 3  # rows of a transactional id's history
 
@@ -38,6 +39,12 @@ class ResourceChecks:
     history: tuple[PastTransaction, ...] = ()  # the newest ones of the ids
     group_lag: tuple[GroupLag, ...] = ()
     not_checked: tuple[str, ...] = ()  # failed checks and their errors, as sentences
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a check failed, as a whole or of one of the named: a row with an error that is no answer."""
+        rows = (*self.transactions, *self.history, *self.group_lag)
+        return bool(self.not_checked) or any(each.error and Error.of(each.error).code not in ANSWERS for each in rows)
 
 
 def check_resources(source: Source, named: NamedResources, *, recheck_after: float = 5.0) -> ResourceChecks:
