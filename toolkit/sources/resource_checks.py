@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from toolkit.analysis.history.findings_over_time import unread
 from toolkit.analysis.symptoms.recognition import MAX_NAMED, NamedResources
 from toolkit.errors import NotFound, ToolkitError
-from toolkit.formats.coordinator_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.schema.live import Coordinator, Finding, GroupLag, Partition, Transaction
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.table import Error, TableRow, TopicPartition
@@ -190,7 +190,7 @@ class _Check:
             if each.topic is None
             or each.tp in partitions
             or each.producer_id in owners
-            or (owners and unread([each]) is not None)  # they may be open there
+            or (owners and each.topic != STATE_TOPIC and unread([each]) is not None)  # they may be open there
             or (offsets and each.topic == OFFSETS_TOPIC and not each.verdict.is_brief)
             or (not self.named and (not each.verdict.is_brief or each.cause))
         }
