@@ -261,6 +261,20 @@ def test_committed_records_below_a_live_transaction_are_committed_by_it() -> Non
     assert [needed_override(row, action) for action in ("abort", "complete")] == [None, None], "it has an owner"
 
 
+def test_committed_and_aborted_records_below_a_live_transaction_are_kept_first() -> None:
+    """Its commit published those of an abort whose marker was lost, too, as the finding said to have it commit."""
+    mixed = Outcome(name="unknown", reason="both", is_partly_committed=True, is_partly_free=True)
+    for outcome, words in (
+        (mixed, "Have its client commit"),
+        (replace(mixed, is_partly_aborted=True), "First read orders-0 from offset 100 with read_uncommitted"),
+    ):
+        diagnosis = Diagnosis.of(twice(LONG))
+        row = only(diagnosis.findings(read=by_logs(diagnosis, outcome)))
+        assert (row.verdict, row.outcome, row.action) == ("ongoing", "unknown", None)
+        assert row.remedy.startswith(words)
+        assert "Do not fence the id" in row.remedy
+
+
 def test_a_long_transaction_perhaps_over_committed_records_is_not_undecided() -> None:
     row = only(diagnosed(twice(LONG), LIKELY_BELOW, *LIVE_RECORDS))
     assert (row.verdict, row.outcome, row.action) == ("long", "unknown", None)
