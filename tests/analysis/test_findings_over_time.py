@@ -213,6 +213,38 @@ def test_a_hanging_of_one_source_does_not_decide_what_a_commit_includes_by_the_o
     assert (row.verdict, row.action) == (verdict, "abort" if verdict == "hanging" else None)
 
 
+@pytest.mark.parametrize("is_log", [False, True])
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_commit_of_one_source_does_not_decide_what_no_commit_includes_by_the_other(
+    is_later: bool, is_log: bool
+) -> None:
+    """A commit lost its marker here; then a record that was never added joined it. A report told to complete both."""
+    commit = {"verdict": "stuck_ending", "outcome": "commit", "action": "complete"}
+    in_part = {"verdict": "unknown", "outcome": "unknown", "missing": ["one decision"], "evidence": claims("refuted")}
+    of_log, of_recording = (in_part, commit) if is_log else (commit, in_part)
+    log = log_finding(**of_log, observed_at=due(20 if is_later is is_log else 1), held_to=None)
+    row = only(merge_findings([log], recorded_findings(finding(9, **of_recording))))
+    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
+
+
+@pytest.mark.parametrize(("number", "verdict"), [(1, "ongoing"), (20, "unknown")])
+def test_that_it_was_live_before_is_no_all_clear(number: int, verdict: str) -> None:
+    """Its coordinator does not answer now; of yesterday's last sample a report said that it is within its timeout."""
+    log = log_finding(
+        verdict="unknown", outcome="unknown", missing=["an answer"], held_to=None, observed_at=due(number)
+    )
+    assert only(merge_findings([log], recorded_findings(finding(9, "ongoing")))).verdict == verdict
+
+
+def test_the_claims_of_a_merged_finding_are_those_of_its_decision() -> None:
+    """Of a log and two recordings, the claims of the first recording were taken for the log's."""
+    in_part = {"verdict": "unknown", "outcome": "unknown", "missing": ["one decision"], "evidence": claims("refuted")}
+    hanging = finding(9, outcome="undecided", action="abort", evidence=claims("proven"))
+    merged = merge_findings([log_finding(**in_part, observed_at=due(1), held_to=None)], recorded_findings(hanging))
+    row = only(merge_findings(merged, recorded_findings(hanging)))
+    assert (row.verdict, row.action) == ("unknown", None)
+
+
 @pytest.mark.parametrize("fields", [{"start_offset": 101}, {"producer_id": 8}, {"partition": 1}])
 def test_findings_of_only_one_source_are_unchanged(fields: Any) -> None:
     recorded = recorded_findings(finding(2, **fields))

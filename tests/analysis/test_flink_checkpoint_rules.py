@@ -122,6 +122,19 @@ def test_what_is_ending_is_not_offered_for_a_commit(state: str) -> None:
     assert (row.verdict, row.action) == ("ending", None)
 
 
+@pytest.mark.parametrize(("name", "is_partly_aborted"), [("abort", False), ("undecided", True), ("undecided", False)])
+def test_over_aborted_records_nothing_is_committed(name: str, is_partly_aborted: bool) -> None:
+    """An abort of the same epoch had lost its marker here, and `commit` published its records with the checkpoint's."""
+    outcome = Outcome(name=name, reason="its log shows it", is_partly_aborted=is_partly_aborted)
+    txn = transaction(transactional_id="tx-0-5")
+    diagnosis = Diagnosis.of([observation(txn)], DiagnoseOptions(checkpoints=[checkpoint(OWN)]))
+    row = only(diagnosis.findings(read=by_logs(diagnosis, outcome)))
+    is_free = name == "undecided" and not is_partly_aborted
+    expected = ("prepared", "undecided", "commit") if is_free else ("prepared", "unknown", None)
+    assert (row.verdict, row.outcome, row.action) == expected
+    assert ("was aborted, whose marker may be missing here" in row.reason) is not is_free
+
+
 @pytest.mark.parametrize(("minutes", "timeout_ms", "verdict"), [(5, 3_600_000, "ongoing"), (30, 3_600_000, "long")])
 def test_what_may_be_flinks_is_fenced_only_if_no_checkpoint_is_to_commit_it(
     minutes: int, timeout_ms: int, verdict: str

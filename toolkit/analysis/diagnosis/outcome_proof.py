@@ -452,6 +452,7 @@ class _Proof:
             reason=f"no commit with this partition lacks its marker here, as {why}",
             evidence=(record_entry(self.first, name="outcome_from"),),
             offsets=self.offsets,
+            is_partly_aborted=any(each is not None for found in self.by_part for each in found.possible),
         )
 
     def _lists(self, transaction: PastTransaction) -> bool:

@@ -330,6 +330,24 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
         is_explained=True,
     ),
     Rule(
+        name="pre-committed by a checkpoint of Flink, over aborted records",
+        applies=lambda e: (
+            _is_live(e) and e.checkpoint is not None and (e.outcome.name == ABORT or e.outcome.is_partly_aborted)
+        ),
+        verdict=Verdict.PREPARED,
+        outcome=UNKNOWN,
+        why=lambda e: (
+            f"{_says(e)}{_age(e)}, and {_checkpoint(e).name} of its Flink job is to commit it. An earlier transaction "
+            "of its producer was aborted, whose marker may be missing here: a commit may make its records visible, too."
+        ),
+        remedy=lambda e: (
+            f"First read {e.tp[0]}-{e.tp[1]} from offset {e.start} with read_uncommitted, and keep the records of "
+            f"producer {e.producer_id}: which of them the job has written, it knows. Then restore the job from that "
+            "checkpoint or a later one, which commits them all. Never fence or abort it."
+        ),
+        is_explained=True,
+    ),
+    Rule(
         name="pre-committed by a checkpoint of Flink",
         applies=lambda e: _is_live(e) and e.checkpoint is not None,
         verdict=Verdict.PREPARED,
