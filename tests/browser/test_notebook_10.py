@@ -38,6 +38,7 @@ def test_the_abort_panel_refuses_unsafe_aborts_and_releases_the_lso(server: str,
 
     expect.set_options(timeout=STEP_TIMEOUT_MS)
     with browser() as chromium, open_panel(server, chromium, tmp_path) as panel:
+        expect(panel.page.locator(".kafka-txn-earlier")).to_be_hidden()
         requests: list[str] = []
         panel.page.on("request", lambda request: requests.append(request.url))
         bootstrap_servers = panel.get_by_text("checked").inner_text().split()[0]

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from tests.sources.log_files import after, compact_state_topic, data, marker, state_record, write_log, write_root
+from tests.sources.log_files import (
+    CLEANED,
+    after,
+    compact_state_topic,
+    data,
+    marker,
+    state_record,
+    write_checkpoint,
+    write_log,
+    write_root,
+)
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.pipeline_run import run
@@ -26,6 +36,7 @@ IDS = {
 }
 STAGES = ("Ongoing", "PrepareCommit", "CompleteCommit")
 NAMES = ("log_transactions", "lso_timeline", "transaction_history")
+LOST = {"log_transactions": 1, "lso_timeline": 2}  # rows of the one transaction whose batches compaction has deleted
 
 
 class Broker:
@@ -174,4 +185,34 @@ def test_every_run_finds_tables_that_are_not_of_one_run(spark: SparkSession, tmp
     rows = DeltaTable(out / "log_transactions").to_pyarrow_table().to_pylist()
     offsets = sorted(row["first_offset"] for row in rows if row["topic"] == "orders")
     assert offsets == [0, 2, 4, 6, 14, 16], "the first four were there, and the last two still are in the log"
+    assert not run_on(spark, logs, out).repairs
+
+
+@pytest.mark.parametrize("older", ["log_transactions", "lso_timeline", "internal/state"])
+def test_a_repair_keeps_what_compaction_of_a_data_topic_has_deleted(
+    spark: SparkSession, tmp_path: Path, older: str
+) -> None:
+    """A repair read a compacted log again, and what compaction had left took the place of what was stored."""
+    logs, out, backup = tmp_path / "logs", tmp_path / "out", tmp_path / "backup"
+    broker = Broker(logs / "1")
+    broker.transactions(2)
+    run_on(spark, logs, out)
+    shutil.copytree(out, backup)
+    broker.transactions(1)
+    broker.roll()
+    broker.transactions(1)
+    run_on(spark, logs, out)
+    whole = {name: stored(out, name) for name in NAMES}
+    segment = broker.root / "orders-0" / f"{0:020}.log"
+    left = segment.read_bytes()
+    while int.from_bytes(left[:8], "big") < 8:  # compaction leaves the last two batches of the first segment
+        left = left[12 + int.from_bytes(left[8:12], "big") :]
+    segment.write_bytes(left)
+    write_checkpoint(broker.root, CLEANED, {("orders", 0): broker.base})
+    shutil.rmtree(out / older)
+    shutil.copytree(backup / older, out / older)
+    assert run_on(spark, logs, out).repairs
+    for name in NAMES:
+        gone = whole[name] - stored(out, name)
+        assert len(gone) == (LOST.get(name, 0) if name == older else 0), (name, gone)
     assert not run_on(spark, logs, out).repairs

@@ -47,6 +47,7 @@ def test_what_hangs_is_counted_and_queued_by_cluster() -> None:
     assert findings.cluster_id.nunique() == len(SAMPLES)
     assert summary(findings).startswith("3 partitions hang")
     assert repr(show([log.findings() for log in logs])) == repr(show(findings))
+    assert repr(show({name: log.findings() for name, log in zip(SAMPLES, logs, strict=True)})) == repr(show(findings))
     for shown in (show, plot_overview, summary):
         with pytest.raises(UsageError, match=r"A table is needed, not a LogDir.*source\.findings\(\)"):
             shown(logs[0])  # type: ignore[arg-type]

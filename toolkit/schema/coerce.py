@@ -94,8 +94,9 @@ class Scope:
         )
 
 
-Data: TypeAlias = "pd.DataFrame | Iterable[pd.DataFrame] | Iterable[Row] | Iterable[TableRow] | None"
-"""A frame of a declared table, or rows or records of it."""
+Frames: TypeAlias = "pd.DataFrame | Iterable[pd.DataFrame] | Mapping[str, pd.DataFrame]"
+Data: TypeAlias = "Frames | Iterable[Row] | Iterable[TableRow] | None"
+"""A frame of a declared table or those of several sources, or rows or records of it."""
 
 R = TypeVar("R", bound=TableRow)
 
@@ -104,7 +105,9 @@ FindingLike: TypeAlias = "Row | pd.Series[Any] | pd.DataFrame"
 
 
 def one_table(data: Any, table: Table = FINDINGS) -> Any:
-    """Frames of several sources as one; raises UsageError for a source, which is asked for its tables by name."""
+    """Frames of several sources as one, also by name; raises UsageError for a source, which has tables by name."""
+    if isinstance(data, Mapping):
+        data = list(data.values())
     if hasattr(data, "columns") or isinstance(data, Iterable):
         if not isinstance(data, list | tuple) or not data or not all(hasattr(each, "iloc") for each in data):
             return data
@@ -203,6 +206,9 @@ def in_utc(time: dt.datetime | str) -> dt.datetime:
         if time.tzinfo is None:
             do = "Write it as 2026-11-21T12:00:00Z, or with +02:00 at its end."
             raise UsageError(f"The time {text} has no zone.", do=do)
+    if not isinstance(time, dt.datetime):
+        do = "Pass a datetime with its time zone, or text such as 2026-11-21T12:00:00Z."
+        raise UsageError(f"{time!r} is not a time.", do=do)
     if time.tzinfo is None:
         raise UsageError(f"The time {time} has no time zone.", do="Add one: datetime.now(timezone.utc).")
     return time.astimezone(dt.UTC)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from toolkit.analysis.history.findings_over_time import unread
 from toolkit.analysis.symptoms.recognition import MAX_NAMED, NamedResources
 from toolkit.errors import NotFound, ToolkitError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC
@@ -182,6 +183,7 @@ class _Check:
             if each.topic is None
             or each.tp in partitions
             or each.producer_id in owners
+            or (owners and unread([each]) is not None)  # they may be open there
             or (offsets and each.topic == OFFSETS_TOPIC and not each.verdict.is_brief)
             or (not self.named and (not each.verdict.is_brief or each.cause))
         }

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toolkit.actions.audit import Audit
 from toolkit.actions.marker_actions import ABORT
 from toolkit.actions.plan import ListResult, PlanList, Result
 from toolkit.command_line import command_line
@@ -29,7 +30,6 @@ from toolkit.views.renderers import DocumentView
 from toolkit.views.row_formats import count, size_text
 
 if TYPE_CHECKING:
-    from toolkit.actions.audit import Audit
     from toolkit.actions.plan import Plan
     from toolkit.actions.transaction import MarkerImpact, PartitionResult, PlannedTransaction
     from toolkit.sources.logdir import LogDir
@@ -79,7 +79,7 @@ def passed(plan: Plan | PlanList, audit: Audit) -> Section:
     return Section(title="The dry run passed. Nothing was written.", parts=tuple(parts))
 
 
-def show_plan(plan: Plan | PlanList, *, audit: Audit) -> DocumentView:
+def show_plan(plan: Plan | PlanList, *, audit: Audit | None = None) -> DocumentView:
     """Show a plan in a notebook: what it would do, or why it would be refused, and the same as a command.
 
     Parameters
@@ -87,8 +87,9 @@ def show_plan(plan: Plan | PlanList, *, audit: Audit) -> DocumentView:
     plan
         From a function of `toolkit.actions`.
     audit
-        The audit trail with which it is to be executed: the records that it discards are saved beside it.
+        The audit trail with which it is to be executed, by default ``Audit()``: records are saved beside it.
     """
+    audit = audit or Audit()
     if isinstance(plan, PlanList):
         return DocumentView(tuple(_planned(plan, DRY_RUN, audit)))
     parts: list[Part] = [Bullets(tuple(changes(plan, audit=audit)))]

@@ -49,3 +49,4 @@ def test_a_day_of_holds_and_one_that_goes_on() -> None:
             plot_holds([replace(hold("d", 30, None), as_of=NOW)], since=day)
         )
     assert "No hold of an LSO since 2026-11-21 12:58:30 UTC" in words(plot_holds([hold("a", 9, 8)], since=NOW))
+    assert "No hold of an LSO since 20" in words(plot_holds([hold("a", 9, 8)], since="today"))

@@ -75,6 +75,7 @@ def test_an_open_transaction_without_a_finding_is_drawn() -> None:
     figure = plot_timeline(log_transactions, most=10)
     assert len(list(bars(traces(figure)["open ●"]))) == 5
     assert "HANGING ✕" not in traces(figure)
+    assert "for at least" in words(figure), "it was for under 1 s where the last record came right behind it"
 
 
 def test_events_of_the_cluster_are_lines_with_a_hover() -> None:

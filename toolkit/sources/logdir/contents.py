@@ -241,7 +241,8 @@ class Contents:
         if layout.texts:  # most paths contain none
             from toolkit.sources.logdir.dump_logs import read_texts
 
-            self.logs += [log for path in layout.texts for log in read_texts(path)]
+            count = assertions.txn_state_partitions
+            self.logs += [part for path in layout.texts for log in read_texts(path) for part in log.by_partition(count)]
         # the replicas of the metadata log; none with ZooKeeper
         self.metadata_logs = [
             log for log in self.logs if log.where.topic == METADATA_TOPIC and isinstance(log, FolderLog)
@@ -340,8 +341,8 @@ class Contents:
         found = [log for log in logs if log.where.partition is not None]
         if logs and not found and logs[0].where.topic == STATE_TOPIC:
             raise UsageError(
-                f"{logs[0].name} has records of {STATE_TOPIC}, and no partition's log to diagnose.",
-                do=f"Read them: kafka-txn scan {logs[0].name} --table transaction_history.",
+                f"No record of {STATE_TOPIC} in {logs[0].name} can be read.",
+                do=f"See why: kafka-txn scan {logs[0].name} --table transaction_log.",
             )
         if logs and not found:
             raise UsageError(

@@ -99,7 +99,9 @@ class LogState:
     is_damaged: bool = False  # whether a part of the log could not be read, other than a torn end
     fold: LogFold = field(default_factory=_new_fold)  # what is open, and what was added since `take`
     steps_from: int | None = None  # an earlier read returned the LSO steps before this offset
-    rows_from: int = 0  # the stored rows and holds before this offset stay, though it is read again
+    # rows_from, holds_from: the stored rows and holds before this offset stay, though it is read again
+    rows_from: int = 0
+    holds_from: int = 0
     # records, bytes: before what was added since `take`
     records: int = 0
     bytes: int = 0
@@ -177,9 +179,12 @@ class LogState:
             self.holds = self.holds.filter(pc.is_valid(self.holds["marker_offset"]))
         return rows
 
-    def truncate(self, offset: int) -> None:
-        """Drop the open transactions and the holds from an offset on, to read the log again from its start."""
-        self._restart(offset)
+    def truncate(self, offset: int, *, begin: int | None = None) -> None:
+        """Drop the open transactions and the holds from an offset on, to read the log again from its start.
+
+        `begin`: the first offset whose LSO steps are returned again; by default that offset.
+        """
+        self._restart(offset if begin is None else begin)
         self.is_damaged = False
         self.holds = self.holds.filter(pc.less(self.holds["marker_offset"], offset))
 
@@ -341,7 +346,7 @@ class LogState:
         found = candidates(table, start=start, min_held_ms=self.min_held_ms)
         # A second range also begins at 0 if the first one had no batch.
         new = found.filter(pa.array([key not in rows for key in _keys(found)], pa.bool_()))
-        new = new.filter(pc.fill_null(pc.greater_equal(new["marker_offset"], self.rows_from), True))
+        new = new.filter(pc.fill_null(pc.greater_equal(new["marker_offset"], self.holds_from), True))
         changed = _with_records(pa.concat_tables([known, new]), counted)
         self.holds = pa.concat_tables([self.holds.filter(pc.invert(is_open)), changed])
 
@@ -411,8 +416,9 @@ def fold_log(log: str, read: LogRead, plan: LogPlan, state: LogState) -> Iterato
     expected = state.log_end_offset if plan.remembered == REMEMBERED else None
     is_new = plan.remembered is None or (plan.remembered == TRUNCATED and plan.offset == 0)
     if plan.remembered == TRUNCATED:
-        state.truncate(plan.offset or 0)
-        state.rows_from = 0 if plan.begin is None else plan.obsolete_from
+        state.truncate(plan.offset or 0, begin=plan.begin if plan.repairs else None)
+        state.holds_from = 0 if plan.begin is None else plan.obsolete_from
+        state.rows_from = 0 if plan.repairs else state.holds_from
     elif plan.remembered == LOST:
         yield from state.lose(LostOffsets(0, 0, plan.error), is_deleted=True)
     state.begin(read.before)

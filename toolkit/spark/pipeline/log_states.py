@@ -54,6 +54,8 @@ class LogPlan(NamedTuple):
     error: str | None = None  # for `LOST`: the lost offsets
     # of a compacted log: where it begins, though stored rows stay up to `offset`, as their records may be gone
     begin: int | None = None
+    # whether a table was older than the state or the state older than a table: what follows the stored rows is added
+    repairs: bool = False
 
     @property
     def obsolete_from(self) -> int:
@@ -81,10 +83,18 @@ def plan_logs(listed: Mapping[str, LogListing], states: Mapping[str, StoredState
     return found
 
 
-def read_again(row: LogListing) -> LogPlan:
-    """Read all that a log still has: rows of what it has not are kept."""
-    begin = row.begin or 0
-    return LogPlan(start=begin if row.is_live else None, stop=row.high_watermark, remembered=TRUNCATED, offset=begin)
+def read_again(row: LogListing, state: StoredState, plan: LogPlan | None) -> LogPlan:
+    """Read all that a log still has, as a table was older than its `state`; rows of what it has not are kept.
+
+    `plan`: how the log would be read otherwise.
+    """
+    begin, offset = row.begin or 0, state.log_end_offset or 0
+    if plan is not None and plan.remembered == TRUNCATED:
+        offset = min(offset, plan.obsolete_from)
+    start = begin if row.is_live else None
+    if state.log.endswith(IDS):  # records, of which compaction leaves the last
+        return LogPlan(start=start, stop=row.high_watermark, remembered=TRUNCATED, offset=begin)
+    return LogPlan(start=start, stop=row.high_watermark, remembered=TRUNCATED, offset=offset, begin=begin, repairs=True)
 
 
 def _plan_live(row: LogListing, state: StoredState | None) -> LogPlan | None:

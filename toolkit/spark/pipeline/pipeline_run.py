@@ -48,6 +48,7 @@ from toolkit.spark.pipeline.stored_tables import (
     IDS,
     IS_CURRENT,
     KEPT,
+    ORDERED_BY,
     RECORDED_AS,
     RUN_ID,
     STATE,
@@ -173,6 +174,7 @@ def run(
         states = FoldStates.load(store)
         stored = {each.log: each.sampled_at for each in states.last.samples}
         logs, recordings = _sources(spark, source, topics=topics, assertions=assertions, stored=stored)
+        check_clusters(store, logs, recordings)
         this = _PipelineRun(
             store=store,
             states=states,
@@ -222,6 +224,27 @@ def _sources(
     return logs, [list_samples(spark, path, stored=stored) for path in recorded]
 
 
+def check_clusters(store: TableStore, logs: ListedLogs | None, recordings: Sequence[RecordedSamples]) -> None:
+    """Raise UsageError if recordings, those that are stored included, are not all of one cluster, that of the logs.
+
+    Their transactions have the same numbers, so that what is open in one has ended by the next sample of the other.
+    """
+    recorded = {name for each in recordings for name in each.cluster_ids}
+    name = RECORDED_AS["samples"]
+    if recorded and store.find(name) is not None:
+        stored = store.load(name, KEPT[name])
+        recorded |= {*stored.select("cluster_id").distinct().toArrow()["cluster_id"].to_pylist()} - {None}
+    of_logs = {LogIdentity.of(name).cluster_id for name in logs.listings} - {None} if logs and recorded else set()
+    if len(recorded) > 1 or not recorded.issuperset(of_logs):
+        raise UsageError(
+            f"The recordings are of {', '.join(sorted(recorded))}"
+            + (f", and the logs of {', '.join(sorted(map(str, of_logs)))}" if of_logs else "")
+            + ".",
+            means="Partitions and producer ids of one cluster would be taken for those of another.",
+            do="Use a target for each cluster that is recorded.",
+        )
+
+
 @dataclass(slots=True, kw_only=True)
 class _PipelineRun:
     """One run: its plan, and what it has made so far."""
@@ -258,13 +281,15 @@ class _PipelineRun:
         self.repairs = [OLDER.format(name) for name in older]
         if older:
             known = {log: row for log, row in self.listings.items() if log in states.before and row.is_readable}
-            self.plans |= {log: read_again(row) for log, row in known.items()}
+            self.plans |= {log: read_again(row, states.before[log], self.plans.get(log)) for log, row in known.items()}
         states.run_id = max(last.run_id, *newest.values()) + 1 if newest else states.run_id
         if states.run_id > last.run_id + 1:
             self.repairs.append(NEWER)
             for log, plan in self.plans.items():
                 if plan.remembered == LOST:  # by the runs of which nothing is known, it may have been read
                     self.plans[log] = plan._replace(remembered=TRUNCATED, offset=plan.obsolete_from, error=None)
+                elif plan.obsolete_from < (cleaned := self.listings[log].cleaned) and not log.endswith(IDS):
+                    self.plans[log] = plan._replace(offset=cleaned, repairs=True)
 
     @property
     def needs_diagnosis(self) -> bool:
@@ -366,32 +391,41 @@ class _PipelineRun:
             current = from_arrow(spark, make(table), CURRENT)
         else:
             current = mapped(from_arrow(spark, table), make, CURRENT)
-        rows = self.new["transaction_history"]
-        if self.repairs:  # compaction may have deleted what is stored, so that it stays, and only what follows is added
-            stored = self.store.load("transaction_history", TRANSACTION_HISTORY).where("is_final")
-            known = stored.groupBy("log", "transactional_id").agg(sf.max("last_offset").alias("known"))
-            rows = rows.join(known, ["log", "transactional_id"], "left")
-            rows = rows.where("coalesce(last_offset > known, true)").select(*self.new["transaction_history"].columns)
-        rows = rows.unionByName(current)
-        self._add(TRANSACTION_HISTORY, rows, keeps_provisional=False)
+        self._add(TRANSACTION_HISTORY, current, keeps_provisional=False)
 
-    def _add(self, table: Table, rows: DataFrame | None = None, *, keeps_provisional: bool = True) -> None:
-        keeps_all = bool(self.repairs) and table.name == TRANSACTION_HISTORY.name
-        of_table = {
-            log: plan
-            for log, plan in self.plans.items()
-            if log.endswith(IDS) is (table.name == TRANSACTION_HISTORY.name)
-        }
+    def _add(self, table: Table, current: DataFrame | None = None, *, keeps_provisional: bool = True) -> None:
+        """Add the new rows of a table of logs. `current`: others, which are not final."""
+        is_history = table.name == TRANSACTION_HISTORY.name
+        of_table = {log: plan for log, plan in self.plans.items() if log.endswith(IDS) is is_history}
+        rows, read = self.new[table.name], {log: plan.read_from for log, plan in of_table.items()}
+        stays = {log: plan.obsolete_from for log, plan in of_table.items() if plan.repairs}
+        if is_history and self.repairs:
+            read = dict.fromkeys(read, (NEVER, NEVER))
+            stays = dict.fromkeys(read, NEVER)
+        if stays:
+            rows = self._following(table, rows, stays)
         self.store.write(
             table.name,
             table,
-            self.new[table.name] if rows is None else rows,
+            rows if current is None else rows.unionByName(current),
             run_id=self.states.run_id,
             last_run=self.states.last.run_id,
-            read={log: (NEVER, NEVER) if keeps_all else plan.read_from for log, plan in of_table.items()},
+            read=read,
             changed=[log for log, plan in of_table.items() if plan.remembered == TRUNCATED],
             keeps_provisional=keeps_provisional,
         )
+
+    def _following(self, table: Table, rows: DataFrame, stays: Mapping[str, int]) -> DataFrame:
+        """The rows that follow those stored: what these are of may be gone by compaction, so that they stay.
+
+        `stays`: the offset up to which the stored rows of a log stay.
+        """
+        *keys, offset = ORDERED_BY[table.name]
+        logs = self.store.spark.createDataFrame(list(stays.items()), "log string, stays_to long")
+        stored = self.store.load(table.name, table).where("is_final").join(logs, "log").where(f"`{offset}` < stays_to")
+        known = stored.groupBy(*keys).agg(sf.max(offset).alias("known"))
+        follows = f"NOT is_final OR coalesce(`{offset}` > known, true)"
+        return rows.join(known, keys, "left").where(follows).select(*rows.columns)
 
     def _count(self) -> None:
         """Count the rows of all tables."""

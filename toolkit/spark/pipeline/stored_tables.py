@@ -229,6 +229,15 @@ FROM_OFFSET = {
 """SQL conditions for the rows of a table at or after an offset; of those without a marker, at or after another one."""
 
 
+ORDERED_BY = {
+    "log_transactions": (LOG, "marker_offset"),
+    "lso_timeline": (LOG, "offset"),
+    "transaction_history": (LOG, "transactional_id", "last_offset"),
+    "batches": (LOG, "base_offset"),
+}
+"""By which offset the final rows of a log, or of an id in it, follow each other."""
+
+
 OF_OBSERVATION = {RUN_ID, "observed_at", "as_of", "log_end_offset"}
 """Columns that change with every diagnosis, also of what is over."""
 

@@ -18,6 +18,7 @@ from toolkit.schema.coerce import Data, in_utc, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, GroupLag, Partition
 from toolkit.schema.recorded import LsoHold
+from toolkit.schema.table import utc_now
 from toolkit.schema.verdict import Verdict
 from toolkit.views.finding_document import age, by_source, by_urgency, newest, place
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
@@ -98,7 +99,8 @@ def plot_overview(findings: Data, *, partitions: Data = None, theme: ThemeName =
 TILES_STYLE = (
     "<style>.kafka-txn-tiles{display:flex;flex-wrap:wrap;gap:8px 40px;margin:4px 0 14px}.kafka-txn-tiles div{font:14px "
     "system-ui,sans-serif}.kafka-txn-tiles b{display:block;font-size:38px;line-height:1.15;font-variant-numeric:"
-    "tabular-nums}.kafka-txn-tiles .alarm b{color:var(--kafka-txn-alarm,#b83a00)}</style>"
+    "tabular-nums}.kafka-txn-tiles .alarm b{color:var(--kafka-txn-alarm,#b83a00)}"
+    ".kafka-txn-earlier{display:none}</style>"  # the picture in notebook 9, for where there are no tiles
 )
 
 
@@ -273,7 +275,8 @@ def plot_holds(lso_holds: Data, *, since: dt.date | str | None = None, theme: Th
     lso_holds
         ``schema.LSO_HOLDS``, of a log directory or a recording, or as the pipeline stored them; of any partitions.
     since
-        Count holds from this time on: a day of UTC, such as ``2026-11-21``, or a time; from the first one if null.
+        Count holds from this time on: ``today``, another day of UTC, such as ``2026-11-21``, or a time; from the first
+        one if null.
     theme
         ``light`` or ``dark``.
 
@@ -334,6 +337,8 @@ def _begin(since: dt.date | str) -> dt.datetime:
     """The time that is meant; a day begins in UTC, as the axis is."""
     if isinstance(since, dt.datetime):
         return in_utc(since)
+    if since == "today":
+        since = utc_now().date()
     try:
         return dt.datetime.combine(dt.date.fromisoformat(str(since)), dt.time(), dt.UTC)
     except ValueError:

@@ -677,7 +677,7 @@ def title_of(timeline: TimelineData) -> str:
         return f"{timeline.name}: {held}{behind}"
     if timeline.open:  # by the log
         first = timeline.open[0]
-        held = f"LSO held at {number(first.first_offset)} for {duration(first.length)}"
+        held = f"LSO held at {number(first.first_offset)} for at least {duration(first.length)}"
         return f"{timeline.name}: {held} by producer {first.log_transaction.producer_id}"
     if past := past_holds(timeline.findings):
         longest = past[0]

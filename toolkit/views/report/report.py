@@ -139,6 +139,10 @@ class Report:
             raise UsageError(f"The report has no section {title!r}.", do=f"It has {', '.join(found)}.")
         return DocumentView((found[title],), self.connection)
 
+    def __iter__(self) -> Iterator[DocumentView]:
+        """Its sections, one after another."""
+        return (DocumentView((each,), self.connection) for each in (*self.sections, *self.appendix))
+
     @cached_property
     def html(self) -> str:
         """One self-contained page without network requests."""
