@@ -193,7 +193,6 @@ def test_the_first_look_fails_as_a_single_one(monkeypatch: pytest.MonkeyPatch) -
     assert run("diagnose", "--watch", "30s").returncode == 3
 
 
-@pytest.mark.lab
 def test_two_clusters_of_which_one_is_down(kafka: Kafka, file: Path) -> None:
     file.write_text(
         f'[here]\nbootstrap-server = "{kafka.bootstrap_servers}"\n\n'

@@ -56,7 +56,7 @@ class Outcome:
     # for `UNKNOWN`: whether a commit is proven to include some of them, and whether none is proven to include some
     is_partly_committed: bool = False
     is_partly_free: bool = False
-    # for `UNDECIDED`: whether an abort whose marker may be missing may include some of them
+    # for `UNDECIDED` and `UNKNOWN`: whether an abort whose marker may be missing may include some of them
     is_partly_aborted: bool = False
     commit_claim: str | None = None  # for `UNKNOWN`: what is not proven if a commit is likely; null if none is
     # what else the logs show, read after the coordinators answered

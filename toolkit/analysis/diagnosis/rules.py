@@ -209,6 +209,14 @@ def _ending_rules(state: str, outcome: str) -> Iterator[Rule[Case]]:
     )
 
 
+def _keep_first(e: Case) -> str:
+    """What to do before a mixture of decisions is ended."""
+    return (
+        f"First read {e.tp[0]}-{e.tp[1]} from offset {e.start} with read_uncommitted, and keep the records of producer "
+        f"{e.producer_id}."
+    )
+
+
 def _over_committed(name: str, outcome: str, is_committed: Callable[[Case], bool]) -> Rule[Case]:
     """A live transaction whose marker decides committed records of an earlier one, too."""
     return Rule(
@@ -221,7 +229,10 @@ def _over_committed(name: str, outcome: str, is_committed: Callable[[Case], bool
             f"{e.outcome.reason}."
         ),
         remedy=lambda e: (
-            "Have its client commit: that makes the earlier records visible too. Do not fence the id and write no "
+            f"{_keep_first(e)} No end is right for all: a commit may make aborted records visible, too, and an abort "
+            "discards committed ones. Do not fence the id and write no marker."
+            if e.outcome.is_partly_aborted
+            else "Have its client commit: that makes the earlier records visible too. Do not fence the id and write no "
             "marker: an abort discards them."
         ),
         cause="committed records in a live transaction",
@@ -341,9 +352,8 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
             "of its producer was aborted, whose marker may be missing here: a commit may make its records visible, too."
         ),
         remedy=lambda e: (
-            f"First read {e.tp[0]}-{e.tp[1]} from offset {e.start} with read_uncommitted, and keep the records of "
-            f"producer {e.producer_id}: which of them the job has written, it knows. Then restore the job from that "
-            "checkpoint or a later one, which commits them all. Never fence or abort it."
+            f"{_keep_first(e)} Then restore the job from that checkpoint or a later one: it commits them all, and only "
+            "the job knows which ones it has written. Never fence or abort it."
         ),
         is_explained=True,
     ),
