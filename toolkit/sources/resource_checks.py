@@ -43,8 +43,10 @@ class ResourceChecks:
     @property
     def is_incomplete(self) -> bool:
         """Whether a check failed, as a whole or of one of the named: a row with an error that is no answer."""
-        rows = (*self.transactions, *self.history, *self.group_lag)
-        return bool(self.not_checked) or any(each.error and Error.of(each.error).code not in ANSWERS for each in rows)
+        of_ids = (each.error for each in self.transactions)
+        of_others = (*(each.error for each in self.history), *(each.error for each in self.group_lag))
+        errors = filter(None, (*of_ids, *of_others))
+        return bool(self.not_checked) or any(Error.of(each).code not in ANSWERS for each in errors)
 
 
 def check_resources(source: Source, named: NamedResources, *, recheck_after: float = 5.0) -> ResourceChecks:
