@@ -64,6 +64,10 @@ def test_files_get_their_right_answer(tmp_path: Path) -> None:
     formatted.write_text(case("07"))
     (past,) = LogDir(formatted).records(PastTransaction)
     assert (past.transactional_id, past.ended, past.state) == ("pay-7", "open", "PrepareCommit")
+    (finding,) = LogDir(formatted).records(Finding)
+    assert (finding.topic, finding.partition, finding.transactional_id) == ("test", 1, "pay-7")
+    assert 'id "pay-7" is PrepareCommit' in finding.reason
+    assert (finding.verdict, finding.action, "Do not abort." in finding.remedy) == ("unknown", None, True)
 
 
 def commit_offset(consumer: Consumer, offset: TopicPartition) -> None:
@@ -123,7 +127,6 @@ if sys.argv[2] == "begin":
 """
 
 
-@pytest.mark.lab
 def test_a_dead_process_with_a_long_timeout_is_not_called_healthy(kafka: Kafka) -> None:
     """Case 10: who holds the LSO, what waits, its last write, when it ends by itself, and how to end it sooner."""
     create_topics(kafka, "ledger")

@@ -1,4 +1,4 @@
-"""An installation from a folder of wheels, without an index: by pip, pipx and uvx, as the README says it."""
+"""An installation from a folder of wheels, without an index: by pip, pipx and uvx, as the docs say it."""
 
 import os
 import re
@@ -34,9 +34,10 @@ def done(*command: object, cwd: Path, env: Mapping[str, str] | None = None) -> s
     return ended.stdout
 
 
-def said_by_readme() -> Mapping[str, list[str]]:
-    """Its commands for a machine without a network, by their program."""
-    section = (ROOT / "README.md").read_text().partition("### Without a network")[2].partition("\n## ")[0]
+def said_by_docs() -> Mapping[str, list[str]]:
+    """The commands for a machine without a network, by their program."""
+    page = (ROOT / "docs" / "howto" / "install.md").read_text()
+    section = page.partition("## Without a network")[2].partition("\n## ")[0]
     commands = [shlex.split(line) for line in re.findall(r"^    (\S.*)$", section, re.MULTILINE)]
     return {words[0] if words[0] != "python3" else words[3]: words for words in commands}
 
@@ -45,7 +46,7 @@ def said_by_readme() -> Mapping[str, list[str]]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheelhouse."""
     path = tmp_path_factory.mktemp("installation")
-    _, *wheel = said_by_readme()["wheel"]
+    _, *wheel = said_by_docs()["wheel"]
     assert wheel[-1] == "."
     done(sys.executable, *wheel[:-1], ROOT, cwd=path)
     return path
@@ -69,17 +70,17 @@ def check(*kafka_txn: object, cwd: Path, env: Mapping[str, str] | None = None) -
 
 def test_pip_installs_it_without_an_index(folder: Path) -> None:
     done(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
-    done(folder / "venv" / "bin" / "pip", *said_by_readme()["pip"][1:], cwd=folder)
+    done(folder / "venv" / "bin" / "pip", *said_by_docs()["pip"][1:], cwd=folder)
     check(folder / "venv" / "bin" / "kafka-txn", cwd=folder)
 
 
 def test_pipx_installs_it_without_an_index(folder: Path, tools: Path) -> None:
     env = {name: str(folder / name.lower()) for name in ("PIPX_HOME", "PIPX_BIN_DIR", "PIPX_MAN_DIR")}
-    done(tools / "pipx", *said_by_readme()["pipx"][1:], "--python", sys.executable, cwd=folder, env=env)
+    done(tools / "pipx", *said_by_docs()["pipx"][1:], "--python", sys.executable, cwd=folder, env=env)
     check(folder / "pipx_bin_dir" / "kafka-txn", cwd=folder)
 
 
 def test_uvx_runs_it_without_an_index(folder: Path, tools: Path) -> None:
     env = {"UV_CACHE_DIR": str(folder / "uv"), "UV_PYTHON_DOWNLOADS": "never", "UV_PYTHON": sys.executable}
-    _, *uvx = said_by_readme()["uvx"]
+    _, *uvx = said_by_docs()["uvx"]
     check(tools / "uvx", *uvx[: uvx.index("kafka-txn") + 1], cwd=folder, env=env)

@@ -20,15 +20,18 @@ mistaken, then 26 and 2: these two get two symptoms at once, one of which is rig
 
 ``public_errors_blind.tsv`` has 44 more of 44 other sources of the same years, 20 of them about something else. Text
 and right answer were written from the threads and committed before any was tried, and a random seed made the half that
-is hidden. Of the 22 in the open half, 17 were right and 5 unknown, then 22; of the 22 hidden ones, 18 were right (11
-known, and 7 of 8 about something else not taken for a symptom), 3 unknown and 1 mistaken, before and after.
+was hidden. Of the 22 in the open half, 17 were right and 5 unknown, then 22; of the 22 hidden ones, 18 were right (11
+known, and 7 of 8 about something else not taken for a symptom), 3 unknown and 1 mistaken, before and after. These four
+were then looked at, and their kinds mended: 22, and of other texts held out above two more that nobody had looked at.
+
+``public_errors_unseen.tsv`` has 20 more of 19 sources, 13 of them about something else, committed in the same way: 16
+were right (3 known, and all 13 about something else), 4 unknown and none mistaken; 19 and 1 when these had been read.
 
     python -m tests.analysis.test_public_errors [held-out]
 """
 
 import csv
 import hashlib
-import random
 import sys
 from collections import Counter
 from pathlib import Path
@@ -67,8 +70,7 @@ def public_errors(name: str = "public_errors.tsv") -> list[PublicError]:
 ERRORS = public_errors()
 """All of them; `PublicError.held_out` tells the halves apart."""
 ERRORS_2026 = public_errors("public_errors_2026.tsv")
-BLIND = public_errors("public_errors_blind.tsv")
-HIDDEN = [BLIND[each] for each in sorted(random.Random(42).sample(range(len(BLIND)), len(BLIND) // 2))]
+BLIND = public_errors("public_errors_blind.tsv") + public_errors("public_errors_unseen.tsv")
 
 
 KNOWN_WITHOUT_LOOKING = 47
@@ -81,13 +83,12 @@ EXCEPTIONS = {
     "Kafka Broker fail to start": "mistaken",  # nothing but a name: mistaken for the client's
     "has not caught up within min freshness": "unknown",  # Pinot prints it whatever is at the end of the partition
     "failed with -172 (wrong state)": "unknown",
+    "fences the producer itself": "unknown",  # "fence" is a word of designs, too: a wrong answer would be worse
 }
 
 
 @pytest.mark.parametrize(
-    "error",
-    [each for each in ERRORS + ERRORS_2026 if not each.held_out] + [each for each in BLIND if each not in HIDDEN],
-    ids=lambda error: error.source[-50:],
+    "error", [each for each in ERRORS + ERRORS_2026 if not each.held_out] + BLIND, ids=lambda error: error.source[-50:]
 )
 def test_a_public_error_is_known(error: PublicError) -> None:
     assert error.result == next((result for part, result in EXCEPTIONS.items() if part in error.text), "known")
@@ -97,11 +98,10 @@ def test_a_public_error_is_known(error: PublicError) -> None:
     ("errors", "known", "mistaken"),
     [
         ([each for each in ERRORS if each.held_out], KNOWN_WITHOUT_LOOKING, MISTAKEN_WITHOUT_LOOKING),
-        (public_errors("public_errors_later.tsv"), 34, 2),
+        (public_errors("public_errors_later.tsv"), 35, 2),
         ([each for each in ERRORS_2026 if each.held_out], 26, 2),
-        (HIDDEN, 18, 1),
     ],
-    ids=["held out", "collected later", "held out of 2026", "hidden"],
+    ids=["held out", "collected later", "held out of 2026"],
 )
 def test_those_not_looked_at_are_not_worse_than_they_were(errors: list[PublicError], known: int, mistaken: int) -> None:
     results = Counter(each.result for each in errors)

@@ -177,6 +177,9 @@ def read_transaction_value(buf: Buffer) -> TransactionState:
     )
 
 
+USUAL_COUNT = 50  # transaction.state.log.num.partitions, offsets.topic.num.partitions
+
+
 def coordinator_partition(key: str, partitions: int) -> int:
     """The partition of ``__transaction_state`` or ``__consumer_offsets`` that an id hashes to.
 

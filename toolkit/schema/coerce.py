@@ -206,6 +206,9 @@ def in_utc(time: dt.datetime | str) -> dt.datetime:
         if time.tzinfo is None:
             do = "Write it as 2026-11-21T12:00:00Z, or with +02:00 at its end."
             raise UsageError(f"The time {text} has no zone.", do=do)
+    if not isinstance(time, dt.datetime):
+        do = "Pass a datetime with its time zone, or text such as 2026-11-21T12:00:00Z."
+        raise UsageError(f"{time!r} is not a time.", do=do)
     if time.tzinfo is None:
         raise UsageError(f"The time {time} has no time zone.", do="Add one: datetime.now(timezone.utc).")
     return time.astimezone(dt.UTC)

@@ -195,6 +195,8 @@ def _once(values: Iterable[T]) -> tuple[T, ...]:
 
 ANY_CLIENT = "any client"
 """For names and messages of the protocol, which several clients print."""
+WORDS = "words"
+"""For what people say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +230,13 @@ def read_symptoms() -> dict[str, Symptom]:
     return {name: _symptom(name, **entry) for name, entry in tomllib.loads(text).items()}
 
 
+_GOT = (  # what stands before the name of an error that a client, or a person, says it got
+    r"(?:\berrors\.|\[Error \d{1,3}\] |\bErrorCode(?:\.|::)"
+    r"|\b(?:throws?|threw|thrown|raise[sd]?|gets?|got|receive[sd]?|return(?:s|ed)?|(?:fail\w{0,3}|error\w{0,2}) with) "
+    r"(?:an? |the )?)"
+)
+
+
 def _symptom(
     name: str,
     *,
@@ -237,10 +246,16 @@ def _symptom(
     gives_way: bool = False,
     **lists: Sequence[str],
 ) -> Symptom:
-    found = [Wording(client, re.compile(each, re.IGNORECASE)) for client, texts in wordings.items() for each in texts]
+    found = [
+        Wording(client, re.compile(each.replace("<error>", _GOT), re.IGNORECASE))
+        for client, texts in wordings.items()
+        for each in texts
+    ]
+    # of one sentence, or of a part of it: the next one has another subject
+    between = r"(?:(?![.:;?!] )[^\u3002\uff1f\uff01\uff1b]){0,80}?"
     for one, other in near:
-        either = f"(?:{one}).{{0,80}}?(?:{other})|(?:{other}).{{0,80}}?(?:{one})"
-        found.append(Wording("words", re.compile(either, re.IGNORECASE)))
+        either = f"(?:{one}){between}(?:{other})|(?:{other}){between}(?:{one})"
+        found.append(Wording(WORDS, re.compile(either, re.IGNORECASE)))
     tuples = {key: tuple(texts) for key, texts in lists.items()}
     return Symptom(name=name, title=title, wordings=tuple(found), gives_way=gives_way, **tuples)
 
@@ -288,9 +303,9 @@ def recognize(text: str) -> tuple[tuple[RecognizedSymptom, ...], NamedResources]
     found = []
     for symptom in SYMPTOMS.values():
         clients = list(dict.fromkeys(each.client for each in symptom.wordings if each.pattern.search(line)))
-        is_other = clients == ["words"] and _OTHER_SUBJECT.search(line) and not _KAFKA.search(line)
+        is_other = clients == [WORDS] and _OTHER_SUBJECT.search(line) and not _KAFKA.search(line)
         if clients and not is_other:
-            own = [each for each in clients if each != ANY_CLIENT]
+            own = [each for each in clients if each not in (ANY_CLIENT, WORDS)]
             found.append(RecognizedSymptom(symptom, tuple(own or clients)))
     replaced = {name for each in found for name in each.symptom.instead_of}
     special = [each for each in found if each.symptom.name not in replaced]

@@ -410,14 +410,17 @@ class BrokerClient:
     """Connections to the brokers of one cluster.
 
     Raises ConnectionFailed if no bootstrap server answers in time.
-    Raises AuthenticationFailed if a broker rejects the credentials.
+    Raises AuthenticationFailed if a broker rejects the credentials, or there is no token.
     `config`: client configuration.
-    `timeout`: seconds for connecting and for every call of `send`.
+    `timeout`: seconds for connecting, once there is a token, and for every call of `send`.
     """
 
     def __init__(self, config: ClientConfig, *, timeout: float = 30.0) -> None:
         self._config = config
         self.timeout = timeout
+        options = config.kafka_python()
+        if provider := options.get("sasl_oauth_token_provider"):
+            provider.token()  # before the time of a request begins: a vendor's package takes seconds to load
         milliseconds = int(timeout * 1000)
         self._timed_out: dict[int, tuple[float, ToolkitError]] = {}  # broker id to the time and the error
         self._apis: dict[int, dict[int, tuple[int, int]]] = {}  # by broker id, as its newest connection negotiated them
@@ -426,7 +429,7 @@ class BrokerClient:
         self._manager = ConnectionManager(
             self._net,
             **{"client_id": CLIENT}
-            | config.kafka_python()
+            | options
             | {
                 "receive_message_max_bytes": MAX_RESPONSE_BYTES,
                 "request_timeout_ms": milliseconds,

@@ -131,6 +131,7 @@ class BrokerLogs(NamedTuple):
 
 
 NO_BROKER_LOGS = BrokerLogs()
+SEVERAL_CLUSTERS = "SEVERAL_CLUSTERS: the files are of several clusters, so no metadata log is that of all."
 
 
 class Copies:
@@ -241,7 +242,8 @@ class Contents:
         if layout.texts:  # most paths contain none
             from toolkit.sources.logdir.dump_logs import read_texts
 
-            self.logs += [log for path in layout.texts for log in read_texts(path)]
+            count = assertions.txn_state_partitions
+            self.logs += [part for path in layout.texts for log in read_texts(path) for part in log.by_partition(count)]
         # the replicas of the metadata log; none with ZooKeeper
         self.metadata_logs = [
             log for log in self.logs if log.where.topic == METADATA_TOPIC and isinstance(log, FolderLog)
@@ -268,13 +270,22 @@ class Contents:
 
     @cached_property
     def metadata_ends(self) -> Sequence[MetadataEnd]:
-        """What each replica of the metadata log says at its end."""
-        return [metadata_end(log) for log in self.metadata_logs]
+        """What each replica of the metadata log says at its end; none of files of several clusters."""
+        return [] if self._are_of_several_clusters else [metadata_end(log) for log in self.metadata_logs]
+
+    @property
+    def _are_of_several_clusters(self) -> bool:
+        """Whether they are: topics that one cluster has deleted, or never had, may be open in another."""
+        roots = {log.root for log in self.logs if log.root is not None}
+        roots.update(() if self.share is None or self.share.scope is None else self.share.scope.roots)
+        return len({root.cluster_id for root in roots} - {None}) > 1
 
     @cached_property
     def metadata(self) -> MetadataEnd:
         """The end that counts: a whole one before others, then the one that reaches furthest."""
-        nothing = MetadataEnd(MetadataState(), error=NO_METADATA_LOG)
+        nothing = MetadataEnd(
+            MetadataState(), error=SEVERAL_CLUSTERS if self._are_of_several_clusters else NO_METADATA_LOG
+        )
         return max(self.metadata_ends, key=lambda each: (each.error is None, each.offset), default=nothing)
 
     @property
@@ -340,8 +351,8 @@ class Contents:
         found = [log for log in logs if log.where.partition is not None]
         if logs and not found and logs[0].where.topic == STATE_TOPIC:
             raise UsageError(
-                f"{logs[0].name} has records of {STATE_TOPIC}, and no partition's log to diagnose.",
-                do=f"Read them: kafka-txn scan {logs[0].name} --table transaction_history.",
+                f"No record of {STATE_TOPIC} in {logs[0].name} can be read.",
+                do=f"See why: kafka-txn scan {logs[0].name} --table transaction_log.",
             )
         if logs and not found:
             raise UsageError(

@@ -12,7 +12,7 @@ import numpy as np
 from toolkit.analysis.coordinator.transaction_history import newest, unread_histories
 from toolkit.analysis.diagnosis.observation import AsOf
 from toolkit.errors import NotFound
-from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC, coordinator_partition
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC, USUAL_COUNT, coordinator_partition
 from toolkit.schema import utc
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Coordinator, Producer, Transaction
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from toolkit.sources.source import Source
 
 
-USUAL_COUNT = 50  # transaction.state.log.num.partitions
 CLOCKS_APART = dt.timedelta(seconds=60)  # assumed maximum difference between the clocks of two brokers
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from toolkit.analysis.log.offset_status import clip
 from toolkit.errors import UsageError
+from toolkit.formats.coordinator_records import USUAL_COUNT, coordinator_partition
 from toolkit.formats.dumps import Dump, read_dump
 from toolkit.formats.headers import Headers, LogChunk
 from toolkit.formats.log_dir_files import FileName, LogPath, parse_file_name
@@ -14,6 +16,8 @@ from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, Tr
 from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
 from toolkit.sources.logdir.replica_log import NO_OFFSETS, ProducerSnapshot, RecordIndex, between, index_entries
+
+SEGMENTS = {"log", "unknown", "records"}  # kinds of dumps that have batches or records
 
 
 class TextLog:
@@ -29,13 +33,32 @@ class TextLog:
     left_out: Sequence[SkippedFile] = ()
 
     def __init__(self, path: LogPath, dumps: Sequence[Dump]) -> None:
-        self.name = str(path)
+        self.path, self.name = path, str(path)
         self.where = LogId(topic=dumps[0].topic, partition=dumps[0].partition)
         self._dumps = dumps
-        self._segments = sorted((dump for dump in dumps if dump.kind in {"log", "unknown"}), key=_first_offset)
+        self._segments = sorted((dump for dump in dumps if dump.kind in SEGMENTS), key=_first_offset)
         self.size = sum(int(dump.headers["size"].sum()) for dump in dumps)
         self.base_offsets: Sequence[int] = [_first_offset(dump) for dump in self._segments]
         self.local_start = self.base_offsets[0] if self.base_offsets else None
+
+    def by_partition(self, count: int | None) -> list[TextLog]:
+        """The records of a console consumer by the partitions of their ids; the log itself, of any other text.
+
+        It prints neither partitions nor offsets. `count`: partitions of the topic, 50 if null.
+        """
+        dump, *_ = self._dumps
+        if dump.kind != "records" or not any(each.transactional_id for each in dump.events):
+            return [self]
+        found: dict[int, list[TransactionLogRecord]] = {}
+        for each in dump.events:
+            if each.transactional_id is not None:
+                number = coordinator_partition(each.transactional_id, count or USUAL_COUNT)
+                found.setdefault(number, []).append(replace(each, txn_state_partition=number))
+        unread = [each for each in dump.events if each.transactional_id is None]
+        next(iter(found.values())).extend(unread)
+        return [
+            TextLog(self.path, [replace(dump, partition=number, events=events)]) for number, events in found.items()
+        ]
 
     def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[LogChunk]:
         """Kafka's tool has checked the checksums; batches that it reports as invalid are damage."""
@@ -84,6 +107,8 @@ class TextLog:
     def segment_rows(self) -> Iterator[LogSegment]:
         """The size of a segment is that of its printed batches; its modification time is unknown."""
         for base_offset, dump in zip(self.base_offsets, self._segments, strict=True):
+            if dump.kind == "records":
+                continue  # of a console consumer: of no segment
             size = int(dump.headers["size"].sum())
             yield LogSegment(**self.where.columns, base_offset=base_offset, size=size, file=dump.path or self.name)
 

@@ -426,9 +426,8 @@ class LogDir(Source, OffsetTables):
         contents, ids = self.contents(), arguments.transactional_ids
         logs = contents.of_topic(STATE_TOPIC, arguments.partition_numbers)
         records: Iterable[TransactionLogRecord]
-        formatted = [log for log in logs if log.where.partition is None]  # records from a console consumer
-        if formatted or ids is None or arguments.start is not None or arguments.stop is not None:
-            best = [*formatted, *(replicas[0].log for _, replicas in contents.by_partition(logs))]
+        if ids is None or arguments.start is not None or arguments.stop is not None:
+            best = [replicas[0].log for _, replicas in contents.by_partition(logs)]
             read = (record for log in best for record in transaction_log_records(contents, log, arguments))
             records = only(read, ids=ids, id_of=lambda record: record.transactional_id)
             records = records if ids is None else list(records)
