@@ -236,6 +236,32 @@ def test_that_it_was_live_before_is_no_all_clear(number: int, verdict: str) -> N
     assert only(merge_findings([log], recorded_findings(finding(9, "ongoing")))).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "verdict"),
+    [
+        ("ongoing", "hanging", "hanging"),
+        ("ongoing", "overdue", "overdue"),
+        ("ongoing", "unknown", "unknown"),
+        ("overdue", "hanging", "hanging"),
+        ("hanging", "unknown", "hanging"),
+        ("prepared", "ongoing", "prepared"),
+    ],
+)
+def test_what_a_recorder_has_seen_since_the_copy_decides(before: str, now: str, verdict: str) -> None:
+    """A transaction that lived while the log was copied, and hung in the newest sample, was healthy in the report."""
+    log = log_finding(verdict=before, outcome="undecided", held_to=None, observed_at=due(1))
+    row = only(merge_findings([log], recorded_findings(finding(9, now, outcome="undecided", missing=["an answer"]))))
+    assert row.verdict == verdict
+
+
+def test_of_two_epochs_the_later_look_decides() -> None:
+    """Batches of a newer epoch joined it since it was recorded as hanging, and perhaps a commit with them."""
+    log = log_finding(
+        verdict="unknown", outcome="unknown", producer_epoch=1, missing=["x"], held_to=None, observed_at=due(20)
+    )
+    assert only(merge_findings([log], recorded_findings(finding(9, outcome="undecided")))).verdict == "unknown"
+
+
 def test_the_claims_of_a_merged_finding_are_those_of_its_decision() -> None:
     """Of a log and two recordings, the claims of the first recording were taken for the log's."""
     in_part = {"verdict": "unknown", "outcome": "unknown", "missing": ["one decision"], "evidence": claims("refuted")}

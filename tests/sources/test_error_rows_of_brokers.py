@@ -36,7 +36,7 @@ from toolkit.cli.diagnose_commands import verdict_exit_code
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError
 from toolkit.schema import BATCHES, Row
-from toolkit.schema.live import Finding
+from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import EPOCH, Selection, TopicPartition
 from toolkit.sources.live import coordinator_logs
@@ -256,6 +256,17 @@ def test_a_named_producer_may_be_open_on_a_partition_that_was_not_read() -> None
     checks = check_resources(source, NamedResources(producer_ids=(7,)))
     assert [each.tp for each in checks.findings] == [("orders", 1)]
     assert verdict_exit_code(checks.findings) == 3
+
+
+@pytest.mark.parametrize(("code", "is_incomplete"), [
+    ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", True), ("TRANSACTIONAL_ID_NOT_FOUND", False),
+])  # fmt: skip
+def test_an_id_that_could_not_be_looked_up_is_not_checked(code: str, is_incomplete: bool) -> None:
+    """Its row had the error; `explain` ended with exit code 0, as if nothing was to be done."""
+    denied = Transaction(transactional_id=ID, source="DescribeTransactions", observed_at=EPOCH, error=f"{code}: no")
+    source: Any = SimpleNamespace(records=lambda record, **_: [denied] if record is Transaction else [])
+    checks = check_resources(source, NamedResources(transactional_ids=(ID,)))
+    assert replace(checks, not_checked=()).is_incomplete == is_incomplete
 
 
 def test_exposure_keeps_what_was_read_before_a_broker_failed(monkeypatch: pytest.MonkeyPatch) -> None:

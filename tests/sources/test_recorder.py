@@ -281,7 +281,6 @@ def test_metric_names_follow_prometheus_rules() -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")
 
 
-@pytest.mark.lab
 def test_a_group_has_series_while_it_is_blocked(kafka: Kafka) -> None:
     """Markers are not distinguished from records: the recorder reads no log for it."""
     metrics, due = Metrics(), dt.datetime.now(dt.UTC)

@@ -356,13 +356,18 @@ def decide_merged(log: Finding, recorded: Finding) -> Decision:
         is_in_part = outcome.is_partly_committed and outcome.commit_claim is None
         if (may_be_committed and other.outcome in (UNDECIDED, ABORT)) or (is_in_part and other.outcome == COMMIT):
             return Decision.of(doubtful)
+    if None not in (epochs := {log.producer_epoch, recorded.producer_epoch}) and len(epochs) > 1:
+        return Decision.of(later)  # batches of another epoch have joined it
     # A `hanging` of a version that did not record the outcome may be of committed records, and decides nothing.
     decides = recorded.verdict is not Verdict.HANGING or recorded.outcome is not None
     # That it was live then is no all-clear for what is not known now.
     decides = decides and not (recorded.verdict.is_healthy and logged_at > recorded_at)
     if log.verdict is Verdict.UNKNOWN and decides:
         return Decision.of(recorded)
-    if recorded.outcome == COMMIT and recorded_at > logged_at:
+    # A state may have changed since; what hangs, or lacks its marker, still does if a later look does not know.
+    has_changed = recorded.verdict is not log.verdict or recorded.outcome == COMMIT
+    is_known = recorded.verdict is not Verdict.UNKNOWN or log.verdict.is_healthy
+    if recorded_at > logged_at and decides and has_changed and is_known and log.verdict is not Verdict.PREPARED:
         return Decision.of(recorded)
     return Decision.of(log)
 
