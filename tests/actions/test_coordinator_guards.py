@@ -30,6 +30,7 @@ from toolkit.actions import transaction as transaction_module
 from toolkit.actions.audit import Audit
 from toolkit.actions.coordinator_actions import (
     AT_LAST_EPOCH,
+    BY_CLOCKS,
     FENCED,
     FLINK,
     LOST,
@@ -118,7 +119,8 @@ VERDICTS: dict[str, Row] = {
 def test_what_a_fence_warns_of() -> None:
     warnings = {name: fence_plan(FenceCluster(transactions=[row])).warnings for name, row in VERDICTS.items()}
     assert warnings["idle"] == (FENCED,)
-    assert warnings["ongoing"] == warnings["overdue"] == (LOST, FENCED)
+    assert warnings["ongoing"] == (LOST, FENCED)
+    assert warnings["overdue"] == (BY_CLOCKS, LOST, FENCED)
     assert fence_plan(fence_cluster(epoch=32767)).warnings == (AT_LAST_EPOCH, LOST, FENCED)
     assert fence_plan(fence_cluster(epoch=32767, state="CompleteAbort", on=())).warnings == (FENCED,)
 
@@ -190,7 +192,7 @@ def test_what_is_decided_is_never_fenced(state: str) -> None:
         fence_plan(fence_cluster(state=state))
 
 
-def test_what_is_open_is_read_before_the_request_and_what_is_not_proven_then_is_refused() -> None:
+def test_what_is_open_is_read_before_the_request_and_what_is_not_proven_then_is_refused(audit: Audit) -> None:
     """The words of an older check override nothing; what is committed under the id is never discarded."""
     first, second = "no commit includes offset 100 of orders-0", "no commit includes what is open under payments-7"
     cluster = fence_cluster(**OVERDUE)
@@ -206,6 +208,8 @@ def test_what_is_open_is_read_before_the_request_and_what_is_not_proven_then_is_
     cluster.own_findings = [found(verdict=Verdict.OVERDUE, evidence=outcome_claims("not proven"))]
     execute(plan, override=first)
     assert len(cluster.sent) == 1
+    _, claim = audit.rows()[-1]["claims"]
+    assert (claim["claim"], claim["status"]) == (first, "not proven")
 
 
 def test_a_topic_that_may_be_hidden_is_not_proven_to_have_no_committed_records() -> None:
