@@ -476,8 +476,9 @@ def test_a_last_batch_that_is_not_there_is_missed_unless_all_are_deleted(monkeyp
     with pytest.raises(BrokerError, match="no batch of producer 7 with its last sequence number 3 below") as raised:
         opened(monkeypatch, sound(data(100, records=2)))
     assert raised.value.code == "OFFSET_NOT_AVAILABLE"
-    with pytest.raises(BrokerError, match="no batch of producer 7"):
-        opened(monkeypatch, sound(data(115)), log_start_offset=110)
+    for kept, log_start_offset in ((sound(data(115)), 110), (sound(), 100)):
+        with pytest.raises(BrokerError, match="no batch of producer 7"):
+            opened(monkeypatch, kept, log_start_offset=log_start_offset)
     assert opened(monkeypatch, sound(), log_start_offset=110) == []
 
 
