@@ -32,7 +32,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # files of fixtures import it before `pytest_configure`.
 warnings.filterwarnings("ignore", "(read|open)_text is deprecated", DeprecationWarning)
 
-STARTS_KAFKA = {"brokers", "history", "segments"}  # fixtures, by way of others too
+STARTS_KAFKA = {"brokers", "guarded", "history", "segments"}  # fixtures, by way of others too
 
 
 def pytest_configure(config: pytest.Config) -> None:

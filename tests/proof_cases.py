@@ -44,6 +44,10 @@ OTHERS = 0  # the one of every other producer
 VERSIONS = ("3.5.2", "4.3.1", "4.4.0")
 VERIFYING = "4"  # from here on a leader refuses a partition that was not added, unless it thinks that one is open
 
+BY_APPEND_TIME = {  # stories whose records have the broker's time
+    *("abort-after-append-time", "abort-then-commit", "commit-after-append-time", "commit-then-fence"),
+    "never-added-joins-by-append-time",
+}
 PROPERTIES = {"transaction.max.timeout.ms": "3600000", "transaction.state.log.num.partitions": str(STATE_PARTITIONS)}
 
 
@@ -240,8 +244,9 @@ class Broker:
     def _stage(self) -> None:
         running: list[tuple[Case, Steps]] = []
         for number, (name, story) in enumerate(stories(self.kafka.version).items(), OTHERS + 1):
-            self.cases[name] = Case(self, name, number)
-            running.append((self.cases[name], story(self.cases[name])))
+            self.cases[name] = case = Case(self, name, number)
+            case.create_topics(**{"message_timestamp_type": "LogAppendTime"} if name in BY_APPEND_TIME else {})
+            running.append((case, story(case)))
         while running:
             losses: list[tuple[Case, PowerLoss]] = []
             for case, story_of_case in running:
@@ -287,7 +292,6 @@ class Broker:
 
 def newer_client(case: Case) -> Steps:
     """K1: the marker of a commit is lost, a newer client fences the next transaction and commits twice elsewhere."""
-    case.create_topics()
     old = case.producer()
     case.transact(old, case.topic, case.other)
     yield case.marker_lost(case.topic)
@@ -300,7 +304,6 @@ def newer_client(case: Case) -> Steps:
 
 def upgrade_within_epoch(case: Case) -> Steps:
     """K1: an instance aborts with version 1, loses the marker, and commits elsewhere with version 2."""
-    case.create_topics()
     producer = case.producer()
     case.transact(producer, case.topic, commit=False)
     yield case.marker_lost(case.topic)
@@ -311,7 +314,6 @@ def upgrade_within_epoch(case: Case) -> Steps:
 
 def upgrade_in_one_range(case: Case) -> Steps:
     """K1: as `upgrade_within_epoch`, but version 2 also writes here: the leader, which has it open, does not add it."""
-    case.create_topics()
     producer = case.producer()
     case.transact(producer, case.topic, commit=False)
     yield case.marker_lost(case.topic)
@@ -321,7 +323,6 @@ def upgrade_in_one_range(case: Case) -> Steps:
 
 def downgrade_and_upgrade(case: Case) -> Steps:
     """K1: as `upgrade_within_epoch`, but the epoch began with a commit of version 2."""
-    case.create_topics()
     producer = case.producer(version=2)
     case.transact(producer, case.other)
     producer.transaction_version = 1
@@ -334,7 +335,6 @@ def downgrade_and_upgrade(case: Case) -> Steps:
 
 def never_added_joins(case: Case) -> Steps:
     """K2: a record that was never added joins those of a commit without its marker; its transaction is aborted."""
-    case.create_topics()
     producer = case.producer()
     case.transact(producer, case.topic, case.other)
     yield case.marker_lost(case.topic)
@@ -345,7 +345,6 @@ def never_added_joins(case: Case) -> Steps:
 
 def never_added_joins_by_append_time(case: Case) -> Steps:
     """K2: as `never_added_joins`, where the broker's times prove which record is older than the commit."""
-    case.create_topics(message_timestamp_type="LogAppendTime")
     producer = case.producer()
     case.add_and_write(producer, Fate.COMMITTED, case.topic)
     yield PowerLoss()
@@ -358,7 +357,6 @@ def never_added_joins_by_append_time(case: Case) -> Steps:
 
 def zombie_on_a_shorter_log(case: Case) -> Steps:
     """K2: a log loses all of a commit; later a zombie of the same epoch writes, after another producer's marker."""
-    case.create_topics()
     case.write_of_another_producer(case.topic)
     yield PowerLoss()
     producer = case.producer()
@@ -372,7 +370,6 @@ def zombie_on_a_shorter_log(case: Case) -> Steps:
 
 def created_again(case: Case) -> Steps:
     """K2: a live transaction writes with event times to a topic that was created again since a commit."""
-    case.create_topics()
     producer = case.producer()
     event = dt.datetime.now(dt.UTC)
     yield PowerLoss()
@@ -384,7 +381,6 @@ def created_again(case: Case) -> Steps:
 
 def late_batch_on_a_topic_created_again(case: Case) -> Steps:
     """K2: as `created_again`, but the record with an event time is late, and of no transaction."""
-    case.create_topics()
     producer = case.producer()
     event = dt.datetime.now(dt.UTC)
     yield PowerLoss()
@@ -395,7 +391,6 @@ def late_batch_on_a_topic_created_again(case: Case) -> Steps:
 
 def lost_addition(case: Case, *, version: int, is_alive: bool) -> Steps:
     """K3: the coordinators' log loses only the record that added the topic, and its client goes on."""
-    case.create_topics()
     producer = case.producer(version=version)
     case.add_and_write(producer, Fate.LIVE, case.other)
     end = case.end_of_state()
@@ -413,7 +408,6 @@ def lost_transaction(case: Case, *, version: int, is_soon: bool) -> Steps:
 
     `is_soon`: whether it follows on the one before within the time that brokers' clocks may differ by.
     """
-    case.create_topics()
     producer = case.producer(version=version)
     case.transact(producer, case.other)
     if not is_soon:
@@ -425,7 +419,6 @@ def lost_transaction(case: Case, *, version: int, is_soon: bool) -> Steps:
 
 def lost_completion(case: Case) -> Steps:
     """K3: the coordinators' log loses that a transaction was completed, and the next one: it is completed again."""
-    case.create_topics()
     producer = case.producer()
     case.transact(producer, case.other)
     case.add_and_write(producer, Fate.COMMITTED, case.topic)
@@ -436,7 +429,6 @@ def lost_completion(case: Case) -> Steps:
 
 def lost_abort(case: Case) -> Steps:
     """K3: the coordinators' log loses an abort with its marker here; its instance goes on, and commits without one."""
-    case.create_topics()
     producer = case.producer()
     case.transact(producer, case.other)
     end = case.end_of_state()
@@ -451,7 +443,6 @@ def lost_abort(case: Case) -> Steps:
 
 def lost_transaction_ahead(case: Case) -> Steps:
     """K3: as `lost_transaction` of version 1, and the client's time of the record is later than its marker's."""
-    case.create_topics()
     producer = case.producer()
     case.transact(producer, case.other)
     yield PowerLoss()
@@ -465,7 +456,6 @@ def lost_transaction_ahead(case: Case) -> Steps:
 
 def restored(case: Case) -> Steps:
     """K3: the coordinators' log is that of a time before the id; the marker of its commit is lost."""
-    case.create_topics()
     end = case.end_of_state()
     case.transact(case.producer(), case.topic)
     yield PowerLoss(tails={case.topic: case.end_of(case.topic) - 1}, state_tail=end)
@@ -476,7 +466,6 @@ def producer_id_twice(case: Case, *, is_timed: bool) -> Steps:
 
     `is_timed`: whether another producer's marker shows when the records were written.
     """
-    case.create_topics()
     end = case.end_of_state()
     first = case.producer()
     case.add_and_write(first, Fate.COMMITTED, case.topic)
@@ -496,7 +485,6 @@ def producer_id_twice(case: Case, *, is_timed: bool) -> Steps:
 
 def never_added_after_deleted_marker(case: Case) -> Steps:
     """A record that was never added, after a commit whose marker retention deleted, and a marker 8 s younger."""
-    case.create_topics()
     producer = case.producer()
     case.transact(producer, case.topic)
     case.write_of_another_producer(case.topic)
@@ -508,7 +496,6 @@ def never_added_after_deleted_marker(case: Case) -> Steps:
 
 def two_commits(case: Case) -> Steps:
     """Two commits of version 2 on one partition, both without their markers."""
-    case.create_topics()
     producer = case.producer(version=2)
     for _ in range(2):
         case.transact(producer, case.topic, case.other)
@@ -517,7 +504,6 @@ def two_commits(case: Case) -> Steps:
 
 def commit_and_abort(case: Case) -> Steps:
     """A commit and an abort of version 2 on one partition, both without their markers."""
-    case.create_topics()
     producer = case.producer(version=2)
     for commit in (True, False):
         case.transact(producer, case.topic, commit=commit)
@@ -526,7 +512,6 @@ def commit_and_abort(case: Case) -> Steps:
 
 def commit_after_a_marker(case: Case) -> Steps:
     """A commit of version 1 without its marker; another producer's marker lies long between its records and it."""
-    case.create_topics()
     producer = case.producer()
     case.add_and_write(producer, Fate.COMMITTED, case.topic, case.other)
     case.write(producer, Fate.COMMITTED, case.topic)
@@ -538,7 +523,6 @@ def commit_after_a_marker(case: Case) -> Steps:
 
 def commit_after_append_time(case: Case) -> Steps:
     """A commit of version 1 without its marker, long after its records by LogAppendTime."""
-    case.create_topics(message_timestamp_type="LogAppendTime")
     producer = case.producer()
     case.add_and_write(producer, Fate.COMMITTED, case.topic)
     yield PowerLoss()
@@ -555,7 +539,6 @@ def commit_then_fence(case: Case) -> Steps:
 
 def live_after_commit(case: Case) -> Steps:
     """A commit of version 2 without its marker, and a live transaction here, whose marker will decide both."""
-    case.create_topics()
     producer = case.producer(version=2)
     case.transact(producer, case.topic, case.other)
     yield case.marker_lost(case.topic)
@@ -565,21 +548,18 @@ def live_after_commit(case: Case) -> Steps:
 
 def commit_at_once(case: Case) -> Steps:
     """A commit of version 1 without its marker, and without a broker's time between its records and it."""
-    case.create_topics()
     case.transact(case.producer(), case.topic, case.other)
     yield case.marker_lost(case.topic)
 
 
 def abort_without_marker(case: Case) -> Steps:
     """An abort of version 1 without its marker."""
-    case.create_topics()
     case.transact(case.producer(), case.topic, case.other, commit=False)
     yield case.marker_lost(case.topic)
 
 
 def abort_after_append_time(case: Case) -> Steps:
     """An abort of version 1 without its marker, long after its records by LogAppendTime."""
-    case.create_topics(message_timestamp_type="LogAppendTime")
     producer = case.producer()
     case.add_and_write(producer, Fate.ABORTED, case.topic)
     yield PowerLoss()
@@ -589,7 +569,6 @@ def abort_after_append_time(case: Case) -> Steps:
 
 def abort_then_commit(case: Case) -> Steps:
     """An abort and a commit of version 1 without their markers; by LogAppendTime the first record is of the abort."""
-    case.create_topics(message_timestamp_type="LogAppendTime")
     producer = case.producer()
     case.add_and_write(producer, Fate.ABORTED, case.topic)
     yield PowerLoss()
@@ -601,7 +580,6 @@ def abort_then_commit(case: Case) -> Steps:
 
 def late_batch(case: Case) -> Steps:
     """A record that arrives after the marker of a commit."""
-    case.create_topics()
     producer = case.producer()
     case.transact(producer, case.topic)
     case.write(producer, Fate.NOT_ADDED, case.topic)

@@ -127,7 +127,6 @@ if sys.argv[2] == "begin":
 """
 
 
-@pytest.mark.lab
 def test_a_dead_process_with_a_long_timeout_is_not_called_healthy(kafka: Kafka) -> None:
     """Case 10: who holds the LSO, what waits, its last write, when it ends by itself, and how to end it sooner."""
     create_topics(kafka, "ledger")

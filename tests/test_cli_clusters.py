@@ -142,19 +142,24 @@ def test_all_clusters_as_csv_are_the_rows_of_each(file: Path, tmp_path: Path) ->
     assert (refused.returncode, "names transactions of down, hangs, hidden" in refused.stderr) == (2, True)
 
 
-def test_looks_as_csv_have_their_time_and_one_header(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[Sequence[Row] | Exception] = [[finding()], [finding()], [], DOWN, [finding()]]
+def watched_looks(monkeypatch: pytest.MonkeyPatch, *looks: Sequence[Row] | Exception) -> None:
+    """What a watched cluster answers, until its reader has seen enough."""
+    left = list(looks)
 
     def open_next(options: SourceOptions) -> FixedCluster:
-        if not looks:
+        if not left:
             raise KeyboardInterrupt
-        look = looks.pop(0)
+        look = left.pop(0)
         if isinstance(look, Exception):
             raise look
         return FixedCluster(look)
 
     monkeypatch.setattr(SourceOptions, "open", open_next)
     monkeypatch.setattr(cluster_answers, "sleep", lambda seconds: None)
+
+
+def test_looks_as_csv_have_their_time_and_one_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched_looks(monkeypatch, [finding()], [finding()], [], DOWN, [finding()])
     watched = run("find-hanging", "--bootstrap-server", "b:1", "--watch", "--format", "csv")
     header, *rows = csv.reader(io.StringIO(watched.stdout))
     assert header[0] == "looked_at"
@@ -165,18 +170,7 @@ def test_looks_as_csv_have_their_time_and_one_header(monkeypatch: pytest.MonkeyP
 def test_a_pipe_gets_a_block_per_change_and_the_last_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ages change with every look, and are no change."""
     older = {**healthy(), "offsets_held": 999}
-    looks: list[Sequence[Row] | Exception] = [[healthy()], [older], DOWN, DOWN, [healthy()], [finding()]]
-
-    def open_next(options: SourceOptions) -> FixedCluster:
-        if not looks:
-            raise KeyboardInterrupt
-        look = looks.pop(0)
-        if isinstance(look, Exception):
-            raise look
-        return FixedCluster(look)
-
-    monkeypatch.setattr(SourceOptions, "open", open_next)
-    monkeypatch.setattr(cluster_answers, "sleep", lambda seconds: None)
+    watched_looks(monkeypatch, [healthy()], [older], DOWN, DOWN, [healthy()], [finding()])
     watched = run("diagnose", "--watch", "--short")
     blocks = watched.stdout.split("\n\n")
     assert watched.returncode == 1
@@ -193,7 +187,6 @@ def test_the_first_look_fails_as_a_single_one(monkeypatch: pytest.MonkeyPatch) -
     assert run("diagnose", "--watch", "30s").returncode == 3
 
 
-@pytest.mark.lab
 def test_two_clusters_of_which_one_is_down(kafka: Kafka, file: Path) -> None:
     file.write_text(
         f'[here]\nbootstrap-server = "{kafka.bootstrap_servers}"\n\n'

@@ -112,7 +112,6 @@ def test_what_is_wrong_is_an_error_of_the_tool() -> None:
         assert what in ask(tool, **arguments)["error"]["what"], (tool, arguments)
 
 
-@pytest.mark.lab
 @pytest.mark.parametrize("name", [HOSTILE, OBEY])
 def test_a_hostile_id_is_only_data(kafka: Kafka, name: str) -> None:
     ask = tools_of(partial(Cluster, kafka.bootstrap_servers))

@@ -66,7 +66,6 @@ def hangs(kafka: Kafka, staged: StagedIncident) -> bool:
     return on(kafka, "find-hanging", "--topic", staged.topic, "--recheck-after", "0").returncode == 1
 
 
-@pytest.mark.lab
 def test_a_closed_pipe_prints_no_traceback(kafka: Kafka) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -84,7 +83,6 @@ def test_ctrl_c_during_imports(module: str) -> None:
     assert (process.returncode, errors) == (130, "kafka-txn: interrupted.\n")
 
 
-@pytest.mark.lab
 def test_ctrl_c_at_the_confirmation_sends_nothing(kafka: Kafka, tmp_path: Path) -> None:
     """It said "Aborted.", which reads as if the transaction was, and exited with 1."""
     staged = INCIDENTS["never_added"](kafka)
@@ -113,7 +111,6 @@ def test_ctrl_c_at_the_confirmation_sends_nothing(kafka: Kafka, tmp_path: Path) 
     assert hangs(kafka, staged)
 
 
-@pytest.mark.lab
 def test_ctrl_c_while_it_checks_again_names_the_effect(kafka: Kafka, tmp_path: Path) -> None:
     """The records are saved by then; the copy goes, as nothing was discarded."""
     staged = INCIDENTS["never_added"](kafka)
@@ -174,7 +171,6 @@ def test_a_base_install_works_or_names_what_to_install(tmp_path: Path) -> None:
         assert (code, len(errors.splitlines()), f"pip install {package}" in errors) == (2, 1, True), errors
 
 
-@pytest.mark.lab
 def test_no_command_imports_pandas_nor_numpy_unless_it_reads_a_log(kafka: Kafka) -> None:
     # What other tests left on this broker may have its coordinator's log read.
     with INCIDENTS["busy_elsewhere"](kafka) as staged:

@@ -63,7 +63,6 @@ def test_code_of_a_failure(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("diagnose", *NOWHERE).returncode == 6
 
 
-@pytest.mark.lab
 def test_codes_of_a_cluster(kafka: Kafka) -> None:
     staged, alive = INCIDENTS["never_added"](kafka), INCIDENTS["open_young"](kafka)
     named = {"TOPIC": staged.topic, "START": str(staged.start_offset), "ALIVE": alive.topic}

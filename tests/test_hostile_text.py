@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import csv
 import io
 import json
 import re
-from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,26 +29,10 @@ from toolkit.views.finding_document import finding_lines
 from toolkit.views.report import report
 from toolkit.views.row_formats import csv_pieces, grid_lines, json_pieces, table_grid
 
-ROOT = Path(__file__).parent.parent / "toolkit"
-NAMES = re.compile(
-    r"--(?:topic|transactional-id|group|list|confirm|override|log-dir|recording|command-config|flink-checkpoint) $"
-)
-QUOTED = re.compile(r"(?:shlex\.)?quote\(|^(?:path|name|override|OFFSETS_TOPIC)$")
 VALID = {"action": "abort", "state": "Ongoing", "outcome": "undecided", "cause": None, "status": "open"}
 READING = {
     *("coordinator", "describe", "describe-producers", "diagnose", "exposure", "find-hanging", "gaps", "history"),
     *("lag", "list", "partitions", "why"),
-}
-WRITES = {"print", "sys.stderr.write", "sys.stdout.write", "typer.echo"}
-WRITERS = {  # what writes to the terminal by itself: no names from outside
-    "_clear": "moves the cursor",
-    "_show": "counts and times of samples",
-    "_version": "our version",
-    "_watched": "clears the screen",
-    "end": "a line end",
-    "grafana_dashboard": "our dashboard",
-    "main": "our sentence",
-    "prometheus_rules": "our rules",
 }
 
 
@@ -128,30 +109,3 @@ def test_what_is_written_to_the_terminal_is_cleaned(capsys: pytest.CaptureFixtur
     written = "".join(capsys.readouterr())
     assert "touch x" in written
     assert not re.search(CONTROL.pattern.removesuffix("|31m\\n"), written)
-
-
-def functions() -> Iterator[tuple[Path, ast.AST]]:
-    for path in sorted(ROOT.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            yield path, node
-
-
-def test_only_the_output_writes_to_the_terminal() -> None:
-    found = {
-        node.name
-        for path, node in functions()
-        if isinstance(node, ast.FunctionDef) and path.parent.name == "cli" and path.name != "output.py"
-        for call in ast.walk(node)
-        if isinstance(call, ast.Call) and ast.unparse(call.func) in WRITES
-    }
-    assert found == WRITERS.keys()
-
-
-def test_names_in_commands_are_quoted() -> None:
-    raw = []
-    for path, node in functions():
-        for before, value in pairwise(node.values if isinstance(node, ast.JoinedStr) else ()):
-            if isinstance(value, ast.FormattedValue) and NAMES.search(str(getattr(before, "value", ""))):
-                shown = ast.unparse(value.value)
-                raw += [f"{path.relative_to(ROOT)}:{value.lineno}: {shown}"] if not QUOTED.search(shown) else []
-    assert not raw, "\n".join(raw)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from _pytest.mark import ParameterSet
 
+from tests.brokers import NEWEST
 from tests.outcomes import Expected, columns_of
 from tests.proof_cases import STATE_PARTITIONS, VERSIONS, Broker, Case, Fate, plan_of, stories
 from toolkit import Cluster, LogDir
@@ -41,7 +42,7 @@ def of_versions(names: Collection[str]) -> list[ParameterSet]:
             marks=[
                 pytest.mark.lab,
                 pytest.mark.xdist_group(f"proof {version}"),
-                *([pytest.mark.full] if version == "4.4.0" else []),
+                *([] if version == NEWEST else [pytest.mark.full]),
             ],
         )
         for version in VERSIONS

@@ -100,7 +100,6 @@ def check_expressions(text: str) -> None:
     assert exported.keys() - requests == {"kafka_txn_partition_open_transactions", "kafka_txn_build_info"}
 
 
-@pytest.mark.lab
 def test_metrics_only_until_sigterm(kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are those of the rules and of the dashboard."""
     topic = INCIDENTS["never_added"](kafka).topic

@@ -190,7 +190,7 @@ def test_what_is_decided_is_never_fenced(state: str) -> None:
         fence_plan(fence_cluster(state=state))
 
 
-def test_what_is_open_is_read_before_the_request_and_what_is_not_proven_then_is_refused() -> None:
+def test_what_is_open_is_read_before_the_request_and_what_is_not_proven_then_is_refused(audit: Audit) -> None:
     """The words of an older check override nothing; what is committed under the id is never discarded."""
     first, second = "no commit includes offset 100 of orders-0", "no commit includes what is open under payments-7"
     cluster = fence_cluster(**OVERDUE)
@@ -206,6 +206,8 @@ def test_what_is_open_is_read_before_the_request_and_what_is_not_proven_then_is_
     cluster.own_findings = [found(verdict=Verdict.OVERDUE, evidence=outcome_claims("not proven"))]
     execute(plan, override=first)
     assert len(cluster.sent) == 1
+    _, claim = audit.rows()[-1]["claims"]
+    assert (claim["claim"], claim["status"]) == (first, "not proven")
 
 
 def test_a_topic_that_may_be_hidden_is_not_proven_to_have_no_committed_records() -> None:

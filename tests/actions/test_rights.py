@@ -107,7 +107,6 @@ def answer(row: Row) -> tuple[str, str | None, str | None]:
     return row["verdict"], row["outcome"], row["action"]
 
 
-@pytest.mark.lab
 @pytest.mark.full
 @every_incident
 def test_read_on_the_topics_and_on_transaction_state_is_enough_to_diagnose(
@@ -122,7 +121,6 @@ def test_read_on_the_topics_and_on_transaction_state_is_enough_to_diagnose(
     assert row["missing"] == []
 
 
-@pytest.mark.lab
 @pytest.mark.full
 @every_incident
 def test_without_read_on_the_topic_its_producers_are_unknown(
@@ -170,7 +168,6 @@ def test_rights_while_a_replica_is_missing(name: str) -> None:
                     assert any(missing in each for each in rows[0]["missing"]), rows[0]["missing"]
 
 
-@pytest.mark.lab
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["never_added", "open_young"])
 def test_without_any_right_on_the_topic_it_cannot_be_described(
@@ -181,7 +178,6 @@ def test_without_any_right_on_the_topic_it_cannot_be_described(
         found(watcher, staged[name])
 
 
-@pytest.mark.lab
 @pytest.mark.full
 @every_incident
 def test_rights_on_ids_and_the_cluster_show_owners_but_no_outcome(
@@ -198,7 +194,6 @@ def test_rights_on_ids_and_the_cluster_show_owners_but_no_outcome(
         assert [row["outcome"], row["action"]] in (["unknown", None], outcome)
 
 
-@pytest.mark.lab
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["never_added", "open_young", "prepared"])
 @pytest.mark.parametrize(
@@ -218,7 +213,6 @@ def test_each_of_these_rights_is_needed_for_an_id_that_may_be_hidden(
         assert row["verdict"] in {staged[name].expected, staged[name].later}, "its owner is visible"
 
 
-@pytest.mark.lab
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "right", "of"),
@@ -266,7 +260,6 @@ def test_before_3_8_a_marker_needs_cluster_action(audit: Audit) -> None:
         assert found(watcher, incident)["verdict"] == "clear"
 
 
-@pytest.mark.lab
 @pytest.mark.full
 def test_fencing_needs_write_on_the_id(guarded: Kafka, watcher: Cluster, acls: Acls, audit: Audit) -> None:
     incident = INCIDENTS["open_young"](guarded, topic="rights-fence")
@@ -281,7 +274,6 @@ def test_fencing_needs_write_on_the_id(guarded: Kafka, watcher: Cluster, acls: A
     assert found(watcher, incident)["verdict"] == "clear"
 
 
-@pytest.mark.lab
 @pytest.mark.full
 def test_whether_compaction_waits_needs_describe_configs_on_the_topic(
     watcher: Cluster, staged: Mapping[str, StagedIncident], acls: Acls
@@ -293,7 +285,6 @@ def test_whether_compaction_waits_needs_describe_configs_on_the_topic(
     assert found(watcher, incident)["compaction_held"] is True
 
 
-@pytest.mark.lab
 @pytest.mark.full
 def test_the_groups_that_wait_need_describe_on_them(guarded: Kafka, watcher: Cluster, acls: Acls) -> None:
     incident = INCIDENTS["never_added"](guarded, topic="rights-groups")

@@ -465,6 +465,23 @@ def test_a_marker_missing_from_the_producer_state_is_a_contradiction() -> None:
     assert "kafka-txn abort" not in row.remedy
 
 
+def test_a_marker_contradicts_by_the_high_watermark_of_its_own_partition() -> None:
+    other = partition("another", hw=10, lso=10)
+    diagnosis = Diagnosis.of(twice(observation(COMPLETE_ABORT, partitions=[other, partition()])))
+    log = excerpt(*LATE_BATCHES, marker(101, ABORT))
+    (facts,) = (context(each, log, init()).outcome for each in diagnosis.to_read())
+    assert facts.marker_contradicts
+    unknown = open_transaction(COMPLETE_ABORT, leader=partition(hw=None))
+    assert not context(unknown, log, init()).outcome.marker_contradicts, "the marker may be newer"
+
+
+def test_a_transaction_that_its_leader_no_longer_shows_open_has_ended() -> None:
+    one = open_transaction(COMPLETE_ABORT)
+    read = context(one, None, init())
+    assert not read.outcome.has_ended
+    assert replace(read, has_ended=True).outcome.has_ended
+
+
 def test_a_batch_of_another_producer_at_its_start_is_a_contradiction() -> None:
     row = explained_row(excerpt(data(98), data(99, pid=9, records=5)))
     assert (row.verdict, row.action) == ("unknown", None)

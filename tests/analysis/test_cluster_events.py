@@ -62,6 +62,12 @@ def test_a_partition_without_a_replica_in_sync() -> None:
     assert "no replica was in sync" in (found[2].text or "")
 
 
+def test_a_partition_whose_first_record_is_missing_has_no_events() -> None:
+    """What held before is not known, so nothing is called a change, least of all an unclean election."""
+    (event,) = events(TOPIC, change(2), change(1, (1,)), change(None, ()))
+    assert event.event == "topic_created"
+
+
 def test_an_eligible_leader_replica_is_elected_cleanly() -> None:
     (_, event) = events(*led_by(1, isr=(1,), eligible_leader_replicas=(2,)), change(2, (2,)))
     assert event.event == "leader_changed"

@@ -20,21 +20,29 @@ from tests.analysis.build import (
 )
 from tests.analysis.logged import by_logs, diagnosed
 from toolkit.analysis.diagnosis.case import DiagnoseOptions, IndexedObservation
-from toolkit.analysis.diagnosis.decision import Outcome, decide_merged
+from toolkit.analysis.diagnosis.decision import OUTCOMES, PARTITION_RULES, Outcome, decide_merged
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.observation import NOT_OBSERVED, AsOf, Observation
+from toolkit.analysis.diagnosis.observation import NOT_OBSERVED, AsOf, BrokersTime, Observation
+from toolkit.analysis.diagnosis.rules import DISOWNED_RULES, OWNED_RULES
 from toolkit.analysis.history.findings_over_time import unread
 from toolkit.formats.coordinator_records import STATE_TOPIC
-from toolkit.schema.live import EvidenceEntry, Finding, Transaction
+from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.table import EVERYTHING, Selection, TopicPartition
+from toolkit.schema.verdict import Verdict
 
 ELSEWHERE = (("payments", 2),)
 
 
 def verdict(observations: list[Observation]) -> str:
     return only(diagnosed(observations)).verdict
+
+
+def test_every_verdict_and_outcome_is_explained_and_every_rule_names_one() -> None:
+    rules = (*OWNED_RULES, *DISOWNED_RULES)
+    assert {rule.verdict for rule in rules} | {rule.verdict for rule in PARTITION_RULES} <= set(Verdict)
+    assert {rule.outcome for rule in rules} - {None} == OUTCOMES.keys()
 
 
 @pytest.mark.parametrize("state", [None, "Empty", "CompleteCommit", "CompleteAbort", "Dead", "elsewhere", "superseded"])
@@ -132,6 +140,31 @@ def test_hidden_topics_are_a_finding_of_the_cluster() -> None:
     assert row.outcome is None, "nothing is known to be open"
 
 
+def test_a_first_batch_of_another_producer_is_ignored() -> None:
+    other_batch = first_batch(99, base_offset=103)
+    assert only(diagnosed([observation(first_batches=[other_batch])])).opened_at is None
+
+
+def test_an_unreadable_partition_is_a_row_and_others_are_diagnosed() -> None:
+    denied = "TOPIC_AUTHORIZATION_FAILED: not authorized"
+    failed = producer(start=None, partition=1, producer_id=None, error=denied)
+    rows = diagnosed(twice(observation(partitions=[partition(), partition(number=1)], producers=[producer(), failed])))
+    assert [(row.partition, row.verdict, row.missing) for row in rows] == [
+        (0, "hanging", ()),
+        (1, "unknown", (denied,)),
+    ]
+
+
+def test_without_a_brokers_time_the_start_is_known_and_the_age_is_not() -> None:
+    unknown = BrokersTime(error="DescribeQuorum: CLUSTER_AUTHORIZATION_FAILED")
+    row = only(diagnosed([observation(transaction(start_time=ago(days=1)), brokers_time=unknown)]))
+    assert (row.verdict, row.brokers_time) == ("ongoing", None)
+    assert "is Ongoing since 2026-11-20 12:00:00 UTC (no broker's time shows for how long)" in row.reason
+    assert ("brokers_time", "unknown: DescribeQuorum: CLUSTER_AUTHORIZATION_FAILED") in {
+        (e.name, e.value) for e in row.evidence
+    }
+
+
 def test_the_remedy_on_consumer_offsets_names_the_dropped_offsets() -> None:
     offsets = partition("__consumer_offsets")
     row = only(diagnosed(twice(observation(partitions=[offsets], producers=[producer(topic="__consumer_offsets")]))))
@@ -141,10 +174,41 @@ def test_the_remedy_on_consumer_offsets_names_the_dropped_offsets() -> None:
 # Contradictions
 
 
+def test_two_coordinators_for_one_producer_prove_nothing() -> None:
+    other = transaction(state="CompleteAbort", on=(), coordinator_id=2)
+    row = only(diagnosed(twice(observation(transaction(), other))))
+    assert row.verdict == "unknown"
+    assert all(f"coordinator {each}" in row.missing[0] for each in (2, 3))
+
+
+def test_a_dead_epoch_below_a_live_one_is_reported_and_never_aborted() -> None:
+    first = first_batch(last_offset=100, log_append_time=True)
+    row = only(diagnosed([observation(transaction(epoch=1), producers=[producer(epoch=1)], first_batches=[first])]))
+    assert (row.verdict, row.cause) == ("ongoing", "mixed epochs in one transaction")
+    assert "Never an abort marker" in row.remedy
+
+
+def test_a_second_observation_of_fewer_partitions_keeps_the_other_findings() -> None:
+    wide = observation(
+        transaction(8, transactional_id="fine", on=(("orders", 1),)),
+        partitions=[partition(), partition(number=1)],
+        producers=[producer(), producer(8, partition=1)],
+    )
+    narrow = replace(observation(), observed_at=NOW + dt.timedelta(seconds=5))
+    assert [(row.partition, row.verdict) for row in diagnosed([wide, narrow])] == [(0, "hanging"), (1, "ongoing")]
+
+
 def from_files(one: Observation, *doubts: str, as_of: dt.datetime | None = None) -> Observation:
     """The same as read from log directories."""
     proven = {} if as_of is None else {TopicPartition(STATE_TOPIC, 33): AsOf(as_of, "its newest record")}
     return replace(one, from_files=True, doubts={("orders", 0, 7): doubts} if doubts else {}, as_of=proven)
+
+
+def test_doubts_about_files_are_missing_evidence_not_hanging() -> None:
+    doubt = "proof that orders-0 is as new as __transaction_state-33"
+    row = only(diagnosed([from_files(observation(transaction(state="Empty", on=())), doubt)]))
+    assert (row.verdict, row.missing) == ("unknown", (doubt,))
+    assert "abort --topic" not in row.remedy
 
 
 def test_a_verdict_from_files_names_their_broker_and_age() -> None:
@@ -178,6 +242,20 @@ def test_an_age_from_files_counts_up_to_what_is_proven(as_of: dt.datetime | None
     assert found.verdict == prepared
 
 
+def test_what_began_while_files_were_copied_holds_nothing_at_that_moment() -> None:
+    opened = [producer(start=100)]
+    row = only(diagnosed([from_files(observation(producers=[], after=opened))]))
+    assert (row.verdict, row.remedy) == ("clear", "None; a later copy shows whether it ends.")
+    assert "the transaction at the LSO 100 began afterwards, while the files were copied" in row.reason
+    live = only(diagnosed([observation(producers=[], after=opened)]))
+    assert (live.verdict, live.remedy) == ("ending", "None: the blocking transaction ended normally.")
+    at_its_end = observation(producers=[], after=opened, partitions=[partition(lso=100, high_watermark=100)])
+    (clear,) = Diagnosis.of([from_files(at_its_end)]).findings(requested=[TopicPartition("orders", 0)])
+    assert clear.reason.startswith("The LSO 100 is the high watermark")
+    for after in ([], [producer(start=120)]):  # the marker that the LSO waits for may be followed by what began
+        assert only(diagnosed([from_files(observation(producers=[], after=after))])).verdict == "unreplicated"
+
+
 # What the logs show meanwhile
 
 
@@ -199,6 +277,18 @@ def test_a_decision_whose_marker_is_on_the_way_is_ending(name: str) -> None:
     """Its coordinator decided after it had answered: the log has Prepare*, and the marker follows."""
     found = with_log(decided(name, end_time=None))
     assert (found.verdict, found.outcome, found.action) == ("ending", name, None)
+
+
+@pytest.mark.parametrize("name", ["commit", "abort"])
+def test_a_marker_written_while_the_logs_are_read_is_not_missing(name: str) -> None:
+    """The partition is read before the coordinators' records, and its leader once more after them."""
+    found = with_log(decided(name, end_time=NOW), has_ended=True)
+    assert (found.verdict, found.outcome, found.action) == ("ending", None, None)
+
+
+def test_a_missing_marker_is_completed_only_once_its_transaction_is_complete() -> None:
+    found = with_log(decided("commit", end_time=NOW))
+    assert (found.verdict, found.outcome, found.action) == ("stuck_ending", "commit", "complete")
 
 
 # What is read again, and in which order findings come
@@ -251,7 +341,72 @@ def test_whose_clock_counts_when_it_opened_and_whether_it_expires() -> None:
 # A partition that is held by nothing
 
 
+def held(**more: Any) -> Finding:
+    return only(diagnosed([observation(producers=[], **more)], requested=[TopicPartition("orders", 0)]))
+
+
+def test_an_lso_is_held_only_if_it_was_before_and_after() -> None:
+    """In between, a transaction has ended, or the high watermark has moved on with the LSO behind it."""
+    stuck, free = [partition(isr=[1])], [partition(lso=150)]
+    found = held(partitions=stuck, partitions_after=stuck)
+    assert (found.verdict, found.producer_id, "in sync 1 of 2" in found.remedy) == ("unreplicated", None, True)
+    assert held(partitions=stuck, partitions_after=free).verdict == "clear"
+    assert held(partitions=free, partitions_after=[partition(lso=150, hw=160)]).verdict == "clear"
+    assert held(partitions=stuck, partitions_after=[partition(lso=120)]).verdict == "ending"
+
+
+def test_a_transaction_above_the_lso_does_not_explain_it() -> None:
+    """What opens at 120 cannot hold the LSO at 100: something else does."""
+    one = observation(transaction(), producers=[producer(start=120)])
+    assert [each.start_offset for each in diagnosed([one])] == [120, None]
+    below = diagnosed([observation(transaction(), producers=[producer(start=90)])])
+    assert [each.start_offset for each in below] == [90]
+
+
+def test_an_lso_that_could_not_be_read_is_not_explained_by_what_is_open() -> None:
+    unread = partition(lso=None, hw=None, error="REQUEST_TIMED_OUT: no answer")
+    found = diagnosed([observation(transaction(), partitions=[unread])])
+    assert [(each.verdict, each.start_offset) for each in found] == [("ongoing", 100), ("unknown", None)]
+
+
 # Rows that leaders and coordinators leave incomplete
+
+
+def test_a_partition_with_an_error_counts_as_recovered_only_if_it_was_read_again_and_nothing_is_open() -> None:
+    failed = partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: not yet")
+
+    def errors(after: list[Partition], producers_after: list[Producer] | None = None) -> list[str]:
+        one = observation(partitions=[failed], partitions_after=after, producers=[], after=producers_after or [])
+        return IndexedObservation(one).errors(TopicPartition("orders", 0))
+
+    assert errors([partition(lso=150)]) == []
+    assert errors([]) == [failed.error], "it was not read again"
+    assert errors([partition()]) == [failed.error], "its LSO is held"
+    assert errors([partition(lso=150)], [producer(start=150)]) == [failed.error], "a transaction is open"
+    open_there = observation(transaction(), partitions=[failed], producers=[], after=[producer(start=150)])
+    assert [each.verdict for each in diagnosed([open_there])] == ["unknown"], "and it is no transaction without data"
+
+
+def test_a_first_batch_counts_only_for_its_producer_and_offset() -> None:
+    def first_epoch(**more: Any) -> int | None:
+        batches = [first_batch(**more)]
+        ((txn,),) = IndexedObservation(observation(producers=[producer(epoch=1)], first_batches=batches)).cases.values()
+        assert txn.is_mixed is (txn.first_epoch == 0)
+        return txn.first_epoch
+
+    assert (first_epoch(), first_epoch(producer_epoch=1)) == (0, 1)
+    assert first_epoch(base_offset=90, last_offset=100) == 0
+    for other in ({"producer_id": 8}, {"base_offset": 101}, {"last_offset": 99}):
+        assert first_epoch(**other) is None
+
+
+@pytest.mark.parametrize("state", ["Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"])
+def test_whatever_its_coordinator_has_not_completed_is_open_without_data_too(state: str) -> None:
+    """A commit that is decided may still write its marker to a partition that has no data of it."""
+    one = observation(transaction(state=state), producers=[], partitions=[partition(lso=150)])
+    assert IndexedObservation(one).cases.keys() == {("orders", 0)}
+    ended = observation(transaction(state="CompleteCommit"), producers=[], partitions=[partition(lso=150)])
+    assert IndexedObservation(ended).cases == {}
 
 
 def indexed(*owners: Transaction, **more: Any) -> IndexedObservation:

@@ -1,18 +1,23 @@
 """Which software a broker runs, and what exposes a cluster: bugs, settings, clients, and what is not known."""
 
 import datetime as dt
+import re
+import tomllib
 import types
 from collections.abc import Sequence
 from dataclasses import fields
+from importlib import resources
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
 from tests.sources.recorded import RECORDED_APIS
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.exposure import (
     MAX_TIMEOUT,
     METADATA,
     NOT_DYNAMIC,
+    RELEASES,
     UNREAD,
     VERIFICATION,
     VERSION,
@@ -28,6 +33,7 @@ from toolkit.analysis.exposure import (
     broker_facts,
     exposure_rows,
     is_of_another_system,
+    parse_facts,
     release_of,
     released_apis,
     software_gaps,
@@ -60,6 +66,17 @@ def with_apis(base: Apis, **changed: tuple[int, int] | None) -> Apis:
     return apis
 
 
+def intersected(mine: Apis, controller: Apis, forwarded: set[int]) -> Apis:
+    """What a broker lists whose active controller is of another release."""
+    apis = {}
+    for key, (low, high) in mine.items():
+        if key not in forwarded:
+            apis[key] = low, high
+        elif key in controller:
+            apis[key] = max(low, controller[key][0]), min(high, controller[key][1])
+    return apis
+
+
 @pytest.mark.parametrize("recorded", RECORDED_APIS)
 def test_real_brokers_of_every_release_are_apache_kafka(recorded: str) -> None:
     software = software_of(broker(RECORDED_APIS[recorded]))
@@ -68,6 +85,19 @@ def test_real_brokers_of_every_release_are_apache_kafka(recorded: str) -> None:
         recorded.rpartition(".")[0] in software.releases or recorded.split()[0].rpartition(".")[0] in software.releases
     )
     assert software_gaps([broker(RECORDED_APIS[recorded])]) == []
+
+
+def test_the_table_has_every_release() -> None:
+    assert {release for each in released_apis() for release in each.releases} == set(RELEASES)
+
+
+@pytest.mark.parametrize(("mine", "controller"), [("3.9.2", "3.5.2"), ("4.3.1", "3.9.2"), ("4.4.0", "4.1.2")])
+def test_a_broker_in_a_rolling_upgrade_is_apache_kafka(mine: str, controller: str) -> None:
+    """It lists the forwarded APIs in the versions that the controller, of the older release, knows as well."""
+    forwarded = {each.key for each in released_apis() if each.listed == "forwarded"}
+    apis = intersected(RECORDED_APIS[mine], RECORDED_APIS[controller], forwarded)
+    assert apis != RECORDED_APIS[mine]
+    assert mine.rpartition(".")[0] in software_of(broker(apis)).releases
 
 
 REDPANDA = ["Produce", "Fetch", "ListOffsets", "Metadata", "FindCoordinator", "ApiVersions", "InitProducerId",
@@ -99,6 +129,23 @@ def test_other_systems_are_named_with_their_own_remedy(name: str) -> None:
         f"a coordinator of Apache Kafka: broker 1 runs {system.name} ({software.evidence}). {system.differs} "
         f"{system.remedy}"
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        (10_000, "Confluent Server or Confluent Cloud"),
+        (10_999, "Confluent Server or Confluent Cloud"),
+        (32_766, "Confluent Server or Confluent Cloud"),
+        (32_767, "Confluent Server or Confluent Cloud"),
+        (501, "AutoMQ"),
+        (529, "AutoMQ"),
+        (15_000, "Redpanda"),
+        *((key, UNKNOWN_SYSTEM.name) for key in (500, 530, 9_999, 11_000, 14_999, 15_001, 32_765)),
+    ],
+)
+def test_an_api_key_of_its_own_names_a_system(key: int, name: str) -> None:
+    assert software_of(broker(KAFKA | {key: (0, 0)})).name == name
 
 
 @pytest.mark.parametrize(
@@ -150,6 +197,19 @@ def test_what_matches_no_release_is_not_proven_to_be_apache_kafka(name: str) -> 
     assert len(software_gaps([broker(UNKNOWN[name])])) == 1
 
 
+def test_produce_may_be_listed_from_its_own_lowest_version_on() -> None:
+    """Kafka 4.0 lists it from version 0 on for librdkafka, as the recorded brokers do."""
+    assert software_of(broker(with_apis(KAFKA, Produce=(3, 13)))).releases == ["4.3"]
+    assert software_of(broker(with_apis(KAFKA, Produce=(2, 13)))).system == UNKNOWN_SYSTEM
+
+
+def test_brokers_of_one_kind_are_one_gap() -> None:
+    """A single broker of another kind suffices: it may be the coordinator that does not know the transaction."""
+    few = [broker(FEW, broker_id=2), broker(FEW, broker_id=3)]
+    (gap,) = software_gaps([broker(broker_id=1), *few])
+    assert gap.startswith("a coordinator of Apache Kafka: brokers 2, 3 run software that this version")
+
+
 def test_every_remedy_is_a_sentence_and_never_an_abort_marker() -> None:
     for system in (*broker_facts().systems, UNKNOWN_SYSTEM):
         for text in (system.differs, system.remedy):
@@ -178,6 +238,50 @@ def observed(*brokers: dict[str, Any], **facts: Any) -> list[Exposure]:
 def bug_rows(version: str, **facts: Any) -> dict[str, Exposure]:
     rows = observed({"release": release_of(version)}, **{"features": VERSION_2} | facts)
     return {row.name: row for row in rows if row.name.startswith("KAFKA-")}
+
+
+def previous_release(release: Release) -> Release:
+    """The previous patch release, or one of the previous minor release."""
+    major, minor, patch = release
+    if patch:
+        return major, minor, patch - 1
+    return (major, minor - 1, 9) if minor else (major - 1, 9, 9)
+
+
+@pytest.mark.parametrize("bug", BUGS.values(), ids=lambda bug: bug.key)
+def test_a_bug_affects_releases_from_its_first_to_before_its_fix(bug: KnownBug) -> None:
+    assert re.fullmatch(r"KAFKA-\d+", bug.key)
+    for text in (bug.title, bug.effect, bug.remedy):
+        assert text.endswith(".")
+    others = [since for since, _ in bug.affected]
+    for since, until in bug.affected:
+        assert bug.affects(since) is True
+        if until:
+            assert bug.affects(previous_release(until)) is True
+            assert bug.affects(until) is (until in others)
+            assert ".".join(map(str, until)) in bug.fixed_in
+    first = bug.affected[0][0]
+    assert bug.affects(previous_release(first)) is False
+    assert bug.affects((99, 0, 0)) is (bug.affected[-1][1] is None)
+
+
+def test_a_minor_release_is_affected_fully_partly_or_not() -> None:
+    cleaner, channel = BUGS["KAFKA-14055"], BUGS["KAFKA-20322"]
+    assert [cleaner.affects(minor) for minor in [(2, 8), (3, 0), (3, 1), (3, 2), (3, 3)]] == [
+        True,
+        None,
+        None,
+        None,
+        False,
+    ]
+    assert BUGS["KAFKA-20785"].affects((4, 0)) is True, "from its first patch release on"
+    assert [channel.affects(minor) for minor in [(4, 1), (4, 2), (4, 3)]] == [False, None, False]
+    assert [BUGS["KAFKA-20090"].affects(minor) for minor in [(0, 10), (3, 9), (4, 2), (4, 3)]] == [
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 EXPECTED = {
@@ -251,11 +355,43 @@ def test_the_release_that_is_set_and_the_one_that_is_shown() -> None:
     assert means((4, 2, 1), (4, 1))[1] == "As set, but its API versions are those of 4.1: check --kafka-version."
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "exposed", "sentence"),
+    [
+        (METADATA, None, None, "absent"),
+        (METADATA, "25", None, "safe"),
+        (VERSION, None, True, "unsafe"),
+        (VERSION, "1", True, "unsafe"),
+        (VERSION, "2", False, "safe"),
+        (VERSION, "3", False, "safe"),
+        (VERIFICATION, None, True, "absent"),
+        (VERIFICATION, "false", True, "unsafe"),
+        (VERIFICATION, "true", False, "safe"),
+        (MAX_TIMEOUT, None, None, "absent"),
+        (MAX_TIMEOUT, "900000", False, "safe"),
+        (MAX_TIMEOUT, "900001", True, "unsafe"),
+    ],
+)
+def test_what_a_value_means(name: str, value: str | None, exposed: bool | None, sentence: str) -> None:
+    setting = broker_facts().settings[name]
+    if setting.subject == "cluster":
+        rows = observed(features={name: int(value)} if value else {})
+    else:
+        rows = observed({"settings": {name: value}})
+    (row,) = [row for row in rows if row.name == name]
+    assert (row.subject, row.value, row.exposed) == (setting.subject, value, exposed)
+    assert row.means == getattr(setting, sentence)
+
+
 def test_the_highest_metadata_version_of_each_release() -> None:
     """Of MetadataVersion: 3.3-IV3 is 7, 4.0-IV3 is 25. Between them are levels that no release ends with."""
     levels = [7, 8, 11, 14, 19, 20, 21, 25, 27, 29, 30, 33]
     releases = [*((3, minor) for minor in range(3, 10)), *((4, minor) for minor in range(5))]
     assert broker_facts().releases == dict(zip(levels, releases, strict=True))
+
+
+def test_the_default_of_the_longest_timeout_is_safe() -> None:
+    assert broker_facts().settings[MAX_TIMEOUT].highest_safe == MAX_TRANSACTION_TIMEOUT_MS
 
 
 def test_what_is_not_known_exposes_nothing_and_says_so() -> None:
@@ -301,6 +437,9 @@ def test_clients_below_version_2_and_records_that_could_not_be_read() -> None:
     assert "their records in __transaction_state were not read" in rows[1].means
 
 
+FACTS = tomllib.loads((resources.files("toolkit.analysis") / "broker_software.toml").read_text(encoding="utf-8"))
+
+
 def fits(value: object, hint: Any) -> bool:
     """Whether a value is of an annotation, sequences and tuples with their elements."""
     origin, arguments = get_origin(hint), get_args(hint)
@@ -324,6 +463,28 @@ def test_each_fact_has_the_type_of_its_field() -> None:
             assert fits(getattr(row, each.name), hints[each.name]), (row, each.name)
     assert not fits("2", int | None)
     assert not fits(((4, 3), None, None), tuple[Release, Release | None])
+
+
+def test_each_setting_is_complete() -> None:
+    for name, setting in broker_facts().settings.items():
+        sentences = [setting.safe, setting.unsafe, setting.absent, setting.beside_older]
+        assert all(text.endswith(".") for text in sentences if text), name
+        assert any(sentences), name
+        limits = [setting.lowest_safe, setting.highest_safe, setting.safe_value]
+        assert sum(limit is not None for limit in limits) <= 1, "only one of them counts"
+        assert setting.subject in {"cluster", "broker", "transactional_id"}
+
+
+def test_a_key_that_nothing_reads_is_an_error() -> None:
+    assert len(parse_facts(**FACTS).bugs) == len(BUGS)
+    for table in ("settings", "bugs", "systems"):
+        name, row = next(iter(FACTS[table].items()))
+        with pytest.raises(TypeError, match="misspelt"):
+            parse_facts(**FACTS | {table: {name: row | {"misspelt": "x"}}})
+    with pytest.raises(TypeError, match="misspelt"):
+        parse_facts(**FACTS | {"unknown_system": FACTS["unknown_system"] | {"misspelt": "x"}})
+    with pytest.raises(TypeError, match="misspelt"):
+        parse_facts(**FACTS, misspelt={})  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("text", ["", "4", "four", "4.x", "4.3.1-rc0", "-4.3"])

@@ -6,8 +6,19 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.build import COMPLETE, NOW, ago, first_batch, observation, only, partition, producer, transaction
-from tests.analysis.logged import by_logs, diagnosed_sample, sample_diagnosis
+from tests.analysis.build import (
+    COMPLETE,
+    NOW,
+    ago,
+    first_batch,
+    observation,
+    only,
+    partition,
+    producer,
+    transaction,
+    twice,
+)
+from tests.analysis.logged import by_logs, diagnosed, diagnosed_sample, sample_diagnosis
 from toolkit.analysis.diagnosis.decision import ALL_COMMITTED, NO_COMMIT, Outcome
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
@@ -27,7 +38,7 @@ from toolkit.schema import FINDINGS, LATE_TRANSACTIONS, RECORDED, Row
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.log import LogTransaction
 from toolkit.schema.recorded import LateTransaction, RecordedSample
-from toolkit.schema.table import TransactionKey
+from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.schema.verdict import Verdict
 
 INTERVAL_S = 10  # seconds
@@ -77,6 +88,16 @@ def test_known_start_and_end_times_win_over_sample_times() -> None:
     assert only(recorded_findings(finding(9, held_from=due(20)))).held_ms == 0
 
 
+def test_failed_samples_are_reported_and_end_nothing() -> None:
+    failed = [sample(3, "TIMED_OUT: nobody answered."), sample(4, "TIMED_OUT: nobody answered.")]
+    row = only(recorded_findings(finding(2), finding(5), samples=[0, 1, 2, *failed, 5, 6]))
+    assert (row.held_from, row.held_to) == (due(2), due(6))
+    assert ("missed", "2 samples after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
+    row = only(recorded_findings(finding(2), samples=[0, 1, 2, *failed]))
+    assert row.held_to is None
+    assert ("missed", "2 samples after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
+
+
 def test_one_failed_sample_is_reported() -> None:
     row = only(recorded_findings(finding(2), samples=[0, 1, 2, sample(3, "TIMED_OUT: nobody answered.")]))
     assert ("missed", "a sample after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
@@ -90,6 +111,12 @@ def test_a_sample_that_could_not_read_the_partition_is_no_evidence() -> None:
     assert (of_partition.verdict, of_partition.held_from) == ("unknown", None)
     row = recorded_findings(finding(2), unread)[0]
     assert row.held_to == due(4)
+
+
+def test_a_superseding_epoch_does_not_end_a_finding() -> None:
+    """Once the new epoch has written, brokers report only that epoch, with the old start offset."""
+    row = only(recorded_findings(finding(8), finding(9, "ongoing", producer_epoch=1)))
+    assert (row.verdict, row.producer_epoch, row.held_from, row.held_to) == ("ongoing", 1, due(8), None)
 
 
 def test_transactions_that_hold_nothing_are_left_out() -> None:
@@ -150,6 +177,14 @@ def test_of_two_sources_that_prove_the_same_commit_the_newer_counts() -> None:
     assert (row.verdict, row.outcome, row.action, row.reason) == (*commit.values(), "By the log.")
 
 
+def test_a_commit_that_the_log_proves_wins_over_an_earlier_sample() -> None:
+    log = log_finding(
+        verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete", observed_at=due(20), held_to=None
+    )
+    row = only(merge_findings([log], recorded_findings(finding(9, outcome="undecided", action="abort"))))
+    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
+
+
 def claims(no_commit: str, all_committed: str = "refuted") -> list[Any]:
     values = {NO_COMMIT: f"no commit includes offset 100: {no_commit}", ALL_COMMITTED: f"a commit: {all_committed}"}
     return [{"source": "claims", "name": name, "value": value} for name, value in values.items()]
@@ -176,6 +211,64 @@ def test_a_hanging_of_one_source_does_not_decide_what_a_commit_includes_by_the_o
     log = log_finding(**of_log, observed_at=due(20 if is_later is is_log else 1), held_to=None)
     row = only(merge_findings([log], recorded_findings(finding(9, **of_recording))))
     assert (row.verdict, row.action) == (verdict, "abort" if verdict == "hanging" else None)
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_commit_of_one_source_does_not_decide_what_no_commit_includes_by_the_other(
+    is_later: bool, is_log: bool
+) -> None:
+    """A commit lost its marker here; then a record that was never added joined it. A report told to complete both."""
+    commit = {"verdict": "stuck_ending", "outcome": "commit", "action": "complete"}
+    in_part = {"verdict": "unknown", "outcome": "unknown", "missing": ["one decision"], "evidence": claims("refuted")}
+    of_log, of_recording = (in_part, commit) if is_log else (commit, in_part)
+    log = log_finding(**of_log, observed_at=due(20 if is_later is is_log else 1), held_to=None)
+    row = only(merge_findings([log], recorded_findings(finding(9, **of_recording))))
+    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
+
+
+@pytest.mark.parametrize(("number", "verdict"), [(1, "ongoing"), (20, "unknown")])
+def test_that_it_was_live_before_is_no_all_clear(number: int, verdict: str) -> None:
+    """Its coordinator does not answer now; of yesterday's last sample a report said that it is within its timeout."""
+    log = log_finding(
+        verdict="unknown", outcome="unknown", missing=["an answer"], held_to=None, observed_at=due(number)
+    )
+    assert only(merge_findings([log], recorded_findings(finding(9, "ongoing")))).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "verdict"),
+    [
+        ("ongoing", "hanging", "hanging"),
+        ("ongoing", "overdue", "overdue"),
+        ("ongoing", "unknown", "unknown"),
+        ("overdue", "hanging", "hanging"),
+        ("hanging", "unknown", "hanging"),
+        ("prepared", "ongoing", "prepared"),
+    ],
+)
+def test_what_a_recorder_has_seen_since_the_copy_decides(before: str, now: str, verdict: str) -> None:
+    """A transaction that lived while the log was copied, and hung in the newest sample, was healthy in the report."""
+    log = log_finding(verdict=before, outcome="undecided", held_to=None, observed_at=due(1))
+    row = only(merge_findings([log], recorded_findings(finding(9, now, outcome="undecided", missing=["an answer"]))))
+    assert row.verdict == verdict
+
+
+def test_of_two_epochs_the_later_look_decides() -> None:
+    """Batches of a newer epoch joined it since it was recorded as hanging, and perhaps a commit with them."""
+    log = log_finding(
+        verdict="unknown", outcome="unknown", producer_epoch=1, missing=["x"], held_to=None, observed_at=due(20)
+    )
+    assert only(merge_findings([log], recorded_findings(finding(9, outcome="undecided")))).verdict == "unknown"
+
+
+def test_the_claims_of_a_merged_finding_are_those_of_its_decision() -> None:
+    """Of a log and two recordings, the claims of the first recording were taken for the log's."""
+    in_part = {"verdict": "unknown", "outcome": "unknown", "missing": ["one decision"], "evidence": claims("refuted")}
+    hanging = finding(9, outcome="undecided", action="abort", evidence=claims("proven"))
+    merged = merge_findings([log_finding(**in_part, observed_at=due(1), held_to=None)], recorded_findings(hanging))
+    row = only(merge_findings(merged, recorded_findings(hanging)))
+    assert (row.verdict, row.action) == ("unknown", None)
 
 
 @pytest.mark.parametrize("fields", [{"start_offset": 101}, {"producer_id": 8}, {"partition": 1}])
@@ -230,6 +323,33 @@ def test_a_sample_with_another_row_of_the_partition_has_read_it() -> None:
     assert (row.verdict, row.held_to) == ("ended", due(3))
 
 
+def test_a_partition_without_producer_state_is_not_read() -> None:
+    """Its offsets may have arrived anyway: then the finding names what is missing, and has no error."""
+    denied = "TOPIC_AUTHORIZATION_FAILED: no."
+    partition_row = partition(lso=100, observed_at=NOW)
+    hanging = observation(
+        transaction(8, state="Empty", on=()), partitions=[partition_row], producers=[producer(8, observed_at=NOW)]
+    )
+    unread = observation(partitions=[partition_row], producers=[producer(start=None, error=denied, producer_id=None)])
+    observations = [
+        replace(each, observed_at=due(number)) for number, each in enumerate((hanging, hanging, unread, unread))
+    ]
+    rows = [
+        {**row.row(), "sampled_at": due(number)}
+        for number in range(1, 4)
+        for row in diagnosed_sample(observations[number], observations[number - 1])
+    ]
+    assert [(row["verdict"], row["error"]) for row in rows if row["sampled_at"] == due(3)] == [("unknown", None)]
+    times = observation_times(sample(number) for number in range(4))
+    row, of_partition = over_time(RECORDED["findings"].arrow(rows), times)
+    assert (row.verdict, row.outcome, row.held_to) == ("hanging", "undecided", None)
+    assert (
+        "missed",
+        "the sample of 2026-11-21 12:00:20 UTC could not read the partition (TOPIC_AUTHORIZATION_FAILED)",
+    ) in (entries(row))
+    assert of_partition.verdict == "unknown"
+
+
 def test_a_missing_partition_proves_nothing_if_topics_may_be_hidden() -> None:
     gap = "DESCRIBE on Topic '*' for this principal"
     samples = [0, 1, 2, *(sample(number, topic_gaps=[gap]) for number in (3, 4))]
@@ -258,9 +378,33 @@ def test_a_later_sample_keeps_the_time_of_a_marker_that_was_read() -> None:
     assert (row.verdict, row.held_from, row.held_to, row.held_ms) == ("ended", due(8), due(9), recorded[0].held_ms)
 
 
+def test_a_sample_that_has_an_undecided_transaction_has_read_its_partition() -> None:
+    other = finding(0, "unknown", producer_id=8, start_offset=200, missing=["an answer"])
+    row = only(close_by_observation(recorded_findings(finding(9)), current(other)))
+    assert (row.verdict, row.held_to) == ("ended", due(20))
+
+
 def test_only_transactions_end() -> None:
     of_partition = recorded_findings(finding(9, "unreplicated", **PARTITION_ROW))
     assert close_by_observation(of_partition, current(finding(0))) == of_partition
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        [],
+        current(finding(0)),
+        current(finding(0, "ongoing", producer_epoch=1)),
+        current(finding(0, "unknown", error="NOT_LEADER: moved.", **PARTITION_ROW)),
+        current(finding(0, "unknown", missing=["an answer"], **PARTITION_ROW)),
+        current(finding(0, "clear", **{**PARTITION_ROW, "partition": 1})),
+        current(at=3),
+        current(at=9.1),  # the time of the finding
+    ],
+)
+def test_an_observation_without_proof_of_an_end_ends_no_finding(later: list[Finding]) -> None:
+    recorded = recorded_findings(finding(8), finding(9))
+    assert close_by_observation(recorded, later) == recorded
 
 
 # Closing by a log.
@@ -340,11 +484,29 @@ def earlier_sample(one: Observation, *, seconds: float = 10) -> Observation:
     return replace(one, observed_at=ago(seconds=seconds))
 
 
+def test_two_samples_are_two_observations() -> None:
+    assert diagnosed_sample(HANGING, earlier_sample(HANGING, seconds=5)) == diagnosed(twice(HANGING))
+    assert only(diagnosed_sample(HANGING, earlier_sample(HANGING))).verdict == "hanging"
+
+
 def test_a_transaction_in_only_one_sample_is_never_hanging() -> None:
     row = only(diagnosed_sample(HANGING))
     assert (row.verdict, row.cause) == ("unknown", None)
     assert row.missing == ("a second sample: it was seen in one only",)
     assert row.reason.startswith("Not proven to be hanging: coordinator 3:")
+
+
+def test_a_new_partition_has_only_one_observation() -> None:
+    new = [partition(), partition(number=1)]
+    producers = [producer(), producer(9, partition=1)]
+    rows = diagnosed_sample(
+        observation(transaction(state="Empty", on=()), partitions=new, producers=producers), earlier_sample(HANGING)
+    )
+    assert [(row.partition, row.verdict) for row in rows] == [(0, "hanging"), (1, "unknown")]
+
+
+def test_a_deleted_topic_holds_nothing() -> None:
+    assert diagnosed_sample(observation(partitions=[], producers=[]), earlier_sample(HANGING)) == []
 
 
 def test_missing_evidence_of_either_sample_is_missing() -> None:
@@ -363,6 +525,13 @@ def test_missing_evidence_of_either_sample_is_missing() -> None:
     for partitions, before in (([partition("new", hw=100)], earlier_sample(HANGING)), ([], None)):
         nothing_known = observation(partitions=partitions, producers=[], coverage=hidden_topics)
         assert [row.topic for row in diagnosed_sample(nothing_known, before)] == [None]
+
+
+def test_requested_partitions_have_a_finding() -> None:
+    idle = observation(producers=[], partitions=[partition(hw=100)])
+    assert diagnosed_sample(idle) == []
+    for earlier in (None, earlier_sample(idle)):
+        assert only(diagnosed_sample(idle, earlier, requested=[TopicPartition("orders", 0)])).verdict == "clear"
 
 
 def recorded_again(*recorded: Finding) -> Finding:
@@ -477,10 +646,28 @@ def late(one: Observation, *, first_seen_at: dt.datetime = NOW, **options: Any) 
     return rows
 
 
+def test_a_transaction_is_late_by_its_own_timeout_and_the_padding() -> None:
+    (row,) = late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6, seconds=6))))
+    assert (row.opened_at, row.opened_at_clock, row.timeout_ms) == (ago(minutes=6, seconds=6), "coordinator", 60_000)
+    assert (row.late_since, row.late_ms) == (ago(seconds=6), 1_000)
+    assert (row.transactional_id, row.start_offset, row.broker_id) == ("payments-7", 100, 1)
+    assert late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6, seconds=5)))) == []
+    assert late(observation(transaction(timeout_ms=3_600_000, start_time=ago(minutes=50)))) == [], (
+        "it may be open for an hour"
+    )
+
+
 def test_the_default_padding_is_five_minutes() -> None:
     one = observation(transaction(timeout_ms=60_000, start_time=ago(minutes=2)))
     assert late(one) == []
     assert [row.late_ms for row in late(one, padding_ms=0)] == [55_000]
+
+
+def test_a_transaction_without_owner_is_late_past_the_longest_timeout() -> None:
+    (row,) = late(observation(first_batches=[first_batch(time=ago(minutes=21), log_append_time=True)]))
+    assert (row.transactional_id, row.timeout_ms, row.opened_at_clock) == (None, 900_000, "broker")
+    assert late(observation(first_batches=[first_batch(time=ago(minutes=19))])) == []
+    assert late(observation(first_batches=[first_batch(time=ago(minutes=21))]), longest_timeout_ms=3_600_000) == []
 
 
 def test_a_superseded_transaction_is_late_by_the_timeout_of_its_id() -> None:
@@ -518,6 +705,10 @@ def test_a_late_transaction_is_found_behind_others() -> None:
     )
     (row,) = late(one)
     assert (row.producer_id, row.transactional_id) == (8, "payments-8")
+
+
+def test_two_phase_commit_has_no_timeout() -> None:
+    assert late(observation(transaction(timeout_ms=2**31 - 1, start_time=ago(days=60)))) == []
 
 
 def test_without_an_open_transaction_nothing_is_late() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.analysis.build import ago, observation, only, transaction, twice
-from tests.analysis.logged import by_logs
+from tests.analysis.build import ago, observation, only, producer, transaction, twice
+from tests.analysis.logged import by_logs, facts
 from toolkit.actions.marker_actions import ABORT
 from toolkit.analysis.diagnosis.case import DiagnoseOptions
 from toolkit.analysis.diagnosis.decision import CHECKPOINT_ENTRY, Outcome
@@ -47,6 +47,17 @@ def test_what_a_checkpoint_is_to_commit_is_prepared_whatever_its_age(minutes: in
     assert entries(row) == ["checkpoint 5 (/flink jobs/chk-5) is to commit it"]
 
 
+@pytest.mark.parametrize(
+    "committable", [OWN._replace(producer_epoch=1), OWN._replace(producer_id=8), OWN._replace(producer_epoch=-1)]
+)
+def test_another_transaction_of_the_same_id_is_not_the_checkpoints(committable: Committable) -> None:
+    txn = transaction(transactional_id="tx-0-5", start_time=ago(minutes=70), timeout_ms=60_000)
+    diagnosis = Diagnosis.of([observation(txn)], DiagnoseOptions(checkpoints=[checkpoint(committable)]))
+    row = only(diagnosis.findings(read=facts(diagnosis)))
+    assert (row.verdict, row.action) == ("overdue", "fence")
+    assert entries(row) == ["checkpoint 5 (/flink jobs/chk-5) does not commit it"]
+
+
 def test_a_checkpoint_of_another_job_proves_nothing() -> None:
     for one in (observation(transaction()), observation()):
         assert entries(only(Diagnosis.of([one], DiagnoseOptions(checkpoints=[checkpoint()])).findings())) == []
@@ -84,6 +95,44 @@ def test_what_has_no_owner_and_is_in_a_checkpoint_is_never_hanging() -> None:
     )
     with pytest.raises(ActionRefused, match=r"which cannot be overridden: checkpoint 5 .* is to commit it"):
         ABORT.ruling(row).check("unknown", target="orders-0@100", means="")
+
+
+@pytest.mark.parametrize(("outcome", "action"), [("commit", "complete"), ("abort", "abort")])
+def test_what_a_coordinator_has_decided_is_no_checkpoints_any_more(outcome: str, action: str) -> None:
+    decided = Outcome(name=outcome, reason="its log shows it", are_markers_sought=True)
+    diagnosis = Diagnosis.of(twice(observation()), DiagnoseOptions(checkpoints=[checkpoint(OWN)]))
+    row = only(diagnosis.findings(read=by_logs(diagnosis, decided)))
+    assert (row.outcome, row.action) == (outcome, action)
+
+
+def test_what_a_checkpoint_is_to_commit_does_not_wait_for_a_timeout_at_the_last_epoch() -> None:
+    """The remedy there is a restart of the coordinator, which then aborts the transaction."""
+    txn = transaction(transactional_id="tx-0-5", epoch=32767, start_time=ago(minutes=70))
+    one = observation(txn, producers=[producer(epoch=32766)])
+    assert only(Diagnosis.of([one]).findings()).verdict == "overdue"
+    own = checkpoint(OWN._replace(producer_epoch=32766))
+    assert only(Diagnosis.of([one], DiagnoseOptions(checkpoints=[own])).findings()).verdict == "unknown"
+
+
+@pytest.mark.parametrize("state", ["PrepareCommit", "PrepareAbort", "PrepareEpochFence"])
+def test_what_is_ending_is_not_offered_for_a_commit(state: str) -> None:
+    row = only(
+        Diagnosis.of([observation(transaction(state=state))], DiagnoseOptions(checkpoints=[checkpoint(OWN)])).findings()
+    )
+    assert (row.verdict, row.action) == ("ending", None)
+
+
+@pytest.mark.parametrize(("name", "is_partly_aborted"), [("abort", False), ("undecided", True), ("undecided", False)])
+def test_over_aborted_records_nothing_is_committed(name: str, is_partly_aborted: bool) -> None:
+    """An abort of the same epoch had lost its marker here, and `commit` published its records with the checkpoint's."""
+    outcome = Outcome(name=name, reason="its log shows it", is_partly_aborted=is_partly_aborted)
+    txn = transaction(transactional_id="tx-0-5")
+    diagnosis = Diagnosis.of([observation(txn)], DiagnoseOptions(checkpoints=[checkpoint(OWN)]))
+    row = only(diagnosis.findings(read=by_logs(diagnosis, outcome)))
+    is_free = name == "undecided" and not is_partly_aborted
+    expected = ("prepared", "undecided", "commit") if is_free else ("prepared", "unknown", None)
+    assert (row.verdict, row.outcome, row.action) == expected
+    assert ("was aborted, whose marker may be missing here" in row.reason) is not is_free
 
 
 @pytest.mark.parametrize(("minutes", "timeout_ms", "verdict"), [(5, 3_600_000, "ongoing"), (30, 3_600_000, "long")])

@@ -52,14 +52,9 @@ def violations(headers: Headers, *, is_compacted: bool = False) -> list[tuple[st
 
 LOGS: dict[str, tuple[Sequence[dict[str, Any]], list[tuple[str, int]]]] = {
     "before version 2": ([data(), data(sequence=1, records=3), marker(), data(sequence=4), marker(kind=ABORT)], []),
-    "a timeout, then a new instance": ([data(), marker(1, ABORT), data(2), marker(2), data(2, 1)], []),
     "a marker that was sent twice": ([data(), marker(1), marker(1), data(1), marker(2)], []),
-    "an epoch with only its markers left": ([marker(4), data(4, 17), marker(4)], []),
     "sequences wrap": ([data(sequence=LAST_SEQUENCE - 1, records=3), data(sequence=1), data(sequence=2)], []),
     "a new epoch without a marker": ([data(sequence=5), data(1), data(1, 1)], []),
-    "offsets of a group, which have no sequence": ([data(sequence=-1), marker(), data(sequence=-1)], []),
-    "no transactions": ([data(attributes=0), data(sequence=1, attributes=0), data(sequence=-1, producer_id=-1)], []),
-    "two producers": ([data(), data(producer_id=8), marker(), data(sequence=1, producer_id=8), data(sequence=1)], []),
     "a client of version 2, then one of version 1": (
         [data(), marker(1), data(2), marker(2, ABORT), data(2, 1), marker(2), data(2, 2)], []
     ),

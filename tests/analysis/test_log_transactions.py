@@ -149,6 +149,12 @@ def test_table_rows_match_the_log_transactions(headers: Headers, from_start: boo
     assert log_transactions_of(table).tolist() == log_transactions.tolist()
 
 
+def test_an_empty_control_batch_ends_nothing() -> None:
+    headers = batches([Step("data", 1), Step("commit", 1)])
+    headers["record_count"][1] = 0
+    assert rows(finish(partial_transactions(headers)))[0]["outcome"] == OPEN
+
+
 def test_partial_transactions_keep_their_file() -> None:
     headers = batches([Step("data", 1), Step("commit", 1), Step("data", 1), Step("commit", 1)])
     parts = partial_transactions(headers[:1], file_id=3) + partial_transactions(headers[1:], file_id=4)

@@ -54,6 +54,10 @@ def commit(decided_at: float, ended_at: float | None = None, **more: Any) -> Dec
     return DecidedTransaction(**{**columns, "decided_at": decided_at, "ended_at": ended, **more})
 
 
+def abort(decided_at: float, ended_at: float | None = None, **more: Any) -> DecidedTransaction:
+    return commit(decided_at, ended_at, is_commit=False, **more)
+
+
 def closing_marker(time: float | None, *, is_commit: bool = True, **more: Any) -> ProducerMarker:
     columns = {"offset": 9, "epoch": 3, "is_commit": is_commit, "time": time, "leader_epoch": 1}
     return ProducerMarker(**{**columns, **more})
@@ -68,6 +72,17 @@ def last(decided: list[DecidedTransaction], *markers: ProducerMarker, **more: An
 
 
 # Without a marker
+
+
+def test_without_a_marker_nothing_is_closed_if_the_partition_was_read_from_before_the_decision() -> None:
+    assert last([commit(20_000)]) == {-1}
+    assert last([commit(20_000)], read_from=14_999) == {-1}
+    assert last([commit(20_000)], read_from=15_000) == {-1, 0}
+    assert last([commit(20_000, decided_from=19_000)], read_from=14_500) == {-1, 0}
+    assert last([commit(20_000)], read_from=math.inf) == {-1, 0}
+    assert last([commit(12_000), commit(20_000)], read_from=9_000) == {-1, 0}, "the second one's marker would be there"
+    assert last([commit(20_000)], has_gaps=True) == {-1, 0}
+    assert last([]) == {-1}
 
 
 def test_offset_0_is_no_proof_that_the_log_is_older_than_the_decision() -> None:
@@ -94,10 +109,131 @@ def test_a_marker_of_a_newer_epoch_closes_and_one_of_an_older_epoch_is_from_befo
     assert last([commit(1_000), commit(9_000, epoch=4)], closing_marker(None), has_gaps=True) == {-1, 0, 1}
 
 
+def test_a_newer_epoch_closes_all_before() -> None:
+    assert last([commit(20_000), commit(20_500)], closing_marker(20_100, is_commit=False, epoch=4)) == {1}
+
+
+def test_an_abort_marker_of_an_older_epoch_may_be_an_operators() -> None:
+    decided = [abort(1_000, epoch=2), commit(20_000)]
+    assert last(decided, closing_marker(1_005, is_commit=False, epoch=2)) == {-1, 0}
+    assert last(decided, closing_marker(21_000, is_commit=False, epoch=2)) == {0, 1}
+    assert last(decided, closing_marker(25_002, is_commit=False, epoch=2)) == {1}
+
+
+def test_with_version_2_the_marker_has_the_next_epoch() -> None:
+    decided = [commit(1_000, is_version_2=True, epoch=2), commit(1_020, is_version_2=True, epoch=3)]
+    assert last(decided, closing_marker(1_005, epoch=3)) == {0}
+    assert last(decided, closing_marker(1_025, epoch=4), lowest_epoch=4) == {1}
+    assert last(decided, read_from=math.inf) == {-1, 0}, "records of epoch 3 are not before its marker"
+    assert last(decided, read_from=math.inf, lowest_epoch=2) == {-1}
+    assert last([replace(each, epoch=None) for each in decided], read_from=math.inf) == {-1, 0, 1}
+
+
+def test_with_version_2_a_marker_of_the_other_decision_is_not_its_own() -> None:
+    assert last([abort(20_000, is_version_2=True)], closing_marker(20_001, epoch=4), began=19_000) == {-1}
+    assert last([commit(20_000, is_version_2=True, epoch=None)], closing_marker(20_001)) == {0}, (
+        "nor if its epoch is unknown"
+    )
+
+
+def test_with_version_2_an_operators_marker_has_the_same_epoch() -> None:
+    decided = [commit(20_000, is_version_2=True)]
+    assert last(decided, closing_marker(30_000, is_commit=False)) == {0}
+    assert last(decided, closing_marker(20_000, is_commit=False)) == {-1, 0}
+    assert last(decided, closing_marker(10_000, is_commit=False)) == {-1}
+    assert last(decided, closing_marker(30_000, is_commit=False, epoch=2)) == set()
+
+
 # By times
 
 
+@pytest.mark.parametrize("began", [None, 0])
+def test_clocks_differ_by_5_s_at_most(began: float | None) -> None:
+    decided = [commit(1_000), commit(20_000)]
+    unsure: dict[str, Any] = {"began": began, "is_one_coordinator": False}
+    assert last(decided, closing_marker(25_002, is_commit=False), **unsure) == {1}
+    assert last(decided, closing_marker(24_999, is_commit=False), **unsure) == {0, 1}
+    assert last(decided, closing_marker(15_000, is_commit=False), **unsure) == {0, 1}
+    assert last(decided, closing_marker(14_998, is_commit=False), **unsure) == {0}
+    assert last([commit(20_000)], closing_marker(60_000), has_gaps=True, began=None) == set(), (
+        "times contradict all the same"
+    )
+    assert last(decided, closing_marker(14_998, is_commit=False), has_gaps=True, **unsure) == {0, 1}, (
+        "a marker may be gone"
+    )
+
+
+def test_a_commit_marker_is_of_a_commit() -> None:
+    assert last([commit(20_000)], closing_marker(16_000)) == {0}
+    assert last([commit(20_000)], closing_marker(25_000)) == {0}
+    assert last([commit(19_000), abort(20_000)], closing_marker(20_005)) == {0}
+    assert last([abort(19_000), commit(20_000)], closing_marker(19_005)) == {1}
+    assert last([commit(19_000), commit(20_000)], closing_marker(19_500)) == {0, 1}
+    assert last([commit(19_000, epoch=None), commit(20_000)], closing_marker(19_500)) == {0, 1}
+    assert last([commit(19_000, epoch=2), commit(20_000)], closing_marker(19_500)) == {0, 1}, "it may be of epoch 2"
+    assert last([commit(19_000, epoch=1), commit(20_000)], closing_marker(19_500)) == {1}
+
+
+def test_a_commit_marker_is_written_between_the_decision_and_the_end() -> None:
+    one_clock: dict[str, Any] = {"is_one_clock": True}
+    decided = [commit(1_000, 1_010), commit(2_000, 2_010)]
+    for time, found in ((1_000, 0), (1_010, 0), (2_000, 1), (2_010, 1)):
+        assert last(decided, closing_marker(time), **one_clock) == {found}
+    assert last(decided, closing_marker(1_500), **one_clock) == {0}, (
+        "complete, by hand: what was decided before is closed"
+    )
+    assert last(decided, closing_marker(2_500), **one_clock) == {1}
+    assert last(decided, closing_marker(999), **one_clock) == {-1}
+    assert last([commit(1_000, math.inf)], closing_marker(1_500), **one_clock) == {0}
+    assert last([commit(1_000, 1_010, decided_from=900)], closing_marker(950), **one_clock) == {0}
+
+
+def test_an_abort_marker_closes_what_was_decided_before() -> None:
+    decided = [commit(1_000), commit(2_000)]
+    for time, found in ((999, -1), (1_000, 0), (1_999, 0), (2_000, 1), (9_000, 1)):
+        assert last(decided, closing_marker(time, is_commit=False), is_one_clock=True) == {found}
+
+
+def test_a_marker_of_an_unknown_time_shows_nothing() -> None:
+    assert last([commit(1_000)], closing_marker(None)) == {-1, 0}
+    assert last([commit(1_000), commit(9_000)], closing_marker(1_003), closing_marker(None)) == {-1, 0, 1}
+    assert last([commit(1_000), commit(9_000)], closing_marker(None), closing_marker(1_003)) == {0, 1}, (
+        "of clocks 8 s apart"
+    )
+    assert last([commit(1_000), commit(9_000)], closing_marker(1_003)) == {0}
+
+
+def test_the_limit_of_5_s_holds_to_the_millisecond() -> None:
+    assert last([commit(5_000, 5_000)], closing_marker(10_000, is_commit=False)) == {-1, 0}
+    assert last([commit(4_999, 4_999)], closing_marker(10_000, is_commit=False)) == {0}
+    by_its_start = commit(21_000, decided_from=-math.inf)
+    assert last([commit(20_000), by_its_start], closing_marker(10_000, is_commit=False)) == {-1, 1}
+
+
 # Differences of the clocks that explain other markers
+
+
+BUSY = [commit(1_000), commit(1_300), commit(2_500), commit(3_100)]
+
+
+@pytest.mark.parametrize("ahead", [-5_000, -700, 0, 700, 3_900])
+def test_earlier_commit_markers_show_the_difference_of_the_clocks(ahead: int) -> None:
+    written = [closing_marker(each.decided_at + 5 + ahead) for each in BUSY]
+    assert last(BUSY, *written) == {3}
+    assert last(BUSY, *written[:-1]) == {2}
+    assert 2 in last(BUSY, *written[:-1], began=500)
+    assert 3 not in last(BUSY, *written[:-1], began=500)
+    assert last(BUSY, *written[:2], closing_marker(2_900 + ahead, is_commit=False)) == {2}, "an operator's"
+    assert last(BUSY, *written[:2], closing_marker(3_150 + ahead, is_commit=False)) == {3}
+
+
+def test_a_marker_may_be_of_a_transaction_before_the_first_record() -> None:
+    assert last([commit(3_000)], closing_marker(3_005)) == {0}
+    assert last([commit(3_000)], closing_marker(3_005), began=2_900) == {-1, 0}
+    assert last([commit(7_910)], closing_marker(7_915), began=2_915) == {-1, 0}
+    assert last([commit(7_910)], closing_marker(7_915), began=2_914) == {0}
+    found = last([commit(1_000), commit(3_000)], closing_marker(1_200), closing_marker(3_005), began=900)
+    assert found == {-1, 0, 1}, "the first marker may be that of an earlier one, by hand"
 
 
 def test_another_leader_or_a_time_long_ago_shows_nothing() -> None:
@@ -119,12 +255,44 @@ def test_another_leader_or_a_time_long_ago_shows_nothing() -> None:
     )
 
 
+def test_clocks_drift_apart_by_half_a_millisecond_in_a_second() -> None:
+    decided = [commit(1_000, 1_000), commit(61_000, 61_000), commit(61_100, 61_100)]
+    assert last(decided, closing_marker(1_000), closing_marker(61_000)) == {1}
+    assert last(decided, closing_marker(1_000), closing_marker(61_032)) == {1}
+    assert last(decided, closing_marker(1_000), closing_marker(61_033)) == set(), (
+        "31 ms and rounding do not explain 32 to 34 ms"
+    )
+    assert last(decided, closing_marker(1_000), closing_marker(61_050)) == set(), (
+        "no drift of 30 ms and rounding explains it"
+    )
+    assert last(decided, closing_marker(1_000), closing_marker(61_068)) == {1, 2}, (
+        "or it is that of the second one, by hand"
+    )
+
+
 def test_markers_that_no_difference_explains_contradict() -> None:
     assert last([commit(20_000)], closing_marker(60_000)) == set(), (
         "the clocks differ by more, or somebody wrote it by hand"
     )
     assert last([commit(20_000)], closing_marker(60_000), closing_marker(90_000, is_commit=False)) == set()
     assert last([commit(20_000)], closing_marker(60_000), is_one_clock=True) == {0}
+
+
+def test_a_coordinator_that_took_over_has_another_clock() -> None:
+    decided = [commit(1_000), commit(9_000), commit(20_000)]
+    assert last(decided, closing_marker(12_000), is_one_coordinator=False) == {0, 1}
+    assert last(decided, closing_marker(14_000), is_one_coordinator=False) == {0, 1}
+    assert last(decided, closing_marker(15_500), is_one_coordinator=False) == {1, 2}
+    assert last([commit(9_000, 6_000)], closing_marker(15_000), is_one_coordinator=False) == set()
+    assert last([commit(9_000, 7_000)], closing_marker(12_000), is_one_coordinator=False) == {0}, (
+        "ended by a clock behind"
+    )
+
+
+def test_each_difference_that_explains_the_markers_is_possible() -> None:
+    """By the leader's clock, the first marker came 3 s after the first commit, or just after the second."""
+    decided = [commit(1_000), commit(4_000), commit(5_000)]
+    assert last(decided, closing_marker(4_005), closing_marker(6_000, is_commit=False)) == {0, 2}
 
 
 def test_thousands_of_transactions_are_compared_at_once() -> None:
@@ -142,9 +310,70 @@ def test_thousands_of_transactions_are_compared_at_once() -> None:
 # Markers by hand
 
 
+def test_within_9_s_of_another_marker_none_is_by_hand() -> None:
+    """`complete` waits for 10 s. The last marker is that of the third commit, or a late one of the second."""
+    decided = [commit(1_000), commit(5_000), commit(10_003)]
+    assert last(decided, closing_marker(1_005), closing_marker(10_005)) == {1, 2}
+    assert last(decided, closing_marker(1_006), closing_marker(10_005)) == {2}
+    with_an_abort = [decided[0], abort(4_000), *decided[1:]]
+    assert last(with_an_abort, closing_marker(1_005), closing_marker(10_005)) == {3}, (
+        "`complete` refuses beside an abort"
+    )
+
+
+def test_a_marker_by_hand_is_of_a_commit_that_lacked_it_4_s_later_and_beside_the_marker_before() -> None:
+    """9 s after it, less the 5 s that the clocks may differ by."""
+    older = commit(1_000, epoch=1), closing_marker(1_005, epoch=1)
+    assert last([older[0], commit(6_005), commit(10_003)], older[1], closing_marker(10_005)) == {1, 2}
+    assert last([older[0], commit(6_006), commit(10_003)], older[1], closing_marker(10_005)) == {2}
+    operators = closing_marker(20_005, is_commit=False)
+    assert last([commit(15_005), commit(30_003)], operators, closing_marker(30_005)) == {0, 1}
+    one = last([commit(15_004), commit(30_003)], operators, closing_marker(30_005), is_one_clock=True)
+    assert one == {1}, "it has closed the first commit"
+    decided = [abort(1_000), commit(11_000), commit(12_000), commit(13_000)]
+    assert last(decided, closing_marker(11_005), closing_marker(12_005)) == {2, 3}, "no commit lacked the first one"
+
+
+def test_a_marker_by_hand_is_of_a_commit_that_it_fits_and_beside_commits_only() -> None:
+    assert last([commit(20_000, epoch=1), commit(20_500)], closing_marker(25_000)) == {1}, "the first has another epoch"
+    assert last([commit(16_000), commit(25_500)], closing_marker(25_000)) == {0, 1}
+    one = last([abort(10_000), commit(16_000), commit(24_500)], closing_marker(25_000), is_one_clock=True)
+    assert one == {2}, "nor has the abort its marker"
+    operators = closing_marker(15_000, is_commit=False)
+    assert last([commit(25_500), commit(30_003)], operators, closing_marker(30_005)) == {0, 1}
+
+
+def test_the_time_between_markers_of_two_leaders_is_not_known() -> None:
+    decided = [commit(1_000), commit(4_000), commit(10_003)]
+    assert last(decided, closing_marker(6_000, leader_epoch=0), closing_marker(10_005)) == {1, 2}
+    assert last(decided, closing_marker(None), closing_marker(10_005)) == {1, 2}
+
+
+def test_a_marker_before_one_by_hand_shows_the_difference_of_its_own_clock_only() -> None:
+    """The last marker is by hand, of the second commit. By a clock that is 4 s behind, it is younger than the third."""
+    decided = [commit(10_000), commit(20_000), commit(42_000)]
+    assert last(decided, closing_marker(6_005, leader_epoch=0), closing_marker(40_000)) == {1, 2}
+    long_ago = [commit(-100_000), *decided[1:]]
+    assert last(long_ago, closing_marker(-103_995), closing_marker(40_000)) == {1, 2}
+    assert last(decided, closing_marker(6_005), closing_marker(40_000), is_one_coordinator=False) == {1, 2}
+    assert last(decided, closing_marker(6_005), closing_marker(40_000)) == set()
+
+
+def test_the_marker_before_one_by_hand_is_of_one_transaction() -> None:
+    """It is of the first commit if the leader's clock is 1 s ahead; then `complete` refuses, as the abort lacks one."""
+    decided = [commit(10_000), abort(10_500), commit(11_000), commit(20_300), commit(21_000, 21_600)]
+    assert last(decided, closing_marker(11_005), closing_marker(21_505)) == {4}
+
+
 def test_after_a_marker_by_hand_another_one_may_be_by_hand() -> None:
     decided = [commit(1_000), commit(30_000), commit(45_003)]
     assert last(decided, closing_marker(21_000, is_by_hand=True), closing_marker(45_005)) == {1, 2}
+
+
+def test_the_second_marker_may_be_by_hand() -> None:
+    """It is that of the second commit, and fits the third if the leader's clock is 1 s behind. So does the last."""
+    decided = [commit(1_000), commit(200_000), commit(211_000), commit(212_000)]
+    assert last(decided, closing_marker(1_005), closing_marker(210_000), closing_marker(211_005)) == {2, 3}
 
 
 def test_a_marker_before_one_by_hand_may_be_of_a_transaction_before_the_first_record() -> None:
@@ -153,6 +382,11 @@ def test_a_marker_before_one_by_hand_may_be_of_a_transaction_before_the_first_re
     assert last(decided, closing_marker(10_000), closing_marker(45_993), began=9_000) == {0, 1}, (
         "the clocks drifted by 18 ms since"
     )
+
+
+def test_a_marker_of_the_same_millisecond_is_compared() -> None:
+    decided = [commit(4_000), commit(4_010, epoch=4), commit(8_000, epoch=4)]
+    assert last(decided, closing_marker(5_000), closing_marker(5_000, epoch=4)) == {0, 1}
 
 
 def found(*rows: dict[str, Any], tp: TopicPartition = ELSEWHERE, pid: int = 7) -> list[OtherMarker]:
@@ -171,6 +405,41 @@ ABORTED = (data(98, epoch=4), marker(99, ABORT, epoch=5))
 EARLIER_COMMIT = (data(96, epoch=3), marker(97, COMMIT, epoch=4))
 THIRD = TopicPartition("payments", 4)
 BEGUN = found(*EARLIER_COMMIT, tp=THIRD)  # the commit that began epoch 4
+ENDED = MarkerSearch(markers=[*BEGUN, *found(*COMMITTED)])
+
+
+def test_a_commit_marker_of_the_same_transaction_proves_the_commit() -> None:
+    proven = outcome(*BEGUN, *found(*COMMITTED))
+    assert (proven.name, proven.missing) == ("commit", ())
+    assert proven.reason == (
+        "the COMMIT marker at offset 99 of payments-3 is of the same transaction (epoch 4), and the log has no marker "
+        "of it here"
+    )
+    (entry,) = proven.evidence
+    assert (entry.name, entry.value and entry.value[:24]) == ("marker_elsewhere", "offsets 99..99: COMMIT, ")
+    assert proven.offsets == "offsets from 100 on of orders-0", "as without the markers"
+
+
+@pytest.mark.parametrize("ended", [COMMITTED, ABORTED], ids=["commit", "abort"])
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        (),
+        (data(96, epoch=2), marker(97, COMMIT, epoch=3)),
+        (data(96, epoch=4), marker(97, COMMIT, epoch=4)),
+        (data(96, epoch=3), marker(97, ABORT, epoch=4)),
+        (data(94, epoch=3), marker(97, COMMIT, epoch=4)),
+        (data(96, epoch=3, pid=8), marker(97, COMMIT, epoch=4, pid=8)),
+    ],
+    ids=["nothing", "of an older epoch", "version 1", "an abort", "a batch is missing", "another producer"],
+)
+def test_an_epoch_counts_only_if_a_commit_began_it(ended: tuple[Any, ...], earlier: tuple[Any, ...]) -> None:
+    """A coordinator that times a transaction out or fences it raises the epoch of clients of version 1, too, and a
+    client can go from version 1 to 2 within an epoch: of many transactions with this epoch, the marker is of the last.
+    """
+    pid = earlier[-1]["producer_id"] if earlier else 7
+    assert outcome(*found(*earlier, tp=THIRD, pid=pid), *found(*ended)).name == "unknown"
+    assert outcome(*BEGUN, *found(*ended)).name == ("commit" if ended is COMMITTED else "abort")
 
 
 @pytest.mark.parametrize(
@@ -211,6 +480,63 @@ def test_the_outcome_is_that_of_the_open_epoch_whatever_comes_before_and_after()
     assert outcome(*found(*EARLIER_COMMIT, *later)).name == "unknown", "neither is of epoch 4"
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param((data(98, epoch=4), marker(99, COMMIT, epoch=4)), id="version 1: the epoch of its data"),
+        pytest.param((data(98, epoch=3), marker(99, COMMIT, epoch=5)), id="data of an older epoch"),
+        pytest.param((data(97, epoch=4), data(98, epoch=5), marker(99, COMMIT, epoch=5)), id="newer data since"),
+        pytest.param((data(98, epoch=4, pid=8), marker(99, COMMIT, epoch=5)), id="data of another producer"),
+        pytest.param((data(98, epoch=4), marker(99, COMMIT, epoch=5, pid=8)), id="marker of another producer"),
+        pytest.param((marker(99, COMMIT, epoch=5), data(100, epoch=4)), id="data after the marker only"),
+        pytest.param((marker(98, ABORT, epoch=4), marker(99, COMMIT, epoch=5)), id="a marker is no data"),
+        pytest.param((data(98, epoch=4, attributes=0), marker(99, COMMIT, epoch=5)), id="outside of transactions"),
+    ],
+)
+def test_a_marker_that_may_be_of_another_transaction_proves_nothing(rows: tuple[dict[str, Any], ...]) -> None:
+    assert [each for each in found(*rows) if each.is_raised] == []
+    assert outcome(*BEGUN, *found(*rows)).name == "unknown"
+
+
+def test_a_first_batch_counts_with_its_sequence_number_0_and_others_write_in_between() -> None:
+    rows = (data(96, epoch=4, sequence=0), data(97, pid=8, epoch=9), data(98, pid=9), marker(99, COMMIT, epoch=5))
+    assert [(each.epoch, each.is_raised) for each in found(*rows)] == [(5, True)]
+
+
+@pytest.mark.parametrize(
+    ("markers", "epochs", "name"),
+    [
+        ([*BEGUN, *found(*COMMITTED), *found(*ABORTED, tp=THIRD)], {}, "unknown"),
+        # The reader collects the markers of all producers, and a partition is another one for some of them only.
+        ([*BEGUN, *found(data(98, pid=8, epoch=4), marker(99, COMMIT, pid=8, epoch=5), pid=8)], {}, "unknown"),
+        ([*BEGUN, *found(*COMMITTED, tp=HERE)], {}, "unknown"),
+        # One transaction wrote the older records, another one the newer; one marker ends both.
+        (ENDED.markers, {}, "commit"),
+        (ENDED.markers, {"first": 4, "newest": 5}, "unknown"),
+        (ENDED.markers, {"first": 3, "newest": 4}, "unknown"),
+        (ENDED.markers, {"first": None}, "unknown"),
+    ],
+    ids=["they contradict", "another producer's", "here", "one epoch", "two", "an older one", "its batch is not read"],
+)
+def test_markers_prove_an_outcome_of_one_producer_and_epoch_elsewhere(
+    markers: Sequence[OtherMarker], epochs: dict[str, Any], name: str
+) -> None:
+    assert outcome(*markers, **epochs).name == name
+
+
+def test_a_client_that_goes_from_version_1_to_2_within_an_epoch_has_written_a_batch_before() -> None:
+    """The epoch of the open records is that of its transactions of version 1, too."""
+    for sequence, expected in ((0, "commit"), (1, "unknown")):
+        log = partial(with_logs, log=excerpt(data(100, epoch=4, sequence=sequence)), marker_search=ENDED)
+        assert log(open_transaction(epoch=4)).outcome.name == expected
+
+
+def test_of_records_whose_opening_batch_was_deleted_the_epoch_is_not_known() -> None:
+    """DeleteRecords moves the start of the log past it; the LSO stays below."""
+    log = partial(with_logs, log=excerpt(data(101, epoch=4)), marker_search=ENDED)
+    assert log(open_transaction(epoch=4)).outcome.name == "unknown"
+
+
 def outcome_of_records_after(second: float, *markers: OtherMarker) -> str:
     """Of records that are younger than a marker of another producer at that time."""
     here = excerpt(marker(99, COMMIT, pid=8, second=second), data(100, epoch=4, second=second))
@@ -226,6 +552,13 @@ def test_a_marker_from_before_the_records_is_not_of_their_transaction() -> None:
     at_80 = replace(at_60, tp=TopicPartition("payments", 4), time=at(80))
     assert outcome_of_records_after(70, at_60, at_80) == "unknown", "one of the two is not"
     assert outcome_of_records_after(70, replace(at_60, time=None)) == "unknown", "it may be an old one"
+
+
+def test_markers_elsewhere_count_only_once_they_were_sought() -> None:
+    log = partial(with_logs, log=excerpt(*EARLIER_COMMIT, data(100, epoch=4)), marker_search=None)
+    one = open_transaction(epoch=4)
+    assert log(one).outcome.name == "unknown"
+    assert one.outcome.name == "unknown"
 
 
 # A COMMIT marker that the coordinators' log does not explain
@@ -514,6 +847,35 @@ def test_an_abort_that_the_log_does_not_have_contradicts_a_commit_only() -> None
     search = MarkerSearch(markers=[commit_at(300, kind=ABORT)])
     log = partial(with_logs, log=here, coordinators=coordinator_log([init()]), marker_search=search)
     assert log(open_transaction()).outcome.name == "undecided"
+
+
+@pytest.mark.parametrize(("epoch", "is_explained"), [(0, True), (1, True), (2, False)])
+def test_a_coordinator_may_raise_the_epoch_in_an_abort(epoch: int, is_explained: bool) -> None:
+    """Of clients of version 1, too, when it fences or times out; in a commit of theirs it does not."""
+    aborted = history(init(), *ended_records("Abort", began=60, at_second=70, on=(ELSEWHERE,)))
+    one = commit_at(70, kind=ABORT, epoch=epoch)
+    assert unexplained_marker(7, aborted, [one], is_commit=False) == (None if is_explained else one)
+    assert unexplained_marker(7, aborted, [one], is_commit=True) is None, "only aborts are looked at"
+    if epoch:
+        assert unexplained_marker(7, history(), [commit_at(70, epoch=epoch)], is_commit=True) is not None
+
+
+def test_a_log_that_was_not_read_up_to_the_start_shows_no_batches() -> None:
+    """An excerpt up to the offset before it says nothing about what is open."""
+    one = open_transaction()
+    for rows, shown in (((data(98), data(99)), False), ((data(98), data(100)), True)):
+        context = with_logs(one, log=excerpt(*rows))
+        assert (context.batches is not None) is shown
+    assert one.id_histories == ()
+
+
+def test_between_the_data_and_its_marker_nothing_may_be_missing() -> None:
+    """A batch that the cleaner removed may have had the marker's own epoch, as with version 1."""
+    (only,) = found(data(97, epoch=4), marker(99, COMMIT, epoch=5))
+    assert (only.is_raised, only.is_first) == (False, True)
+    first = marker(95, ABORT, epoch=4)
+    markers = found(first, data(98, epoch=4), marker(99, COMMIT, epoch=5))
+    assert [(each.offset, each.is_raised) for each in markers] == [(95, False), (99, True)]
 
 
 def test_the_partitions_of_a_producer_are_read_those_of_its_epoch_and_of_higher_ones_first() -> None:

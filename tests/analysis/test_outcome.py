@@ -40,7 +40,7 @@ from tests.tiers import fuzzed
 from toolkit.analysis.diagnosis.case import Case, IndexedObservation
 from toolkit.analysis.diagnosis.decision import Outcome
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt
-from toolkit.formats.headers import COMMIT
+from toolkit.formats.headers import ABORT, COMMIT
 from toolkit.schema import Row
 
 # A marker that is missing, and what the producer did then
@@ -236,6 +236,14 @@ def test_a_transaction_without_data_here_is_undecided() -> None:
 # Markers of operators and of coordinators that took over
 
 
+def test_an_operators_marker_proves_nothing_about_clocks() -> None:
+    """It may be from before or after the commit, as far as the clocks tell."""
+    world = after(Txn(marker=False), OperatorAbort(gap=900), LateBatch(), coordinator_clock=2_500)
+    assert (world.outcome().name, world.of_open_records) == ("unknown", {"undecided"})
+    world = after(LateBatch(), OperatorAbort(), Txn(gap=900, marker=False), leader_clock=2_500)
+    assert (world.outcome().name, world.of_open_records) == ("unknown", {"commit"})
+
+
 @pytest.mark.parametrize("lost_before", [2_000, 60_000])
 def test_a_marker_that_was_completed_is_not_that_of_the_next_commit(lost_before: int) -> None:
     """It was called `hanging`: within the clocks' difference, the COMMIT marker by hand fitted the next commit only."""
@@ -287,6 +295,18 @@ def test_a_marker_of_another_coordinator_epoch_is_by_hand() -> None:
     assert find(open_transaction(COMPLETE_COMMIT), log(1), *records).name == "unknown"
 
 
+@pytest.mark.parametrize(("coordinator_epoch", "expected"), [(2, "undecided"), (4, "unknown"), (5, "undecided")])
+def test_a_marker_is_by_hand_if_no_coordinator_since_the_first_record_has_its_epoch(
+    coordinator_epoch: int, expected: str
+) -> None:
+    """Older coordinators wrote markers whose records the cleaner has removed."""
+    ended = ended_records("Commit", began=0, at_second=1)
+    records = [{**init(), "leader_epoch": 3}, *({**each, "leader_epoch": 5} for each in ended)]
+    end = marker(99, COMMIT, second=1.01, coordinator_epoch=coordinator_epoch)
+    log = excerpt(data(98, second=0.5), end, data(100, second=1.25))
+    assert find(open_transaction(COMPLETE_COMMIT), log, *records).name == expected
+
+
 def test_one_clock_needs_the_broker_that_wrote_the_records() -> None:
     """The partition's leader coordinates the id now, but another broker did when the records were written."""
     world = after(Txn(), Txn(gap=500, marker=False), Failover(clock=500), leader_clock=500)
@@ -306,6 +326,7 @@ def find(one: Case, log: Excerpt | None, *events: Row, **more: Any) -> Outcome:
 
 
 COMPLETE_COMMIT = transaction(state="CompleteCommit", on=())
+SINCE = 'records of "payments-7" in __transaction_state-33 from before'
 
 
 def test_a_late_batch_behind_the_own_marker_of_version_2_is_in_no_commit() -> None:
@@ -315,6 +336,17 @@ def test_a_late_batch_behind_the_own_marker_of_version_2_is_in_no_commit() -> No
     records[2:] = [{**each, "producer_epoch": 5, "client_transaction_version": 2} for each in records[2:]]
     owner = transaction(state="CompleteCommit", epoch=5, on=())
     assert find(open_transaction(owner, epoch=4), late, *records).name == "undecided"
+
+
+@pytest.mark.parametrize("end", ["Commit", "Abort"])
+def test_a_decision_counts_only_if_the_log_reaches_back(end: str) -> None:
+    """Before the first record that is left, there may have been another decision without a marker."""
+    other = "Abort" if end == "Commit" else "Commit"
+    world = after(Txn(end=other, marker=False), Txn(end=end, marker=False))
+    found = world.outcome(first_record=4)
+    assert found.name == "unknown"
+    assert found.missing[0].startswith(SINCE)
+    assert world.of_open_records == {"commit", "abort"}
 
 
 def test_the_only_record_left_is_complete_commit() -> None:
@@ -331,6 +363,76 @@ def test_the_only_record_left_is_complete_commit() -> None:
     assert late.outcome(compacted=len(late.records)).name == "unknown", "or that of a transaction before it"
     long = after(Txn(gap=10_000, lasts=20_000), LateBatch(gap=1))
     assert long.outcome(compacted=len(long.records)).name == "undecided"
+
+
+def test_the_only_record_left_may_be_of_a_coordinator_that_took_over() -> None:
+    """It decides again: the time of the decision is later than the marker that the one before it wrote."""
+    log = excerpt(data(98, second=10), marker(99, COMMIT, second=10.2), data(100, second=10.4), start=98)
+    complete = record(9, "CompleteCommit", second=17, started=10, leader_epoch=4)
+    assert find(open_transaction(COMPLETE_COMMIT), log, complete).name == "unknown"
+
+
+def test_an_excerpt_of_the_partition_that_does_not_reach_back() -> None:
+    records = [init(), *ended_records("Commit", began=9, at_second=11)]
+    late = excerpt(data(95, pid=1, records=5), data(100, second=12), start=95)
+    found = find(open_transaction(COMPLETE_COMMIT), late, *records)
+    assert found.name == "unknown"
+    assert found.missing[0].startswith("the log of orders-0 from before offset 100, with its markers")
+    for log in (None, excerpt(data(95, pid=1, records=5), start=95)):
+        assert find(open_transaction(COMPLETE_COMMIT), log, *records).name == "unknown", "it ends before the start"
+        assert find(open_transaction(), log, init()).name == "undecided", "nothing was decided at all"
+        aborted = [init(), *ended_records("Abort", began=9, at_second=11)]
+        assert find(open_transaction(COMPLETE_COMMIT), log, *aborted).name == "undecided", "at most aborted"
+
+
+def test_a_deleted_head() -> None:
+    """The start offset is below the log start, with the markers before it."""
+    records = [init(), *ended_records("Commit", began=9, at_second=11)]
+    one = open_transaction(COMPLETE_COMMIT, start=80, leader=partition(log_start_offset=90))
+    rest = excerpt(marker(90, COMMIT, pid=1, second=10), data(91, second=10.1), log_start_offset=90)
+    assert find(one, rest, *records).name == "unknown"
+    seen = marker(92, COMMIT, pid=1, second=5)
+    earlier = excerpt(marker(90, COMMIT, pid=1, second=3), data(91, second=4), seen, log_start_offset=90)
+    assert find(one, earlier, *records).name == "commit", "a marker of the commit is not before the log start"
+
+
+def test_batches_that_the_cleaner_removed_may_have_been_the_marker() -> None:
+    records = [init(), *ended_records("Commit", began=9, at_second=11)]
+    before = (marker(90, COMMIT, pid=1, second=2), data(91, pid=1, records=8, second=3))
+    seen = marker(101, COMMIT, pid=1, second=5)
+    whole = excerpt(*before, data(99, pid=1, second=9), data(100, second=12), seen)
+    assert find(open_transaction(COMPLETE_COMMIT), whole, *records).name == "commit"
+    removed = excerpt(*before, data(100, second=12), seen)
+    assert find(open_transaction(COMPLETE_COMMIT), removed, *records).name == "unknown"
+    busy = [init(), *ended_records("Commit", began=0, at_second=1), *ended_records("Commit", began=9, at_second=11)]
+    with_marker = (data(90, second=0.5), marker(91, COMMIT, second=1.05))
+    lost = excerpt(*with_marker, data(92, pid=1, records=8), data(100, second=12), seen)
+    assert find(open_transaction(COMPLETE_COMMIT), lost, *busy).name == "commit"
+    removed = excerpt(*with_marker, data(93, pid=1, records=7), data(100, second=12), seen)
+    assert find(open_transaction(COMPLETE_COMMIT), removed, *busy).name == "unknown"
+    since_marker = excerpt(data(92), marker(98, COMMIT, second=12), data(99, pid=1, second=13), data(100, second=14))
+    assert find(open_transaction(COMPLETE_COMMIT), since_marker, *records).name == "undecided", (
+        "it was before the marker"
+    )
+
+
+def test_records_that_could_not_be_read() -> None:
+    log = excerpt(data(98), marker(99, ABORT), data(100, sequence=1))
+    unread = ["__transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)"]
+    found = find(open_transaction(COMPLETE_COMMIT), log, init(), unread=unread)
+    assert (found.name, found.missing) == (
+        "unknown",
+        (f"{unread[0]}: whether a commit includes these records of orders-0",),
+    )
+    not_read = with_logs(open_transaction(COMPLETE_COMMIT), log).outcome
+    assert not_read.missing[0].startswith("the coordinators' log, which was not read")
+
+
+def test_an_unreadable_record_of_the_id_is_in_the_way() -> None:
+    damaged = {**record(4, None, second=20), "error": "CORRUPT: bad.", "tombstone": False}
+    found = find(open_transaction(COMPLETE_COMMIT), excerpt(data(100), start=100), init(), damaged)
+    assert found.name == "unknown"
+    assert found.missing[0].startswith("__transaction_state could not be read (CORRUPT): whether")
 
 
 def test_a_producer_id_without_records_or_with_two_ids() -> None:
@@ -395,12 +497,34 @@ def test_the_outcome_names_what_it_rests_on() -> None:
 # One guard of the proof each
 
 
+def test_without_the_epoch_of_the_leader_any_transaction_can_have_written_them() -> None:
+    records = [init(), *ended_records("Commit", began=9, at_second=11)]
+    one = open_transaction(COMPLETE_COMMIT, epoch=None)
+    assert one.epoch == -1
+    before, seen = marker(0, COMMIT, pid=1, second=1), marker(101, COMMIT, pid=1, second=5)
+    log = excerpt(before, data(1, pid=1, records=99, second=1), data(100, second=10), seen, start=0)
+    assert find(one, log, *records).name == "commit"
+
+
 def test_of_records_of_two_epochs_the_first_one_counts() -> None:
     """Version 2: no marker of the first can be there, as the leader would have refused its records afterwards."""
     steps: list[Step] = [Txn(), Txn(end="Abort", by_coordinator=True, marker=False, gap=4_000), Txn(end=None)]
     world = after(*steps, version=2, leader_clock=2_500)
     assert world.of_open_records == {"abort", "undecided"}
     assert world.outcome(first_batch=2).name == "undecided", "no commit includes any of them"
+
+
+def test_transactions_of_the_ids_next_producer_id_decide_nothing() -> None:
+    """The id goes on with another producer id, and the log of this one does not reach back."""
+    late = excerpt(data(0, pid=1, records=100, second=1), data(100, second=10), start=0)
+    version_2 = {"client_transaction_version": 2}
+    goes_on = record(1, "Empty", second=20, pid=8, previous_producer_id=7)
+    here = ended_records("Commit", began=21, at_second=22, offset=2, pid=8)
+    assert find(open_transaction(), late, init(), goes_on, *here).name == "undecided"
+    elsewhere = ended_records("Commit", began=21, at_second=22, offset=2, pid=8, on=(ELSEWHERE,), **version_2)
+    third = record(0, "Empty", second=15, epoch=3)
+    found = find(open_transaction(), excerpt(data(100, second=10)), third, goes_on, *elsewhere)
+    assert found.name == "unknown", "before epoch 3, this producer may have committed it"
 
 
 def test_of_a_transaction_without_its_prepare_record_the_decision_is_not_known_to_the_millisecond() -> None:
@@ -410,6 +534,46 @@ def test_of_a_transaction_without_its_prepare_record_the_decision_is_not_known_t
     complete = record(3, "CompleteCommit", second=11.1, last_update_time=at(11))
     log = excerpt(data(90, second=0), marker(91, COMMIT, second=10.5), data(100, second=12))
     assert find(open_transaction(COMPLETE_COMMIT), log, init(), complete).name == "undecided"
+
+
+def test_two_copies_of_the_coordinators_log_are_one() -> None:
+    """Log directories of two brokers have each record twice."""
+    records = [init(), *ended_records("Commit", began=0, at_second=1)]
+    records += ended_records("Commit", began=9, at_second=11, offset=4)
+    log = excerpt(
+        data(90, second=0.5), marker(91, COMMIT, second=1.05), data(92, pid=1, records=8), data(100, second=10),
+        marker(101, COMMIT, pid=1, second=5),
+    )  # fmt: skip
+    assert find(open_transaction(COMPLETE_COMMIT), log, *records).name == "commit"
+    copy = [{**row, "broker_id": 4} for row in records]
+    assert find(open_transaction(COMPLETE_COMMIT), log, *records, *copy).name == "commit"
+
+
+def by_one_clock(world: World, *, coordinator: tuple[int, int] = (1, 3), **leader: Any) -> str:
+    """The outcome, if the coordinator is this broker in this term, and the partition's leader has these fields."""
+    one = world.open_transaction()
+    one = replace(one, leader=replace(one.leader, **leader))
+    coordinators = coordinator_log(world.records, leaders={33: coordinator})
+    return with_logs(one, excerpt(*world.batches, start=0), coordinators).outcome.name
+
+
+def test_one_clock_is_that_of_one_broker_which_wrote_the_marker_and_all_records() -> None:
+    """Half a second between two commits: only times of one clock tell of which of them the marker is."""
+    world = after(Txn(gap=10_000), without_marker(gap=500, lasts=1_100))
+    assert by_one_clock(world) == "commit"
+    assert by_one_clock(world, leader=2) == "unknown", "another broker leads the partition"
+    assert by_one_clock(world, leader_epoch=5) == "unknown", "the marker is from before it led the partition"
+    assert by_one_clock(world, coordinator=(1, 4)) == "unknown", "the records are from before it was the coordinator"
+    moved = after(Txn(gap=10_000), Failover(), without_marker(gap=500, lasts=1_100))
+    assert by_one_clock(moved, coordinator=(1, 4)) == "unknown", "some of them are"
+
+
+def test_records_without_a_term_are_not_of_one_coordinator() -> None:
+    """The text of kafka-dump-log.sh may not have the leader epochs: each record can be by another clock."""
+    world = after(Txn(gap=4_000, delay=1_000), Txn(gap=500, lasts=4_000, delay=20), LateBatch(gap=1_000))
+    assert world.outcome().name == "undecided"
+    world.records = [{**row, "leader_epoch": None} for row in world.records]
+    assert world.outcome().name == "unknown"
 
 
 def test_the_log_begins_when_the_epoch_of_the_records_was_already_over_or_has_just_begun() -> None:

@@ -6,17 +6,29 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.build import COMPLETE, NOW, ago, observation, only, partition, producer, transaction, twice
+from tests.analysis.build import (
+    COMPLETE,
+    NOW,
+    ago,
+    first_batch,
+    observation,
+    only,
+    partition,
+    producer,
+    transaction,
+    twice,
+)
 from tests.analysis.logged import HERE, by_logs, data, diagnosed, ended_records, excerpt, facts, init, marker, record
 from toolkit.analysis.diagnosis.case import DiagnoseOptions
-from toolkit.analysis.diagnosis.decision import Outcome
+from toolkit.analysis.diagnosis.decision import NOT_PROVEN, PROVEN, REFUTED, Outcome, decide_ended, decide_unknown
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.diagnosis.rules import claim_entries, needed_override
+from toolkit.analysis.diagnosis.rules import claim_entries, claims_of, needed_override
 from toolkit.formats.headers import COMMIT
 from toolkit.schema import Row
 from toolkit.schema.live import Finding, Transaction
+from toolkit.schema.recorded import ActionClaim
 from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
 
@@ -24,6 +36,7 @@ ELSEWHERE = (("payments", 2),)
 LAST_EPOCH = producer(epoch=32766)
 TWO_PHASE = 2**31 - 1
 FLINK_MS = 3_600_000
+FIRST_BATCH = first_batch(epoch=1)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +64,36 @@ def test_a_live_transaction(owner: Transaction, verdict: str, is_read: bool, rea
     assert remedy in row.remedy
     assert diagnosis.to_recheck() == []
     assert (row.opened_at, row.opened_at_clock) == (owner.start_time, "coordinator" if owner.start_time else None)
+
+
+@pytest.mark.parametrize(
+    ("open_for", "written_before", "is_read"), [(10, 11, True), (9.9, 11, False), (10, 10, False), (10, 9, False)]
+)
+def test_the_log_of_a_live_transaction_is_read_if_its_first_batch_is_older(
+    open_for: float, written_before: float, is_read: bool
+) -> None:
+    """The batch may be of an earlier transaction; one that began less than 10 s ago ends soon."""
+    batch = replace(FIRST_BATCH, producer_epoch=0, base_timestamp=ago(seconds=written_before))
+    owner = transaction(start_time=ago(seconds=open_for))
+    diagnosis = Diagnosis.of(twice(observation(owner, first_batches=[batch])))
+    assert only(diagnosis.findings()).verdict == "ongoing"
+    assert bool(diagnosis.to_read()) == is_read
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome"), [("PrepareCommit", "commit"), ("PrepareAbort", "abort"), ("PrepareEpochFence", "abort")]
+)
+def test_a_decided_transaction_that_its_coordinator_still_writes(state: str, outcome: str) -> None:
+    for seconds, verdict in ((65, "ending"), (66, "stuck_ending")):
+        diagnosis = Diagnosis.of(twice(observation(transaction(state=state, last_update_time=ago(seconds=seconds)))))
+        row = only(diagnosis.findings(read=facts(diagnosis)))
+        assert (row.verdict, row.outcome, row.action) == (verdict, outcome, None)
+        assert (bool(diagnosis.to_read()), diagnosis.to_recheck()) == (verdict == "stuck_ending", [HERE])
+        assert row.cause == (None if verdict == "ending" else "marker not written by the coordinator")
+        assert (row.opened_at, row.opened_at_clock) == (ago(seconds=10), "coordinator")
+        assert "abort --" not in row.remedy
+    assert "for 1 min 1 s and has not ended it here" in row.reason
+    assert "move the leader of __transaction_state-33" in row.remedy
 
 
 @pytest.mark.parametrize(
@@ -98,6 +141,35 @@ def test_a_hanging_transaction(owner: Transaction | None, cause: str | None, rea
 
 
 @pytest.mark.parametrize(
+    ("owner", "reason", "missing"),
+    [
+        (transaction(state="PrepareCommit", on=ELSEWHERE), "on other partitions", "the end of the transaction"),
+        (
+            transaction(state="PrepareCommit", on=ELSEWHERE, last_update_time=ago(minutes=5)),
+            "on other partitions",
+            "the end of the transaction",
+        ),
+        (transaction(timeout_ms=TWO_PHASE, on=ELSEWHERE), "may run ahead", "the external coordinator's decision"),
+        (transaction(epoch=1), "its coordinator is fencing it", 'the record of "payments-7" with epoch 1'),
+        (transaction(state="Odd", on=()), "is Odd, a state", "the meaning of the state Odd"),
+        (transaction(state="Odd"), "is Odd, a state", "the meaning of the state Odd"),
+        (transaction(state="Odd", epoch=1), "is Odd, a state", "the meaning of the state Odd"),
+        (transaction(state="Odd", timeout_ms=TWO_PHASE), "is Odd, a state", "the meaning of the state Odd"),
+        (transaction(state=None, on=()), "in no known state", "the meaning of the state that was not returned"),
+        (transaction(state=None, error="X: y"), "could not be described", 'the state of "payments-7": X: y'),
+    ],
+)  # fmt: skip
+def test_an_answer_that_proves_nothing(owner: Transaction, reason: str, missing: str) -> None:
+    diagnosis = Diagnosis.of(twice(observation(owner)))
+    row = only(diagnosis.findings(read=facts(diagnosis)))
+    assert (row.verdict, row.outcome, row.action, row.cause) == ("unknown", "unknown", None, None)
+    assert reason in row.reason
+    assert row.missing[0].startswith(missing)
+    assert row.remedy.startswith(("Do not abort", "Ask the external coordinator"))
+    assert (len(diagnosis.to_read()), diagnosis.to_recheck()) == (1, [HERE])
+
+
+@pytest.mark.parametrize(
     ("epoch", "owner", "outcome", "verdict"),
     [
         (32766, transaction(epoch=32767, start_time=ago(seconds=81)), "undecided", "overdue"),
@@ -134,6 +206,20 @@ def test_a_coordinator_without_an_epoch_does_not_prove_that_its_transaction_is_a
         assert (row.verdict, row.missing) == ("unknown", ("the epoch of producer 7 at its coordinator",))
 
 
+def test_a_partition_without_an_epoch_does_not_prove_that_its_transaction_is_another_one() -> None:
+    for logged_at in (None, ago(seconds=10)):
+        one = observation(transaction(last_update_time=logged_at), producers=[replace(producer(), producer_epoch=None)])
+        row = only(diagnosed(twice(one)))
+        assert (row.verdict, row.missing) == ("unknown", ("the epoch of producer 7 on the partition",))
+
+
+def test_a_producer_whose_epoch_is_not_known_is_not_called_superseded() -> None:
+    row = only(
+        diagnosed(twice(observation(transaction(on=ELSEWHERE), producers=[replace(producer(), producer_epoch=None)])))
+    )
+    assert "does not know this one" in row.reason
+
+
 def test_a_producer_that_went_on_with_another_epoch_needs_observations_that_agree() -> None:
     one, other = (observation(producers=[producer(epoch=epoch)]) for epoch in (0, 1))
     row = only(diagnosed([twice(one)[0], other]))
@@ -141,6 +227,46 @@ def test_a_producer_that_went_on_with_another_epoch_needs_observations_that_agre
         "unknown",
         ("observations that agree: the coordinator answered differently before",),
     )
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        observation(
+            producers=[producer(topic="__transaction_state")], partitions=[partition(topic="__transaction_state")]
+        ),
+        observation(transaction(), transaction(coordinator_id=2)),
+        observation(transaction(), producers=[producer(epoch=1)]),
+        observation(transaction(producer_epoch=None)),
+        observation(transaction(epoch=2), producers=[producer(epoch=2)], first_batches=[FIRST_BATCH]),
+        observation(
+            transaction(epoch=1, start_time=ago(seconds=11)), producers=[producer(epoch=1)], first_batches=[FIRST_BATCH]
+        ),
+    ],
+    ids=[
+        "on the coordinators' topic",
+        "several coordinators",
+        "stale coordinator",
+        "missing epoch",
+        "of two epochs",
+        "older first batch",
+    ],
+)
+def test_the_logs_of_an_odd_transaction_are_read(one: Observation) -> None:
+    assert len(Diagnosis.of(twice(one)).to_read()) == 1
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        observation(transaction(on=ELSEWHERE, start_time=ago(minutes=2))),
+        observation(transaction(on=ELSEWHERE, start_time=ago(minutes=20), timeout_ms=FLINK_MS)),
+        observation(producers=[producer(epoch=2)], first_batches=[FIRST_BATCH]),
+    ],
+    ids=["overdue elsewhere", "long elsewhere", "of two epochs, and no owner"],
+)
+def test_only_a_live_transaction_is_overdue_or_long_or_ended_by_its_client(one: Observation) -> None:
+    assert only(diagnosed(twice(one))).verdict == "hanging"
 
 
 def test_markers_elsewhere_are_read_where_they_can_contradict_an_action() -> None:
@@ -175,6 +301,13 @@ def test_nothing_hangs_before_markers_on_other_partitions_were_sought(name: str)
         assert found.remedy.startswith("Do not abort.")
 
 
+@pytest.mark.parametrize("unread", [None, "Broker 2 did not answer"])
+def test_a_commit_needs_no_markers_on_other_partitions(unread: str | None) -> None:
+    (evidence,) = Diagnosis.of(twice(observation())).to_read()
+    outcome = Outcome(name="commit", reason="its log shows it", markers_unread=unread)
+    assert replace(evidence, known_outcome=outcome).decision.action == "complete"
+
+
 BEFORE = data(0, pid=1, records=100)
 OLDER = (marker(0, COMMIT, pid=1, second=2), data(1, pid=1, records=99))  # that the log is older is proven
 ENDED = observation(transaction(state="CompleteCommit", on=()))
@@ -192,6 +325,47 @@ def ended(end: str, *, offset: int = 1, began: float = 3, at_second: float = 11,
 def timed(offset: int, second: float) -> dict[str, Any]:
     """A broker's time in the log of the partition: the marker of another producer."""
     return marker(offset, COMMIT, pid=1, second=second)
+
+
+def test_what_the_log_decides() -> None:
+    committed, proven = [init(), *ended("Commit")], here(BEFORE, data(100, second=4), timed(101, 5))
+    row = only(diagnosed(twice(ENDED), proven, *committed))
+    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
+    assert row.reason.startswith('The transaction of "payments-7"')
+    assert row.remedy.startswith("kafka-txn complete --topic orders --partition 0 --start-offset 100\n")
+    row = only(diagnosed(twice(ENDED), proven, init(), *ended("Abort")))
+    assert (row.verdict, row.outcome, row.action) == ("hanging", "abort", "abort")
+    assert ": the transaction of" in row.reason
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        here(*OLDER, data(100, second=4)),
+        here(*OLDER, data(100, second=4), timed(101, 6)),  # clocks differ by up to 5 s
+        here(*OLDER[:1], data(1, pid=1, records=98), timed(99, 5), data(100, second=4)),
+        here(*OLDER, data(100, second=4), data(101, pid=1, second=5)),
+    ],
+    ids=["nothing after it", "a marker within the bound", "a marker before it", "CreateTime"],
+)
+def test_a_commit_is_likely_without_a_brokers_time_between_its_records_and_its_decision(
+    log: dict[TopicPartition, Excerpt],
+) -> None:
+    """With transaction version 1, a late record that no commit includes has the same epoch."""
+    row = only(diagnosed(twice(ENDED), log, init(), *ended("Commit")))
+    assert (row.verdict, row.outcome, row.action, row.cause) == ("unknown", "unknown", None, None)
+    claim = "records of offset 100 are older than the commit of 2026-11-21 11:50:11 UTC"
+    assert row.remedy == (
+        "Do not abort: a commit is likely. Check in the client's log, or in its checkpoint, what it committed. If that "
+        f"shows that {claim}, this says how to write the COMMIT marker that is missing:\n"
+        "kafka-txn complete --topic orders --partition 0 --start-offset 100"
+    )
+    (missing,) = row.missing
+    assert missing.startswith("a broker's time between offset 100 and the decision: the transaction of")
+    assert needed_override(row, "complete") == claim
+    assert needed_override(row, "abort") == "no commit includes offset 100 of orders-0"
+    nearest = here(*OLDER, data(100, second=4), timed(101, 5.999))
+    assert only(diagnosed(twice(ENDED), nearest, init(), *ended("Commit"))).action == "complete"
 
 
 def test_a_commit_is_likely_where_the_log_is_not_proven_to_be_older() -> None:
@@ -261,6 +435,20 @@ def test_committed_records_below_a_live_transaction_are_committed_by_it() -> Non
     assert [needed_override(row, action) for action in ("abort", "complete")] == [None, None], "it has an owner"
 
 
+def test_committed_and_aborted_records_below_a_live_transaction_are_kept_first() -> None:
+    """Its commit published those of an abort whose marker was lost, too, as the finding said to have it commit."""
+    mixed = Outcome(name="unknown", reason="both", is_partly_committed=True, is_partly_free=True)
+    for outcome, words in (
+        (mixed, "Have its client commit"),
+        (replace(mixed, is_partly_aborted=True), "First read orders-0 from offset 100 with read_uncommitted"),
+    ):
+        diagnosis = Diagnosis.of(twice(LONG))
+        row = only(diagnosis.findings(read=by_logs(diagnosis, outcome)))
+        assert (row.verdict, row.outcome, row.action) == ("ongoing", "unknown", None)
+        assert row.remedy.startswith(words)
+        assert "Do not fence the id" in row.remedy
+
+
 def test_a_long_transaction_perhaps_over_committed_records_is_not_undecided() -> None:
     row = only(diagnosed(twice(LONG), LIKELY_BELOW, *LIVE_RECORDS))
     assert (row.verdict, row.outcome, row.action) == ("long", "unknown", None)
@@ -305,6 +493,12 @@ def test_partitions_that_one_observation_does_not_decide() -> None:
     assert Diagnosis.of([both]).to_recheck() == [HERE]
 
 
+def test_a_transaction_without_data_needs_no_log() -> None:
+    without_data = observation(transaction(start_time=ago(minutes=2)), producers=[], partitions=[partition(lso=150)])
+    assert Diagnosis.of([without_data]).to_read() == []
+    assert only(Diagnosis.of([without_data]).findings()).verdict == "overdue"
+
+
 def test_doubts_of_one_observation_are_named_once() -> None:
     gap = replace(COMPLETE, gaps=("broker 2 did not answer",))
     row = only(diagnosed(twice(observation(coverage=gap))))
@@ -315,6 +509,15 @@ def test_doubts_of_one_observation_are_named_once() -> None:
     assert only(diagnosed(twice(moved))).missing == (
         "a response of the partition's leader: leadership moved during the observation",
     )
+
+
+def test_evidence_that_is_missing_altogether() -> None:
+    found = decide_unknown("No coordinator was asked.", missing=("answers",))
+    assert (found.verdict, found.outcome, found.missing, found.action) == ("unknown", "unknown", ("answers",), None)
+    assert decide_unknown("No sample.", missing=("answers",), is_open=False).outcome is None
+    ended = decide_ended("Its marker is there.")
+    assert (ended.verdict, ended.outcome, ended.reason, ended.missing) == ("ended", None, "Its marker is there.", ())
+    assert ended.remedy == "None: it has ended."
 
 
 OFFSETS, OLDER_THAN_IT = "offset 100 of orders-0", "records of offset 100 are older than the commit of 10:02:11"
@@ -336,6 +539,32 @@ OUTCOMES = {
 }
 
 
+@pytest.mark.parametrize(
+    ("name", "no_commit", "all_committed", "words"),
+    [
+        ("undecided", PROVEN, REFUTED, f"a commit includes {OFFSETS}"),
+        ("abort", PROVEN, REFUTED, f"a commit includes {OFFSETS}"),
+        ("commit", REFUTED, PROVEN, f"a commit includes {OFFSETS}"),
+        ("unknown", NOT_PROVEN, REFUTED, f"a commit includes {OFFSETS}"),
+        ("a commit is likely", NOT_PROVEN, NOT_PROVEN, OLDER_THAN_IT),
+        ("committed, and free", REFUTED, REFUTED, f"a commit includes {OFFSETS}"),
+        ("committed, and likely", REFUTED, NOT_PROVEN, OLDER_THAN_IT),
+        ("free, and likely", NOT_PROVEN, REFUTED, f"a commit includes {OFFSETS}"),
+    ],
+)
+def test_the_claims_of_an_outcome(name: str, no_commit: str, all_committed: str, words: str) -> None:
+    outcome = OUTCOMES[name]
+    assert outcome.no_commit == ActionClaim(claim=f"no commit includes {OFFSETS}", status=no_commit)
+    assert outcome.all_committed == ActionClaim(claim=words, status=all_committed)
+
+
+def test_no_outcome_proves_both_claims_or_leaves_a_commit_out() -> None:
+    for each in OUTCOMES.values():
+        statuses = {each.no_commit.status, each.all_committed.status}
+        assert statuses != {PROVEN}
+        assert (each.name == "commit") == (each.all_committed.status == PROVEN)
+
+
 HANGING = observation()
 FREE = replace(OUTCOMES["undecided"], are_markers_sought=True)
 
@@ -346,6 +575,26 @@ def entries(one: Observation, shown: Outcome = FREE) -> dict[str, str | None]:
     assert {each.source for each in found} <= {"claims"}
     assert {each.observed_at for each in found} <= {one.observed_at}
     return {each.name or "": each.value for each in found}
+
+
+def test_the_claims_are_evidence_of_a_finding() -> None:
+    assert entries(HANGING) == {
+        "claim_not_owned": "no live transaction owns offset 100 of orders-0: proven",
+        "claim_no_commit": "no commit includes offset 100 of orders-0: proven",
+        "claim_all_committed": "a commit includes offset 100 of orders-0: refuted",
+    }
+    row = only(Diagnosis.of(twice(HANGING)).findings(read={}))
+    assert [each.name for each in row.evidence if each.source == "claims"] == list(entries(HANGING))
+
+
+def test_a_doubt_leaves_open_whether_a_live_transaction_owns_it() -> None:
+    gap = observation(coverage=replace(COMPLETE, gaps=("broker 2 did not answer",)))
+    two = observation(transaction(), transaction(coordinator_id=2))
+    words = "no live transaction owns offset 100 of orders-0: not proven"
+    assert entries(gap)["claim_not_owned"] == words
+    assert entries(two)["claim_not_owned"] == words, "a rule on its owners leaves it unknown"
+    unread = entries(HANGING, OUTCOMES["unknown"])
+    assert unread["claim_not_owned"] == "no live transaction owns offset 100 of orders-0: proven", "that is another one"
 
 
 @pytest.mark.parametrize(
@@ -391,10 +640,62 @@ def test_that_no_commit_includes_it_is_not_proven_before_markers_elsewhere_were_
     assert owned["claim_no_commit"] == f"{words}: proven", "of what has an owner, they are not looked for"
 
 
+def test_a_transaction_that_has_written_nothing_here_has_no_claims() -> None:
+    one = observation(transaction(start_time=ago(minutes=2)), producers=[], partitions=[partition(lso=150)])
+    ((evidence,),) = Diagnosis.of(twice(one)).opened.values()
+    assert evidence.start is None
+    assert list(claim_entries(evidence)) == []
+    assert list(claim_entries(replace(evidence, known_outcome=FREE))) == []
+
+
+def test_what_may_have_an_owner_has_claims_whether_its_log_was_read_or_not() -> None:
+    two = observation(transaction(), transaction(coordinator_id=2))
+    (evidence,) = Diagnosis.of(twice(two)).to_read()
+    assert [each.name for each in claim_entries(evidence)] == list(entries(two))
+    (owned,) = Diagnosis.of(twice(observation(transaction(start_time=ago(minutes=20))))).to_read()
+    assert list(claim_entries(owned)) == []
+
+
 def finding(*values: tuple[str, str], verdict: Verdict = Verdict.UNKNOWN) -> Finding:
     row = only(diagnosed(twice(HANGING)))
     entry = row.evidence[0]
     return replace(row, verdict=verdict, evidence=tuple(replace(entry, name=name, value=v) for name, v in values))
+
+
+def test_each_action_needs_its_claims() -> None:
+    found = finding(
+        ("claim_all_committed", "records of offset 4: 5 and more: not proven"),
+        ("claim_no_commit", "no commit includes offset 4: refuted"),
+        ("claim_not_owned", "no live transaction owns offset 4: proven"),
+        ("outcome", "commit: proven"),
+    )
+    owned = ActionClaim(claim="no live transaction owns offset 4", status=PROVEN)
+    assert claims_of(found, "abort") == [owned, ActionClaim(claim="no commit includes offset 4", status=REFUTED)]
+    assert claims_of(found, "complete") == [
+        owned,
+        ActionClaim(claim="records of offset 4: 5 and more", status=NOT_PROVEN),
+    ]
+    assert claims_of(finding(), "abort") == []
+    assert claims_of(finding(("claim_no_commit", "x: not proven")), "complete") == []
+
+
+@pytest.mark.parametrize(
+    ("not_owned", "no_commit", "needed"),
+    [
+        (PROVEN, NOT_PROVEN, "b"),
+        (NOT_PROVEN, PROVEN, "a"),
+        (NOT_PROVEN, NOT_PROVEN, "a, and b"),
+        (PROVEN, PROVEN, None),
+        (NOT_PROVEN, REFUTED, None),
+        (REFUTED, NOT_PROVEN, None),
+        (REFUTED, REFUTED, None),
+    ],
+)
+def test_what_an_operator_has_to_assert(not_owned: str, no_commit: str, needed: str | None) -> None:
+    claims = ("claim_not_owned", f"a: {not_owned}"), ("claim_no_commit", f"b: {no_commit}")
+    assert needed_override(finding(*claims), "abort") == needed
+    for verdict in (Verdict.HANGING, Verdict.STUCK_ENDING, Verdict.ONGOING, Verdict.ENDING):
+        assert needed_override(finding(*claims, verdict=verdict), "abort") is None
 
 
 def test_without_claims_nothing_may_be_overridden() -> None:

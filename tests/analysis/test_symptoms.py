@@ -39,6 +39,26 @@ def test_other_errors_and_log_lines_are_unknown(text: str) -> None:
     assert symptoms(text) == []
 
 
+def test_wrapped_coloured_and_json_text_is_matched() -> None:
+    plain = "There is a newer producer with the same transactionalId which fences the current one."
+    for text in (
+        plain.replace(" ", "\n      "),
+        f"\x1b[31mERROR\x1b[0m {plain[:30]}\x1b[1m{plain[30:]}\x1b[0m",
+        '{"level":"ERROR","msg":"failed:\\n\\t' + plain + '\\u000a"}',
+        plain.upper(),
+        f"\ufeff{plain}\r\n",
+    ):
+        assert symptoms(text) == ["producer-fenced"], text
+
+
+def test_consequences_of_an_error_are_left_out_if_the_error_is_present() -> None:
+    follow_up = (
+        "org.apache.kafka.common.KafkaException: Cannot execute transactional method because we are in an error state"
+    )
+    assert symptoms(follow_up) == ["failed-earlier"]
+    assert symptoms(f"{follow_up}\nCaused by: OutOfOrderSequenceException: x") == ["out-of-order-sequence"]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

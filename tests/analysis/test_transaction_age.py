@@ -6,18 +6,94 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.build import NOW, ago, clock, observation, only, transaction
+from tests.analysis.build import NOW, ago, clock, observation, only, producer, transaction
 from tests.analysis.logged import diagnosed
-from toolkit.analysis.diagnosis.observation import BrokersTime, MonotonicSpan, Observation
-from toolkit.schema.live import Transaction
-from toolkit.views.finding_document import expires_in, finding_lines
+from toolkit.analysis.diagnosis.observation import (
+    CLOCKS_DIFFER,
+    NOT_READ,
+    TIMEOUT_GRACE,
+    UNKNOWN_TIME,
+    BrokersTime,
+    MonotonicSpan,
+    Observation,
+    TransactionAge,
+    age_verdict,
+    is_overdue,
+)
+from toolkit.schema.live import Finding, Transaction
+from toolkit.views.finding_document import age, expires_in, finding_lines
 
 SECOND = dt.timedelta(seconds=1)
 TIMEOUT = dt.timedelta(minutes=1)
+PAST = TIMEOUT + TIMEOUT_GRACE
+LONG = dt.timedelta(minutes=15)
 
 
 def record_time(time: dt.datetime) -> BrokersTime:
     return BrokersTime(time=time, source="the newest record of __transaction_state-3")
+
+
+@pytest.mark.parametrize("now", [clock(NOW), record_time(NOW)], ids=["clock", "record"])
+def test_the_clocks_of_two_brokers_may_differ(now: BrokersTime) -> None:
+    """The start is of one, and the time now of another."""
+    for more, overdue in ((dt.timedelta(0), False), (dt.timedelta(milliseconds=1), True)):
+        start = NOW - PAST - CLOCKS_DIFFER - more
+        assert is_overdue(transaction(), TransactionAge.of(start, now)) is overdue
+
+
+@pytest.mark.parametrize(
+    ("start", "now", "since_start"),
+    [
+        (ago(seconds=3), clock(NOW), 3 * SECOND),
+        (NOW + 5 * SECOND, clock(NOW), 0 * SECOND),
+        (NOW + 6 * SECOND, clock(NOW), None),
+        (NOW + SECOND, record_time(NOW), None),
+        (ago(days=1), UNKNOWN_TIME, None),
+        (None, clock(NOW), None),
+    ],
+)
+def test_an_age_is_known_if_both_times_are_brokers(
+    start: dt.datetime | None, now: BrokersTime, since_start: dt.timedelta | None
+) -> None:
+    found = TransactionAge.of(start, now)
+    assert found.since_start == since_start
+    assert found.proven == max((since_start or dt.timedelta(0)) - CLOCKS_DIFFER, dt.timedelta(0))
+
+
+def test_observations_prove_an_age_without_any_clock() -> None:
+    seen = TransactionAge.of(None, UNKNOWN_TIME, observed_for=PAST + SECOND)
+    assert (seen.proven, seen.is_observed, is_overdue(transaction(), seen)) == (PAST + SECOND, True, True)
+    assert not is_overdue(transaction(), TransactionAge.of(None, UNKNOWN_TIME, observed_for=PAST))
+    assert not TransactionAge.of(ago(hours=1), clock(NOW), observed_for=SECOND).is_observed
+
+
+@pytest.mark.parametrize("owner", [None, transaction(timeout_ms=None), transaction(timeout_ms=2**31 - 1)])
+def test_without_a_timeout_nothing_is_overdue(owner: Transaction | None) -> None:
+    assert not is_overdue(owner, TransactionAge(since_start=dt.timedelta(days=99), observed_for=dt.timedelta(days=99)))
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        (TransactionAge(since_start=PAST + 6 * SECOND), "overdue"),
+        (TransactionAge(since_start=PAST), "ongoing"),
+        (TransactionAge(observed_for=PAST + SECOND), "overdue"),
+        (TransactionAge(), "ongoing"),
+    ],
+)
+def test_one_rule_decides_for_findings_and_for_a_fence(found: TransactionAge, verdict: str) -> None:
+    assert age_verdict(transaction(), found, long_after=LONG) == verdict
+
+
+def test_what_is_open_for_long_is_long_by_either_clock() -> None:
+    owner = transaction(timeout_ms=3_600_000)
+    for found, verdict in (
+        (TransactionAge(since_start=LONG), "ongoing"),
+        (TransactionAge(since_start=LONG + SECOND), "long"),
+        (TransactionAge(observed_for=LONG + SECOND), "long"),
+        (TransactionAge(since_start=SECOND, observed_for=LONG + SECOND), "long"),
+    ):
+        assert age_verdict(owner, found, long_after=LONG) == verdict
 
 
 # Observations
@@ -51,6 +127,39 @@ def test_where_no_brokers_clock_is_read_the_recheck_that_proves_an_age_is_named(
     assert "--recheck-after 61 shows" in only(diagnosed([seen(ending, began=0.0, ended=1.0)])).remedy
     proven = only(diagnosed([first, seen(owner, began=77.0, ended=78.0)]))
     assert (proven.verdict, words in proven.remedy) == ("overdue", False)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        transaction(start_time=ago(days=2)),
+        transaction(start_time=ago(days=1), epoch=1),
+        transaction(start_time=ago(days=1), state="PrepareAbort"),
+        transaction(start_time=ago(days=1), transactional_id="other"),
+    ],
+)
+def test_another_transaction_proves_no_age(other: Transaction) -> None:
+    owner = transaction(start_time=ago(days=1))
+    before = seen(other, began=0.0, ended=1.0, producers=[producer(epoch=other.producer_epoch or 0)])
+    found = only(diagnosed([before, seen(owner, began=900.0, ended=901.0)]))
+    assert found.verdict == "ongoing"
+
+
+def test_observations_of_a_recording_prove_no_age() -> None:
+    """The recorder's clock may have been set in between."""
+    owner, unknown = transaction(start_time=ago(days=1)), BrokersTime.recorded(None, NOT_READ)
+    two = [observation(owner, at=at, brokers_time=unknown) for at in (ago(hours=1), NOW)]
+    row = only(diagnosed(two))
+    assert (row.verdict, row.brokers_time) == ("ongoing", None)
+    assert f"unknown: {NOT_READ}" in {each.value for each in row.evidence}
+
+
+def test_this_machines_clock_changes_nothing() -> None:
+    owner = transaction(start_time=ago(seconds=3))
+    for at in (ago(days=1), NOW, NOW + dt.timedelta(days=1)):
+        row = only(diagnosed([observation(owner, at=at, brokers_time=clock(NOW))]))
+        assert (row.verdict, row.action) == ("ongoing", None)
+        assert "is Ongoing for 3 s, within its own timeout of 1 min." in row.reason
 
 
 # Clocks that contradict each other
@@ -100,3 +209,10 @@ def test_what_is_left_is_never_more_than_the_timeout(opened: int) -> None:
     assert (left is None) == (opened > 0)
     (_, line, *_) = finding_lines([replace(row, partition=1), row])
     assert ("expires at" in line) == (opened > 0)
+
+
+def test_a_view_counts_no_age_without_a_brokers_time() -> None:
+    row = only(diagnosed([observation(transaction())]))
+    unknown: Finding = replace(row, brokers_time=None)
+    assert (age(row), age(unknown), expires_in(unknown)) == (10 * SECOND, None, None)
+    assert age(row, NOW + SECOND) == 11 * SECOND

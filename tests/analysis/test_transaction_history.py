@@ -279,6 +279,26 @@ def test_the_row_of_a_transaction(one: Case) -> None:
     assert not one.omits or one.omits not in row.reason
 
 
+BY_CLIENT, BY_TIMEOUT, BY_FENCE = CHOICES = (
+    "by its client", "by the coordinator for its timeout", "by the fence of a new instance"
+)  # fmt: skip
+VERSION_2 = {  # the possible endings that the reason names
+    (100, None): [BY_CLIENT],
+    (100, "later"): [BY_CLIENT],
+    (100, "soon"): [BY_CLIENT, BY_FENCE],
+    (2500, None): [BY_CLIENT, BY_TIMEOUT],
+    (2500, "soon"): [BY_CLIENT, BY_TIMEOUT, BY_FENCE],
+}
+
+
+@pytest.mark.parametrize(("decide", "after"), VERSION_2)
+def test_transaction_version_2_writes_every_abort_alike(decide: int, after: str | None) -> None:
+    row = only(with_next_init(version_2(transaction("Abort", decide=decide, epochs=(4, 5))), after))
+    assert (row.ended, row.producer_epoch, row.client_transaction_version) == ("abort", 4, 2)
+    assert [choice for choice in CHOICES if choice in row.reason] == VERSION_2[decide, after]
+    assert ('the broker logged "Completed rollback' in row.reason) == (decide > 2000)
+
+
 # Several rows: columns, and their values in each
 
 
@@ -429,6 +449,24 @@ def test_records_of_one_batch_are_in_the_order_of_their_offsets() -> None:
     ongoing = record(7, 0, "Ongoing", start=0, **batch)
     before, after = (unread(offset, transactional_id=None, **batch) for offset in (6, 8))
     assert [only([ongoing, each]).error for each in (before, after)] == [None, "MALFORMED_LINE: no."]
+
+
+def test_damage_before_the_last_record_is_no_loss() -> None:
+    events = [
+        replace(event, file="0.log", position=100 * (event.offset or 0))
+        for event in transaction("Commit", decide=100, offset=1)
+    ]
+    damage = TransactionLogRecord(txn_state_partition=3, broker_id=1, file="0.log")
+    before, after = (
+        replace(damage, position=position, error=f"CORRUPT_BATCH: at {position}.") for position in (50, 150)
+    )
+    ongoing, without_position = events[0], replace(before, position=None)
+    for records, error in (
+        ([ongoing, before], None), ([ongoing, after, before], after.error), ([after, ongoing], after.error),
+        ([*events, before, after], None), ([ongoing, without_position], before.error),
+        ([without_position, ongoing], None),
+    ):  # fmt: skip
+        assert only(records).error == error
 
 
 def test_partitions_read_one_by_one_share_the_newest_time() -> None:

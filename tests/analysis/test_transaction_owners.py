@@ -9,6 +9,7 @@ from toolkit.analysis.coordinator.transaction_owners import (
     ClientGroup,
     GroupMember,
     checkpoint_prefixes,
+    may_be_flinks,
     owner_clause,
     owner_clauses,
     prefix_of,
@@ -219,6 +220,14 @@ def test_unread_groups_are_reported() -> None:
     assert (proven.confidence, proven.reason) == ("certain", "Its id names a task that this worker runs.")
 
 
+def test_a_broker_whose_ids_were_not_read_has_a_row_without_owner() -> None:
+    unread = transaction(None, error="NETWORK_EXCEPTION: gone")
+    [row] = transaction_owners([unread], groups_error="NOT_COORDINATOR")
+    assert (row.confidence, row.error) == ("unknown", "NETWORK_EXCEPTION: gone")
+    assert row.reason == "The transactional ids of this broker were not read."
+    assert owner_clauses([unread]) == {}
+
+
 def grid(prefix: str, subtasks: int, numbers: Iterable[int]) -> list[str]:
     return [f"{prefix}-{subtask}-{number}" for number in numbers for subtask in range(subtasks)]
 
@@ -276,6 +285,12 @@ def test_a_grid_counts_only_if_all_ids_are_known() -> None:
     assert set(owner_clauses([transaction(each) for each in ids]).values()) == {None}
     assert checkpoint_prefixes([*ids, "tx-1-0"]) == {}
     assert checkpoint_prefixes(ids) == {"tx": 19}
+
+
+def test_what_may_be_flinks() -> None:
+    flinks = ["tx-0-1", "tx-3-17", f"Sink: out-{'0a' * 16}-7"]
+    others = ["tx-0", "orders-0_3", f"app-{PROCESS[:-12]}123456789012-1", "tx-01-2", "payments"]
+    assert [each for each in [*flinks, *others] if may_be_flinks(each)] == flinks
 
 
 UUID = "1f0c6b52-90ab-4c1e-8d31-2f6f0c0a9e11"

@@ -242,6 +242,11 @@ MUTANTS = (
         world="K3: a COMMIT marker on p1 that no decision explains, version 1",
     ),
     Mutant(
+        guard="markers where a leader has forgotten the producer",
+        patch=lambda p: p.setattr(Case, "recorded_partitions", frozenset()),
+        world="K3: a COMMIT marker on p1, whose leader has forgotten the producer",
+    ),
+    Mutant(
         guard="a transaction that was ended twice",
         patch=_nothing(markers, "lost_end", None),
         world="K3: the end of a commit is lost, and what came after it",

@@ -394,6 +394,7 @@ def _describe_producers(world: World, state: State, broker: int, key: Key) -> An
         return tuple(
             (e.pid, e.epoch, e.last_sequence, EPOCH_MS + e.last_time, e.coordinator_epoch, e.start)
             for e in producer_entries(partition.log)
+            if e.start >= 0 or not world.forgets
         )
 
     return tuple((topic, tuple((each, producers(topic, each)) for each in numbers)) for topic, numbers in listed)

@@ -245,6 +245,7 @@ class World:
     # sequence number
     event_ms: tuple[int, int] = (0, 0)
     append_time: bool = False  # whether the topic has LogAppendTime
+    forgets: bool = False  # whether leaders have forgotten idle producers (producer.id.expiration.ms)
     tail: int = 1  # how many of its newest records a log loses at most
     max_epoch: int = 32_766  # from this epoch on a producer id is exhausted and the id gets another (32766 in Kafka)
     skips_markers: bool = True  # whether the marker of a partition without a leader is skipped (KAFKA-20734)

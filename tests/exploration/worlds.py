@@ -416,6 +416,18 @@ KINDS = (
         ]
     ),
     World(
+        name="K3: a COMMIT marker on p1, whose leader has forgotten the producer",
+        forgets=True,
+        after=(
+            *(*ON_BOTH, "client 0 commits", *marked("COMMIT", 0, 1)),
+            *(*NEXT, *ON_P1, "client 0 commits", "id 0 COMMIT marker p1 is written"),
+            *reloaded("is restored without its newest 3 records"),
+        ),
+        rare={"restore": 1},
+        transactions=3,
+        records=6,
+    ),
+    World(
         name="K3: an id given out twice",
         after=(*LOST_COMMIT, "id 0 expires", "producer ids are given out again", "a new instance of id 1"),
         rare={"unclean": 1, "expire": 1, "twice": 1},

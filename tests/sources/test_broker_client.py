@@ -130,13 +130,11 @@ def test_kafka_python_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.records[-1].message == "another user of kafka-python"
 
 
-@pytest.mark.lab
 def test_a_plaintext_listener_is_distinguished_from_tls(kafka: Kafka) -> None:
     with pytest.raises(ConnectionFailed, match=r"seems not to use TLS, but security\.protocol is SSL"):
         Cluster({"bootstrap.servers": kafka.bootstrap_servers, "security.protocol": "SSL"}, timeout=5)
 
 
-@pytest.mark.lab
 def test_metadata_of_another_cluster_is_refused(kafka: Kafka) -> None:
     """Behind one address may be two clusters, and one of them stops: answers of both were taken for one's."""
     with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
@@ -146,7 +144,6 @@ def test_metadata_of_another_cluster_is_refused(kafka: Kafka) -> None:
         assert (failed.value.code, client.brokers) == ("OTHER_CLUSTER", brokers)
 
 
-@pytest.mark.lab
 def test_a_listener_without_sasl_rejects_authentication(kafka: Kafka) -> None:
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
     config = {"bootstrap.servers": kafka.bootstrap_servers, **login, "sasl.password": "not-telling"}
@@ -161,7 +158,6 @@ def connected(kafka: Kafka) -> Iterator[BrokerClient]:
         yield opened
 
 
-@pytest.mark.lab
 def test_one_responding_bootstrap_server_is_enough(kafka: Kafka, listener: socket.socket) -> None:
     config = ClientConfig(f"{unused()},{address(listener)},{kafka.bootstrap_servers}")
     with BrokerClient(config, timeout=NEVER_S) as opened:
@@ -207,7 +203,6 @@ def test_many_threads_share_a_client(connected: BrokerClient) -> None:
     assert got == [25] * 8
 
 
-@pytest.mark.lab
 def test_a_closed_client_raises(kafka: Kafka) -> None:
     with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as opened:
         pass

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, TopicPartition
 from kafka.protocol import admin
 
 from toolkit import Cluster
-from toolkit.errors import BrokerError, NotFound, UsageError
+from toolkit.errors import NotFound, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, blocked_consumer, until, write_committed
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
@@ -34,26 +34,10 @@ def id_of(cluster: Cluster) -> Callable[..., TxnProducer]:
     return lambda name, **options: TxnProducer(cluster.client, f"{prefix}-{name}", **options).init()
 
 
-def test_partitions_are_numbers_of_topics_or_pairs(cluster: Cluster, opened: StagedIncident) -> None:
-    by_number = cluster.partition_rows(topics=[opened.topic], partitions=[1])
-    by_pair = cluster.partition_rows(partitions=[(opened.topic, 1)])
-    assert [(row["topic"], row["partition"]) for row in (*by_number, *by_pair)] == [(opened.topic, 1)] * 2
-    assert cluster.partition_rows(topics=[]) == []
-    for arguments in ({"partitions": [0]}, {"topics": [opened.topic], "partitions": [(opened.topic, 0)]}):
-        with pytest.raises(UsageError, match=r"^partitions are either numbers, with topics, or pairs"):
-            cluster.partition_rows(**arguments)
-
-
-def test_missing_topics_and_partitions_are_errors(cluster: Cluster, opened: StagedIncident) -> None:
-    with pytest.raises(NotFound, match=r"^The cluster has no topic 'no-such-topic'\.$"):
-        cluster.partitions(topics=[opened.topic, "no-such-topic"])
-    with pytest.raises(NotFound, match=rf"^Topic '{opened.topic}' has no partition 7: it has 0 to 1\.$"):
-        cluster.findings(topics=[opened.topic], partitions=[0, 7])
+def test_a_broker_that_is_not_there_is_an_error(cluster: Cluster, opened: StagedIncident) -> None:
     for ask in (cluster.producers, cluster.findings):
         with pytest.raises(NotFound, match=r"^Broker 9 is not in the cluster; it has 1\.$"):
             ask(topics=[opened.topic], broker_id=9)
-    with pytest.raises(BrokerError, match="cannot be described: INVALID_TOPIC_EXCEPTION"):
-        cluster.partitions(topics=["no/topic"])
 
 
 def test_an_id_without_open_transaction_has_no_start_time(

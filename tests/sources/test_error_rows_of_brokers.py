@@ -28,14 +28,17 @@ from tests.sources.test_broker_client import serving
 from tests.stored import compare
 from tests.tools.fake_cluster import FakeCluster as SocketCluster
 from toolkit import Cluster
+from toolkit.analysis.diagnosis.decision import decide_unknown
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import BrokersTime
 from toolkit.analysis.symptoms.recognition import NamedResources
+from toolkit.cli.diagnose_commands import verdict_exit_code
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError
 from toolkit.schema import BATCHES, Row
+from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.log import TransactionLogRecord
-from toolkit.schema.table import Selection, TopicPartition
+from toolkit.schema.table import EPOCH, Selection, TopicPartition
 from toolkit.sources.live import coordinator_logs
 from toolkit.sources.live.broker_client import BrokerClient, error_text
 from toolkit.sources.live.coordinators import (
@@ -243,6 +246,27 @@ def test_history_of_an_id_whose_log_cannot_be_read_is_no_missing_record() -> Non
         answer = CommandLine(source=["--bootstrap-server", servers])("history", "--transactional-id", ID).run()
     assert "no record of it" not in answer
     assert f"{DENIED}; offsets 0 to 0 were not read" in " ".join(answer.split())
+
+
+def test_a_named_producer_may_be_open_on_a_partition_that_was_not_read() -> None:
+    """Its row was left out, as it has no producer: `explain` said that nothing of it is open on any partition."""
+    unread = decide_unknown("It could not be read.", missing=("its leader",), is_open=False).finding(observed_at=EPOCH)
+    unread = replace(unread, topic="orders", partition=1, error="LEADER_NOT_AVAILABLE: no leader")
+    source: Any = SimpleNamespace(records=lambda record, **_: [unread] if record is Finding else [])
+    checks = check_resources(source, NamedResources(producer_ids=(7,)))
+    assert [each.tp for each in checks.findings] == [("orders", 1)]
+    assert verdict_exit_code(checks.findings) == 3
+
+
+@pytest.mark.parametrize(("code", "is_incomplete"), [
+    ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", True), ("TRANSACTIONAL_ID_NOT_FOUND", False),
+])  # fmt: skip
+def test_an_id_that_could_not_be_looked_up_is_not_checked(code: str, is_incomplete: bool) -> None:
+    """Its row had the error; `explain` ended with exit code 0, as if nothing was to be done."""
+    denied = Transaction(transactional_id=ID, source="DescribeTransactions", observed_at=EPOCH, error=f"{code}: no")
+    source: Any = SimpleNamespace(records=lambda record, **_: [denied] if record is Transaction else [])
+    checks = check_resources(source, NamedResources(transactional_ids=(ID,)))
+    assert replace(checks, not_checked=()).is_incomplete == is_incomplete
 
 
 def test_exposure_keeps_what_was_read_before_a_broker_failed(monkeypatch: pytest.MonkeyPatch) -> None:

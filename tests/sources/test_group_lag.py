@@ -51,7 +51,6 @@ def test_a_group_missing_from_the_files_is_not_found() -> None:
         load("orphan").log_dir().group_lag_rows("nobody")
 
 
-@pytest.mark.lab
 def test_kafkas_tool_and_the_client_lag_differ_as_documented(kafka: Kafka) -> None:
     """Kafka's tool measures to the high watermark, a read_committed client to the LSO; neither accounts for markers."""
     staged = INCIDENTS["several_open"](kafka)
@@ -109,7 +108,6 @@ def client_statistics(settings: dict[str, Any], row: Row) -> int | None:
     return None
 
 
-@pytest.mark.lab
 @pytest.mark.full
 def test_a_share_group_waits_for_the_lso_only_with_read_committed(kafka: Kafka) -> None:
     """share.isolation.level is read_uncommitted by default (KIP-932)."""
@@ -131,7 +129,6 @@ def test_a_share_group_waits_for_the_lso_only_with_read_committed(kafka: Kafka) 
         assert on(kafka, "lag", "--group", group).returncode == 0
 
 
-@pytest.mark.lab
 def test_a_deleted_topic_is_an_error_row(kafka: Kafka) -> None:
     staged = INCIDENTS["marker_only"](kafka)
     with Cluster(kafka.bootstrap_servers) as cluster:

@@ -113,7 +113,6 @@ def test_an_empty_partition_has_no_records(tmp_path: Path) -> None:
     assert newest_rows(log_of(tmp_path / f"{STATE_TOPIC}-0")) == []
 
 
-@pytest.mark.lab
 def test_the_index_of_a_real_coordinator(kafka: Kafka) -> None:
     from toolkit.lab.incidents import INCIDENTS
 

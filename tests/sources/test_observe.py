@@ -10,11 +10,12 @@ from typing import Any, cast
 
 import pytest
 
+from tests.analysis import build
 from tests.formats.packed import pack_batch
 from tests.sources.fake import NOW, FakeCluster, by_topic, described, listed_offset, producer
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.errors import BrokerError, ConnectionFailed
+from toolkit.errors import BrokerError, ConnectionFailed, NotFound, UsageError
 from toolkit.formats.batch_records import Record
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.live import Transaction
@@ -29,8 +30,9 @@ from toolkit.sources.live.leaders import (
     read_metadata,
     read_partitions,
     read_producers,
+    resolve_partitions,
 )
-from toolkit.sources.live.observe import observe
+from toolkit.sources.live.observe import _all_explained, observe
 from toolkit.sources.live.transactions import TransactionLog, all_ids, named_transactions
 
 
@@ -42,6 +44,25 @@ def observation(cluster: FakeCluster) -> Observation:
     leaders = read_metadata(wire_to(cluster), ["orders"]).partitions
     cluster.sent_requests.clear()
     return observe(wire_to(cluster), leaders, selection=Selection(topics=["orders"]))
+
+
+def test_partitions_are_numbers_of_topics_or_pairs() -> None:
+    metadata = read_metadata(wire_to(FakeCluster()), ["orders", STATE_TOPIC])
+    orders, first, second = TopicPartition("orders", 0), TopicPartition(STATE_TOPIC, 0), TopicPartition(STATE_TOPIC, 1)
+    assert resolve_partitions(metadata, None, None) == [first, second, orders]
+    assert resolve_partitions(metadata, [STATE_TOPIC], [1, 0]) == [first, second]
+    assert resolve_partitions(metadata, None, [("orders", 0), (STATE_TOPIC, 1), ("orders", 0)]) == [second, orders]
+    assert resolve_partitions(metadata, [], None) == []
+    for topics, partitions in ((None, [0]), (["orders"], [("orders", 0)])):
+        with pytest.raises(UsageError, match=r"^partitions are either numbers, with topics, or pairs"):
+            resolve_partitions(metadata, topics, partitions)
+    with pytest.raises(NotFound, match=rf"^Topic '{STATE_TOPIC}' has no partition 7: it has 0 to 1\.$"):
+        resolve_partitions(metadata, [STATE_TOPIC], [0, 7])
+    with pytest.raises(NotFound, match=r"^The cluster has no topic 'nowhere'\.$"):
+        resolve_partitions(read_metadata(wire_to(FakeCluster()), ["orders", "nowhere"]), ["orders", "nowhere"], None)
+    denied = FakeCluster(Metadata=lambda broker, request: SimpleNamespace(topics=[FakeCluster()._topic("orders", 29)]))
+    with pytest.raises(BrokerError, match=r"^Topic 'orders' cannot be described: TOPIC_AUTHORIZATION_FAILED"):
+        resolve_partitions(read_metadata(wire_to(denied), ["orders"]), ["orders"], None)
 
 
 def test_coordinators_are_queried_between_two_reads_of_the_leader() -> None:
@@ -107,6 +128,14 @@ def test_findings_need_no_records_of_partitions_where_nothing_is_open_or_held() 
     )
     assert found == expected
     assert {partition for partition, _ in found} == {0, 2, 3, 4, 5}
+
+
+def test_only_an_owner_that_has_it_open_explains_a_transaction() -> None:
+    """Else the coordinators' log is read: an id may be hidden."""
+    opened = [build.producer()]
+    assert _all_explained(opened, [build.transaction()])
+    for other in ({"state": "CompleteAbort"}, {"error": "NOT_COORDINATOR: moved"}, {"epoch": 1}, {"on": ()}):
+        assert not _all_explained(opened, [build.transaction(**other)]), other
 
 
 def test_without_open_transactions_nothing_is_read_again() -> None:

@@ -28,6 +28,7 @@ from toolkit.lab.samples import load
 from toolkit.schema import PARTITIONS, PRODUCERS, RECORDED
 from toolkit.sources.recording.recorder import SampleWriter, resume
 from toolkit.sources.recording.recording import Sample, files_of, read, table_file
+from toolkit.views.report import collect_incident
 
 MINUTE = dt.timedelta(minutes=1)
 
@@ -343,8 +344,26 @@ def test_findings_name_partitions_without_later_samples(six: Path) -> None:
     assert row["verdict"] == "hanging", "9:30 and 9:50 are two observations"
 
 
+def test_a_report_says_that_the_newest_samples_failed(tmp_path: Path) -> None:
+    """`diagnose` did, with exit code 3; a report of the same recording said that nothing is open, with 0."""
+    healthy = replace(sample(NINE), findings=())
+    recording = Recording(write(tmp_path, [healthy, failed(NINE + dt.timedelta(minutes=10))]))
+    (row,) = collect_incident(recording)["findings"]
+    assert (row["topic"], row["verdict"]) == (None, "unknown")
+    assert "The cluster could not be reached any more" in row["reason"]
+
+
 def test_the_first_sample_proves_nothing(six: Path) -> None:
     assert [row["verdict"] for row in Recording(six).finding_rows(at=NINE)] == ["unknown"]
+
+
+def test_a_sample_of_another_cluster_is_no_second_look(tmp_path: Path) -> None:
+    """Before recorders checked it: producer ids and offsets of another cluster are the same numbers."""
+    first, last = every(1, 2)
+    path = write(tmp_path, [replace(first, row=replace(first.row, cluster_id="another-one")), last])
+    (row,) = Recording(path).finding_rows()
+    assert (row["verdict"], row["action"]) == ("unknown", None)
+    assert "a second sample: it was seen in one only" in row["missing"]
 
 
 def test_requested_partitions_have_a_finding(six: Path) -> None:

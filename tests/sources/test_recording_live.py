@@ -61,12 +61,8 @@ def of(rows: Sequence[Row], staged: StagedIncident) -> Row:
     return row
 
 
-def test_a_known_cause_is_not_read_again_for_a_minute(
-    kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    staged = INCIDENTS["late_after_commit"](kafka)
-    sampled()
-    read = of(sampled().tables["findings"], staged)
+def topics_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The topics whose logs are read from now on."""
     topics: list[str] = []
 
     def read_others(
@@ -76,6 +72,16 @@ def test_a_known_cause_is_not_read_again_for_a_minute(
         return read_excerpts(client, starts, **options)
 
     monkeypatch.setattr("toolkit.sources.live.partition_log.read_excerpts", read_others)
+    return topics
+
+
+def test_a_known_cause_is_not_read_again_for_a_minute(
+    kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged = INCIDENTS["late_after_commit"](kafka)
+    sampled()
+    read = of(sampled().tables["findings"], staged)
+    topics = topics_read(monkeypatch)
     evidence = of(sampled().tables["findings"], staged)
     assert staged.topic not in topics
     for name in ("cause", "opened_at", "opened_at_clock", "records_held", "bytes_held", "held_from", "groups_held"):
@@ -91,15 +97,7 @@ def test_what_joins_a_hanging_transaction_has_the_log_read_again(
     staged = INCIDENTS["never_added"](kafka)
     sampled()
     of(sampled().tables["findings"], staged)
-    topics: list[str] = []
-
-    def read_others(
-        client: BrokerClient, starts: Sequence[ExcerptStart], **options: Any
-    ) -> Mapping[TopicPartition, Excerpt]:
-        topics.extend(each.tp.topic for each in starts)
-        return read_excerpts(client, starts, **options)
-
-    monkeypatch.setattr("toolkit.sources.live.partition_log.read_excerpts", read_others)
+    topics = topics_read(monkeypatch)
     sampled()
     assert staged.topic not in topics
     owner = TxnProducer(cluster.client, staged.transactional_id)

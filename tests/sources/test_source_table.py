@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import datetime as dt
 import inspect
 import sys
@@ -81,14 +80,6 @@ def test_an_argument_that_a_source_lacks_is_refused(tmp_path: Path) -> None:
         files.findings_over_time()
     with pytest.raises(UsageError, match="before it starts"):
         files.batches(start=5, stop=3)
-
-
-@pytest.mark.parametrize("folder", ["sources", "spark", "cli"])
-def test_no_table_is_found_by_a_composed_name(folder: str) -> None:
-    for path in (Path(inspect.getfile(Source)).parents[1] / folder).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
-                assert not isinstance(node.args[1], ast.JoinedStr | ast.BinOp), f"{path}:{node.lineno}"
 
 
 def test_arguments_are_understood_as_users_write_them() -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,13 +20,23 @@ from toolkit.analysis.history import hold_findings as rules
 from toolkit.analysis.history.findings_over_time import close_by_log, observation_times, over_time, without_short
 from toolkit.analysis.history.hold_findings import by_producer, held_findings
 from toolkit.analysis.log.log_transactions import finish, log_transaction_table, partial_transactions
+from toolkit.errors import UsageError
 from toolkit.formats.headers import Headers
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, RECORDED, SAMPLES, TRANSACTION_HISTORY, Row, Table, utc
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.recorded import LsoHold
 from toolkit.spark.arrow_types import spark_table
-from toolkit.spark.pipeline.stored_findings import best_logs, findings_over_time, markers, near_transaction_history
+from toolkit.spark.datasources.log_reader import LogIdentity
+from toolkit.spark.pipeline.pipeline_run import check_clusters
+from toolkit.spark.pipeline.run_sources import RecordedSamples
+from toolkit.spark.pipeline.stored_findings import (
+    NewestLooks,
+    best_logs,
+    findings_over_time,
+    markers,
+    near_transaction_history,
+)
 from toolkit.spark.pipeline.stored_tables import StoredState
 
 if TYPE_CHECKING:
@@ -89,6 +102,53 @@ def assert_same_rows(actual: Iterable[object], expected: Iterable[object]) -> No
 @pytest.fixture(scope="module")
 def logs() -> list[Headers]:
     return [random_headers(seed) for seed in PARTITIONS]
+
+
+HANGING = Finding.of({name: value for name, value in finding(0).items() if name != "sampled_at"})
+
+
+@pytest.mark.parametrize(
+    ("diagnosed", "sampled", "read", "is_current"),
+    [
+        (1, 2, {("orders", 0)}, True),  # in both, and only its log is older: it had ended, a run said
+        (2, 1, set(), True),
+        (1, None, set(), True),
+        (None, 1, set(), True),
+        ("without it", 1, set(), False),
+        ("without its partition", 1, set(), True),  # its partition is not among the files
+        (1, "without it", {("orders", 0)}, False),
+        (1, "without it", set(), True),  # the recorder may not see the topic, or its leader did not answer
+    ],
+)
+def test_what_one_look_does_not_show_is_as_the_other_has_it(
+    diagnosed: Any, sampled: Any, read: set[tuple[str, int]], is_current: bool
+) -> None:
+    """Of what is not current, a run says that it has ended; and `lso_held_now` does not have it."""
+    of_log = diagnosed if isinstance(diagnosed, int) else None
+    looks = NewestLooks(
+        diagnosed_at=None if diagnosed is None else due(of_log or 9),
+        diagnosed=set() if of_log is None else {HANGING.key},
+        logs={("orders", 1 if diagnosed == "without its partition" else 0)},
+        sampled_at=None if sampled is None else due(sampled if isinstance(sampled, int) else 9),
+        sampled={HANGING.key} if isinstance(sampled, int) else set(),
+        read=read,
+    )
+    assert looks.show(replace(HANGING, observed_at=due(of_log or sampled))) == is_current
+
+
+@pytest.mark.parametrize(("of_samples", "of_log", "is_one"), [
+    (["a"], "a", True), ([], "a", True), (["a"], None, True), (["a", "b"], None, False), (["a"], "b", False),
+])  # fmt: skip
+def test_recordings_and_logs_of_a_run_are_of_one_cluster(
+    of_samples: list[str], of_log: str | None, is_one: bool
+) -> None:
+    """What hung in the first cluster had ended by the next sample of the second one."""
+    times = {"listed": 1, "oldest": due(0), "newest": due(0), "after": None}
+    recordings = [RecordedSamples(spark=None, path=each, cluster_ids=[each], **times) for each in of_samples]  # type: ignore[arg-type]
+    listed = SimpleNamespace(listings={str(LogIdentity(of_log, "1", None, "orders-0")): None})
+    store: Any = SimpleNamespace(find=lambda name: None)
+    with nullcontext() if is_one else pytest.raises(UsageError, match="The recordings are of a"):
+        check_clusters(store, listed, recordings)  # type: ignore[arg-type]
 
 
 def test_history_near_a_hold_is_all_that_its_finding_needs(spark: SparkSession, logs: list[Headers]) -> None:

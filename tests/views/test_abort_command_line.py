@@ -46,6 +46,19 @@ def test_the_line_for_old_brokers_has_the_coordinator_epoch_of_its_own_partition
         assert only(producers=others).old_command[-2:] == ("--coordinator-epoch", "0")
 
 
+def test_the_coordinator_epoch_is_that_of_the_replica_that_was_diagnosed() -> None:
+    """It was that of the last replica among the files, which may lag: the leader refuses it."""
+    rows = [producer(broker_id=1, coordinator_epoch=5), producer(broker_id=2, coordinator_epoch=4)]
+    assert only(producers=rows, broker_id=1).old_command[-1] == "5"
+
+
+def test_a_partition_that_was_not_read_may_have_its_transaction() -> None:
+    unread = found(producer_id=None, start_offset=None, verdict="unknown", offsets_held=None, error="CORRUPT_BATCH: x")
+    with pytest.raises(NotFound) as raised:
+        advice(unread.row())
+    assert raised.value.means == "It may have one on orders-0, which could not be read."
+
+
 def test_each_open_transaction_of_the_producer_gets_a_line() -> None:
     rows = [found(producer_id=8), found(partition=2), found(start_offset=None), found(partition=1)]
     assert [each.target for each in advice(*(row.row() for row in rows))] == ["orders-2@100", "orders-1@100"]

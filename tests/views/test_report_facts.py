@@ -58,6 +58,30 @@ def grid(made: Report, title: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize(
+    ("verdict", "marker", "steps", "lost"),
+    [
+        ("hanging", {}, [], "no"),
+        ("long", {}, [], "not known"),
+        ("unknown", {}, [], "not known"),
+        ("long", {"marker_epoch": 1}, [], "not known"),
+        ("long", {"marker_epoch": 2}, [], "no"),
+        ("overdue", {}, [{"action": "fence"}], "no"),
+    ],
+)
+def test_undecided_while_it_had_an_owner_may_be_committed_since(
+    verdict: str, marker: Row, steps: list[Row], lost: str
+) -> None:
+    """An abort marker ended a live transaction on one partition, and its client's commit returned success: the report
+    said that nothing was lost. A marker of its coordinator raises the epoch."""
+    before = entry("findings", "verdict_before", verdict, ENDED)
+    seen = entry("__transaction_state", "outcome", "undecided: no commit includes it", ENDED)
+    over = {**ended(), "evidence": [seen, before]}
+    made = report([over], log_transactions=[transaction(**marker)], actions=[done(None, **each) for each in steps])
+    (row,) = grid(made, "Records lost or saved")
+    assert row["committed records lost"] == lost
+
+
+@pytest.mark.parametrize(
     ("marker", "outcome", "lost", "text"),
     [
         ("ABORT", "undecided", "no", "No commit includes these records. So nothing that was committed is lost"),

@@ -376,7 +376,7 @@ def explained_exit_code(explained: ExplainedError) -> int:
         return code
     if not explained.recognized:
         return NOT_FOUND
-    return INCOMPLETE if explained.checks and explained.checks.not_checked else code
+    return INCOMPLETE if explained.checks and explained.checks.is_incomplete else code
 
 
 def _answer_explained(

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from toolkit.analysis.history.findings_over_time import unread
 from toolkit.analysis.symptoms.recognition import MAX_NAMED, NamedResources
 from toolkit.errors import NotFound, ToolkitError
-from toolkit.formats.coordinator_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.schema.live import Coordinator, Finding, GroupLag, Partition, Transaction
 from toolkit.schema.log import PastTransaction
-from toolkit.schema.table import TableRow, TopicPartition
+from toolkit.schema.table import Error, TableRow, TopicPartition
 
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=TableRow)
 
 NO_SUCH_GROUP = "GROUP_ID_NOT_FOUND: no broker lists it, so it has no committed offset"
+ANSWERS = {"GROUP_ID_NOT_FOUND", "TRANSACTIONAL_ID_NOT_FOUND", "UNSTABLE_OFFSET_COMMIT"}
 SPARK_EXECUTOR = "spark-executor-"  # put before the group of a driver of DStreams, which is the one that commits
 NEWEST = 3  # rows of a transactional id's history
 
@@ -37,6 +39,14 @@ class ResourceChecks:
     history: tuple[PastTransaction, ...] = ()  # the newest ones of the ids
     group_lag: tuple[GroupLag, ...] = ()
     not_checked: tuple[str, ...] = ()  # failed checks and their errors, as sentences
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a check failed, as a whole or of one of the named: a row with an error that is no answer."""
+        of_ids = (each.error for each in self.transactions)
+        of_others = (*(each.error for each in self.history), *(each.error for each in self.group_lag))
+        errors = filter(None, (*of_ids, *of_others))
+        return bool(self.not_checked) or any(Error.of(each).code not in ANSWERS for each in errors)
 
 
 def check_resources(source: Source, named: NamedResources, *, recheck_after: float = 5.0) -> ResourceChecks:
@@ -182,6 +192,7 @@ class _Check:
             if each.topic is None
             or each.tp in partitions
             or each.producer_id in owners
+            or (owners and each.topic != STATE_TOPIC and unread([each]) is not None)  # they may be open there
             or (offsets and each.topic == OFFSETS_TOPIC and not each.verdict.is_brief)
             or (not self.named and (not each.verdict.is_brief or each.cause))
         }

@@ -26,6 +26,7 @@ from toolkit.views.document import (
     Section,
     Sentence,
 )
+from toolkit.views.finding_document import first_names, is_unread, partition_name
 from toolkit.views.renderers import DocumentView
 from toolkit.views.row_formats import count, size_text
 
@@ -415,23 +416,20 @@ def abort_advice(
     `topics`, `partitions`: partitions to search; all if null.
     Raises NotFound if that producer has nothing open there.
     """
-    found = [
-        each
-        for each in map(Finding.of, files.finding_rows(topics=topics, partitions=partitions))
-        if each.producer_id == producer_id and each.start_offset is not None
-    ]
+    findings = list(map(Finding.of, files.finding_rows(topics=topics, partitions=partitions)))
+    found = [each for each in findings if each.producer_id == producer_id and each.start_offset is not None]
     if not found:
+        unread = dict.fromkeys(partition_name(each) for each in findings if is_unread(each))
         raise NotFound(
             f"Producer {producer_id} has no transaction open in these files.",
+            means=f"It may have one on {first_names(list(unread))}, which could not be read." if unread else "",
             do="A diagnosis shows which ones are:",
             command=("kafka-txn", "diagnose", *(word for path in files.paths for word in ("--log-dir", str(path)))),
         )
     producers = [each for each in map(Producer.of, files.producer_rows()) if each.producer_id == producer_id]
-    states = {(each.topic, each.partition): each for each in producers}
-    return [
-        _advice(each, states.get((each.topic or "", each.partition or 0)), producer_epoch, bootstrap_server)
-        for each in found
-    ]
+    states = {(*each.tp, each.broker_id): each for each in producers}  # another replica may lag
+    own = (states.get((each.topic or "", each.partition or 0, each.broker_id)) for each in found)
+    return [_advice(each, state, producer_epoch, bootstrap_server) for each, state in zip(found, own, strict=True)]
 
 
 def _advice(finding: Finding, state: Producer | None, producer_epoch: int, server: str) -> AbortAdvice:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from itertools import chain
@@ -17,6 +17,7 @@ from toolkit.schema import GROUP_LAG, OFFSET_VISIBILITY, TRANSACTION_HISTORY, Ro
 from toolkit.schema.coerce import Scope, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.table import Table, TopicPartition
+from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
@@ -133,7 +134,7 @@ class AgentTools:
     def explain(self, text: str = "", limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> Answer:
         """A pasted error or log: its possible causes, what to check, what is safe, and what makes it worse.
 
-        What the text names is looked up; each row has the first findings about it, and `diagnose` has all. Unusual
+        What the text names is looked up; each row has the most urgent findings on it, and `diagnose` has all. Unusual
         names are replaced by name-1, name-2; `names` has what they are.
         """
         from toolkit.views.explained_error import explain
@@ -152,7 +153,7 @@ class AgentTools:
         explanations = [
             {
                 **row,
-                "findings": (row["findings"] or ())[:MAX_FINDINGS],
+                "findings": most_urgent(row["findings"] or ()),
                 "findings_left_out": max(0, len(row["findings"] or ()) - MAX_FINDINGS),
             }
             for row in rows
@@ -309,6 +310,11 @@ def about(source: AnySource, table: Table | None = None, rows: Sequence[Row] = (
     scope = source.scope if table is None else Scope.of_rows(table, rows)
     fields = Envelope.of("", 0, source, scope).fields()
     return {name: inert(value) for name, value in fields.items() if not name.startswith("schema")}
+
+
+def most_urgent(findings: Iterable[Row]) -> list[Row]:
+    """At most `MAX_FINDINGS`: no healthy one takes the place of one that hangs."""
+    return sorted(findings, key=lambda each: Verdict(each["verdict"]).urgency)[:MAX_FINDINGS]
 
 
 def _newest_last(part: Answer) -> Answer:

@@ -6,6 +6,8 @@ import gzip
 import html
 import json
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from plotly.offline import get_plotlyjs
@@ -19,6 +21,7 @@ from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.views.action_document import changes, done_section, lso_difference, passed
 from toolkit.views.finding_document import by_urgency
+from toolkit.views.panel.abort_panel import AbortPanel
 from toolkit.views.panel.layout import PAGE, FigureFrame, FindingList, TimelinePicture
 from toolkit.views.panel.panel_html import (
     answer_section,
@@ -272,3 +275,16 @@ def _srcdoc(value: str) -> str:
     found = re.search(r'srcdoc="([^"]*)"', value)
     assert found
     return html.unescape(found[1])
+
+
+def test_an_uncertain_action_on_a_partition_that_is_not_read_now_stays_uncertain() -> None:
+    """The leader that did not answer is why it was uncertain: `is not open any more`, it said."""
+    acted = finding(topic="orders", partition=0, producer_id=7, start_offset=100)
+    error = "LEADER_NOT_AVAILABLE: no leader"
+    unread = replace(acted, verdict=Verdict.UNKNOWN, producer_id=None, start_offset=None, error=error)
+    panel: Any = SimpleNamespace(_uncertain=acted, findings=[unread], problems=[])
+    AbortPanel._settle(panel)
+    assert panel.problems == [
+        "orders-0 at offset 100, whose action was uncertain, may be open: its partition could not be read "
+        "(LEADER_NOT_AVAILABLE)."
+    ]

@@ -56,6 +56,8 @@ class Outcome:
     # for `UNKNOWN`: whether a commit is proven to include some of them, and whether none is proven to include some
     is_partly_committed: bool = False
     is_partly_free: bool = False
+    # for `UNDECIDED` and `UNKNOWN`: whether an abort whose marker may be missing may include some of them
+    is_partly_aborted: bool = False
     commit_claim: str | None = None  # for `UNKNOWN`: what is not proven if a commit is likely; null if none is
     # what else the logs show, read after the coordinators answered
     other_producer_id: int | None = None  # producer of the batch at the start offset, if it is another one
@@ -150,8 +152,8 @@ def recorded_outcome(finding: Finding) -> Outcome:
 
 
 def recorded_claims(finding: Finding) -> Mapping[str, ActionClaim]:
-    """The claims in the evidence of a finding, by the names of their entries."""
-    found = {each.name: (each.value or "").rpartition(": ") for each in finding.evidence}
+    """The claims in the evidence of a finding, by the names of their entries: its own, which are the first of each."""
+    found = {each.name: (each.value or "").rpartition(": ") for each in reversed(finding.evidence)}
     return {
         name: ActionClaim(claim=found[name][0], status=found[name][2])
         for name in (NOT_OWNED, NO_COMMIT, ALL_COMMITTED)
@@ -344,17 +346,28 @@ def decide_merged(log: Finding, recorded: Finding) -> Decision:
             f"{later.outcome}; what is committed stays committed.",
             missing=("why the log and the recording prove different outcomes",),
         )
-    # What a commit includes in part, no other one makes free of it; nor an earlier one what a commit may include now.
+    # What a commit includes in part, no other one makes free of it, or committed as a whole; nor does an earlier one
+    # free what a commit may include now.
     for doubtful, other in ((log, recorded), (recorded, log)):
-        if doubtful.verdict is Verdict.UNKNOWN and other.outcome in (UNDECIDED, ABORT):
-            outcome = recorded_outcome(doubtful)
-            if outcome.is_partly_committed or (doubtful is later and outcome.commit_claim is not None):
-                return Decision.of(doubtful)
+        if doubtful.verdict is not Verdict.UNKNOWN:
+            continue
+        outcome = recorded_outcome(doubtful)
+        may_be_committed = outcome.is_partly_committed or (doubtful is later and outcome.commit_claim is not None)
+        is_in_part = outcome.is_partly_committed and outcome.commit_claim is None
+        if (may_be_committed and other.outcome in (UNDECIDED, ABORT)) or (is_in_part and other.outcome == COMMIT):
+            return Decision.of(doubtful)
+    if None not in (epochs := {log.producer_epoch, recorded.producer_epoch}) and len(epochs) > 1:
+        return Decision.of(later)  # batches of another epoch have joined it
     # A `hanging` of a version that did not record the outcome may be of committed records, and decides nothing.
     decides = recorded.verdict is not Verdict.HANGING or recorded.outcome is not None
+    # That it was live then is no all-clear for what is not known now.
+    decides = decides and not (recorded.verdict.is_healthy and logged_at > recorded_at)
     if log.verdict is Verdict.UNKNOWN and decides:
         return Decision.of(recorded)
-    if recorded.outcome == COMMIT and recorded_at > logged_at:
+    # A state may have changed since; what hangs, or lacks its marker, still does if a later look does not know.
+    has_changed = recorded.verdict is not log.verdict or recorded.outcome == COMMIT
+    is_known = recorded.verdict is not Verdict.UNKNOWN or log.verdict.is_healthy
+    if recorded_at > logged_at and decides and has_changed and is_known and log.verdict is not Verdict.PREPARED:
         return Decision.of(recorded)
     return Decision.of(log)
 

@@ -452,7 +452,13 @@ class _Proof:
             reason=f"no commit with this partition lacks its marker here, as {why}",
             evidence=(record_entry(self.first, name="outcome_from"),),
             offsets=self.offsets,
+            is_partly_aborted=self._is_partly_aborted,
         )
+
+    @property
+    def _is_partly_aborted(self) -> bool:
+        """Whether an abort may include some of them."""
+        return any(each is not None and not _is_commit(each) for found in self.by_part for each in found.possible)
 
     def _lists(self, transaction: PastTransaction) -> bool:
         """Whether a transaction is known to include the partition."""
@@ -484,6 +490,7 @@ class _Proof:
             offsets=self.offsets,
             is_partly_committed=bool(committed),
             is_partly_free=bool(free),
+            is_partly_aborted=self._is_partly_aborted,
             commit_claim=None if free else self._commit_claim(),
         )
 

@@ -209,6 +209,14 @@ def _ending_rules(state: str, outcome: str) -> Iterator[Rule[Case]]:
     )
 
 
+def _keep_first(e: Case) -> str:
+    """What to do before a mixture of decisions is ended."""
+    return (
+        f"First read {e.tp[0]}-{e.tp[1]} from offset {e.start} with read_uncommitted, and keep the records of producer "
+        f"{e.producer_id}."
+    )
+
+
 def _over_committed(name: str, outcome: str, is_committed: Callable[[Case], bool]) -> Rule[Case]:
     """A live transaction whose marker decides committed records of an earlier one, too."""
     return Rule(
@@ -221,7 +229,10 @@ def _over_committed(name: str, outcome: str, is_committed: Callable[[Case], bool
             f"{e.outcome.reason}."
         ),
         remedy=lambda e: (
-            "Have its client commit: that makes the earlier records visible too. Do not fence the id and write no "
+            f"{_keep_first(e)} No end is right for all: a commit may make aborted records visible, too, and an abort "
+            "discards committed ones. Do not fence the id and write no marker."
+            if e.outcome.is_partly_aborted
+            else "Have its client commit: that makes the earlier records visible too. Do not fence the id and write no "
             "marker: an abort discards them."
         ),
         cause="committed records in a live transaction",
@@ -327,6 +338,23 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
             "lose half of a live transaction."
         ),
         cause="mixed epochs in one transaction",
+        is_explained=True,
+    ),
+    Rule(
+        name="pre-committed by a checkpoint of Flink, over aborted records",
+        applies=lambda e: (
+            _is_live(e) and e.checkpoint is not None and (e.outcome.name == ABORT or e.outcome.is_partly_aborted)
+        ),
+        verdict=Verdict.PREPARED,
+        outcome=UNKNOWN,
+        why=lambda e: (
+            f"{_says(e)}{_age(e)}, and {_checkpoint(e).name} of its Flink job is to commit it. An earlier transaction "
+            "of its producer was aborted, whose marker may be missing here: a commit may make its records visible, too."
+        ),
+        remedy=lambda e: (
+            f"{_keep_first(e)} Then restore the job from that checkpoint or a later one: it commits them all, and only "
+            "the job knows which ones it has written. Never fence or abort it."
+        ),
         is_explained=True,
     ),
     Rule(

@@ -131,6 +131,7 @@ class BrokerLogs(NamedTuple):
 
 
 NO_BROKER_LOGS = BrokerLogs()
+SEVERAL_CLUSTERS = "SEVERAL_CLUSTERS: the files are of several clusters, so no metadata log is that of all."
 
 
 class Copies:
@@ -269,13 +270,22 @@ class Contents:
 
     @cached_property
     def metadata_ends(self) -> Sequence[MetadataEnd]:
-        """What each replica of the metadata log says at its end."""
-        return [metadata_end(log) for log in self.metadata_logs]
+        """What each replica of the metadata log says at its end; none of files of several clusters."""
+        return [] if self._are_of_several_clusters else [metadata_end(log) for log in self.metadata_logs]
+
+    @property
+    def _are_of_several_clusters(self) -> bool:
+        """Whether they are: topics that one cluster has deleted, or never had, may be open in another."""
+        roots = {log.root for log in self.logs if log.root is not None}
+        roots.update(() if self.share is None or self.share.scope is None else self.share.scope.roots)
+        return len({root.cluster_id for root in roots} - {None}) > 1
 
     @cached_property
     def metadata(self) -> MetadataEnd:
         """The end that counts: a whole one before others, then the one that reaches furthest."""
-        nothing = MetadataEnd(MetadataState(), error=NO_METADATA_LOG)
+        nothing = MetadataEnd(
+            MetadataState(), error=SEVERAL_CLUSTERS if self._are_of_several_clusters else NO_METADATA_LOG
+        )
         return max(self.metadata_ends, key=lambda each: (each.error is None, each.offset), default=nothing)
 
     @property

@@ -40,7 +40,7 @@ PARTITION_GAUGES = {
 SAMPLE_GAUGES = (
     ("timestamp_seconds", "Due time of the last successful sample; 0 before the first."),
     ("duration_seconds", "Duration of the last successful sample."),
-    ("gaps", "Missing coordinator responses of the last sample: without them no verdict is hanging."),
+    ("gaps", "Missing responses and rights of the last sample: no verdict is hanging, or topics are hidden."),
     ("unread_partitions", "Partitions that the last sample could not read; they keep their earlier values."),
     ("omitted_partitions", f"Partitions without series, beyond the {MAX_PARTITIONS:,} most urgent."),
 )
@@ -283,7 +283,7 @@ class Metrics:
             values = (
                 sample.due.timestamp() if sample else 0.0,
                 (sample.row.seconds or 0.0) if sample else 0.0,
-                len(sample.row.gaps or ()) if sample else 0,
+                len(sample.row.gaps or ()) + len(sample.row.topic_gaps or ()) if sample else 0,
                 series.unread,
                 len(series.partitions) - len(partitions),
             )

@@ -669,6 +669,10 @@ class Recording(Source):
             findings += without_short(ended, min_held_ms=arguments.min_held_ms)
         return [*findings, *_failed_samples(found)]
 
+    def unreachable(self) -> list[Finding]:
+        """A finding about the whole cluster if its newest samples failed: what is open since is not known."""
+        return _failed_samples(self._find_samples(None))
+
     def _over_time(
         self,
         topics: Sequence[str] | None,
@@ -724,8 +728,10 @@ class RecordedEvidence(EvidenceSource):
         return self._sample.cluster_id
 
     def observations(self) -> Sequence[Observation]:
-        before = None if self._before is None else read_sample(self._path, self._before, idle_producers=False)[1]
-        return with_earlier(self.observation, before)
+        earlier, own = self._before, self._sample.cluster_id
+        if earlier is None or (None not in (own, earlier.cluster_id) and own != earlier.cluster_id):
+            return with_earlier(self.observation, None)  # another cluster's has the same numbers
+        return with_earlier(self.observation, read_sample(self._path, earlier, idle_producers=False)[1])
 
     def owners(self, ids: Collection[str], observations: Sequence[Observation]) -> Mapping[str, str | None]:
         return owner_clauses(self._transactions)

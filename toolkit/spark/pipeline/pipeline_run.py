@@ -174,6 +174,7 @@ def run(
         states = FoldStates.load(store)
         stored = {each.log: each.sampled_at for each in states.last.samples}
         logs, recordings = _sources(spark, source, topics=topics, assertions=assertions, stored=stored)
+        check_clusters(store, logs, recordings)
         this = _PipelineRun(
             store=store,
             states=states,
@@ -221,6 +222,27 @@ def _sources(
     if others:
         logs = list_files(spark, others, topics=topics, assertions=assertions)
     return logs, [list_samples(spark, path, stored=stored) for path in recorded]
+
+
+def check_clusters(store: TableStore, logs: ListedLogs | None, recordings: Sequence[RecordedSamples]) -> None:
+    """Raise UsageError if recordings, those that are stored included, are not all of one cluster, that of the logs.
+
+    Their transactions have the same numbers, so that what is open in one has ended by the next sample of the other.
+    """
+    recorded = {name for each in recordings for name in each.cluster_ids}
+    name = RECORDED_AS["samples"]
+    if recorded and store.find(name) is not None:
+        stored = store.load(name, KEPT[name])
+        recorded |= {*stored.select("cluster_id").distinct().toArrow()["cluster_id"].to_pylist()} - {None}
+    of_logs = {LogIdentity.of(name).cluster_id for name in logs.listings} - {None} if logs and recorded else set()
+    if len(recorded) > 1 or not recorded.issuperset(of_logs):
+        raise UsageError(
+            f"The recordings are of {', '.join(sorted(recorded))}"
+            + (f", and the logs of {', '.join(sorted(map(str, of_logs)))}" if of_logs else "")
+            + ".",
+            means="Partitions and producer ids of one cluster would be taken for those of another.",
+            do="Use a target for each cluster that is recorded.",
+        )
 
 
 @dataclass(slots=True, kw_only=True)

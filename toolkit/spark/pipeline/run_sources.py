@@ -277,6 +277,7 @@ class RecordedSamples:
     # and does not count.
     oldest: dt.datetime | None
     newest: dt.datetime | None
+    cluster_ids: Sequence[str]  # of these samples; none of an older recording
     after: dt.datetime | None  # due time of the last stored one
 
     @property
@@ -335,7 +336,7 @@ def is_recording(spark: SparkSession, path: str) -> bool:
 def list_samples(spark: SparkSession, path: str, *, stored: Mapping[str, dt.datetime]) -> RecordedSamples:
     """List the samples of a recording. `stored`: the last stored sample of each, by `log`."""
     numbers = [sf.count("sampled_at").alias("listed"), sf.min("sampled_at").alias("oldest")]
-    numbers.append(sf.max("sampled_at").alias("newest"))
+    numbers += [sf.max("sampled_at").alias("newest"), sf.collect_set("cluster_id").alias("cluster_ids")]
     (row,) = _retried(lambda: _read(spark, path, "samples").agg(*numbers).toArrow()).to_pylist()
     return RecordedSamples(spark=spark, path=path, **row, after=stored.get(f"{RECORDING}{path}"))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -211,6 +211,29 @@ class _TopicResults:
     findings: list[Finding] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewestLooks:
+    """What the newest diagnosis and the newest sample have: each shows what the other has not looked at since."""
+
+    diagnosed_at: dt.datetime | None  # when the diagnosis was made; null if it has no findings
+    diagnosed: Collection[TransactionKey]  # what it has
+    logs: Collection[tuple[str | None, int | None]]  # the partitions that it is about
+    sampled_at: dt.datetime | None = None  # when the sample was due; null without any
+    sampled: Collection[TransactionKey] = ()  # what it has
+    read: Collection[tuple[str | None, int | None]] = ()  # the partitions that it has read, if it is the newer one
+
+    def show(self, finding: Finding) -> bool:
+        """Whether a finding, which has not ended by either, is one of now."""
+        place, sampled_at, diagnosed_at = finding.tp, self.sampled_at, self.diagnosed_at
+        if finding.key in self.sampled:
+            is_newest = sampled_at is None or diagnosed_at is None or sampled_at >= diagnosed_at
+            return is_newest or finding.key in self.diagnosed or (place is not None and place not in self.logs)
+        if finding.key not in self.diagnosed:
+            return False
+        is_newest = sampled_at is None or finding.observed_at >= sampled_at
+        return is_newest or (place is not None and place not in self.read)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TopicFindings:
     """What is stored of logs and recordings."""
@@ -228,16 +251,21 @@ class TopicFindings:
         `with_samples`: whether there are samples of recordings.
         """
         found = self._of_logs() if self.run.signature is not None else {}
+        of_logs = [each for results in found.values() for each in results.findings if each.verdict != ENDED]
+        since, listed = self.run.diagnosed_at, self.listings.values()
+        looks = NewestLooks(
+            diagnosed_at=since,
+            diagnosed={each.key for each in of_logs if since is None or each.observed_at >= since},
+            logs={(each.topic, each.partition) for each in listed} or self._origins.keys(),
+        )
         if with_samples:
-            self._add_samples(found)
-        since = self._since(with_samples=with_samples)
+            looks = self._add_samples(found, looks)
         holds: list[Row] = []
         findings: list[Row] = []
         for origin, results in found.items():
             holds += [{**hold.row(), **origin._asdict()} for hold in results.holds]
             for each in without_short(results.findings, min_held_ms=self.min_held_ms):
-                is_open = each.held_to is None and each.verdict != ENDED
-                is_current = is_open and (since is None or each.observed_at >= since)
+                is_current = each.held_to is None and each.verdict != ENDED and looks.show(each)
                 findings.append({**each.row(), **origin._asdict(), IS_CURRENT: is_current})
         return holds, findings
 
@@ -323,7 +351,7 @@ class TopicFindings:
 
     # Recordings, which have no topic ids: they are of the present topics, but for transactions of an earlier one.
 
-    def _add_samples(self, found: dict[Origin, _TopicResults]) -> None:
+    def _add_samples(self, found: dict[Origin, _TopicResults], looks: NewestLooks) -> NewestLooks:
         samples = self._stored(RECORDED_AS["samples"])
         recorded = Finding.of_table(findings_over_time(self._stored(RECORDED_AS["findings"]), samples).toArrow())
         if self.run.signature is not None:
@@ -340,20 +368,23 @@ class TopicFindings:
             results = found.setdefault(origin, _TopicResults())
             results.holds = merge_holds(results.holds, observed_holds(of_topic))
             results.findings = merge_findings(results.findings, of_topic)
+        (newest,) = samples.where("error is null").agg(sf.max("sampled_at").alias("at")).toArrow()["at"].to_pylist()
+        if newest is None:
+            return looks
+        sampled = {each.key for each in recorded if each.verdict != ENDED and each.observed_at >= newest}
+        is_newer = looks.diagnosed and (looks.diagnosed_at is None or looks.diagnosed_at < newest)
+        return replace(looks, sampled_at=newest, sampled=sampled, read=self._read_at(newest) if is_newer else ())
+
+    def _read_at(self, sampled_at: dt.datetime) -> Collection[tuple[str | None, int | None]]:
+        """The partitions that a sample has read."""
+        rows = self._stored(RECORDED_AS["partitions"]).where(sf.col("sampled_at") == sf.lit(sampled_at))
+        found = rows.groupBy(*PARTITION).agg(sf.count("error").alias("errors")).where("errors = 0").toArrow()
+        return set(zip(found["topic"].to_pylist(), found["partition"].to_pylist(), strict=True))
 
     def _present_transactions(self) -> DataFrame:
         stored = self.store.load("log_transactions", KEPT["log_transactions"])
         topic_ids = sorted({each.topic_id for each in self._origins.values() if each.topic_id is not None})
         return stored.where(sf.col(TOPIC_ID).isNull() | sf.col(TOPIC_ID).isin(topic_ids))
-
-    def _since(self, *, with_samples: bool) -> dt.datetime | None:
-        """Time of the newest diagnosis or sample."""
-        times = [self.run.diagnosed_at]
-        if with_samples:
-            stored = self._stored(RECORDED_AS["samples"]).where("error is null")
-            (newest,) = stored.agg(sf.max("sampled_at").alias("sampled_at")).toArrow().to_pylist()
-            times.append(newest["sampled_at"])
-        return max((time for time in times if time is not None), default=None)
 
     def _stored(self, name: str) -> DataFrame:
         return self.store.load(name, KEPT[name]).select(*KEPT[name].names)

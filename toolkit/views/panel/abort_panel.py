@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from toolkit.actions.audit import Audit, is_on
 from toolkit.actions.coordinator_actions import plan_fence
 from toolkit.actions.plan import RECHECK_AFTER, ListResult, Plan, PlanList
+from toolkit.analysis.history.findings_over_time import unread
 from toolkit.errors import ActionFailed, ActionRefused, ToolkitError, UsageError
 from toolkit.schema.coerce import finding_row, records_of
 from toolkit.schema.live import Finding, Partition
@@ -269,7 +270,9 @@ class AbortPanel(PanelLayout):
         if (finding := self._uncertain) is None:
             return
         is_open = any(is_same(each, finding) for each in self.findings)
-        now = "is still open" if is_open else "is not open any more"
+        why = unread(each for each in self.findings if each.tp in (finding.tp, None))
+        is_gone = "is not open any more" if why is None else f"may be open: its partition could not be read ({why})"
+        now = "is still open" if is_open else is_gone
         name = f"{finding.topic}-{finding.partition} at offset {finding.start_offset}"
         self.problems = [*self.problems, f"{name}, whose action was uncertain, {now}."]
         self._uncertain = None

@@ -256,7 +256,8 @@ class _Drawing:
         margin = self.layout["margin"]
         below = [self._axis("x", x) for x, _ in pairs]
         has_labels = any(axis.get("showticklabels") is not False for axis in below)
-        bottom = margin["b"] + (46 if any(axis.get("title", {}).get("text") for axis in below) else 20 * has_labels)
+        legend = 20 * len(rows) + 14 if (rows := self._legend_rows()) else margin["b"]
+        bottom = legend + (46 if any(axis.get("title", {}).get("text") for axis in below) else 20 * has_labels)
         left = margin["l"] + max(self._label_width(self._axis("y", y), y) for _, y in pairs)
         box = (left, margin["t"], WIDTH - margin["r"], max(self.height - bottom, margin["t"] + 40))
         areas = {}
@@ -432,10 +433,10 @@ class _Drawing:
                 y += size * 1.3
                 self._write_line(line, 16, y, size=size, anchor="start", colour=None)
 
-    def _draw_legend(self) -> None:
+    def _legend_rows(self) -> list[list[Mapping[str, Any]]]:
         named = [trace for trace in self.traces if trace.get("name") and trace.get("showlegend") is not False]
         if len(named) < 2:
-            return
+            return []
         named.sort(key=lambda trace: trace.get("legendrank", 1000))
         rows: list[list[Mapping[str, Any]]] = [[]]
         x = 16.0
@@ -446,6 +447,10 @@ class _Drawing:
                 x = 16.0
             rows[-1].append(trace)
             x += wide
+        return rows
+
+    def _draw_legend(self) -> None:
+        rows = self._legend_rows()
         for number, row in enumerate(rows):
             x, y = 16.0, self.height - 10 - 20 * (len(rows) - 1 - number)
             for trace in row:

@@ -155,7 +155,7 @@ def apply_theme(figure: go.Figure, theme: Theme, *, title: str, subtitle: str = 
             "yref": "container",
             "yanchor": "top",
         },
-        height=height,
+        height=height + 17 * max(lines - 3, 0),
         margin={
             "l": 16,
             "r": 24,

@@ -112,6 +112,8 @@ def collect_incident(
         if isinstance(source, Recording) and at is None:
             over_time = records_of(source.finding_over_time_rows(**options), Finding)
             found = without_stale(over_time, sampled_at=source.sample_row()["sampled_at"])
+            if all(isinstance(each, LogDir | Recording) for each in sources):
+                found += source.unreachable()
             if max_transaction_timeout_ms is None:
                 return found
             newest = records_of(source.finding_rows(**options, **timeout), Finding)

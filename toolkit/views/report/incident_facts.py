@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolkit.analysis.diagnosis.decision import ABORT, COMMIT, UNKNOWN
+from toolkit.analysis.diagnosis.decision import ABORT, COMMIT, UNDECIDED, UNKNOWN
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.history.findings_over_time import VERDICT_BEFORE, verdict_before
 from toolkit.schema.recorded import OUTCOME, unfinished
@@ -219,7 +219,17 @@ class IncidentFacts:
         if decided := _DECIDED.search(values.get("records", "")):  # of its coordinator, for a transaction that fits
             return decided[1].lower()
         match = _WORD.match(values.get("outcome", ""))  # as it was when it was last seen open
-        return match[0] if match else UNKNOWN
+        known = match[0] if match else UNKNOWN
+        if known != UNDECIDED or self.verdict is Verdict.HANGING:
+            return known
+        # It had an owner, or may have had: its coordinator may have decided it since, before an abort marker or after.
+        done = (step for step in self.actions if step.step == OUTCOME and step.error is None)
+        if any(step.action == "fence" for step in done):
+            return ABORT
+        txn = self.transaction
+        if txn is None or txn.marker_epoch is None or txn.producer_epoch is None:
+            return UNKNOWN
+        return ABORT if txn.marker_epoch > txn.producer_epoch else UNKNOWN  # by hand it has the epoch of the data
 
     @property
     def saved_to(self) -> str | None:
