@@ -30,6 +30,7 @@ from toolkit.actions import transaction as transaction_module
 from toolkit.actions.audit import Audit
 from toolkit.actions.coordinator_actions import (
     AT_LAST_EPOCH,
+    BY_CLOCKS,
     FENCED,
     FLINK,
     LOST,
@@ -118,7 +119,8 @@ VERDICTS: dict[str, Row] = {
 def test_what_a_fence_warns_of() -> None:
     warnings = {name: fence_plan(FenceCluster(transactions=[row])).warnings for name, row in VERDICTS.items()}
     assert warnings["idle"] == (FENCED,)
-    assert warnings["ongoing"] == warnings["overdue"] == (LOST, FENCED)
+    assert warnings["ongoing"] == (LOST, FENCED)
+    assert warnings["overdue"] == (BY_CLOCKS, LOST, FENCED)
     assert fence_plan(fence_cluster(epoch=32767)).warnings == (AT_LAST_EPOCH, LOST, FENCED)
     assert fence_plan(fence_cluster(epoch=32767, state="CompleteAbort", on=())).warnings == (FENCED,)
 

@@ -40,13 +40,14 @@ from toolkit.analysis.diagnosis.causes import (
     opening_time,
 )
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
+from toolkit.analysis.diagnosis.evidence_text import record_entry
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ProducerBatches, producer_batches
 from toolkit.analysis.diagnosis.markers import MarkerSearch, other_markers
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.formats.headers import ABORT, COMMIT
 from toolkit.schema import Row
 from toolkit.schema.live import Finding, Transaction
-from toolkit.schema.log import FROM_BROKER_LOG, FROM_METADATA, ClusterEvent
+from toolkit.schema.log import FROM_BROKER_LOG, FROM_METADATA, ClusterEvent, TransactionLogRecord
 from toolkit.schema.verdict import Verdict
 
 
@@ -269,6 +270,16 @@ def test_unread_records_prove_no_absence() -> None:
     names, sentence = cause_of_hanging(open_transaction(COMPLETE_ABORT), excerpt(data(100)), init(), unread=unread)
     assert names == ""
     assert sentence.endswith("; __transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)")
+
+
+def test_the_evidence_of_a_batch_never_added_is_the_batch_and_the_last_records() -> None:
+    records = [init(), *ended_records("Commit", began=0, at_second=1, on=(ELSEWHERE,))]
+    one = ended()
+    result = cause(context(one, excerpt(data(100)), *records), DISOWNED)
+    assert result is not None
+    batch, *last = result.evidence
+    assert batch.name == "first_batch"
+    assert last == [record_entry(TransactionLogRecord.of(row)) for row in records[1:]]
 
 
 def test_a_commit_of_version_2_is_proven_without_the_log_of_the_partition() -> None:

@@ -265,6 +265,12 @@ def with_log(outcome: Outcome, **facts: Any) -> Finding:
     return only(diagnosis.findings(read=by_logs(diagnosis, replace(outcome, **facts))))
 
 
+def test_the_marker_that_ended_it_is_in_the_evidence() -> None:
+    entry = EvidenceEntry(source="Fetch", observed_at=NOW, name="marker_after", value="COMMIT")
+    found = with_log(decided("commit", end_time=NOW), marker_after="COMMIT marker at 9", marker_entry=entry)
+    assert entry in found.evidence
+
+
 def decided(name: str, *, end_time: dt.datetime | None) -> Outcome:
     past = PastTransaction(
         transactional_id="payments-7", kind="transaction", reason="", producer_epoch=0, end_time=end_time
@@ -367,6 +373,28 @@ def test_an_lso_that_could_not_be_read_is_not_explained_by_what_is_open() -> Non
     unread = partition(lso=None, hw=None, error="REQUEST_TIMED_OUT: no answer")
     found = diagnosed([observation(transaction(), partitions=[unread])])
     assert [(each.verdict, each.start_offset) for each in found] == [("ongoing", 100), ("unknown", None)]
+
+
+def test_offsets_are_held_from_the_lso_to_the_high_watermark() -> None:
+    assert held(partitions=[partition(lso=100, hw=150)]).offsets_held == 50
+    assert held(partitions=[partition(lso=150, hw=150)]).offsets_held == 0
+    for unknown in (partition(lso=None), partition(hw=None)):
+        assert held(partitions=[unknown]).offsets_held is None
+
+
+def test_an_open_transaction_of_the_coordinator_waits_for_no_other() -> None:
+    """An id that has ended does not hide the next one, nor one without partitions."""
+    owners = [
+        transaction(5, state="CompleteCommit", on=(), transactional_id="a"),
+        transaction(6, transactional_id="b", topic_partitions=None),
+        transaction(7, transactional_id="c", observed_at=ago(seconds=1)),
+    ]
+    found = IndexedObservation(observation(*owners, producers=[], partitions=[partition(lso=150)])).cases
+    ((txn,),) = found.values()
+    assert (txn.transactional_id, txn.start, txn.producer.observed_at) == ("c", None, ago(seconds=1))
+    begins = observation(transaction(), producers=[], after=[producer(start=130)], partitions=[partition(lso=150)])
+    ((txn,),) = IndexedObservation(begins).cases.values()
+    assert txn.start == 130, "it has written since"
 
 
 # Rows that leaders and coordinators leave incomplete

@@ -6,14 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from tests.analysis.build import NOW, clock, observation, partition, transaction
+from tests.analysis.build import NOW, clock, first_batch, observation, partition, transaction
 from tests.analysis.logged import HERE, at, record
 from toolkit.analysis.diagnosis.case import IndexedObservation
-from toolkit.analysis.diagnosis.evidence_text import case_evidence, event_entry, record_entry, scope
+from toolkit.analysis.diagnosis.evidence_text import case_evidence, coverage_evidence, event_entry, record_entry, scope
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.schema.coerce import Seen, SeenBrokers
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.log import ClusterEvent, TransactionLogRecord
+
+NOW_TEXT = "2026-11-21T12:00:00.000+00:00"
+
+
+FIRST_BATCH = first_batch(time=NOW)
 
 
 def texts(found: Iterable[EvidenceEntry]) -> list[tuple[str | None, ...]]:
@@ -43,6 +48,22 @@ def test_a_scope_says_what_was_seen_and_what_was_not() -> None:
     assert found.missing == ["broker 2 did not answer", "DESCRIBE on Topic '*'"]
 
 
+def test_the_evidence_of_a_cluster_is_what_is_proven_and_what_is_missing() -> None:
+    one = observation(coverage=Coverage(brokers=(1,), proofs=("It answered.",), gaps=("It may not see all.",)))
+    assert texts(coverage_evidence(replace(one, notes={HERE: ["Its checkpoint is older."]}))) == [
+        ("observations", "observations", "1"),
+        ("observations", "seconds_apart", "0.0"),
+        ("observations", "brokers_time", f"{NOW_TEXT}, by the clock of controller 1"),
+        ("coverage", "proof", "It answered."),
+        ("coverage", "gap", "It may not see all."),
+    ]
+
+
+@pytest.mark.parametrize(("on", "value"), [((HERE,), "true"), ((("payments", 3),), "false")])
+def test_whether_the_coordinator_expects_a_marker_here(on: object, value: str) -> None:
+    assert ("DescribeTransactions", "expects_marker_here", value) in of_transaction(observation(transaction(on=on)))
+
+
 @pytest.mark.parametrize(
     ("ahead", "warning"),
     [
@@ -56,6 +77,17 @@ def test_a_clock_of_this_machine_that_is_far_from_the_brokers_is_a_warning(ahead
     brokers_time = replace(clock(NOW), machine_ahead=dt.timedelta(seconds=ahead))
     found = of_transaction(observation(transaction(), brokers_time=brokers_time))
     assert [value for _, name, value in found if name == "clock"] == warning
+
+
+@pytest.mark.parametrize(("by_broker", "clock"), [(True, "broker"), (False, "producer")])
+def test_the_first_batch_has_the_time_of_a_clock(by_broker: bool, clock: str) -> None:
+    first = replace(FIRST_BATCH, log_append_time=by_broker)
+    found = of_transaction(observation(first_batches=[first]))
+    assert [entry for entry in found if entry[0] == "Fetch"] == [
+        ("Fetch", "first_batch_producer", "7 epoch 0"),
+        ("Fetch", "first_batch_offsets", "100..104"),
+        ("Fetch", f"first_batch_time_by_{clock}", NOW_TEXT),
+    ]
 
 
 def test_a_record_of_a_coordinator_as_evidence() -> None:

@@ -197,6 +197,16 @@ def test_what_matches_no_release_is_not_proven_to_be_apache_kafka(name: str) -> 
     assert len(software_gaps([broker(UNKNOWN[name])])) == 1
 
 
+def test_the_differences_are_named() -> None:
+    software = software_of(broker(with_apis(KAFKA, EndTxn=(0, 9), key95=(0, 0), key96=(0, 0), Fetch=None)))
+    assert software.evidence == (
+        "its APIs are those of no release of Apache Kafka; against 4.3: Fetch is missing, EndTxn has versions 0 to 9, "
+        "API key 95 is unknown, and 1 more"
+    )
+    (gap,) = software_gaps([broker(FEW)])
+    assert re.search(r"its APIs are those of no release of Apache Kafka; against \d\.\d: .*, and \d+ more\)\. ", gap)
+
+
 def test_produce_may_be_listed_from_its_own_lowest_version_on() -> None:
     """Kafka 4.0 lists it from version 0 on for librdkafka, as the recorded brokers do."""
     assert software_of(broker(with_apis(KAFKA, Produce=(3, 13)))).releases == ["4.3"]

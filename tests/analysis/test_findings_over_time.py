@@ -37,7 +37,7 @@ from toolkit.analysis.history.findings_over_time import (
 from toolkit.schema import FINDINGS, LATE_TRANSACTIONS, RECORDED, Row
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.log import LogTransaction
-from toolkit.schema.recorded import LateTransaction, RecordedSample
+from toolkit.schema.recorded import OBSERVATION_TIMES, LateTransaction, RecordedSample
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.schema.verdict import Verdict
 
@@ -113,6 +113,12 @@ def test_a_sample_that_could_not_read_the_partition_is_no_evidence() -> None:
     assert row.held_to == due(4)
 
 
+def test_a_finding_that_recurs_is_reported_as_such() -> None:
+    row = only(recorded_findings(finding(2), finding(5)))
+    assert (row.held_from, row.held_to) == (due(2), due(6))
+    assert [name for name, _ in entries(row)] == ["verdict", "gone", "verdict", "gone", "verdict_before"]
+
+
 def test_a_superseding_epoch_does_not_end_a_finding() -> None:
     """Once the new epoch has written, brokers report only that epoch, with the old start offset."""
     row = only(recorded_findings(finding(8), finding(9, "ongoing", producer_epoch=1)))
@@ -127,6 +133,18 @@ def test_transactions_that_hold_nothing_are_left_out() -> None:
     assert recorded_findings(finding(3), samples=[0, 1, 2]) == [], "an unfinished sample does not count"
 
 
+def test_samples_are_read_in_order() -> None:
+    times = observation_times([sample(2), sample(1, "DOWN: all."), sample(0), sample(9)])
+    OBSERVATION_TIMES.arrow(each.row() for each in times)
+    assert [(row.sampled_at, row.next_sampled_at) for row in times] == [
+        (due(0), due(2)),
+        (due(2), due(9)),
+        (due(9), None),
+    ]
+    assert [row.missed is None for row in times] == [False, False, True]
+    assert observation_times([]) == observation_times([sample(1, "DOWN: all.")]) == []
+
+
 # Merged with the findings of a log.
 
 
@@ -136,6 +154,26 @@ def log_finding(**fields: Any) -> Finding:
     ended = {"verdict": "ended", "reason": "It ended.", "remedy": "None: it has ended.", "queue_position": None}
     clock = {"brokers_time": fields["observed_at"]} if "observed_at" in fields else {}
     return Finding.of({**row, **ended, **times, **clock, **fields})
+
+
+def test_the_log_gives_the_times_and_the_recording_the_verdict() -> None:
+    row = only(
+        merge_findings(
+            [log_finding()],
+            recorded_findings(finding(2, transactional_id="payments", cause="late-after-commit", high_watermark=5)),
+        )
+    )
+    assert (row.verdict, row.remedy, row.transactional_id, row.cause) == (
+        "ended",
+        "None: it has ended.",
+        "payments",
+        "late-after-commit",
+    )
+    last_seen = "Last seen open at 2026-11-21 12:00:21 UTC. While it was open it was hanging."
+    assert row.reason == f"It ended. {last_seen}"
+    assert (row.held_from, row.held_to, row.held_ms) == (due(1), due(6), 50_000)
+    assert row.high_watermark is None
+    assert ("verdict", "hanging: It is, sample 2.") in entries(row)
 
 
 def test_the_recording_supplies_the_verdict_that_a_log_lacks() -> None:
@@ -291,6 +329,14 @@ def test_a_later_read_of_the_log_reopens_what_a_sample_no_longer_had() -> None:
     log = log_finding(verdict=Verdict.UNKNOWN, outcome="unknown", observed_at=due(20), held_to=None, held_ms=190_000)
     row = only(merge_findings([log], recorded_findings(finding(2))))
     assert (row.verdict, row.held_to, row.held_ms) == ("unknown", None, 190_000)
+
+
+def test_of_several_recorded_findings_the_last_one_counts() -> None:
+    log = log_finding(verdict=Verdict.UNKNOWN, outcome="unknown", held_to=None)
+    first, last = (only(recorded_findings(finding(9, "ongoing", reason=f"It is at {number}."))) for number in (1, 2))
+    last = replace(last, observed_at=due(10))
+    for recorded in ([first, last], [last, first]):
+        assert only(merge_findings([log], recorded)).reason == "It is at 2."
 
 
 PARTITION_ROW = {"producer_id": None, "producer_epoch": None, "start_offset": None, "queue_position": None}
@@ -537,6 +583,15 @@ def test_requested_partitions_have_a_finding() -> None:
 def recorded_again(*recorded: Finding) -> Finding:
     """The finding of the sample, read again with what was recorded with it."""
     return only(sample_diagnosis(HANGING, earlier_sample(HANGING)).findings(recorded=recorded))
+
+
+def test_cause_and_impact_are_read_from_the_recording() -> None:
+    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
+    recorded = replace(found, cause="late (late-after-commit)", records_held=7, groups_held=("g",), held_ms=12)
+    assert recorded_again(recorded) == recorded
+    unread = recorded_again()
+    assert recorded_again(replace(recorded, start_offset=99)) == unread, "another transaction"
+    assert recorded_again(replace(recorded, producer_epoch=1)) == unread
 
 
 def test_without_the_recorded_outcome_nothing_is_hanging() -> None:

@@ -106,6 +106,24 @@ def test_the_holders_match_the_steps_of_the_lso(steps: list[Step], opened: dict[
 BEFORE = (Step("data", 3), Step("commit", 3))  # a marker at 1002
 
 
+@pytest.mark.parametrize(
+    ("wait", "opened_at", "opened_at_clock", "held_ms"),
+    [
+        (1, 1003, "producer", MINUTE),
+        (-3_600_000, 1002, "broker", MINUTE + 1),  # a backfill, or a clock behind
+        (3_600_000, 1002, "broker", MINUTE + 1),  # a clock ahead
+        (MINUTE + 1_000, 1002 + MINUTE + 1_000, "producer", 0),  # slightly ahead: the hold has no negative duration
+    ],
+)
+def test_a_producers_clock_counts_within_the_markers(
+    wait: int, opened_at: int, opened_at_clock: str, held_ms: int
+) -> None:
+    steps = (*BEFORE, Step("data", 1, wait=wait), Step("commit", 1, wait=MINUTE + 1 - wait))
+    (row,) = [row for row in holds_of(*steps) if row["producer_id"] == 1000]
+    assert (row["opened_at"], row["opened_at_clock"], row["held_ms"]) == (utc(opened_at), opened_at_clock, held_ms)
+    assert row["held_from"] <= row["held_to"] == utc(1003 + MINUTE)
+
+
 def holder(*steps: Step, **options: Any) -> Row:
     """The last hold."""
     return holds_of(*steps, **options)[-1]
@@ -117,6 +135,13 @@ HOUR = 60 * MINUTE
 def test_a_clock_an_hour_behind_is_replaced_by_the_marker_before() -> None:
     row = holder(Step("data", 3, wait=2 * HOUR), Step("commit", 3), Step("data", 1, wait=-HOUR), Step("commit", 1))
     assert (row["opened_at"], row["opened_at_clock"]) == (utc(1001 + 2 * HOUR), "broker")
+
+
+def test_a_future_time_without_a_previous_marker_is_left_open() -> None:
+    steps = (Step("data", 1, wait=3_600_000), Step("data", 2), Step("commit", 2, wait=-3_590_000), Step("commit", 1))
+    (row,) = holds_of(*steps, min_held_ms=MINUTE)
+    assert (row["opened_at"], row["held_from"], row["held_ms"], row["least_ms"]) == (None, None, None, 1)
+    assert row["opened_at_clock"] is None
 
 
 def test_a_log_is_observed_as_of_its_last_marker() -> None:

@@ -34,7 +34,7 @@ from toolkit.analysis.log.log_transactions import (
 from toolkit.errors import UsageError
 from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
-from toolkit.schema import LOG_TRANSACTIONS, STATISTICS, utc
+from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, STATISTICS, utc
 from toolkit.schema.log import LogTransaction
 
 Opened = dict[int, tuple[int, int]]
@@ -168,6 +168,26 @@ def test_nothing_precedes_the_first_part_of_a_log() -> None:
         data + begin()
 
 
+def test_unknown_values_are_null_in_the_table() -> None:
+    steps = [Step("data", 1), Step("data", 2, attributes=LOG_APPEND_TIME), Step("commit", 1), Step("abort", 3)]
+    log_transactions = finish(partial_transactions(batches([*steps, Step("unread", 2)])))
+    table = log_transaction_table(log_transactions, topic="orders", partition=3, broker_id=1, files=["a.log"])
+    assert table.schema.equals(LOG_TRANSACTIONS.arrow_schema, check_metadata=True)
+    commit, unread, empty = table.to_pylist()
+    assert commit == {
+        "topic": "orders", "partition": 3, "broker_id": 1, "file": "a.log", "position": 0, "error": None,
+        "producer_id": 1000, "producer_epoch": 0, "first_epoch": 0, "marker_epoch": 0, "coordinator_epoch": 7,
+        "first_offset": 0, "first_batch_last_offset": 0,
+        "last_offset": 0, "marker_offset": 2, "outcome": "commit", "marker": "COMMIT",
+        "start": utc(1001), "start_clock": "producer", "end": utc(1003), "batches": 1, "records": 1, "bytes": 68,
+        "first_sequence": 2**31 - 2, "last_sequence": 2**31 - 2, "truncated": None,
+    }  # fmt: skip
+    assert (unread["outcome"], unread["marker"], unread["marker_offset"]) == (None, None, 4)
+    assert unread["error"].startswith("NO_MARKER_TYPE: ")
+    assert (unread["start_clock"], unread["start"]) == ("broker", utc(1003))
+    assert (empty["outcome"], empty["marker"], empty["start_clock"], empty["records"]) == ("empty", "ABORT", None, 0)
+
+
 @given(random_headers, st.booleans())
 def test_the_table_is_sorted_as_declared(headers: Headers, from_start: bool) -> None:
     table = log_transaction_table(
@@ -214,6 +234,11 @@ def end_of(headers: Headers) -> int:
     return int(headers["last_offset"][-1]) + 1 if len(headers) else BASE
 
 
+def log_of(*steps: Step) -> tuple[LogTransactions, int]:
+    headers = batches(steps)
+    return finish(partial_transactions(headers), from_start=True), end_of(headers)
+
+
 def as_tuples(rows: Any) -> list[Any]:
     return [
         (
@@ -253,6 +278,17 @@ def test_the_lso_at_the_log_end_is_right_after_every_batch(
         log_transactions = finish(partial_transactions(headers[headers["last_offset"] < log_end]), opened_before=opened)
         last = lso_steps(log_transactions, log_end_offset=log_end)[-1]
         assert (last["last_stable_offset"], last["open_count"]) == (lso, open_count)
+
+
+def test_the_table_is_as_declared() -> None:
+    log_transactions, end = log_of(Step("data", 1), Step("unread", 1))
+    table = lso_table(lso_steps(log_transactions, log_end_offset=end), topic="orders", partition=0, broker_id=2)
+    assert table.schema.equals(LSO_TIMELINE.arrow_schema, check_metadata=True)
+    assert table.to_pylist()[1] == {
+        "topic": "orders", "partition": 0, "broker_id": 2, "at": utc(1002), "offset": 2, "last_stable_offset": 2,
+        "event": None, "open_count": 0, "holder_producer_id": None, "holder_producer_epoch": None,
+        "holder_first_offset": None,
+    }  # fmt: skip
 
 
 def test_an_empty_log_has_no_steps() -> None:

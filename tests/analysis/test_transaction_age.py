@@ -42,6 +42,22 @@ def test_the_clocks_of_two_brokers_may_differ(now: BrokersTime) -> None:
 
 
 @pytest.mark.parametrize(
+    ("began", "is_proven"),
+    [(ago(minutes=20), False), (ago(seconds=5 + 5, milliseconds=1), False), (ago(seconds=5 + 5), True), (NOW, True)],
+)
+def test_a_coordinator_that_begins_transactions_in_the_past_proves_no_age(began: dt.datetime, is_proven: bool) -> None:
+    """Its clock was 20 minutes behind: a transaction of seconds was overdue, and fenced without an override."""
+    live = transaction(start_time=ago(minutes=20))
+    other = transaction(8, transactional_id="other", start_time=began, on=())
+    before, now = observation(live, at=ago(seconds=5)), observation(live, other)
+    assert only(diagnosed([before, now])).verdict == ("overdue" if is_proven else "ongoing")
+    gaps = replace(before, coverage=replace(before.coverage, gaps=["broker 2 did not answer"]))
+    assert only(diagnosed([gaps, now])).verdict == "overdue", "it may have been open before"
+    known = replace(before, transactions=(live, other))
+    assert only(diagnosed([known, now])).verdict == "overdue"
+
+
+@pytest.mark.parametrize(
     ("start", "now", "since_start"),
     [
         (ago(seconds=3), clock(NOW), 3 * SECOND),

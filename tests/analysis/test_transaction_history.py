@@ -419,6 +419,13 @@ def test_successive_producer_ids_of_an_id_are_linked() -> None:
     assert rows[6].reason == "InitProducerId assigned producer id 13: the transactional id had expired."
 
 
+def test_a_rotation_that_a_new_coordinator_lost() -> None:
+    """A timeout's abort at epoch 32767 is no such loss: before 4.3 it rotates nothing."""
+    assert only(EXHAUSTED).reason.endswith("is lost (KAFKA-20310): it has to be restarted.")
+    for end, epochs in (("Abort", (32766, 32767)), ("Commit", (32765, 32766))):
+        assert "KAFKA-20310" not in only(version_2(transaction(end, decide=10, epochs=epochs))).reason
+
+
 @pytest.mark.parametrize(
     ("before", "init", "why"),
     [

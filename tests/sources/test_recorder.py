@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
@@ -18,6 +19,7 @@ from tests.analysis.logged import sample_diagnosis
 from tests.sources.recorded import NINE, sample, take_sample
 from tests.stored import compare
 from toolkit import Cluster, Recording
+from toolkit.analysis.diagnosis.decision import UNDECIDED, Outcome
 from toolkit.errors import ConnectionFailed, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.clients import blocked_consumer
@@ -26,6 +28,7 @@ from toolkit.schema.live import GroupLag
 from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import EPOCH, TransactionKey
 from toolkit.schema.verdict import Verdict
+from toolkit.sources.diagnose import LogReading, _owner, _still_known
 from toolkit.sources.recording.metrics import LATE, MAX_GROUP_LAGS, Metrics
 from toolkit.sources.recording.recorder import Recorder, Sampler, SampleWriter
 from toolkit.sources.recording.recording import Sample
@@ -154,6 +157,21 @@ def test_hidden_topics_are_a_gap_in_the_metrics() -> None:
     metrics = Metrics()
     metrics.on_sample(replace(one, row=replace(one.row, topic_gaps=("DESCRIBE on Topic '*'",))), written=True)
     assert numbers(metrics)["kafka_txn_last_sample_gaps", ()] == 1
+
+
+@pytest.mark.parametrize(("age", "is_known"), [(30 * SECOND, True), (90 * SECOND, False), (-3600 * SECOND, False)])
+def test_what_logs_showed_is_known_for_a_minute(age: dt.timedelta, is_known: bool) -> None:
+    """A clock that was set back by an hour kept it for an hour."""
+    one = sample(NINE)
+    assert one.observation is not None
+    diagnosis = sample_diagnosis(one.observation, replace(one.observation, observed_at=NINE - 10 * SECOND))
+    (case,), (finding,) = diagnosis.to_read(), one.findings
+    undecided = Outcome(name=UNDECIDED, reason="it is so", are_markers_sought=True)
+    reading = LogReading(
+        outcome=undecided, finding=finding, explanation=(), owner=_owner(case), gaps=[], read_at=NINE - age
+    )
+    source: Any = SimpleNamespace(recorded=())
+    assert (_still_known(source, diagnosis, {case.key: case}, {case.key: reading}) != {}) == is_known
 
 
 def test_it_merges_at_start_and_after_every_hour(tmp_path: Path) -> None:

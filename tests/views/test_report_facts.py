@@ -280,6 +280,17 @@ def test_a_fence_of_the_same_id_long_before_is_not_an_action_on_this_transaction
     assert "ran kafka-txn fence" not in " ".join(made.summary)
 
 
+def test_exposed_clients_without_a_transaction_in_the_report_are_no_all_clear() -> None:
+    """They were left out, and with them the note that they are."""
+    client = {
+        "subject": "transactional_id", "name": "client_transaction_version", "exposed": True, "value": "1",
+        "means": "Old.", "transactional_id": "other", "observed_at": AT,
+    }  # fmt: skip
+    made = report([finding()], exposure=[{**dict.fromkeys(EXPOSURE.names), **client}])
+    lead = "No setting that was read lets transactions hang. But 1 client is exposed: kafka-txn exposure lists them."
+    assert lead in plain(made.markdown)
+
+
 def test_prevention_names_exposed_settings_and_only_own_clients() -> None:
     def exposed(subject: str, name: str, means: str, **columns: object) -> dict[str, Any]:
         row = {"subject": subject, "name": name, "exposed": True, "value": "false", "means": means, "observed_at": AT}

@@ -29,9 +29,10 @@ from toolkit.analysis.coordinator.transaction_history import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import CONNECT_LEADER, may_be_flinks
 from toolkit.analysis.diagnosis import decision as rules
 from toolkit.analysis.diagnosis.decision import PROVEN
-from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, TransactionAge
+from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, MAX_TRANSACTION_TIMEOUT_MS, TransactionAge
 from toolkit.errors import ActionRefused, BrokerError, NotFound, ToolkitError
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint, read_checkpoint
+from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.recorded import ActionClaim
@@ -421,6 +422,10 @@ FLINK = (
     "This id may be a Flink job's: then its last completed checkpoint decides between commit and abort, and a fence of "
     "what it is to commit loses data (FLIP-572). Name it by --flink-checkpoint PATH, and check the job first."
 )
+BY_CLOCKS = (
+    f"That it is past its timeout may be by the clocks of two brokers: if its coordinator's is more than "
+    f"{duration(CLOCKS_DIFFER)} behind, its owner may be alive."
+)
 AT_LAST_EPOCH = (
     "Its epoch is 32767, the last one: a coordinator before 4.3.0 refuses the fence with UNKNOWN_SERVER_ERROR "
     "(KAFKA-20090). While all replicas of __transaction_state are in sync, restart that broker, or move the leader of "
@@ -577,7 +582,7 @@ def _warnings(cluster: Cluster, owner: Transaction, verdict: str) -> tuple[str, 
     if verdict == rules.IDLE:
         return fenced
     is_last = owner.state == "Ongoing" and owner.producer_epoch == LAST_EPOCH + 1
-    lost = (*([AT_LAST_EPOCH] if is_last else []),)
+    lost = (*([BY_CLOCKS] if verdict == rules.OVERDUE else []), *([AT_LAST_EPOCH] if is_last else []))
     own = [each.name for each in cluster.flink_checkpoints if not each.others and each.has_prefix_of(name)]
     if own:
         return (*lost, f"Its {own[-1]} {NOT_CHECKPOINTED}", LOST, *fenced)

@@ -105,7 +105,7 @@ class TableArguments:
         Raises UsageError for an invalid range, or a time without zone.
         """
         for name, value in arguments.items():
-            if isinstance(value, dt.datetime) or (name == "at" and isinstance(value, str)):
+            if isinstance(value, dt.datetime) or (name == "at" and value is not None):
                 arguments[name] = in_utc(value)
             elif name in ("start", "stop"):
                 arguments[name] = parsed_offset_spec(value)
@@ -400,7 +400,9 @@ class Source:
         name, declared = type(self).__name__, SOURCE_TABLES[table]
         function = self.functions.get(table)
         if function is None:
-            raise UsageError(f"{name} has no table {table}.", do=f"Read it from {' or '.join(declared.of)}.")
+            make = ("kafka-txn", "record", "--output", "DIR") if RECORDING in declared.of else ()
+            do = f"Read it from {' or '.join(declared.of)}{', which this makes:' if make else '.'}"
+            raise UsageError(f"{name} has no table {table}.", do=do, command=make)
         for argument in arguments.not_default:
             if argument not in function.takes:
                 raise UsageError(

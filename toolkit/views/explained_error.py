@@ -89,11 +89,11 @@ def named_line(named: NamedResources) -> str:
 
 def _sum(checks: ResourceChecks, named: NamedResources) -> str:
     if checks.findings:
-        incomplete = "; not everything was checked" if checks.not_checked else ""
+        incomplete = "; not everything was checked" if checks.is_incomplete else ""
         return summary(checks.findings) + incomplete
     if not checks.all_partitions:
         return "no partition was checked"
-    if checks.not_checked:
+    if checks.is_incomplete:
         return "nothing was found open, but not everything was checked"
     return "nothing of it is open on any partition" if named else "nothing hangs, and nothing holds an LSO for long"
 

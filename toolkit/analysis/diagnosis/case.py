@@ -80,6 +80,7 @@ class Case:
     first_batch: FirstBatch | None = None  # the batch at its start offset; null if that was not read
 
     observations: Sequence[Observation] = ()  # all of its partition, in order of time
+    brokers_time: BrokersTime | None = None  # by all observations; null if only this one is known
     # the same transaction in each of them, as that one alone shows it; null where it was not open
     history: Sequence[Case | None] = ()
     options: DiagnoseOptions = DEFAULTS
@@ -190,7 +191,7 @@ class Case:
     def now(self) -> BrokersTime:
         """The brokers' time; for files, that of `as_of`."""
         if not self.observation.from_files:
-            return self.observation.brokers_time
+            return self.observation.brokers_time if self.brokers_time is None else self.brokers_time
         return UNKNOWN_TIME if self.as_of is None else BrokersTime(time=self.as_of.time, source=self.as_of.proof)
 
     @cached_property

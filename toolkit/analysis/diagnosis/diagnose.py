@@ -17,7 +17,7 @@ from toolkit.analysis.diagnosis.decision import (
     decide_unknown,
 )
 from toolkit.analysis.diagnosis.evidence_text import case_evidence, coverage_evidence, partition_evidence
-from toolkit.analysis.diagnosis.observation import Observation, TransactionAge, is_held, is_overdue
+from toolkit.analysis.diagnosis.observation import Observation, TransactionAge, brokers_time_of, is_held, is_overdue
 from toolkit.analysis.diagnosis.rules import claim_entries
 from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import FINDINGS, EvidenceEntry, Finding, Partition
@@ -66,6 +66,7 @@ class Diagnosis:
         `earlier`: observations before these, indexed already.
         """
         indexed = [*earlier, *map(IndexedObservation, observations)]
+        brokers_time = brokers_time_of([one.observation for one in indexed]) if indexed else None
         opened: dict[TopicPartition, Sequence[Case]] = {}
         for tp in set().union(*(one.cases for one in indexed)):
             covering = [one for one in indexed if tp in one.before]
@@ -74,6 +75,7 @@ class Diagnosis:
                     case,
                     observations=[one.observation for one in covering],
                     history=[one.same(case) for one in covering],
+                    brokers_time=brokers_time,
                     options=options,
                 )
                 for case in covering[-1].cases.get(tp, ())

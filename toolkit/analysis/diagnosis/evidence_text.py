@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
-from toolkit.analysis.diagnosis.observation import Observation, between
+from toolkit.analysis.diagnosis.observation import BrokersTime, Observation, between
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.coerce import Scope, Seen, SeenBrokers
 from toolkit.schema.durations import duration
@@ -104,7 +104,11 @@ def case_evidence(case: Case) -> tuple[EvidenceEntry, ...]:
     """Observed values of an open transaction, of its partition and of its coordinator."""
     sources = FILES if case.observation.from_files else REQUESTS
     of_partition = _partition_entries(case.leader, sources)
-    return (*of_partition, *_of_case(case, sources), *_of_observations(case.tp, case.observations, sources))
+    return (
+        *of_partition,
+        *_of_case(case, sources),
+        *_of_observations(case.tp, case.observations, sources, now=case.brokers_time),
+    )
 
 
 def partition_evidence(partition: Partition, observations: Sequence[Observation]) -> tuple[EvidenceEntry, ...]:
@@ -162,7 +166,7 @@ def _partition_entries(partition: Partition, sources: _Sources) -> Iterator[Evid
 
 
 def _of_observations(
-    tp: TopicPartition | None, observations: Sequence[Observation], sources: _Sources
+    tp: TopicPartition | None, observations: Sequence[Observation], sources: _Sources, *, now: BrokersTime | None = None
 ) -> Iterator[EvidenceEntry]:
     last = observations[-1]
     apart = between(observations[0], last).total_seconds()
@@ -170,7 +174,7 @@ def _of_observations(
     if last.from_files:
         texts = {"as_of": last.observed_at}
     else:
-        texts["brokers_time"] = last.brokers_time.text
+        texts["brokers_time"] = (now or last.brokers_time).text
         if last.brokers_time.warning is not None:
             texts["clock"] = last.brokers_time.warning
     found = [("observations", name, value) for name, value in texts.items()]

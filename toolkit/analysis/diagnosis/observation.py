@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TypeVar
 
 from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES, TWO_PHASE_COMMIT
@@ -249,6 +250,28 @@ class Observation:
             partitions_after=selected(self.partitions_after),
             producers_after=selected(self.producers_after),
         )
+
+
+def brokers_time_of(observations: Sequence[Observation]) -> BrokersTime:
+    """The brokers' time of the last observation; unknown if a transaction began between two of them, by its coordinator
+    before the first one: its clock is so far behind that the age of none of its transactions is known.
+    """
+    for earlier, later in pairwise(observations):
+        clock = earlier.brokers_time
+        if clock.time is None or not clock.is_current or earlier.coverage.gaps:
+            continue
+        known = {(each.transactional_id, each.start_time) for each in earlier.transactions}
+        for each in later.transactions:
+            start = each.start_time
+            is_new = each.state in OPEN_STATES and (each.transactional_id, start) not in known
+            if start is not None and is_new and start < clock.time - CLOCKS_DIFFER:
+                return BrokersTime(
+                    is_contradicted=True,
+                    error=f"{each.transactional_id!r} was not open at {clock.text}, and is since "
+                    f"{start.isoformat(timespec='milliseconds')} by its coordinator: the brokers' clocks are further "
+                    f"apart than {duration(CLOCKS_DIFFER)}",
+                )
+    return observations[-1].brokers_time
 
 
 NOT_OBSERVED = "NOT_OBSERVED: it was not among the partitions that were read"

@@ -483,6 +483,9 @@ def prevention_section(incidents: Sequence[IncidentFacts], tables: ReportTables)
         lead = "The settings of the brokers were not read: kafka-txn exposure reads them, from a cluster or from files."
     elif not exposed and not unknown:
         lead = "No setting that was read lets transactions hang." if tables.exposure else "No setting could be read."
+        lead += (
+            f" But {count(left, 'client is', 'clients are')} exposed: kafka-txn exposure lists them." if left else ""
+        )
     parts = () if lead else (_grid("Exposure", (*exposed, *unknown), columns, note=note),)
     return Section(title="What prevents it", lead=lead, parts=parts)
 
