@@ -111,7 +111,7 @@ def test_find_hanging_shows_what_is_to_do_or_unknown_and_counts_others(monkeypat
     assert re.findall(r"orders-\d(?= +LSO)", displayed) == ["orders-0", "orders-1", "orders-3", "orders-4"]
     assert displayed.endswith(
         "\n1 partition hangs, 1 partition is held because its COMMIT marker is missing, 1 overdue, 1 unknown, "
-        "1 unreplicated, 1 open transaction is healthy\n"
+        "1 unreplicated, 1 open transaction is not overdue\n"
     )
 
 

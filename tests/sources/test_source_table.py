@@ -92,6 +92,8 @@ def test_arguments_are_understood_as_users_write_them() -> None:
             TableArguments.of(**{name: "2026-11-21"})
     with pytest.raises(UsageError, match=r"^'tomorrow' is not an offset\. Use a number, a time as 2026-"):
         TableArguments.of(start="tomorrow")
+    with pytest.raises(UsageError, match=r"^datetime\.date\(2026, 11, 21\) is not a time\. Pass a datetime"):
+        TableArguments.of(at=dt.date(2026, 11, 21))
 
 
 def test_topic_and_partition_are_names_of_arguments_too() -> None:

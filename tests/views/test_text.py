@@ -101,7 +101,7 @@ def test_ended_transactions_have_one_line_each() -> None:
         f'orders-1   {past}1 record behind it · id "payments-7"',
         f'orders-2   {past}2,115 records behind it · id "payments-7"',
     ]
-    assert summary(rows) == "nothing hangs, 2 ended, 1 open transaction is healthy"
+    assert summary(rows) == "nothing hangs, 2 ended, 1 open transaction is not overdue"
     (of_a_sample,) = finding_lines([ended()])
     assert "held the LSO for at most 2 min until before 2026-11-21 10:00:11 UTC" in of_a_sample
     unknown = ended(held_ms=None, held_to=None, records_held=None, transactional_id=None, producer_epoch=None)
@@ -243,8 +243,8 @@ def test_the_summary_counts_partitions_in_correct_english() -> None:
     hang = [finding(partition=p, queue_position=n) for p in (0, 1) for n in (1, 2)]
     alive = [healthy(partition=p) for p in range(10, 24)]
     unknown = finding(partition=5, verdict=Verdict.UNKNOWN)
-    assert summary([*hang, unknown, *alive]) == "2 partitions hang, 1 unknown, 14 open transactions are healthy"
-    assert summary([hang[0], alive[0]]) == "1 partition hangs, 1 open transaction is healthy"
+    assert summary([*hang, unknown, *alive]) == "2 partitions hang, 1 unknown, 14 open transactions are not overdue"
+    assert summary([hang[0], alive[0]]) == "1 partition hangs, 1 open transaction is not overdue"
     assert summary([]) == "nothing hangs, no transaction is open"
 
 

@@ -105,7 +105,7 @@ class TableArguments:
         Raises UsageError for an invalid range, or a time without zone.
         """
         for name, value in arguments.items():
-            if isinstance(value, dt.datetime) or (name == "at" and isinstance(value, str)):
+            if isinstance(value, dt.datetime) or (name == "at" and value is not None):
                 arguments[name] = in_utc(value)
             elif name in ("start", "stop"):
                 arguments[name] = parsed_offset_spec(value)

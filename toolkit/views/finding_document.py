@@ -403,7 +403,9 @@ def group_sentences(groups: Iterable[FindingGroup]) -> list[str]:
 
 
 def summary(findings: Data, *, scope: str | None = None) -> str:
-    """The summary in one line: ``2 partitions hang, 1 unknown, 14 open transactions are healthy``.
+    """The summary in one line: ``2 partitions hang, 1 unknown, 14 open transactions are not overdue``.
+
+    Within its timeout, a dead process looks like one that is at work: none is called healthy.
 
     `scope`: what was read, which an all-clear names; `Source.scope`.
     """
@@ -424,7 +426,7 @@ def summary(findings: Data, *, scope: str | None = None) -> str:
         parts = [f"not known: none of {unread:,} partitions could be read" if is_all else "not known"]
     parts += [f"{number:,} {verdict}" for verdict, number in sorted(others.items())]
     if healthy:
-        parts.append(count(healthy, "open transaction is healthy", "open transactions are healthy"))
+        parts.append(count(healthy, "open transaction is not overdue", "open transactions are not overdue"))
     elif not records:
         parts.append("no transaction is open")
     is_clear = not any(each.action or each.verdict.exit_code for each in records)
