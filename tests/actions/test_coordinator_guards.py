@@ -231,6 +231,14 @@ def test_a_topic_that_may_be_hidden_is_not_proven_to_have_no_committed_records()
     assert fence_plan(cluster).needed_override is None
 
 
+def test_a_commit_is_refused_if_a_topic_may_be_hidden() -> None:
+    """It decides what is open there, too, of which nothing was read."""
+    cluster = commit_cluster(gaps=["DESCRIBE on Topic '*'"])
+    with pytest.raises(ActionRefused, match=r"may not describe.*Nothing was sent.*missing: DESCRIBE on Topic '\*'"):
+        commit_plan(cluster)
+    assert cluster.sent == []
+
+
 def without_others(row: Row) -> Row:
     return {**dict.fromkeys(TRANSACTION_LOG.names), "tombstone": False, **row}
 

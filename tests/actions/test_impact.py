@@ -24,7 +24,7 @@ from toolkit.actions.transaction import (
 from toolkit.errors import ActionRefused, BrokerError
 from toolkit.formats.headers import COMMIT, DamagedRange
 from toolkit.schema.live import Finding, Partition, Producer
-from toolkit.sources.live import partition_log
+from toolkit.sources.live import coordinator_logs, partition_log
 from toolkit.sources.live.coordinator_logs import LastBatch
 from toolkit.sources.live.partition_log import FetchedChunk
 from toolkit.sources.live.transactions import CommittedRead
@@ -433,3 +433,59 @@ def test_an_offset_that_stays_pending_is_an_error(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(BrokerError, match="Group 'late' cannot read its offset of orders-0: UNSTABLE_OFF") as raised:
         offsets_of(monkeypatch, [commit("late")], PENDING)
     assert raised.value.code == "UNSTABLE_OFFSET_COMMIT"
+
+
+# The open batches
+
+
+def opened(
+    monkeypatch: pytest.MonkeyPatch, *chunks: FetchedChunk, last: LastBatch = LAST, log_start_offset: int = 0
+) -> list[tuple[int, int]]:
+    """Base offset and last sequence number of those that are found from offset 100 on."""
+
+    def read_offsets(client: object, of: object, start: int, stop: int, *, crc: bool) -> SimpleNamespace:
+        assert (start, stop, crc) == (max(100, log_start_offset), 120, True)
+        return SimpleNamespace(chunks=(each for each in chunks))
+
+    monkeypatch.setattr(coordinator_logs, "read_offsets", read_offsets)
+    where = partition(hw=120, log_start_offset=log_start_offset)
+    found = coordinator_logs.open_batches(NOBODY, where, producer_id=7, start_offset=100, last=last)
+    return [(each.base_offset, each.last_sequence) for each in found]
+
+
+def sound(*batches: dict[str, Any], damage: str = "") -> FetchedChunk:
+    return chunk(*({**each, "crc_ok": 1} for each in batches), damage=damage)
+
+
+def test_open_batches_are_those_of_the_producer_up_to_the_last_of_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = marker(102, COMMIT), data(103, attributes=0), data(104, pid=8)
+    first = sound(data(100, records=2), *others, damage="TORN_TAIL: as a response ends")
+    second, behind = sound(data(105, sequence=2, records=2)), sound(data(107, sequence=4))
+    assert opened(monkeypatch, first, second, behind) == [(100, 1), (105, 3)], "what is behind it came later"
+    of_epoch_1 = sound(data(100, sequence=3), data(101, epoch=1, sequence=3))
+    assert opened(monkeypatch, of_epoch_1, behind, last=LastBatch(1, 3)) == [(100, 3), (101, 3)]
+    assert opened(monkeypatch, sound(data(100, sequence=2**31 - 2, records=4)), behind, last=LastBatch(0, 1)) == [
+        (100, 1)
+    ]
+    of_groups = sound(data(100, sequence=-1), data(101, sequence=-1))
+    assert opened(monkeypatch, of_groups, last=LastBatch(0, None)) == [(100, -1), (101, -1)]
+
+
+def test_a_last_batch_that_is_not_there_is_missed_unless_all_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be above the high watermark: the marker would discard it, and the copy would be without it."""
+    with pytest.raises(BrokerError, match="no batch of producer 7 with its last sequence number 3 below") as raised:
+        opened(monkeypatch, sound(data(100, records=2)))
+    assert raised.value.code == "OFFSET_NOT_AVAILABLE"
+    for kept, log_start_offset in ((sound(data(115)), 110), (sound(), 100)):
+        with pytest.raises(BrokerError, match="no batch of producer 7"):
+            opened(monkeypatch, kept, log_start_offset=log_start_offset)
+    assert opened(monkeypatch, sound(), log_start_offset=110) == []
+
+
+def test_a_log_that_is_damaged_has_no_open_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    for damaged, why in (
+        (chunk({**data(100, records=4), "crc_ok": 0}), "The checksum of the batch at offset 100 does not match"),
+        (sound(damage="CORRUPT_BATCH: a magic of 9"), "could not be read: a magic of 9"),
+    ):
+        with pytest.raises(BrokerError, match=why):
+            opened(monkeypatch, damaged)

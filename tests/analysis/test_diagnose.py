@@ -60,6 +60,17 @@ def test_without_the_coordinators_log_nothing_is_hanging(state: str | None) -> N
     assert "kafka-txn abort" not in row.remedy
 
 
+def test_open_transactions_are_sorted_as_they_will_hold_the_lso() -> None:
+    producers = [producer(9, start=140), producer(7, start=100), producer(8, start=120)]
+    owners = [transaction(8, transactional_id="healthy")]
+    rows = diagnosed(twice(observation(*owners, producers=producers)))
+    assert [(row.queue_position, row.producer_id, row.verdict) for row in rows] == [
+        (1, 7, "hanging"),
+        (2, 8, "ongoing"),
+        (3, 9, "hanging"),
+    ]
+
+
 # Pitfalls
 
 

@@ -182,6 +182,10 @@ def history(ended: str | None = "commit", **fields: Any) -> PastTransaction:
     return PastTransaction.of(row)
 
 
+def iso_utc(second: float) -> str:
+    return at(second).isoformat(timespec="milliseconds")
+
+
 def only(rows: list[Finding]) -> Finding:
     FINDINGS.arrow(row.row() for row in rows)
     (row,) = rows
@@ -294,6 +298,11 @@ def test_a_transaction_of_that_time_whose_partitions_are_unknown_may_be_the_one(
 
 def test_an_init_during_the_hold_is_no_transaction() -> None:
     assert not attribute(hold(), [BEFORE_HOLD, history(**{**INIT, "end_time": at(60)}), AFTER]).was_known
+
+
+@pytest.mark.parametrize(("fields", "time"), [({"start": None}, "time unknown"), ({"start_clock": None}, iso_utc(0))])
+def test_a_first_batch_without_time_names_no_clock(fields: Any, time: str) -> None:
+    assert finding_of(hold(**fields)).evidence[0].value == f"offset 100: epoch 3, sequence 0, {time}"
 
 
 # The text of a finding.

@@ -147,6 +147,11 @@ def test_recordings_and_logs_of_a_run_are_of_one_cluster(
     recordings = [RecordedSamples(spark=None, path=each, cluster_ids=[each], **times) for each in of_samples]  # type: ignore[arg-type]
     listed = SimpleNamespace(listings={str(LogIdentity(of_log, "1", None, "orders-0")): None})
     store: Any = SimpleNamespace(find=lambda name: None)
+    stored = pa.table({"cluster_id": [*of_samples, None]})
+    kept: Any = SimpleNamespace(select=lambda name: kept, distinct=lambda: kept, toArrow=lambda: stored)
+    earlier: Any = SimpleNamespace(find=lambda name: kept, load=lambda name, table: kept)
+    with nullcontext() if is_one else pytest.raises(UsageError, match="The recordings are of a"):
+        check_clusters(earlier, listed, [])  # type: ignore[arg-type]
     with nullcontext() if is_one else pytest.raises(UsageError, match="The recordings are of a"):
         check_clusters(store, listed, recordings)  # type: ignore[arg-type]
 

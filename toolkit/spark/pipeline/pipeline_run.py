@@ -231,7 +231,7 @@ def check_clusters(store: TableStore, logs: ListedLogs | None, recordings: Seque
     """
     recorded = {name for each in recordings for name in each.cluster_ids}
     name = RECORDED_AS["samples"]
-    if recorded and store.find(name) is not None:
+    if store.find(name) is not None:
         stored = store.load(name, KEPT[name])
         recorded |= {*stored.select("cluster_id").distinct().toArrow()["cluster_id"].to_pylist()} - {None}
     of_logs = {LogIdentity.of(name).cluster_id for name in logs.listings} - {None} if logs and recorded else set()
