@@ -47,7 +47,12 @@ from toolkit.sources.live.leaders import FetchPosition
 def test_groups_of_live_transactions_are_read_of_the_oldest_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that had died within its timeout held a group that no answer named."""
     now, read = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC), list[FetchPosition]()
-    monkeypatch.setattr(group_offsets, "groups_held", lambda client, held: read.extend(held) or {})
+
+    def groups_held(client: object, held: list[FetchPosition]) -> dict[Tp, list[str]]:
+        read.extend(held)
+        return {}
+
+    monkeypatch.setattr(group_offsets, "groups_held", groups_held)
 
     def holder(partition: int, minutes: float, verdict: Verdict = Verdict.ONGOING) -> Finding:
         return Finding(
