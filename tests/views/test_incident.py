@@ -55,7 +55,8 @@ def test_what_one_source_could_not_read_is_that_of_the_other(tmp_path: Path) -> 
     for name in ("orders-0", "meta.properties"):
         copy = shutil.copytree if (log_dir / name).is_dir() else shutil.copy
         copy(log_dir / name, tmp_path / name)
-    alone, both = collect_incident(LogDir(log_dir)), collect_incident(LogDir(log_dir), LogDir(tmp_path))
+    alone: Any = collect_incident(LogDir(log_dir))
+    both: Any = collect_incident(LogDir(log_dir), LogDir(tmp_path))
     for name in ("transaction_history", "cluster_events"):
         assert both[name] == alone[name] != []
 
