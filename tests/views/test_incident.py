@@ -165,6 +165,6 @@ def test_of_a_recording_too_a_report_calls_long_what_is_older_than_asked_for(tmp
     for minutes in (None, 15, 1):
         timeout_ms = minutes and minutes * 60_000
         (finding,) = collect_incident(Recording(tmp_path), max_transaction_timeout_ms=timeout_ms)["findings"]
-        verdicts.append((finding["verdict"], "start it again" in finding["remedy"], finding["observed_at"]))
-    assert [each[:2] for each in verdicts] == [("ongoing", False), ("ongoing", False), ("long", True)]
-    assert len({each[2] for each in verdicts}) == 1
+        verdicts.append((finding["verdict"], finding["observed_at"]))
+    assert [each[0] for each in verdicts] == ["ongoing", "ongoing", "long"]
+    assert len({each[1] for each in verdicts}) == 1

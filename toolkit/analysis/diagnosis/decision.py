@@ -376,12 +376,11 @@ OVERDUE, UNPROVEN, COMMITTED = "overdue", "unproven", "committed"
 CHECKPOINTED, DECIDED, IDLE = "checkpointed", "decided", "idle"
 MEANINGS: Mapping[str, str] = {
     **{
-        verdict: "it is within its own timeout, and its process may be alive: wait, or fence it deliberately."
+        verdict: "it is within its own timeout. Whether its process is alive, no coordinator knows: start it again "
+        "with its id, wait, or fence it deliberately."
         for verdict in Verdict
         if verdict.is_live
     },
-    "long": "it is within its own timeout, which is long. Whether its process is alive, no coordinator knows: start it "
-    "again with its id, wait, or fence it deliberately.",
     OVERDUE: "it is open past its own timeout.",
     "prepared": "it is part of a two-phase commit: only its external coordinator may decide.",
     DECIDED: "its outcome is decided, and fencing does not change it: what is committed is completed.",
