@@ -9,7 +9,14 @@ import pytest
 from tests.analysis.build import NOW, clock, first_batch, observation, partition, transaction
 from tests.analysis.logged import HERE, at, record
 from toolkit.analysis.diagnosis.case import IndexedObservation
-from toolkit.analysis.diagnosis.evidence_text import case_evidence, coverage_evidence, event_entry, record_entry, scope
+from toolkit.analysis.diagnosis.evidence_text import (
+    case_evidence,
+    coverage_evidence,
+    event_entry,
+    partition_evidence,
+    record_entry,
+    scope,
+)
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.schema.coerce import Seen, SeenBrokers
 from toolkit.schema.live import EvidenceEntry
@@ -46,6 +53,24 @@ def test_a_scope_says_what_was_seen_and_what_was_not() -> None:
     assert found.brokers == SeenBrokers(seen=[1], not_seen=[2, 3])
     assert found.transactional_ids == Seen(seen=1, not_seen=1)
     assert found.missing == ["broker 2 did not answer", "DESCRIBE on Topic '*'"]
+
+
+def test_the_evidence_of_a_partition() -> None:
+    one = replace(observation(), notes={HERE: ["Its checkpoint is older."], ("payments", 3): ["It is elsewhere."]})
+    of_leader = {"log_start_offset": "0", "last_stable_offset": "100", "high_watermark": "150"}
+    of_leader |= {"log_end_offset": "150", "isr": "[1, 2]", "leader_epoch": "4"}
+    assert texts(partition_evidence(partition(), [one])) == [
+        *(("ListOffsets", name, value) for name, value in of_leader.items()),
+        ("observations", "observations", "1"),
+        ("observations", "seconds_apart", "0.0"),
+        ("observations", "brokers_time", f"{NOW_TEXT}, by the clock of controller 1"),
+        ("Fetch", "note", "Its checkpoint is older."),
+        ("coverage", "proof", "no broker has an authorizer"),
+    ]
+    from_files = texts(partition_evidence(partition(isr=None), [replace(one, from_files=True)]))
+    assert from_files[-3:-1] == [("observations", "as_of", NOW_TEXT), ("log", "note", "Its checkpoint is older.")]
+    assert {source for source, *_ in from_files[:-3]} == {"log and checkpoints"}
+    assert "isr" not in {name for _, name, _ in from_files}
 
 
 def test_the_evidence_of_a_cluster_is_what_is_proven_and_what_is_missing() -> None:

@@ -137,6 +137,19 @@ def test_a_clock_an_hour_behind_is_replaced_by_the_marker_before() -> None:
     assert (row["opened_at"], row["opened_at_clock"]) == (utc(1001 + 2 * HOUR), "broker")
 
 
+@pytest.mark.parametrize(
+    ("before", "opened_at"),
+    [
+        ([Step("abort", 3)], 1001),  # of a transaction that wrote nothing: at offset 0
+        ([*BEFORE, Step("data", 2), Step("commit", 2)], 1004),  # of a hold that is left out
+        ([*BEFORE, Step("data", 2), Step("commit", 2, wait=-1004)], 1002),  # the last one has no time
+    ],
+)
+def test_the_last_marker_with_a_time_shows_when_a_hold_began_at_least(before: list[Step], opened_at: int) -> None:
+    row = holder(*before, Step("data", 1, wait=HOUR), Step("commit", 1, wait=5_000 - HOUR), min_held_ms=5)
+    assert (row["opened_at"], row["opened_at_clock"]) == (utc(opened_at), "broker")
+
+
 def test_a_future_time_without_a_previous_marker_is_left_open() -> None:
     steps = (Step("data", 1, wait=3_600_000), Step("data", 2), Step("commit", 2, wait=-3_590_000), Step("commit", 1))
     (row,) = holds_of(*steps, min_held_ms=MINUTE)
@@ -180,6 +193,10 @@ def history(ended: str | None = "commit", **fields: Any) -> PastTransaction:
         "topic_partitions": HERE, "first_offset": 5, "last_offset": 7, "truncated": False, "broker_id": 2, **fields,
     }  # fmt: skip
     return PastTransaction.of(row)
+
+
+def iso_utc(second: float) -> str:
+    return at(second).isoformat(timespec="milliseconds")
 
 
 def only(rows: list[Finding]) -> Finding:
@@ -294,6 +311,11 @@ def test_a_transaction_of_that_time_whose_partitions_are_unknown_may_be_the_one(
 
 def test_an_init_during_the_hold_is_no_transaction() -> None:
     assert not attribute(hold(), [BEFORE_HOLD, history(**{**INIT, "end_time": at(60)}), AFTER]).was_known
+
+
+@pytest.mark.parametrize(("fields", "time"), [({"start": None}, "time unknown"), ({"start_clock": None}, iso_utc(0))])
+def test_a_first_batch_without_time_names_no_clock(fields: Any, time: str) -> None:
+    assert finding_of(hold(**fields)).evidence[0].value == f"offset 100: epoch 3, sequence 0, {time}"
 
 
 # The text of a finding.

@@ -168,6 +168,11 @@ def test_nothing_precedes_the_first_part_of_a_log() -> None:
         data + begin()
 
 
+def test_no_batches_give_no_transactions() -> None:
+    assert finish(EMPTY, from_start=True).size == 0
+    assert finish(partial_transactions(batches([Step("plain", 1), Step("data", 0)]))).size == 0
+
+
 def test_unknown_values_are_null_in_the_table() -> None:
     steps = [Step("data", 1), Step("data", 2, attributes=LOG_APPEND_TIME), Step("commit", 1), Step("abort", 3)]
     log_transactions = finish(partial_transactions(batches([*steps, Step("unread", 2)])))

@@ -576,6 +576,13 @@ def test_records_without_a_term_are_not_of_one_coordinator() -> None:
     assert world.outcome().name == "unknown"
 
 
+def test_records_long_before_the_marker_are_not_compared() -> None:
+    """Whoever was the coordinator then."""
+    for gap, expected in ((250_000, "commit"), (150_000, "unknown")):
+        world = after(Txn(), Failover(), Txn(gap=gap), without_marker(gap=500, lasts=1_100))
+        assert by_one_clock(world, coordinator=(1, 4)) == expected
+
+
 def test_the_log_begins_when_the_epoch_of_the_records_was_already_over_or_has_just_begun() -> None:
     lost = after(Txn(end="Abort", marker=False), version=2)
     assert lost.outcome(first_record=2).name == "unknown", "its first record has the next epoch"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,11 +34,36 @@ from toolkit.lab.clients import (
 from toolkit.lab.incidents import INCIDENTS, STANDSTILL
 from toolkit.lab.samples import load
 from toolkit.schema import GROUP_LAG, Row
+from toolkit.schema.live import Finding
 from toolkit.schema.table import TopicPartition as Tp
-from toolkit.sources.live import broker_client
+from toolkit.schema.verdict import Verdict
+from toolkit.sources.live import broker_client, group_offsets
 from toolkit.sources.live.coordinator_logs import API_VERSIONS
 from toolkit.sources.live.coordinators import GROUP, TRANSACTION, find_coordinators
 from toolkit.sources.live.group_offsets import offsets_of_group
+from toolkit.sources.live.leaders import FetchPosition
+
+
+def test_groups_of_live_transactions_are_read_of_the_oldest_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that had died within its timeout held a group that no answer named."""
+    now, read = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC), list[FetchPosition]()
+
+    def groups_held(client: object, held: list[FetchPosition]) -> dict[Tp, list[str]]:
+        read.extend(held)
+        return {}
+
+    monkeypatch.setattr(group_offsets, "groups_held", groups_held)
+
+    def holder(partition: int, minutes: float, verdict: Verdict = Verdict.ONGOING) -> Finding:
+        return Finding(
+            topic="orders", partition=partition, queue_position=1, last_stable_offset=5, broker_id=1, verdict=verdict,
+            opened_at=now - dt.timedelta(minutes=minutes), brokers_time=now, observed_at=now,
+            reason="", remedy="", missing=(), evidence=(),
+        )  # fmt: skip
+
+    live = [holder(partition, minutes=6 + partition) for partition in range(30)]
+    group_offsets.with_groups(None, [holder(98, 4), holder(99, 0, Verdict.HANGING), *live])  # type: ignore[arg-type]
+    assert [each.tp.partition for each in read] == [99, *range(29, 9, -1)]
 
 
 def test_files_have_an_offset_committed_by_an_open_transaction() -> None:

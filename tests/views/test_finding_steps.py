@@ -1,13 +1,17 @@
 """What to do next: the most urgent first, with the notebook that goes on."""
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.notebooks.books import FOLDER
 from tests.views.plots.busy import finding
+from toolkit.config import ClientConfig
 from toolkit.lab.samples import load
 from toolkit.schema.verdict import Verdict
+from toolkit.sources.source import CLUSTER
 from toolkit.views import next_steps
 from toolkit.views.finding_steps import NOTEBOOKS
 
@@ -32,6 +36,14 @@ def test_only_what_hangs_is_sent_to_the_abort(verdict: str) -> None:
 def test_a_recording_is_sent_to_no_notebook_that_refuses_it() -> None:
     text = repr(next_steps([finding()], source=load("flight-recording").recording()))
     assert re.findall(r"\[(\d\d)_", text) == ["06", "07"]
+
+
+def test_a_remedy_runs_as_it_stands() -> None:
+    """Its command lacked the cluster, in the notebook where a newcomer begins."""
+    config = ClientConfig("broker:9092")
+    cluster: Any = SimpleNamespace(kind=CLUSTER, config=config, bootstrap_servers="broker:9092", flink_checkpoints=())
+    text = repr(next_steps([finding()], source=cluster))
+    assert "kafka-txn abort --bootstrap-server broker:9092 --topic orders --partition 0" in text
 
 
 def test_nothing_held_leads_to_the_consumers() -> None:

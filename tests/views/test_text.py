@@ -227,6 +227,23 @@ def test_a_narrow_terminal_wraps_sentences_and_never_a_command(width: int) -> No
     ]
 
 
+def test_a_live_transaction_for_which_records_wait_is_healthy_only_if_its_process_is_seen() -> None:
+    """A process that had died within its timeout was "1 open transaction is not overdue"."""
+    unseen = healthy(offsets_held=26, records_held=None, transactional_id="ledger-writer")
+    of_flink = {**unseen, "owner": "Apache Flink ledger, subtask 0 (likely)"}
+    for row in (unseen, of_flink):
+        title, _, owner, why, remedy, _ = finding_lines([row])
+        assert (title.endswith(" · 26 offsets waiting"), "why" in why, "remedy" in remedy) == (True, True, True)
+        assert summary([row]) == "nothing hangs, 1 ongoing"
+    assert owner.strip() == 'owner    "ledger-writer": Apache Flink ledger, subtask 0 (likely)'
+    assert '"ledger-writer": not seen' in "\n".join(finding_lines([unseen]))
+    seen = {**unseen, "owner": "Kafka Streams application ledger, thread 1 on 10.0.0.5 (certain)"}
+    for row in (seen, {**unseen, "offsets_held": 0}, {**unseen, "queue_position": 2}):
+        assert (len(finding_lines([row])), summary([row])) == (1, "nothing hangs, 1 open transaction is not overdue")
+    busy = [{**unseen, "partition": n, "transactional_id": f"{'abcdef'[n]}-writer"} for n in range(6)]
+    assert finding_lines(busy)[0].startswith("6 partitions  ")
+
+
 def test_control_characters_never_reach_the_terminal() -> None:
     lines = finding_lines([healthy(transactional_id="a\x1b[31m\nb")])
     assert r'id "a\x1b[31m\nb"' in lines[0]

@@ -18,7 +18,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
-from toolkit.analysis.coordinator.transaction_owners import prefix_of
+from toolkit.analysis.coordinator.transaction_owners import prefix_of, shows_member
 from toolkit.analysis.diagnosis.decision import CAUSES, OUTCOMES
 from toolkit.analysis.diagnosis.evidence_text import NO_ANSWER, at
 from toolkit.command_line import command_line, grant
@@ -247,16 +247,21 @@ def finding_groups(findings: Iterable[Finding]) -> list[FindingGroup]:
         alike.sort(key=itemgetter(0))
         rank, (first, *_) = alike[0]
         is_clear, cluster_id = first.verdict is Verdict.CLEAR, first.cluster_id if are_several else None
-        if len(alike) > (1 if is_clear else MAX_LINES if rank[0] == 2 else MAX_ALIKE):
+        if len(alike) > (1 if is_clear else MAX_LINES if rank[0] == LINES else MAX_ALIKE):
             groups.append((rank, FindingGroup(tuple(partition for _, partition in alike), cluster_id)))
         else:
             groups += [(rank, FindingGroup((partition,), cluster_id)) for rank, partition in alike]
     return [group for _, group in sorted(groups, key=itemgetter(0))]
 
 
+LINES = 3  # the last tier
+
+
 def _tier(finding: Finding) -> int:
-    """Blocks of what was read, blocks of what was not, and lines: most of what was not read is healthy."""
-    return 2 if is_line(finding) else 1 if is_unread(finding) or finding.is_coordinators_only else 0
+    """Blocks of what needs action or thought, blocks of what was not read, live transactions, and lines."""
+    if is_line(finding):
+        return LINES
+    return 1 if is_unread(finding) or finding.is_coordinators_only else 2 if needs_no_action(finding) else 0
 
 
 def is_unread(finding: Finding) -> bool:
@@ -265,10 +270,23 @@ def is_unread(finding: Finding) -> bool:
     return finding.verdict is Verdict.UNKNOWN and is_partition and not finding.offsets_held
 
 
-def is_healthy(finding: Finding) -> bool:
+def needs_no_action(finding: Finding) -> bool:
     """Whether its verdict is a healthy one, no cause says otherwise, and nothing waits for a long time behind it."""
-    waits = finding.verdict is Verdict.LONG and bool(finding.offsets_held) and finding.queue_position == 1
-    return finding.verdict.is_healthy and not finding.cause and not waits
+    is_long = finding.verdict is Verdict.LONG and _is_waited_for(finding)
+    return finding.verdict.is_healthy and not finding.cause and not is_long
+
+
+def is_healthy(finding: Finding) -> bool:
+    """Whether it needs no action, and no records wait for a process of which nothing is seen.
+
+    Within its timeout, a dead process looks like one that is at work.
+    """
+    is_unseen = finding.verdict.is_live and _is_waited_for(finding) and not shows_member(finding.owner)
+    return needs_no_action(finding) and not is_unseen
+
+
+def _is_waited_for(finding: Finding) -> bool:
+    return bool(finding.offsets_held) and finding.queue_position == 1
 
 
 def is_line(finding: Finding) -> bool:
@@ -291,6 +309,8 @@ def _kind(partition: Sequence[Finding]) -> Kind:
 def _said(finding: Finding) -> tuple[object, ...]:
     if is_line(finding):
         return finding.verdict, _application(finding), *cause_names(finding.cause)
+    if needs_no_action(finding):
+        return finding.verdict, "unseen"  # of many applications, too: on a busy cluster each has some
     name = str(finding.tp)
     missing = tuple(text.replace(name, "") for text in finding.missing)
     if finding.producer_id is None:
@@ -608,6 +628,10 @@ def _fields(finding: Finding, *, topics: Sequence[str] = ()) -> Iterator[Field]:
         yield Field(finding.verdict, (who + turn,))
     if finding.owner and finding.transactional_id:
         yield Field("owner", (f'"{finding.transactional_id}": {finding.owner}',))
+    elif finding.transactional_id and not is_line(finding) and finding.verdict.is_live:
+        yield Field(
+            "owner", (f'"{finding.transactional_id}": not seen; only a member of a group that the id names could be',)
+        )
     why, *rest = explained_fields(finding, topics=topics)
     yield why if who else Field(finding.verdict, why.values)
     yield from rest
@@ -616,7 +640,7 @@ def _fields(finding: Finding, *, topics: Sequence[str] = ()) -> Iterator[Field]:
 def explained_fields(finding: Finding, *, topics: Sequence[str] = ()) -> Iterator[Field]:
     """Why, by which cause, what is missing, and what is safe, for every reader. `topics`: those that it stands for."""
     yield Field("why", (finding.reason,))
-    is_fine = is_healthy(finding)
+    is_fine = needs_no_action(finding)
     if finding.outcome and not is_fine:
         yield Field("outcome", (f"{finding.outcome}: {OUTCOMES.get(finding.outcome, '')}",))
     error = None if finding.is_coordinators_only else finding.error  # `missing` has it

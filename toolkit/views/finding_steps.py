@@ -12,7 +12,7 @@ from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.source import CLUSTER, RECORDING
-from toolkit.views.document import Code, Paragraph
+from toolkit.views.document import NOWHERE, Code, Command, Connection, Paragraph
 from toolkit.views.finding_document import by_urgency, clusters, partition_name
 from toolkit.views.renderers import markdown_lines
 from toolkit.views.row_formats import count, plain, printable
@@ -46,6 +46,7 @@ class NextSteps:
 
     findings: Sequence[Finding]  # the findings in the order of their urgency
     kind: str = CLUSTER  # of their source
+    connection: Connection = NOWHERE  # what commands need to reach it
 
     def __repr__(self) -> str:
         return "\n".join(self._lines())
@@ -63,7 +64,27 @@ class NextSteps:
                 "No transaction blocks a consumer: check the consumers themselves.",
                 _link("02_lso_timeline.ipynb", "the lag of a group in parts"),
             ]
-        return [line for verdict, found in by_verdict.items() for line in _of_verdict(verdict, found, self.kind)]
+        return [line for verdict, found in by_verdict.items() for line in self._of_verdict(verdict, found)]
+
+    def _of_verdict(self, verdict: Verdict, found: Sequence[Finding]) -> list[str]:
+        first = found[0]
+        many = len(clusters(found)) > 1
+        names = [
+            _name(each) + (f" of cluster `{printable(each.cluster_id or 'not known')}`" if many else "")
+            for each in found[:MAX_PARTITIONS]
+        ]
+        more = f" and {count(len(found) - MAX_PARTITIONS, 'other')}" if found[MAX_PARTITIONS:] else ""
+        lines = [f"- **{verdict}**: {', '.join(names)}{more}. {verdict.sentence}"]
+        lines += [f"    - remedy for {names[0]}: {plain(printable(first.advice))}".rstrip()] if first.remedy else []
+        if first.command:
+            command = Code(command_line(self.connection.argv(Command(first.command))))
+            lines.append(f"        - {markdown_lines([Paragraph((command,))])[0]}")
+        for file, what in OF_RECORDING if self.kind == RECORDING else NOTEBOOKS.get(verdict, (TIMELINE,)):
+            where = "" if self.kind == CLUSTER or file not in CLUSTERS_ONLY else ", with the cluster as its source"
+            lines.append(f"    {_link(file, what + where)}")
+        if first.topic is not None and self.kind != RECORDING:
+            lines.append(f"    - parameters: `topic = {first.topic!r}`, `partition = {first.partition}`")
+        return lines
 
 
 def next_steps(findings: Data, *, source: Source | None = None, now: dt.datetime | None = None) -> NextSteps:
@@ -83,29 +104,8 @@ def next_steps(findings: Data, *, source: Source | None = None, now: dt.datetime
     NextSteps
         Markdown in a notebook, text elsewhere.
     """
-    kind = CLUSTER if source is None else source.kind
-    return NextSteps(findings=by_urgency(records_of(findings, Finding), now), kind=kind)
-
-
-def _of_verdict(verdict: Verdict, found: Sequence[Finding], source_kind: str) -> list[str]:
-    first = found[0]
-    many = len(clusters(found)) > 1
-    names = [
-        _name(each) + (f" of cluster `{printable(each.cluster_id or 'not known')}`" if many else "")
-        for each in found[:MAX_PARTITIONS]
-    ]
-    more = f" and {count(len(found) - MAX_PARTITIONS, 'other')}" if found[MAX_PARTITIONS:] else ""
-    lines = [f"- **{verdict}**: {', '.join(names)}{more}. {verdict.sentence}"]
-    lines += [f"    - remedy for {names[0]}: {plain(printable(first.advice))}".rstrip()] if first.remedy else []
-    lines += (
-        [f"        - {markdown_lines([Paragraph((Code(command_line(first.command)),))])[0]}"] if first.command else []
-    )
-    for file, what in OF_RECORDING if source_kind == RECORDING else NOTEBOOKS.get(verdict, (TIMELINE,)):
-        where = "" if source_kind == CLUSTER or file not in CLUSTERS_ONLY else ", with the cluster as its source"
-        lines.append(f"    {_link(file, what + where)}")
-    if first.topic is not None and source_kind != RECORDING:
-        lines.append(f"    - parameters: `topic = {first.topic!r}`, `partition = {first.partition}`")
-    return lines
+    kind, connection = (CLUSTER, NOWHERE) if source is None else (source.kind, Connection.of(source))
+    return NextSteps(findings=by_urgency(records_of(findings, Finding), now), kind=kind, connection=connection)
 
 
 def _link(file: str, what: str) -> str:

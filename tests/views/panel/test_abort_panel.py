@@ -44,7 +44,7 @@ def test_an_abort_moves_the_lso_and_selects_the_next_finding(kafka: Kafka, clust
         assert [row.verdict for row in panel.findings if row.producer_id] == [
             each.expected for each in sorted((one, other, healthy), key=lambda each: each.topic)
         ]
-        assert "2 partitions hang, 1 open transaction is not overdue" in panel_text(panel)
+        assert "2 partitions hang, 1 ongoing" in panel_text(panel)
         assert kafka.bootstrap_servers in panel_text(panel)
 
         button(panel, f"HANGING · {one.topic}-0 at offset {one.start_offset}").click()

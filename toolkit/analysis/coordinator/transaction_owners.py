@@ -208,6 +208,14 @@ def possible_groups(transactional_id: str) -> set[str]:
     }
 
 
+_WITH_HOST = re.compile(r".* on \S+ \((?:certain|likely)\)", re.DOTALL)
+
+
+def shows_member(clause: str | None) -> bool:
+    """Whether an `owner_clause` has the host of a member: its process was seen."""
+    return clause is not None and _WITH_HOST.fullmatch(clause) is not None
+
+
 def owner_clause(owner: IdOwner) -> str | None:
     """``Kafka Streams application orders, thread 1 on 10.0.0.5 (certain)``; null if unknown."""
     if owner.confidence == "unknown":

@@ -50,7 +50,10 @@ NOT_CHECKPOINTED = "if no checkpoint of Flink is to commit it"
 COMPARED_AFTER = dt.timedelta(seconds=10)  # of a live transaction, before its log is read for records of an earlier one
 
 
-ALIVE = "No request shows whether its process is alive; a group's member that its id names is named as `owner`."
+ALIVE = (
+    "No request shows whether its process is alive or connected; a group's member that its id names is named as "
+    "`owner`."
+)
 RESTART = (
     "If its process is gone, start it again with the same transactional.id: its InitProducerId ends the transaction."
 )
@@ -140,21 +143,23 @@ def _past_timeout(e: Case) -> str:
     return f"{since} with a timeout of {duration(_timeout(e))}, and {seen}: it should have been aborted"
 
 
-def _last_write(e: Case) -> str:
+def _why_live(e: Case) -> str:
+    """Its age, its last write, and what is not known: within its timeout a dead process looks like a live one."""
     last = e.producer.last_timestamp
-    return "" if last is None or e.start is None else f" Its last batch here has the time {at(last)}."
+    write = "" if last is None or e.start is None else f" Its last batch here has the time {at(last)}."
+    return f"{_within_timeout(e)}{write} {ALIVE}"
 
 
 def _wait(e: Case) -> str:
     if e.expires_at is None:
-        return "Wait: its coordinator has it open."
+        return f"{RESTART} Otherwise wait: its coordinator has it open."
     expires_at = at(e.expires_at)
     condition = f", and {NOT_CHECKPOINTED}" if _may_be_flinks(e) else ""
     if e.has_outcome and _may_have_committed(e):
         condition += f", and if {e.outcome.no_commit.claim}, which is not proven"
     return (
-        f"Wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to end it sooner"
-        f"{condition}.{_longer_recheck(e, _timeout(e) + TIMEOUT_GRACE)}"
+        f"{RESTART} Otherwise wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to "
+        f"end it sooner{condition}.{_longer_recheck(e, _timeout(e) + TIMEOUT_GRACE)}"
     )
 
 
@@ -403,8 +408,8 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
         applies=lambda e: _is_live(e) and _age_verdict(e) is Verdict.LONG,
         verdict=Verdict.LONG,
         outcome=UNDECIDED,
-        why=lambda e: f"{_within_timeout(e)}{_last_write(e)} {ALIVE}",
-        remedy=lambda e: f"{RESTART} Otherwise w{_wait(e)[1:]}",
+        why=_why_live,
+        remedy=_wait,
         is_explained=True,
     ),
     Rule(
@@ -412,11 +417,11 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
         applies=lambda e: _is_live(e) and _begins_earlier(e),
         verdict=Verdict.ONGOING,
         outcome=UNDECIDED,
-        why=_within_timeout,
+        why=_why_live,
         remedy=_wait,
         is_explained=True,
     ),
-    Rule(name="live", applies=_is_live, verdict=Verdict.ONGOING, outcome=UNDECIDED, why=_within_timeout, remedy=_wait),
+    Rule(name="live", applies=_is_live, verdict=Verdict.ONGOING, outcome=UNDECIDED, why=_why_live, remedy=_wait),
     _unknown(
         name="an epoch is missing",
         applies=lambda e: e.owner is not None and (e.owner_epoch < 0 or (e.listed and e.epoch < 0)),

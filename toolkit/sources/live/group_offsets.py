@@ -8,6 +8,7 @@ seen it.
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -417,13 +418,22 @@ FETCH_BYTES = 1 << 17
 DESCRIBABLE = {"consumer", "connect"}  # protocol types of DescribeGroups
 
 
+MAX_BRIEF = 20  # held partitions of live transactions whose groups are read: a busy cluster has thousands
+UNUSUAL = dt.timedelta(minutes=5)  # age of a live transaction; most end within milliseconds
+
+
 def with_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[Finding]:
-    """Findings with the groups that wait at a held LSO, if these could be read."""
+    """Findings with the groups that wait at a held LSO, if these could be read.
+
+    Of live transactions, those of the oldest ones that are open for longer than is usual.
+    """
+    holders = [each for each in findings if each.queue_position == 1]
+    brief = [each for each in holders if each.verdict.is_brief and _is_old(each)]
+    oldest = sorted(brief, key=lambda each: each.opened_at or each.observed_at)[:MAX_BRIEF]
     held = [
         FetchPosition(tp, each.last_stable_offset, each.broker_id)
-        for each in findings
-        if each.queue_position == 1 and not each.verdict.is_brief and (tp := each.tp) is not None
-        if each.last_stable_offset is not None and each.broker_id is not None
+        for each in (*(each for each in holders if not each.verdict.is_brief), *oldest)
+        if (tp := each.tp) is not None and each.last_stable_offset is not None and each.broker_id is not None
     ]
     groups = groups_held(client, held) if held else {}
     return [
@@ -432,6 +442,11 @@ def with_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[Findi
         else each
         for each in findings
     ]
+
+
+def _is_old(finding: Finding) -> bool:
+    now, opened_at = finding.brokers_time, finding.opened_at
+    return now is not None and opened_at is not None and now - opened_at > UNUSUAL
 
 
 def groups_held(client: BrokerClient, held: Sequence[FetchPosition]) -> dict[TopicPartition, list[str]]:

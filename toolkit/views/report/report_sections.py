@@ -23,7 +23,7 @@ from toolkit.views.finding_document import (
     finding_page,
     finding_section,
     first_names,
-    is_healthy,
+    needs_no_action,
     partition_name,
     remedy,
     summary,
@@ -63,7 +63,7 @@ _grid = partial(Grid.of, is_precise=True)
 
 def is_answer(finding: Finding) -> bool:
     """Whether it held an LSO for long, or needs action: a healthy transaction is no incident."""
-    return not is_healthy(finding)
+    return not needs_no_action(finding)
 
 
 def incident_section(incident: IncidentFacts) -> Section:
