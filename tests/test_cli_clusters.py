@@ -177,7 +177,7 @@ def test_a_group_that_is_gone_since_it_was_listed_leaves_the_lag_of_the_others(
     """A group of a console consumer that expired meanwhile ended the whole command with exit code 4, without a row."""
 
     class Groups(FixedCluster):
-        def group_lag_rows(self, group: str) -> list[Row]:
+        def group_lag_rows(self, group: str, **_: object) -> list[Row]:
             if group == "old":
                 raise gone
             return [lag_row]
