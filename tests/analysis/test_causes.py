@@ -680,6 +680,12 @@ def test_an_outcome_by_a_marker_elsewhere_has_no_time_of_its_decision() -> None:
     assert caused(with_lines(plain, NOBODY)) == caused(plain)
 
 
+def test_an_event_without_a_leader_epoch_is_not_after_the_first_leader() -> None:
+    log = excerpt(*(batch | {"leader_epoch": 0} for batch in OPEN_BATCHES))
+    plain = context(ended(leader=partition(leader_epoch=0)), log, *COMMIT_RECORDS)
+    assert cause(with_lines(plain, replace(NOBODY, leader_epoch=None)), DISOWNED) == cause(plain, DISOWNED)
+
+
 def test_a_line_explains_a_missing_marker_from_the_decision_on_with_clocks_that_differ() -> None:
     """While a transaction was open for long, a marker of an earlier one may have been skipped."""
     records = [init(), *ended_records("Commit", began=9, at_second=900)]

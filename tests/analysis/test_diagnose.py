@@ -60,6 +60,21 @@ def test_without_the_coordinators_log_nothing_is_hanging(state: str | None) -> N
     assert "kafka-txn abort" not in row.remedy
 
 
+def test_a_hanging_finding_names_owner_reason_and_remedy() -> None:
+    row = only(diagnosed(twice(observation(transaction(state="CompleteAbort", on=()), first_batches=[first_batch()]))))
+    assert row.reason == (
+        'coordinator 3: id "payments-7" is CompleteAbort, so no coordinator will end this transaction '
+        "(seen twice, 5 s apart; all 3 brokers answered)."
+    )
+    assert row.remedy == "kafka-txn abort --topic orders --partition 0 --start-offset 100"
+    assert (row.opened_at, row.opened_at_clock) == (ago(hours=2), "producer")
+    assert (row.queue_position, row.offsets_held, row.missing) == (1, 50, ())
+    values = {(entry.source, entry.name): entry.value for entry in row.evidence}
+    assert values["DescribeTransactions", "state"] == "CompleteAbort"
+    assert values["DescribeProducers", "current_txn_start_offset"] == "100"
+    assert values["observations", "observations"] == "2"
+
+
 def test_open_transactions_are_sorted_as_they_will_hold_the_lso() -> None:
     producers = [producer(9, start=140), producer(7, start=100), producer(8, start=120)]
     owners = [transaction(8, transactional_id="healthy")]

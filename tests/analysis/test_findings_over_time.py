@@ -182,7 +182,8 @@ def test_the_recording_supplies_the_verdict_that_a_log_lacks() -> None:
         merge_findings([open_row], recorded_findings(finding(9, high_watermark=5, outcome="undecided", action="abort")))
     )
     assert (row.verdict, row.missing, row.remedy, row.queue_position) == ("hanging", (), "Do what is right.", 1)
-    assert (row.held_from, row.held_to, row.held_ms, row.high_watermark) == (due(1), None, 90_000, 5)
+    assert (row.held_from, row.held_to, row.high_watermark) == (due(1), None, 5)
+    assert (row.held_ms, row.brokers_time) == (81_000, due(9.1)), "until the sample, which still has it"
     row = only(merge_findings([log_finding(held_from=None, held_ms=None)], recorded_findings(finding(2))))
     assert (row.held_from, row.held_ms) == (due(2), 40_000)
 
@@ -329,6 +330,24 @@ def test_a_later_read_of_the_log_reopens_what_a_sample_no_longer_had() -> None:
     log = log_finding(verdict=Verdict.UNKNOWN, outcome="unknown", observed_at=due(20), held_to=None, held_ms=190_000)
     row = only(merge_findings([log], recorded_findings(finding(2))))
     assert (row.verdict, row.held_to, row.held_ms) == ("unknown", None, 190_000)
+
+
+@pytest.mark.parametrize(
+    ("log", "recorded", "verdict"),
+    [
+        ({"verdict": "hanging", "outcome": "undecided"}, {"number": 2}, "unknown"),
+        ({"verdict": "hanging", "outcome": "undecided"}, {"outcome": "commit"}, "unknown"),
+        ({"verdict": "unknown", "outcome": "unknown", "missing": ["x"]}, {"verdict": "ongoing"}, "unknown"),
+        ({"verdict": "ongoing", "producer_epoch": 1}, {"verdict": "overdue"}, "ongoing"),
+        ({"verdict": "ongoing"}, {"verdict": "overdue"}, "overdue"),
+        ({"verdict": "hanging", "outcome": "undecided"}, {"verdict": "ongoing"}, "hanging"),
+    ],
+)
+def test_clocks_of_two_machines_tell_no_order(log: Any, recorded: Any, verdict: str) -> None:
+    """The recorder, whose clock is ahead, knew no brokers' time: a sample from before the copy ended what is open."""
+    of_log = log_finding(**log, observed_at=due(1), held_to=None)
+    rows = recorded_findings(finding(**{"number": 9, "brokers_time": None, **recorded}))
+    assert only(merge_findings([of_log], rows)).verdict == verdict
 
 
 def test_of_several_recorded_findings_the_last_one_counts() -> None:

@@ -137,6 +137,19 @@ def test_a_clock_an_hour_behind_is_replaced_by_the_marker_before() -> None:
     assert (row["opened_at"], row["opened_at_clock"]) == (utc(1001 + 2 * HOUR), "broker")
 
 
+@pytest.mark.parametrize(
+    ("before", "opened_at"),
+    [
+        ([Step("abort", 3)], 1001),  # of a transaction that wrote nothing: at offset 0
+        ([*BEFORE, Step("data", 2), Step("commit", 2)], 1004),  # of a hold that is left out
+        ([*BEFORE, Step("data", 2), Step("commit", 2, wait=-1004)], 1002),  # the last one has no time
+    ],
+)
+def test_the_last_marker_with_a_time_shows_when_a_hold_began_at_least(before: list[Step], opened_at: int) -> None:
+    row = holder(*before, Step("data", 1, wait=HOUR), Step("commit", 1, wait=5_000 - HOUR), min_held_ms=5)
+    assert (row["opened_at"], row["opened_at_clock"]) == (utc(opened_at), "broker")
+
+
 def test_a_future_time_without_a_previous_marker_is_left_open() -> None:
     steps = (Step("data", 1, wait=3_600_000), Step("data", 2), Step("commit", 2, wait=-3_590_000), Step("commit", 1))
     (row,) = holds_of(*steps, min_held_ms=MINUTE)

@@ -248,6 +248,18 @@ def test_history_of_an_id_whose_log_cannot_be_read_is_no_missing_record() -> Non
     assert f"{DENIED}; offsets 0 to 0 were not read" in " ".join(answer.split())
 
 
+def test_history_of_two_ids_is_incomplete_without_one_of_them() -> None:
+    """It was a remark, and exit code 0; describe of the same ids ends with 3."""
+    conversation = load()
+    servers = str(conversation.facts["bootstrap_servers"])
+    with replaying(conversation, at=conversation.moments["diagnose"]):
+        answer = CommandLine(source=["--bootstrap-server", servers])(
+            "history", "--transactional-id", ID, "--transactional-id", "nobody"
+        ).run()
+    assert "__transaction_state has no record of 'nobody'." in answer
+    assert "exit code 3" in answer
+
+
 def test_a_named_producer_may_be_open_on_a_partition_that_was_not_read() -> None:
     """Its row was left out, as it has no producer: `explain` said that nothing of it is open on any partition."""
     unread = decide_unknown("It could not be read.", missing=("its leader",), is_open=False).finding(observed_at=EPOCH)

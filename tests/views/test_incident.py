@@ -49,6 +49,18 @@ def test_a_log_and_a_recording_are_combined_into_one_incident() -> None:
     assert "abort, outcome" in page
 
 
+def test_what_one_source_could_not_read_is_that_of_the_other(tmp_path: Path) -> None:
+    """The tables of a second copy, without the coordinators' log and the metadata log, replaced the first one's."""
+    log_dir = load("late-message").path / "log-dir"
+    for name in ("orders-0", "meta.properties"):
+        copy = shutil.copytree if (log_dir / name).is_dir() else shutil.copy
+        copy(log_dir / name, tmp_path / name)
+    alone: Any = collect_incident(LogDir(log_dir))
+    both: Any = collect_incident(LogDir(log_dir), LogDir(tmp_path))
+    for name in ("transaction_history", "cluster_events"):
+        assert both[name] == alone[name] != []
+
+
 def test_a_recording_alone_gives_start_and_end() -> None:
     recording = load("flight-recording").recording()
     assert recording

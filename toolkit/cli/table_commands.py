@@ -193,8 +193,8 @@ def history(
         raise NotFound(f"__transaction_state has no record of {', '.join(map(repr, transactional_id))}.")
     found = {row["transactional_id"] for row in rows}
     absent = ", ".join(repr(each) for each in transactional_id if each not in found)
-    remarks = [f"__transaction_state has no record of {absent}."] if absent else []
-    answer = Answer(table=TRANSACTION_HISTORY, rows=rows, source=source, without=DETAILS, remarks=remarks)
+    missing = [f"__transaction_state has no record of {absent}."] if absent else []
+    answer = Answer(table=TRANSACTION_HISTORY, rows=rows, source=source, without=DETAILS, missing=missing)
     raise typer.Exit(answer.write(output))
 
 

@@ -327,19 +327,24 @@ def decide_merged(log: Finding, recorded: Finding) -> Decision:
 
     `log`: its finding by a log, or by the running cluster. `recorded`: its last finding by a recording.
     """
-    # By the brokers' time of both; if that is not known, by the clock of who observed it.
-    logged_at, recorded_at = (each.brokers_time or each.observed_at for each in (log, recorded))
+    # By the brokers' time of both: without it, clocks of two machines tell no order, and each may be the later one.
+    logged_at, recorded_at = log.brokers_time, recorded.brokers_time
+    is_known_order = None not in (logged_at, recorded_at)
+    is_log_later = logged_at is not None and recorded_at is not None and logged_at > recorded_at
+    is_recorded_later = logged_at is not None and recorded_at is not None and recorded_at > logged_at
     if log.verdict is Verdict.ENDED:
         return Decision.of(log)
-    if recorded.verdict is Verdict.ENDED and logged_at > recorded_at:
+    if recorded.verdict is Verdict.ENDED and (is_log_later or not is_known_order):
+        why = f"why the sample of {at(recorded.observed_at)} does not have what is open after it"
+        order = "the brokers' time of both: whether it was open before that sample, or is open after it"
         return decide_unknown(
-            f"It is open as of {at(log.observed_at)}. {recorded.reason}",
-            missing=(f"why the sample of {at(recorded.observed_at)} does not have what is open after it",),
+            f"It is open as of {at(log.observed_at)}. {recorded.reason}", missing=(why if is_known_order else order,)
         )
     if recorded.verdict is Verdict.ENDED:
         return Decision.of(recorded)
-    earlier, later = (log, recorded) if recorded_at > logged_at else (recorded, log)
+    earlier, later = (log, recorded) if is_recorded_later else (recorded, log)
     is_lost = earlier.outcome == COMMIT and later.outcome == UNDECIDED  # what is committed stays committed
+    is_lost |= not is_known_order and {log.outcome, recorded.outcome} == {COMMIT, UNDECIDED}
     if is_lost or {log.outcome, recorded.outcome} == {COMMIT, ABORT}:
         return decide_unknown(
             f"As of {at(earlier.observed_at)} its outcome was {earlier.outcome}, as of {at(later.observed_at)} "
@@ -351,23 +356,25 @@ def decide_merged(log: Finding, recorded: Finding) -> Decision:
     for doubtful, other in ((log, recorded), (recorded, log)):
         if doubtful.verdict is not Verdict.UNKNOWN:
             continue
-        outcome = recorded_outcome(doubtful)
-        may_be_committed = outcome.is_partly_committed or (doubtful is later and outcome.commit_claim is not None)
+        outcome, may_be_later = recorded_outcome(doubtful), doubtful is later or not is_known_order
+        may_be_committed = outcome.is_partly_committed or (may_be_later and outcome.commit_claim is not None)
         is_in_part = outcome.is_partly_committed and outcome.commit_claim is None
         if (may_be_committed and other.outcome in (UNDECIDED, ABORT)) or (is_in_part and other.outcome == COMMIT):
             return Decision.of(doubtful)
-    if None not in (epochs := {log.producer_epoch, recorded.producer_epoch}) and len(epochs) > 1:
-        return Decision.of(later)  # batches of another epoch have joined it
+    if None not in (epochs := (log.producer_epoch, recorded.producer_epoch)) and len(set(epochs)) > 1:
+        # Batches of another epoch have joined it: of a higher one, where no time tells.
+        return Decision.of(later if is_known_order else max(log, recorded, key=lambda each: each.producer_epoch or 0))
     # A `hanging` of a version that did not record the outcome may be of committed records, and decides nothing.
     decides = recorded.verdict is not Verdict.HANGING or recorded.outcome is not None
     # That it was live then is no all-clear for what is not known now.
-    decides = decides and not (recorded.verdict.is_healthy and logged_at > recorded_at)
+    decides = decides and not (recorded.verdict.is_healthy and (is_log_later or not is_known_order))
     if log.verdict is Verdict.UNKNOWN and decides:
         return Decision.of(recorded)
     # A state may have changed since; what hangs, or lacks its marker, still does if a later look does not know.
     has_changed = recorded.verdict is not log.verdict or recorded.outcome == COMMIT
     is_known = recorded.verdict is not Verdict.UNKNOWN or log.verdict.is_healthy
-    if recorded_at > logged_at and decides and has_changed and is_known and log.verdict is not Verdict.PREPARED:
+    may_be_newer = is_recorded_later or (not is_known_order and log.verdict.is_healthy)
+    if may_be_newer and decides and has_changed and is_known and log.verdict is not Verdict.PREPARED:
         return Decision.of(recorded)
     return Decision.of(log)
 

@@ -192,6 +192,10 @@ def _both(log: Finding, recorded: Finding) -> Finding:
         merged, held_ms = replace(at_end, queue_position=None, expires_at=None), None
     elif recorded.verdict is Verdict.ENDED:
         return replace(merged, held_to=log.held_to, held_ms=held_ms)
+    elif log.brokers_time and recorded.brokers_time and recorded.brokers_time > log.brokers_time:
+        # It is still open in the later look, and held so long: a report of an old copy said "so far" as of the copy.
+        merged = replace(merged, observed_at=recorded.observed_at, brokers_time=recorded.brokers_time)
+        held_ms = held_ms if log.held_to else None
     if held_ms is None:
         # A recording may have begin and end by the recorder's clock: its brokers' time and duration give the brokers'.
         begin, now = log.held_from, recorded.brokers_time

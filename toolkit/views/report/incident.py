@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from toolkit.analysis.diagnosis.decision import Decision
 from toolkit.analysis.history.findings_over_time import (
@@ -185,8 +185,14 @@ def _collect(
     problems: list[str] = []
     for source in sources:
         around = tables_around(shown, source, remark=remark)
-        problems += around.get("problems", [])
-        tables = {**tables, **around}
+        problems += around.pop("problems", [])
+        # A source that has nothing of a table, or could not read it, leaves that of another one.
+        read = {
+            name: any(not row.get("error") for row in rows)
+            for name, rows in cast("Mapping[str, list[Row]]", around).items()
+        }
+        new = {name: rows for name, rows in around.items() if read[name] or name not in tables}
+        tables = {**tables, **cast("IncidentTables", new)}
     if tables.get("recorded_findings"):  # a group that waits now has waited since the recorder's last sample
         tables["recorded_findings"] += [{**each.row(), "sampled_at": each.observed_at} for each in observed]
     return {**tables, "problems": problems}
