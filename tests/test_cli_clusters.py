@@ -13,12 +13,12 @@ import pytest
 from tests.process import run
 from tests.test_cli import UNKNOWN, FixedCluster
 from tests.views.test_text import finding, healthy
-from toolkit.cli import cluster_answers
+from toolkit.cli import cluster_answers, table_commands
 from toolkit.cli.options import WATCH_INTERVAL, SourceOptions
 from toolkit.config.clusters import CLUSTERS_VARIABLE
-from toolkit.errors import ConnectionFailed
+from toolkit.errors import ConnectionFailed, NotFound
 from toolkit.lab import Kafka
-from toolkit.schema import Row
+from toolkit.schema import GROUP_LAG, Row
 from toolkit.views.document import Command
 
 DOWN = ConnectionFailed("The broker at down:9092 cannot be used: connection refused.")
@@ -163,8 +163,31 @@ def test_looks_as_csv_have_their_time_and_one_header(monkeypatch: pytest.MonkeyP
     watched = run("find-hanging", "--bootstrap-server", "b:1", "--watch", "--format", "csv")
     header, *rows = csv.reader(io.StringIO(watched.stdout))
     assert header[0] == "looked_at"
-    assert [len(row) for row in rows] == [len(header), 1, 1, len(header)]
+    assert [len(row) for row in rows] == [len(header), 1, len(header), len(header)]
+    failed = dict(zip(header, rows[2], strict=True))
+    assert {value for name, value in failed.items() if name not in {"looked_at", "error"}} == {""}
+    assert failed["error"] == str(DOWN), "a failed look was the row of one that found nothing"
     assert "connection refused" in watched.stderr
+
+
+@pytest.mark.parametrize("gone", [NotFound("No broker lists the group 'old'."), DOWN], ids=["deleted", "no broker"])
+def test_a_group_that_is_gone_since_it_was_listed_leaves_the_lag_of_the_others(
+    gone: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group of a console consumer that expired meanwhile ended the whole command with exit code 4, without a row."""
+
+    class Groups(FixedCluster):
+        def group_lag_rows(self, group: str, **_: object) -> list[Row]:
+            if group == "old":
+                raise gone
+            return [lag_row]
+
+    lag_row = {**dict.fromkeys(GROUP_LAG.names), "group_id": "billing", "topic": "orders", "partition": 0}
+    monkeypatch.setattr(SourceOptions, "open_logs", lambda _: Groups([]))
+    monkeypatch.setattr(table_commands, "_all_groups", lambda _: (["old", "billing"], []))
+    said = run("lag", "--bootstrap-server", "b:1", "--format", "json")
+    assert [row["group_id"] for row in json.loads(said.stdout)["rows"]] == ["billing"]
+    assert (said.returncode, gone.args[0].splitlines()[0].split(":")[0] in said.stderr) == (3, True)
 
 
 def test_a_pipe_gets_a_block_per_change_and_the_last_code(monkeypatch: pytest.MonkeyPatch) -> None:

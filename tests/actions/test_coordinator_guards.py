@@ -354,6 +354,40 @@ def test_a_coordinator_that_is_not_found_after_a_refusal_leaves_nothing_done() -
     assert (raised.value.effect, len(cluster.sent)) == ("nothing", 1)
 
 
+def test_a_request_is_not_repeated_once_a_later_transaction_is_open() -> None:
+    """An application that restarted while its transaction was aborted was fenced, too, and its new one aborted."""
+
+    def restarts(cluster: RowCluster) -> None:
+        cluster.transactions = [transaction(epoch=3, start_time=ago(seconds=1))]
+
+    cluster = fence_cluster(**OVERDUE)
+    cluster.answers, cluster.before = (CONCURRENT, NONE), {("send_one", 1): restarts}
+    with pytest.raises(ActionFailed, match="a later transaction of producer 7 epoch 3 is open by now") as raised:
+        execute(fence_plan(cluster))
+    assert (raised.value.effect, len(cluster.sent)) == ("uncertain", 1)
+
+
+def test_what_a_later_producer_has_open_is_nothing_that_the_fence_leaves() -> None:
+    """The read-back waited for its end until the time-out, and said that markers of the fence were on their way."""
+
+    def restarts(cluster: RowCluster) -> None:
+        cluster.transactions = [transaction(epoch=3, start_time=ago(seconds=1))]
+
+    cluster = fence_cluster(**OVERDUE)
+    cluster.fences, cluster.before = False, {("send_one", 1): restarts}
+    done = execute(fence_plan(cluster))
+    assert (done.owner.producer_epoch, done.still_open) == (3, [])
+
+
+def test_an_answer_without_the_id_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was an AttributeError."""
+    answer = SimpleNamespace(error_text=None)
+    monkeypatch.setattr(coordinator_actions, "find_coordinators", lambda *_: [(answer, None)])
+    with pytest.raises(ActionFailed, match="INCOMPLETE_RESPONSE: the response to FindCoordinator") as raised:
+        execute(fence_plan(fence_cluster(**OVERDUE)))
+    assert raised.value.effect == "nothing"
+
+
 @pytest.mark.parametrize(
     ("plan_it", "name", "words"), [(fenced, "payments-7", "the id was fenced"), (committed, NAME, "was committed")]
 )
@@ -528,6 +562,23 @@ def test_whether_it_was_committed(answers: Sequence[int], effect: str) -> None:
         commit_plan(commit_cluster(answers=answers)).execute(confirm=NAME)
     assert failed.value.effect == effect
     assert ("needs WRITE" in str(failed.value)) == (answers == (DENIED,))
+
+
+@pytest.mark.parametrize(
+    "later", [{"start_time": ago(seconds=1)}, {"on": [("orders", 0), ("orders", 1)]}], ids=["another", "has grown"]
+)
+def test_a_later_transaction_of_the_same_epoch_is_not_committed(later: dict[str, Any]) -> None:
+    """Transactions of version 1 share an epoch; and what joined since the check was decided by nobody."""
+
+    def goes_on(cluster: RowCluster) -> None:
+        cluster.transactions = [owner(**later)]
+
+    planned = commit_cluster()
+    commit_plan(planned)
+    cluster = commit_cluster(before={("transaction_rows", 2 * planned.calls["transaction_rows"] + 1): goes_on})
+    with pytest.raises(ActionRefused, match="changed since it was planned") as raised:
+        commit_plan(cluster).execute(confirm=NAME)
+    assert ("Nothing was sent" in str(raised.value), cluster.sent) == (True, [])
 
 
 def test_a_commit_whose_marker_is_missing_is_an_error() -> None:

@@ -28,6 +28,7 @@ from toolkit.sources.live import coordinator_logs, partition_log
 from toolkit.sources.live.coordinator_logs import LastBatch
 from toolkit.sources.live.partition_log import FetchedChunk
 from toolkit.sources.live.transactions import CommittedRead
+from toolkit.sources.offset_queries import CommittedOffset
 
 OWN = producer(last_sequence=3)
 BEHIND = producer(8, start=108)
@@ -394,16 +395,22 @@ def offsets_of(
     """Offsets and unlisted groups, and the number of requests; the coordinator of `billing` and `late` is broker 4."""
     left, requested = list(answers), []
 
-    def committed_offsets(client: object, group: str, coordinator: int) -> Any:
-        requested.append((group, coordinator))
-        return left.pop(0) if len(left) > 1 else left[0]
+    def fetch_offsets(client: object, coordinators: Any, partitions: Any, *, require_stable: bool) -> Any:
+        ((group, _),) = requested_now = [*coordinators.items()]
+        requested.extend(requested_now)
+        assert require_stable
+        found = left.pop(0) if len(left) > 1 else left[0]
+        # A coordinator omits what is pending and was never committed unless it is named.
+        answer = {tp: CommittedOffset(*each) for tp, each in found.items()}
+        named = partitions or [tp for tp, each in answer.items() if not each.is_pending]
+        yield group, {tp: each for tp, each in answer.items() if tp in named}
 
     def group_ids(client: object, brokers: Sequence[int]) -> dict[str, int]:
         assert brokers == [1]
         return {"late": 4, "billing": 4, "another": 1}
 
     monkeypatch.setattr(delivery, "group_ids", group_ids)
-    monkeypatch.setattr(delivery, "committed_offsets", committed_offsets)
+    monkeypatch.setattr("toolkit.sources.live.group_offsets.fetch_offsets", fetch_offsets)
     cluster: Any = RowCluster()
     found, unlisted = group_offsets(cluster, commits)
     assert {coordinator for _, coordinator in requested} <= {4}
@@ -420,7 +427,14 @@ def test_the_offsets_that_groups_have_now_are_read(monkeypatch: pytest.MonkeyPat
     assert offsets_of(monkeypatch, [commit("late", 2)], STABLE)[0] == (commit("late", 2, None),), "it was removed"
 
 
+def test_offsets_of_a_topic_that_may_not_be_described_were_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group was said to have no offset there, as a coordinator omits such a topic that is not named."""
+    denied = {("orders", 0): (None, "TOPIC_AUTHORIZATION_FAILED: denied"), ("orders", 1): (3, None)}
+    assert offsets_of(monkeypatch, [commit("late")], denied) == ((), ("late",), 1)
+
+
 def test_a_pending_offset_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the first one of a group: it was said to have none, as its partition was not named."""
     assert offsets_of(monkeypatch, [commit("late")], PENDING, PENDING, STABLE) == ((commit("late", 0, 9),), (), 3)
     both = [commit("late", 1), commit("late")]
     assert offsets_of(monkeypatch, both, PENDING, STABLE) == ((commit("late", 1, 3), commit("late", 0, 9)), (), 2)

@@ -1,5 +1,6 @@
 """Symptoms of pasted errors: texts of clients, unrelated texts, and hostile texts."""
 
+import random
 import re
 import signal
 from collections.abc import Iterator
@@ -9,7 +10,14 @@ import pytest
 
 from tests.analysis.symptom_texts import CITED, UNRELATED
 from toolkit.analysis.symptoms import recognition
-from toolkit.analysis.symptoms.recognition import SYMPTOMS, NamedResources, named_resources, recognize
+from toolkit.analysis.symptoms.recognition import (
+    MAX_CHARACTERS,
+    SYMPTOMS,
+    NamedResources,
+    named_resources,
+    recognize,
+    searchable,
+)
 from toolkit.command_line import command_in
 
 WORDINGS = [each for symptom in SYMPTOMS.values() for each in symptom.wordings]
@@ -172,6 +180,29 @@ def test_secrets_are_never_taken_for_resources(secret: str) -> None:
     for text in (secret, f"transactionalId={secret}", f"groupId={secret} ProducerFencedException {secret}"):
         recognized, resources = recognize(text)
         assert "hunter2" not in repr((recognized, resources))
+
+
+def test_hostile_text_is_read_up_to_a_limit_and_is_unknown() -> None:
+    rng = random.Random(7)
+    huge = "".join(chr(rng.randrange(0x20, 0x2FFF)) for _ in range(MAX_CHARACTERS))
+    for text in (
+        huge + huge + huge,
+        "\x00\x1b[" * 400_000,
+        "\x1b]0;" * 200_000,
+        "\ud800" * 1000,
+        "\\" * MAX_CHARACTERS,
+    ):
+        assert len(searchable(text)) <= MAX_CHARACTERS + 1
+        assert symptoms(text) == []
+
+
+def test_the_ends_of_a_huge_log_are_read() -> None:
+    filling = "INFO nothing happened\n" * 100_000
+    assert symptoms(f"PRODUCER_FENCED {filling} CONCURRENT_TRANSACTIONS") == [
+        "producer-fenced",
+        "concurrent-transactions",
+    ]
+    assert symptoms(f"{filling} PRODUCER_FENCED {filling}") == []
 
 
 def patterns() -> Iterator[re.Pattern[str]]:

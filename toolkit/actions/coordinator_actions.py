@@ -38,7 +38,7 @@ from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.recorded import ActionClaim
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live import broker_client
-from toolkit.sources.live.broker_client import error_text
+from toolkit.sources.live.broker_client import error_text, omitted_text
 from toolkit.sources.live.coordinators import TRANSACTION, find_coordinators
 
 if TYPE_CHECKING:
@@ -101,6 +101,8 @@ class CoordinatorAction(Action):
                 break
             progress.check_cancelled()
             threading.Event().wait(POLL_S)
+            if may_have_effect and (other := progress.wait(partial(another_open, fresh))):
+                return f"{Error.of(answer).code}: {other}, and was not asked for"
         if not may_have_effect:
             progress.effect = "nothing"
         return answer
@@ -173,6 +175,21 @@ def ended_owner(
         threading.Event().wait(POLL_S)
 
 
+def another_open(plan: Plan) -> str:
+    """The transaction that is open under an id by now, unless it is the one that was checked; empty if none is.
+
+    A request that is repeated would end it. Empty, too, if the coordinator does not say: it does not act then, either.
+    """
+    try:
+        now = describe_owner(plan.cluster, plan.target)
+    except BrokerError:
+        return ""
+    names = ("producer_id", "producer_epoch", "start_time")
+    if now.state != "Ongoing" or all(getattr(now, name) == getattr(plan.owner, name) for name in names):
+        return ""
+    return f"a later transaction of producer {now.producer_id} epoch {now.producer_epoch} is open by now"
+
+
 def check_same_owner(plan: Plan, now: Transaction) -> None:
     """Refuse an id that is not as it was when this was planned."""
     for name in ("producer_id", "producer_epoch", "state", "start_time", "topic_partitions"):
@@ -204,9 +221,9 @@ def may_hide_topic(cluster: Cluster, owner: Transaction) -> bool:
 def coordinator_of(cluster: Cluster, transactional_id: str) -> int | str:
     """Broker id of an id's coordinator, or the error."""
     ((answer, found),) = find_coordinators(cluster.client, [transactional_id], TRANSACTION)
-    if found is None or found.error_code:
-        return str(answer.error_text or error_text(found.error_code))
-    return int(found.node_id)
+    if found is None:
+        return str(answer.error_text or omitted_text("FindCoordinator", "this id"))
+    return error_text(found.error_code) if found.error_code else int(found.node_id)
 
 
 FLINKS_VERSION = 4
@@ -286,7 +303,10 @@ class Commit(CoordinatorAction):
 
     def guard(self, fresh: Plan) -> None:
         assert fresh.committable is not None
-        check_owner(describe_owner(fresh.cluster, fresh.target), fresh.committable)
+        now = describe_owner(fresh.cluster, fresh.target)
+        check_owner(now, fresh.committable)
+        # A later one of version 1 has the same epoch, and partitions that were added since were not checked.
+        check_same_owner(fresh, now)
 
     def request(self, fresh: Plan) -> str:
         own = fresh.committable
@@ -529,7 +549,7 @@ class Fence(CoordinatorAction):
         def is_same(now: Transaction) -> bool:
             return (now.producer_id, now.producer_epoch) == (was.producer_id, was.producer_epoch)
 
-        now = ended_owner(fresh, check, is_over=is_same)
+        now = ended_owner(fresh, check, is_over=lambda now: is_same(now) or now.state == "Ongoing")
         if is_same(now):
             raise BrokerError(
                 f"{fresh.name} is still owned by producer {now.producer_id} epoch {now.producer_epoch}, and "
@@ -538,7 +558,8 @@ class Fence(CoordinatorAction):
                 do="Describe it again.",
                 command=_describe(fresh.target),
             )
-        still_open = [] if now.state in ENDED else [TopicPartition(*each) for each in now.topic_partitions or ()]
+        is_ending = now.state not in {*ENDED, "Ongoing"}  # what is ongoing is of a later producer
+        still_open = [TopicPartition(*each) for each in now.topic_partitions or ()] if is_ending else []
         return Result(owner=now, still_open=still_open)
 
 

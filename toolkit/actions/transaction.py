@@ -632,7 +632,7 @@ def check_delivered(done: PartitionResult, txn: PlannedTransaction, *, is_commit
 def group_offsets(
     cluster: Cluster, commits: Sequence[OffsetCommitted]
 ) -> tuple[tuple[OffsetCommitted, ...], tuple[str, ...]]:
-    """The offsets that the groups of these commits have now, and the groups that no broker lists to this principal.
+    """The offsets that the groups of these commits have now, and the groups whose this principal may not read.
 
     Raises BrokerError if a group still has a pending commit of an open transaction there, or its offsets cannot be
     read.
@@ -640,22 +640,27 @@ def group_offsets(
     coordinators = group_ids(cluster.client, sorted(cluster.client.brokers))
     found: list[OffsetCommitted] = []
     groups = {each.group_id for each in commits}
+    hidden = groups - coordinators.keys()
     deadline = time.monotonic() + cluster.timeout
     for group in sorted(groups & coordinators.keys()):
-        offsets = committed_offsets(cluster.client, group, coordinators[group])
         wanted = [each for each in commits if each.group_id == group]
-        while any(_of(each, offsets)[1] for each in wanted) and time.monotonic() < deadline:
+        named = [TopicPartition(each.topic, each.partition) for each in wanted]  # else a pending one would be "none"
+        offsets = committed_offsets(cluster.client, group, coordinators[group], named)
+        while any(_of(each, offsets).is_pending for each in wanted) and time.monotonic() < deadline:
             threading.Event().wait(POLL_S)  # coordinators up to 3.9 learn of the marker a moment after the leader
-            offsets = committed_offsets(cluster.client, group, coordinators[group])
+            offsets = committed_offsets(cluster.client, group, coordinators[group], named)
         for each in wanted:
             offset, error = _of(each, offsets)
+            if Error.of(error).code == "TOPIC_AUTHORIZATION_FAILED":
+                hidden.add(group)
+                continue
             if error:
                 raise BrokerError(
                     f"Group {group!r} cannot read its offset of {each.topic}-{each.partition}: {error}.",
                     code=Error.of(error).code,
                 )
             found.append(replace(each, offset=offset))
-    return tuple(found), tuple(sorted(groups - coordinators.keys()))
+    return tuple(found), tuple(sorted(hidden))
 
 
 def _of(commit: OffsetCommitted, offsets: Mapping[TopicPartition, CommittedOffset]) -> CommittedOffset:

@@ -64,7 +64,7 @@ def answer_sources(
 def _watched(look: Look, interval: float, output: Format) -> int:
     """The exit code of the last look, when Ctrl-C ends it. A look that fails is shown; the first one ends it.
 
-    As csv, a look that found nothing is a row with its time only.
+    As csv, a look that found nothing is a row with its time only, and one that failed a row with its error.
     """
     code: int | None = None
     columns: list[str] = []
@@ -87,7 +87,7 @@ def _watched(look: Look, interval: float, output: Format) -> int:
                 show([*([] if code is None else [""]), f"{utc_now():%Y-%m-%d %H:%M:%S} UTC"])
             if is_terminal or answer.key != key:
                 if output is Format.CSV:
-                    new_columns, *rows = csv_lines(answer)
+                    new_columns, *rows = csv_lines(answer, columns)
                     header = [["looked_at", *new_columns]] if new_columns not in (columns, []) else []
                     columns = new_columns or columns
                     _write_csv([*header, *([f"{utc_now():%Y-%m-%dT%H:%M:%SZ}", *row] for row in rows or [[]])])
@@ -103,14 +103,16 @@ def _watched(look: Look, interval: float, output: Format) -> int:
         return code
 
 
-def csv_lines(answer: Answer | ClusterAnswers) -> list[list[Any]]:
-    """Its columns, of which an answer without a table has none, and its rows, as cells of CSV."""
+def csv_lines(answer: Answer | ClusterAnswers, columns: Sequence[str] = ()) -> list[list[Any]]:
+    """Its columns, and its rows as cells of CSV; without a table only a row with its error, below `columns`."""
     from toolkit.views.row_formats import csv_cells
 
     if isinstance(answer, ClusterAnswers):
         return answer.csv_lines()
     table = answer.table
-    return [[]] if table is None else [list(table.names), *(csv_cells(table, row) for row in answer.rows)]
+    if table is None:
+        return [[], [answer.error if column == "error" else "" for column in columns]]
+    return [list(table.names), *(csv_cells(table, row) for row in answer.rows)]
 
 
 def _write_csv(rows: Iterable[Sequence[str]]) -> None:

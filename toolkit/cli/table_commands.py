@@ -24,7 +24,7 @@ from toolkit.cli.options import (
 )
 from toolkit.cli.output import INCOMPLETE, Answer, Format, remark
 from toolkit.command_line import command_line
-from toolkit.errors import BrokerError, NotFound, UsageError
+from toolkit.errors import BrokerError, ConnectionFailed, NotFound, UsageError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC
 from toolkit.schema import (
     COORDINATORS,
@@ -383,7 +383,7 @@ def _lag_of(source: Cluster | LogDir, groups: Sequence[str]) -> tuple[list[Row],
     for group in groups:
         try:
             found = source.group_lag_rows(group)
-        except BrokerError as error:
+        except (BrokerError, ConnectionFailed, NotFound) as error:  # one may be gone since they were listed
             if len(groups) == 1:
                 raise
             failed.append(str(error))

@@ -165,9 +165,16 @@ def _readable(
     return offsets
 
 
-def committed_offsets(client: BrokerClient, group: str, coordinator_id: int) -> dict[TopicPartition, CommittedOffset]:
-    """Every committed offset of a group. Raises BrokerError or ConnectionFailed if the coordinator does not respond."""
-    ((_, offsets),) = fetch_offsets(client, {group: coordinator_id}, None)
+def committed_offsets(
+    client: BrokerClient, group: str, coordinator_id: int, partitions: Iterable[TopicPartition] | None = None
+) -> dict[TopicPartition, CommittedOffset]:
+    """The stable offsets of a group on some partitions, or every one of them.
+
+    Kafka returns a partition that has only a pending offset if the request names it, and else omits it.
+
+    Raises BrokerError or ConnectionFailed if the coordinator does not respond.
+    """
+    ((_, offsets),) = fetch_offsets(client, {group: coordinator_id}, partitions, require_stable=True)
     return offsets
 
 
@@ -176,11 +183,9 @@ def pending_offsets(
 ) -> dict[TopicPartition, CommittedOffset]:
     """Partitions where an open transaction has a pending commit of a group, with the broker's error.
 
-    Kafka returns a partition that has only a pending offset if the request names it, and else omits it.
-
     Raises BrokerError or ConnectionFailed if the coordinator does not respond.
     """
-    ((_, offsets),) = fetch_offsets(client, {group: coordinator_id}, partitions, require_stable=True)
+    offsets = committed_offsets(client, group, coordinator_id, partitions)
     return {tp: each for tp, each in offsets.items() if each.is_pending}
 
 
