@@ -342,7 +342,9 @@ class LiveOffsetReader(OffsetReader):
 
     @cached_property
     def opened(self) -> Mapping[int, int]:
-        return open_starts(read_producers(self._client, {self.partition.tp: self.partition}, idle_producers=False))
+        producers = read_producers(self._client, {self.partition.tp: self.partition}, idle_producers=False)
+        self.opened_error = next((each.error for each in producers if each.error), None)
+        return open_starts(producers)
 
     def offset(self, bound: OffsetSpec) -> int:
         return offset_of(self._client, bound, self.partition)
