@@ -162,7 +162,23 @@ class ActionFailed(ToolkitError):
 
 
 class AuditFailed(ToolkitError):
-    """An action was taken, but its outcome could not be written to the audit file."""
+    """An action was taken, but its outcome could not be written to the audit file.
+
+    Parameters
+    ----------
+    what, means, do, command
+        As for `ToolkitError`.
+    effect
+        As for `ActionFailed`.
+    """
+
+    effect: Effect = "written"
+
+    def __init__(
+        self, what: str, *, effect: Effect = "written", means: str = "", do: str = "", command: Sequence[str] = ()
+    ) -> None:
+        self.effect = effect
+        super().__init__(what, means=means, do=do, command=command)
 
 
 class SetupError(ToolkitError):

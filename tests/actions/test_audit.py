@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from toolkit.actions.audit import AUDIT_FILE, Audit
-from toolkit.errors import ActionRefused, AuditFailed
+from toolkit.errors import ActionFailed, ActionRefused, AuditFailed
 from toolkit.schema import ACTIONS
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.recorded import ActionStep
+from toolkit.views.panel.panel_html import problem_section
 
 ABORT_ACTION = ActionStep(action="abort", bootstrap_servers="localhost:9092", target="orders-0@7")
 CHANGED = json.dumps({**ABORT_ACTION.row(), "at": "2026-11-21T12:00:00Z", "target": 7})
@@ -160,6 +161,30 @@ def test_an_unwritable_file_stops_the_command_before_its_plan(audit: Audit, tmp_
     audit.check()
     with pytest.raises(ActionRefused, match=r"cannot be written: .*Nothing was sent.*--audit-file"):
         Audit(tmp_path).check()
+
+
+@pytest.mark.parametrize(
+    ("failure", "effect"),
+    [
+        (None, "written"),
+        (ActionFailed("no response", effect="uncertain"), "uncertain"),
+        (ActionFailed("denied", effect="nothing"), "nothing"),
+        (ActionRefused("changed"), "nothing"),
+        (KeyboardInterrupt(), "uncertain"),
+    ],
+)
+def test_a_full_disk_does_not_hide_what_the_action_did(
+    audit: Audit, failure: BaseException | None, effect: str
+) -> None:
+    """The panel said `Done, but missing from the audit trail` of a marker that the broker had refused."""
+    with pytest.raises(AuditFailed) as raised, audit.recording(ABORT_ACTION):  # noqa: PT012  the block is the test
+        audit.path.rename(audit.path.with_suffix(".kept"))
+        audit.path.symlink_to("/dev/full")
+        if failure is not None:
+            raise failure
+    assert raised.value.effect == effect
+    head = "Done, but missing from the audit trail"
+    assert (problem_section(raised.value).title == head) is (effect == "written")
 
 
 @pytest.mark.parametrize("fails", [False, True])

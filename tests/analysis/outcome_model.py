@@ -2,8 +2,8 @@
 
 It writes the two logs that a diagnosis reads: the partition's batches and markers, by the clock of its leader, and the
 records of the coordinator, by its clock. A leader refuses epochs below that of the producer's newest batch or marker.
-Not in the model: clocks that are set back, and transactions with transaction version 2 that write what they did not add
-(their brokers add it).
+Not in the model: clocks that are set back (but for `Txn.set_back`), and transactions with transaction version 2 that
+write what they did not add (their brokers add it).
 """
 
 from collections.abc import Collection, Sequence
@@ -47,6 +47,7 @@ class Txn:
     gap: int = 1  # ms before it
     lasts: int = 1  # ms from its start to its decision
     delay: int = 1  # ms from the decision to the marker, and from there to its completion
+    set_back: int = 0  # ms by which the clock of the broker that leads both partitions goes back after its data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +167,9 @@ class World:
             self._append(marker(self._offset, COMMIT, pid=1))
         if step.end is None:
             return
+        self.leader_clock, self.coordinator_clock = (
+            each - step.set_back for each in (self.leader_clock, self.coordinator_clock)
+        )
         self.time += step.lasts
         if step.here and self.version == 1:  # its marker ends all that is open of its epoch, and late batches with it
             epochs = [self.batches[offset]["producer_epoch"] for offset, _ in self.open]

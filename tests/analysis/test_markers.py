@@ -623,6 +623,13 @@ UNEXPLAINED: dict[str, tuple[Sequence[Row], list[OtherMarker], int | None]] = { 
     "with data in between": (
         COMMITS, found(data(98), marker(99, COMMIT, second=70), data(100), marker(101, COMMIT, second=70.2)), 1
     ),
+    # Of a commit that the log lost, compaction took the data on __consumer_offsets.
+    "a commit of another epoch repeats none": (
+        COMMITS, found(data(98), marker(99, COMMIT, second=70), marker(103, COMMIT, epoch=1, second=300)), 1
+    ),
+    "nor does one after an abort": (
+        COMMIT_THEN_ABORT, found(data(98), marker(99, ABORT, second=70), marker(100, COMMIT, second=300)), 1
+    ),
     "what is before it was not read": (COMMITS, found(marker(99, COMMIT, second=300)), None),
     "nothing is before it: the topic was created again": (
         COMMITS, list(other_markers(ELSEWHERE, excerpt(data(0, pid=8), marker(1, COMMIT, second=300), start=0), 7)), 0

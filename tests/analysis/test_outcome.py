@@ -108,6 +108,13 @@ def test_a_commit_is_proven_by_a_brokers_time_between_the_records_and_the_decisi
     assert world.outcome(is_one_clock=True).name == ("commit" if other and lasts > 1_000 else "unknown")
 
 
+def test_one_clock_that_was_set_back_tells_no_order() -> None:
+    """By its times the commit, which lacks its marker, was complete before its own record: that was to be aborted."""
+    world = after(Txn(gap=10_000), OtherMarker(), Txn(marker=False, set_back=4_000))
+    assert world.of_open_records == {"commit"}
+    assert world.outcome(is_one_clock=True).name == "unknown"
+
+
 @pytest.mark.parametrize("lasts", [1, 60_000])
 def test_a_record_that_no_commit_includes_joins_those_of_a_commit(lasts: int) -> None:
     """Version 1, and a leader that thinks a transaction is open, which does not verify: `complete` published it."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -24,22 +25,24 @@ from tests.corpus.requests import decode_answer, encode_answer
 from tests.corpus.wire import replaying
 from tests.process import PATIENCE_S, run
 from tests.sources.fake import NOW, FakeCluster, by_topic, listed_offset
+from tests.sources.log_files import after, data, marker
 from tests.sources.test_broker_client import serving
 from tests.stored import compare
 from tests.tools.fake_cluster import FakeCluster as SocketCluster
 from toolkit import Cluster
 from toolkit.analysis.diagnosis.decision import decide_unknown
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
+from toolkit.analysis.diagnosis.log_excerpts import ExcerptStart
 from toolkit.analysis.diagnosis.observation import BrokersTime
 from toolkit.analysis.symptoms.recognition import NamedResources
 from toolkit.cli.diagnose_commands import verdict_exit_code
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError
 from toolkit.schema import BATCHES, Row
-from toolkit.schema.live import Finding, Transaction
+from toolkit.schema.live import Finding, Partition, Transaction
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import EPOCH, Selection, TopicPartition
-from toolkit.sources.live import coordinator_logs
+from toolkit.sources.live import coordinator_logs, partition_log
 from toolkit.sources.live.broker_client import BrokerClient, error_text
 from toolkit.sources.live.coordinators import (
     GROUPS,
@@ -52,8 +55,8 @@ from toolkit.sources.live.coordinators import (
     read_coordinators,
     visibility_of,
 )
-from toolkit.sources.live.group_offsets import undescribed_group
-from toolkit.sources.live.leaders import FetchPosition, fetch, offset_of, read_metadata, read_partitions
+from toolkit.sources.live.group_offsets import client_groups, share_group_offsets, undescribed_group
+from toolkit.sources.live.leaders import FetchedBatches, FetchPosition, fetch, offset_of, read_metadata, read_partitions
 from toolkit.sources.live.observe import observe
 from toolkit.sources.live.partition_log import NOT_RETURNED, UNREPLICATED, batch_tables_of, read_offsets
 from toolkit.sources.live.transactions import named_transactions
@@ -302,6 +305,24 @@ def test_a_finding_tells_that_the_log_around_it_could_not_be_read() -> None:
     [left_out] = [each["value"] for each in row["evidence"] if each["name"] == "left_out"]
     assert left_out == f"the log around it could not be read: {DENIED}"
     assert str(row["cause"]).startswith("written but never added: the coordinator wrote 1 record of producer 1 epoch 0")
+
+
+def test_a_batch_with_a_wrong_checksum_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader sends its bytes unchecked: the damaged marker of another producer passed for this one's."""
+    spoiled = bytearray(marker(1, 7, after()))
+    spoiled[50] ^= 1  # of the producer id
+    records = data(0, 7, after()) + bytes(spoiled) + data(2, 7, after())
+    leader = Partition(topic="t", partition=0, leader=1, log_start_offset=0, high_watermark=3, observed_at=after())
+    found = FetchedBatches(records=records, high_watermark=3)
+    monkeypatch.setattr(partition_log, "fetch", lambda client, positions, **_: [found for _ in positions])
+    start = ExcerptStart(tp=leader.tp, leader=leader, offset=0, producer_ids=frozenset({6, 7}))
+    client: Any = SimpleNamespace(timeout=1)
+    excerpt = partition_log.read_excerpts(client, [start], compacted={}, deadline=time.monotonic() + 9)[leader.tp]
+    assert (excerpt.headers["base_offset"].tolist(), excerpt.stop) == ([0], 1)
+    assert str(excerpt.error).startswith("CORRUPT_MESSAGE: the checksum of the batch at offset 1 does not match")
+    case: Any = SimpleNamespace(producer_id=6, opened_after=None, begun_after=None)
+    search = partition_log._read_markers(client, leader, [case])
+    assert (search.markers, [*search.unread]) == ([], [6])
 
 
 @pytest.mark.parametrize(
@@ -556,3 +577,15 @@ def test_settings_offsets_and_groups_that_a_response_leaves_out_are_errors() -> 
     brokers.ids[1].append(("billing", 1, ""))
     error = undescribed_group(cast(BrokerClient, brokers), "billing")
     assert (error or "").startswith(f"{INCOMPLETE}DescribeGroups does not have this group")
+
+
+def test_share_offsets_and_members_that_a_response_leaves_out_are_errors() -> None:
+    """The one was a traceback, the other a group without members: nobody runs, it seemed, and no error said more."""
+    silent = client(DescribeShareGroupOffsets=lambda broker, request: SimpleNamespace(groups=[]))
+    with pytest.raises(BrokerError, match="DescribeShareGroupOffsets does not have this group"):
+        share_group_offsets(silent, "shared", 1)
+    listed = SimpleNamespace(error_code=0, groups=[SimpleNamespace(group_id="billing", protocol_type="consumer")])
+    apis = {"ListGroups": lambda broker, request: listed, "DescribeGroups": empty()}
+    (group,), error = client_groups(client(**apis), ["billing-0_0"])
+    assert (group.group_id, group.members) == ("billing", [])
+    assert (error or "").startswith(f"{INCOMPLETE}DescribeGroups")

@@ -432,6 +432,32 @@ def test_a_live_transaction_is_ongoing_and_not_overdue_by_the_age_of_a_copy(stag
     assert "as of 2026-11-21 12:10:00 UTC, by the newest marker in orders-0" in row["reason"]
 
 
+def test_a_damaged_time_makes_nothing_overdue(staged: StagedFiles) -> None:
+    """One bit of the newest record of the coordinator's log, whose checksum is wrong, was nine years later."""
+    staged.states[0] = state_record(0, OWNER, 7, "Ongoing", after(minutes=-1), on=[ORDERS])
+    spoiled = bytearray(state_record(1, OTHER, 9, "Empty", after()))
+    spoiled[37] ^= 1 << 2  # of max_timestamp
+    staged.states[1] = bytes(spoiled)
+    row = staged.judge()
+    assert row["verdict"] != "overdue"
+    assert row["brokers_time"] < after(minutes=11)
+
+
+def test_a_follower_that_lags_clears_nothing_that_a_damaged_replica_may_hold(staged: StagedFiles) -> None:
+    """The leader's replica has a damaged batch, so the follower's was read, which ends before the open transaction."""
+    follower = write_root(staged.root.parent / "follower", broker_id=2)
+    write_log(follower, "orders-0", [data(0, 8, after()), marker(1, 8, after())])
+    write_checkpoint(follower, HIGH_WATERMARK, {ORDERS: 2})
+    damaged = data(2, 8, after(minutes=1))
+    spoiled = [data(0, 8, after()), marker(1, 8, after()), b"x" * len(damaged), data(3, 7, after(minutes=2))]
+    write_log(staged.root, "orders-0", spoiled)
+    write_state_topic(staged.root, {K: staged.states})
+    write_checkpoint(staged.root, HIGH_WATERMARK, {**staged.replicated, ORDERS: 4})
+    (row,) = LogDir(staged.root, follower).finding_rows(topics=["orders"])
+    assert row["verdict"] == "unknown"
+    assert "reaches further, to offset 4, and could not be read completely (CORRUPT_BATCH)" in str(row["error"])
+
+
 def test_of_several_replicas_the_longest_is_diagnosed(staged: StagedFiles) -> None:
     other = write_root(staged.root.parent / "other", broker_id=2)
     write_log(other, "orders-0", [*staged.orders, marker(3, 7, after(minutes=11))])

@@ -33,7 +33,15 @@ from toolkit.sources.live.leaders import (
     resolve_partitions,
 )
 from toolkit.sources.live.observe import _all_explained, observe
-from toolkit.sources.live.transactions import TransactionLog, all_ids, named_transactions
+from toolkit.sources.live.partition_log import LiveOffsetReader
+from toolkit.sources.live.transactions import (
+    TransactionFilters,
+    TransactionLog,
+    all_ids,
+    filtered_transactions,
+    named_transactions,
+    read_committed,
+)
 
 
 def wire_to(cluster: FakeCluster) -> BrokerClient:
@@ -544,3 +552,72 @@ def test_what_cannot_be_read_is_an_error(responses: list[FetchedBatches], respon
 
 def test_what_was_not_read_in_time_is_an_error(responses: list[FetchedBatches]) -> None:
     assert read(1, seconds=0)[1] == {0: "REQUEST_TIMED_OUT: the partition was not read to its end in time"}
+
+
+def test_ids_of_a_partition_that_moves_while_they_are_listed_may_be_missing() -> None:
+    """The old coordinator lists them no more, and the new one not yet: `list` had none of them, with exit code 0."""
+    cluster = FakeCluster()
+
+    def moves(broker: int, request: Any) -> Any:
+        answer = cluster.ListTransactions(broker, request)
+        cluster.leaders[STATE_TOPIC, 0], cluster.ids[1] = (2, 8), []
+        return answer if broker == 2 else SimpleNamespace(error_code=0, API_VERSION=2, transaction_states=[])
+
+    cluster.replaced = {"ListTransactions": moves}
+    found = filtered_transactions(wire_to(cluster), TransactionFilters())
+    assert [each.transactional_id for each in found] == ["other", None]
+    assert (found[-1].txn_state_partition, str(found[-1].error).partition(":")[0]) == (0, "NOT_COORDINATOR")
+    cluster.leaders[STATE_TOPIC, 0] = (1, 7)
+    with pytest.raises(BrokerError, match="moved while ids were listed: some may be missing"):
+        all_ids(wire_to(cluster))
+
+
+def test_what_holds_a_record_is_not_known_if_its_leader_does_not_show_the_producers() -> None:
+    """`No transaction is open, so it waits for replication`, said `why` of brokers before 2.8."""
+
+    def too_old(broker: int, request: Any) -> Any:
+        raise BrokerError("Broker 1 does not support DescribeProducers.", code="UNSUPPORTED_VERSION")
+
+    batch = pack_batch([Record(120, 1000, None, b"v")])
+    fetched = SimpleNamespace(error_code=0, records=batch, aborted_transactions=None, high_watermark=150)
+    cluster = FakeCluster(
+        DescribeProducers=too_old,
+        Fetch=lambda broker, request: SimpleNamespace(
+            error_code=0, responses=[SimpleNamespace(topic="orders", partitions=[fetched])]
+        ),
+        DescribeConfigs=lambda broker, request: SimpleNamespace(results=[]),
+    )
+    (partition,) = read_partitions(wire_to(cluster), read_metadata(wire_to(cluster), ["orders"]).partitions)
+    found = LiveOffsetReader(wire_to(cluster), partition).visibility(120)
+    assert (found.status, found.read_committed) == ("non_transactional", False)
+    assert found.reason.endswith("the LSO is 100, and what holds it is not known.")
+    assert str(found.error).startswith("UNSUPPORTED_VERSION")
+
+
+class Message(SimpleNamespace):
+    """A message of librdkafka, or its end of the partition."""
+
+    def topic(self) -> str:
+        return "orders"
+
+    def offset(self) -> int:
+        return int(self.at)
+
+    def error(self) -> Any:
+        return SimpleNamespace(code=lambda: -191) if self.is_end else None
+
+
+def test_an_end_before_the_range_is_not_the_end_of_the_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new leader had a lower LSO for a moment: records that were not looked at counted as not delivered."""
+    looks = [[Message(at=100, is_end=False), Message(at=101, is_end=True)], [], [Message(at=101, is_end=False)]]
+    consumer = SimpleNamespace(
+        assign=lambda partitions: None, consume=lambda count, timeout: looks.pop(0) if looks else [], close=lambda: None
+    )
+    monkeypatch.setattr(transactions, "_consumer", lambda config: consumer)
+    config: Any = None
+    assert read_committed(config, "orders", 0, 100, 102, timeout=5).offsets == [100, 101]
+    looks[:] = [[Message(at=100, is_end=True)]]
+    unread = read_committed(config, "orders", 0, 100, 102, timeout=0.05)
+    assert (unread.offsets, unread.reached) == ([], 100)
+    looks[:] = [[Message(at=105, is_end=True)]]
+    assert read_committed(config, "orders", 0, 100, 102, timeout=5).reached == 102, "they were aborted"

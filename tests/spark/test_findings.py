@@ -27,7 +27,7 @@ from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.recorded import LsoHold
 from toolkit.spark.arrow_types import spark_table
-from toolkit.spark.datasources.log_reader import LogIdentity
+from toolkit.spark.datasources.log_reader import LogIdentity, LogListing
 from toolkit.spark.pipeline.pipeline_run import check_clusters
 from toolkit.spark.pipeline.run_sources import RecordedSamples
 from toolkit.spark.pipeline.stored_findings import (
@@ -227,6 +227,10 @@ def test_the_longest_of_several_replicas_is_diagnosed() -> None:
         state(6, partition=1, is_held=False),
     ]
     assert [each.log for each in best_logs(logs) if each.is_held] == ["2:/orders-0/"]
+    # The new leader has no batch of its epoch yet, and the deposed one has a marker that it will truncate.
+    new, deposed = state(7, log_end_offset=4), state(8, log_end_offset=9)
+    listed = {new.log: LogListing(log=new.log, leader_epochs='{"4": 0, "5": 4}')}
+    assert best_logs([deposed, new], listed) == [new]
 
 
 def test_many_transactions_of_a_producer_id_are_matched_by_time(spark: SparkSession) -> None:

@@ -85,6 +85,25 @@ def test_a_name_of_digits_does_not_replace_offsets_and_a_word_within_another_sta
     assert (row["transactional_id"], row["reason"]) == ("id-1", 'id "id-1" is at offset 100 of sub100.')
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'no owner: its id "acme.{}" has expired: __transaction_state-3 has its tombstone',
+        'records of "acme.{}" in __transaction_state-3 from before',
+        'one transactional id of producer 7, which "acme.{}", "{}" had, too: whether a commit includes these records',
+        "'acme.{}' was not open at 12:00, and is since 11:00 by its coordinator",
+        "the start of 'acme.{}', 12:00, is 1 min ahead of the clock of controller 1",
+    ],
+)
+def test_an_id_that_is_in_no_column_is_replaced(text: str) -> None:
+    """A transaction without an owner has no id in its row: that of its former owner stayed in cause and outcome."""
+    tables = tables_of(cause=text.replace("{}", SECRETS["topic"]))
+    (row,) = Redaction(tables).applied(tables)["findings"]
+    assert SECRETS["topic"] not in row["cause"]
+    assert "acme" not in row["cause"]
+    assert row["transactional_id"] == "id-1"
+
+
 @pytest.mark.parametrize("name", ["flight-recording", "offsets-never-added"])
 def test_a_redacted_sample_keeps_its_figures(name: str) -> None:
     sample = samples.load(name)

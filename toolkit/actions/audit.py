@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from platformdirs import user_state_path
 
-from toolkit.errors import ActionFailed, ActionRefused, AuditFailed
+from toolkit.errors import ActionFailed, ActionRefused, AuditFailed, Effect
 from toolkit.schema import ACTIONS, Row
 from toolkit.schema.recorded import INTENT, OUTCOME, REFUSED, ActionStep, unfinished
 from toolkit.sources.recording.recorder import flush
@@ -98,9 +98,9 @@ class Audit:
         try:
             yield outcome
         except BaseException as error:
-            self._end(intent, outcome, error=_text(error))
+            self._end(intent, outcome, failure=error)
             raise
-        self._end(intent, outcome, error=None)
+        self._end(intent, outcome, failure=None)
 
     def check(self) -> None:
         """Find out before a plan, which takes seconds, whether a line can be added; the file is made if need be.
@@ -180,7 +180,8 @@ class Audit:
             return []
         return [_step(line, number) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
 
-    def _end(self, intent: ActionStep, outcome: ActionOutcome, *, error: str | None) -> None:
+    def _end(self, intent: ActionStep, outcome: ActionOutcome, *, failure: BaseException | None) -> None:
+        error = None if failure is None else _text(failure)
         response, lso = outcome.response, outcome.last_stable_offset_after
         try:
             self._write(replace(intent, step=OUTCOME, response=response, last_stable_offset_after=lso, error=error))
@@ -188,6 +189,7 @@ class Audit:
             raise AuditFailed(
                 f"The outcome of {intent.action} {intent.target} could not be written to {self.path}: "
                 f"{unwritten.strerror or unwritten}.",
+                effect=_effect(failure),
                 means=f"It failed: {error}" if error else "It was done, and answered without an error.",
                 do="Note it by hand: the file shows an intent without outcome.",
             ) from unwritten
@@ -268,6 +270,15 @@ def _who() -> str:
     except (KeyError, OSError):  # in a container, a user may be only a number
         name = f"uid {os.getuid()}"
     return f"{name}@{socket.gethostname()}"
+
+
+def _effect(failure: BaseException | None) -> Effect:
+    """The effect of an action by how it ended."""
+    if failure is None:
+        return "written"
+    if isinstance(failure, ActionFailed):
+        return failure.effect
+    return "nothing" if isinstance(failure, ActionRefused) else "uncertain"
 
 
 def _text(error: BaseException) -> str:

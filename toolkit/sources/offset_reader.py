@@ -64,6 +64,7 @@ class OffsetReader(ABC):
         self.log_start = partition.log_start_offset or 0
         self.lso = partition.last_stable_offset or 0
         self.high_watermark = partition.high_watermark or 0
+        self.opened_error: str | None = None  # why `opened` may lack some, once it was read
 
     @property
     @abstractmethod
@@ -109,6 +110,8 @@ class OffsetReader(ABC):
         if waits and self.opened:  # else it only waits for replication
             holder, first = min(self.opened.items(), key=lambda each: each[1])
             found = replace(found, holder_producer_id=holder, holder_first_offset=first)
+        elif waits and self.opened_error:
+            found = replace(found, error=found.error or self.opened_error)
         return replace(found, reason=visibility_reason(found))
 
     def missing_offsets(self, start: int, stop: int, *, read_committed: bool) -> list[MissingOffsets]:

@@ -39,6 +39,7 @@ from toolkit.analysis.diagnosis.evidence_text import FILES, REQUESTS, at, elsewh
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt, OpenPart, producer_batches
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.headers import ABORT as ABORT_MARKER
 from toolkit.formats.headers import COMMIT as COMMIT_MARKER
 from toolkit.formats.headers import Headers
 from toolkit.schema import utc
@@ -402,7 +403,8 @@ class OtherMarker:
     # producer_id, epoch: as in the marker
     producer_id: int
     epoch: int
-    # whether it repeats no other marker: data of the producer is between them, or nothing of it is before in the log
+    # whether it repeats no other marker: data of the producer is between them, nothing of it is before in the log, or
+    # it is a COMMIT and differs from the one before
     is_first: bool
     is_raised: bool  # whether the data right before it has the epoch below its own, as with transaction version 2
     is_commit: bool  # COMMIT, or ABORT
@@ -450,11 +452,15 @@ def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Ite
     for number in range(len(batches.markers_before)):
         marker = batches.markers_before[number : number + 1]
         offset, epoch = int(marker["base_offset"][0]), int(marker["producer_epoch"][0])
+        is_commit = bool(marker["marker"][0] == COMMIT_MARKER)
         before: Headers = own[own["base_offset"] < offset][-1:]
         is_first, is_raised, first_time = excerpt.start == 0 and excerpt.is_contiguous(0, offset), False, None
         if len(before):
             (last,) = before
-            is_first = last["attributes"] & CONTROL == 0
+            # One that differs from the marker before it repeats nothing: its data is elsewhere, or was compacted.
+            is_repeat = (int(last["marker"]), int(last["producer_epoch"])) == (COMMIT_MARKER, epoch)
+            is_others = is_commit and last["marker"] in {ABORT_MARKER, COMMIT_MARKER} and not is_repeat
+            is_first = last["attributes"] & CONTROL == 0 or is_others
             # A missing batch may have the marker's own epoch, as with version 1.
             if excerpt.is_contiguous(int(last["base_offset"]), offset):
                 is_data = last["attributes"] & (CONTROL | TRANSACTIONAL) == TRANSACTIONAL
@@ -468,7 +474,7 @@ def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Ite
             epoch=epoch,
             is_first=bool(is_first),
             is_raised=bool(is_raised),
-            is_commit=bool(marker["marker"][0] == COMMIT_MARKER),
+            is_commit=is_commit,
             coordinator_epoch=int(marker["coordinator_epoch"][0]),
             time=utc(int(marker["max_timestamp"][0])),
             first_time=first_time,

@@ -205,7 +205,23 @@ class _Proof:
             and time.leader_epoch == leader.leader_epoch
             and all(record.leader_epoch == known[1] for record in self._records_of(decided))
         )
-        return 0 if is_one else MAX_DIFFERENCE_MS
+        return 0 if is_one and not self._is_set_back else MAX_DIFFERENCE_MS
+
+    @cached_property
+    def _is_set_back(self) -> bool:
+        """Whether a clock of the present leaders went back, within the bound: its times then tell no more than two."""
+        known, batches = self.leader_of_records, self.case.batches
+        records = [
+            _milliseconds(each.timestamp)
+            for each in self.history.records
+            if known is not None and each.leader_epoch == known[1] and each.timestamp is not None
+        ]
+        times: list[float] = []
+        if batches is not None:
+            headers = batches.excerpt.headers
+            is_own = batches.excerpt.has_brokers_time & (headers["leader_epoch"] == self.case.leader.leader_epoch)
+            times = headers["max_timestamp"][is_own].astype(float).tolist()
+        return not (_are_in_order(records, within=APPEND_DELAY) and _are_in_order(times, within=APPEND_DELAY))
 
     @cached_property
     def _have_clocks(self) -> bool:
@@ -397,6 +413,7 @@ class _Proof:
         leader, known = self.case.leader, self.leader_of_records
         return (
             known is not None
+            and not self._is_set_back
             and all(record.leader_epoch == known[1] for record in self._compared_records)
             and leader.leader == known[0]
             and bool(self.markers)
@@ -588,11 +605,11 @@ def _shows_version_2(record: TransactionLogRecord) -> bool:
     return _version(record) >= 2 and record.state in {"Ongoing", "PrepareCommit", "CompleteCommit"}
 
 
-def _are_in_order(times: Sequence[float]) -> bool:
-    """Whether no time is further before one that it follows than brokers' clocks may differ."""
+def _are_in_order(times: Sequence[float], *, within: float = MAX_DIFFERENCE_MS) -> bool:
+    """Whether no time is further before one that it follows than brokers' clocks may differ, or than `within`."""
     latest = -math.inf
     for time in times:
-        if time < latest - MAX_DIFFERENCE_MS:
+        if time < latest - within:
             return False
         latest = max(latest, time)
     return True

@@ -331,7 +331,9 @@ def _visibility(row: OffsetVisibility) -> str:
 
 def _waits(row: OffsetVisibility) -> str:
     lso, holder = row.last_stable_offset, row.holder_producer_id
-    if holder is None:
+    if holder is None and row.error is not None:
+        held = "and what holds it is not known"
+    elif holder is None:
         held = "and no transaction is open, so it waits for replication"
     else:
         held = f"held by the transaction of producer {holder} that began at {row.holder_first_offset}"

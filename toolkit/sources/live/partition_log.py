@@ -73,6 +73,7 @@ OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 NOT_RETURNED = (
     "REMOTE_STORAGE: the leader returns nothing at offset {}, which is in remote storage: that is slow, or fails there"
 )
+WRONG_CHECKSUM = "CORRUPT_MESSAGE: the checksum of the batch at offset {} does not match its bytes"
 UNREPLICATED = "OFFSET_NOT_AVAILABLE: the high watermark stays at {}, so later offsets are not replicated yet"
 
 
@@ -341,7 +342,9 @@ class LiveOffsetReader(OffsetReader):
 
     @cached_property
     def opened(self) -> Mapping[int, int]:
-        return open_starts(read_producers(self._client, {self.partition.tp: self.partition}, idle_producers=False))
+        producers = read_producers(self._client, {self.partition.tp: self.partition}, idle_producers=False)
+        self.opened_error = next((each.error for each in producers if each.error), None)
+        return open_starts(producers)
 
     def offset(self, bound: OffsetSpec) -> int:
         return offset_of(self._client, bound, self.partition)
@@ -436,17 +439,22 @@ class _ExcerptScan:
 
     def add(self, fetched: FetchedBatches) -> None:
         """Add fetched batches; they may extend beyond the range."""
-        scanned = scan(fetched.records, last=False)
-        self.error = fetched.error
+        scanned = scan(fetched.records, crc=True, last=False)
+        self.error, headers = fetched.error, scanned.headers
         self.remaining_bytes -= len(fetched.records)
-        if len(scanned.headers):
-            self.headers.append(scanned.headers)
-            self.position = int(scanned.headers["last_offset"][-1]) + 1
+        if (headers["crc_ok"] == 0).any():  # what it says may be another producer's, or no marker
+            headers = headers[: int((headers["crc_ok"] == 0).argmax())]
+            self.error = WRONG_CHECKSUM.format(int(scanned.headers["base_offset"][len(headers)]))
+        if len(headers):
+            self.headers.append(headers)
+            self.position = int(headers["last_offset"][-1]) + 1
             if self.target.tp.topic == OFFSETS_TOPIC:
-                self._add_groups(fetched.records, scanned.headers)
-        elif not fetched.error and not fetched.records and (fetched.high_watermark or 0) >= self.stop:
+                self._add_groups(fetched.records, headers)
+        elif not self.error and not fetched.records and (fetched.high_watermark or 0) >= self.stop:
             self.position = self.stop  # compacted away
-        self.is_done = self.position >= self.stop or self.remaining_bytes <= 0 or not len(scanned.headers)
+        self.is_done = (
+            self.position >= self.stop or self.remaining_bytes <= 0 or len(headers) < max(len(scanned.headers), 1)
+        )
 
     def _add_groups(self, records: bytes, headers: Headers) -> None:
         """Add the groups whose offsets the transactions have pending."""
@@ -553,14 +561,16 @@ def _read_markers(client: BrokerClient, partition: Partition, cases: Sequence[Ca
     begin, end = partition.log_start_offset or 0, partition.high_watermark or 0
     since = search_from(cases)
     start = max(begin, end - MAX_OFFSETS) if since is None else since
-    fetched = fetch_range(client, partition, start, "high_watermark")
+    fetched = fetch_range(client, partition, start, "high_watermark", crc=True)
     is_cut = fetched.stop > fetched.start + MAX_OFFSETS
     cut = cut_search(tp, cases, start=fetched.start if fetched.start > begin else None, is_cut=is_cut)
     parts, errors = list[Headers](), list[str]()
     for chunk in fetched.chunks:
         headers = chunk.headers
-        parts.append(headers)
+        wrong = headers["crc_ok"] == 0
+        parts.append(headers[~wrong])
         errors += [each.reason for each in chunk.damage if not each.is_torn]
+        errors += [WRONG_CHECKSUM.format(offset) for offset in headers["base_offset"][wrong][:1].tolist()]
         if len(headers) and int(headers["last_offset"][-1]) >= fetched.start + MAX_OFFSETS:
             break
     excerpt = Excerpt(

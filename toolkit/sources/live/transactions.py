@@ -277,8 +277,10 @@ def read_committed(
                         f"{topic}-{partition} cannot be read by a read_committed consumer: {text}.",
                         code=error.name().lstrip("_"),
                     )
-                if error is not None or offset >= stop:  # the LSO, or behind the range
+                if offset >= stop:  # the LSO, or behind the range
                     return CommittedRead(offsets, stop)
+                if error is not None:
+                    continue  # a new leader may not have the LSO yet that the one before had
                 offsets.append(offset)
                 if offset == stop - 1:
                     return CommittedRead(offsets, stop)
@@ -461,7 +463,8 @@ def filtered_transactions(client: BrokerClient, filters: TransactionFilters) -> 
         if too_old:
             found += log.failures
     unfiltered = filters.unfiltered(now) if by_us else []
-    return [*found, *listing.failures, *hidden, *unfiltered, *_unled_partitions(coordinator_topic)]
+    unlisted = [*_unled_partitions(coordinator_topic), *_moved_partitions(client, coordinator_topic)]
+    return [*found, *listing.failures, *hidden, *unfiltered, *unlisted]
 
 
 def _hidden_ids(
@@ -484,6 +487,16 @@ def _unled_partitions(coordinator_topic: CoordinatorTopic) -> Iterator[Transacti
         if each.leader is None:
             error = f"LEADER_NOT_AVAILABLE: {tp} has no leader, so no broker lists its ids"
             yield replace(_missing(error), txn_state_partition=tp.partition)
+
+
+def _moved_partitions(client: BrokerClient, coordinator_topic: CoordinatorTopic) -> Iterator[Transaction]:
+    """A record for each partition that has moved since: its ids may be in no list, of the old or the new coordinator.
+
+    `coordinator_topic`: before they were listed.
+    """
+    for number in coordinator_topic.moved_until(CoordinatorTopic.read(client, STATE_TOPIC)):
+        why = f"leadership of {STATE_TOPIC}-{number} moved while ids were listed: some may be missing"
+        yield replace(_missing(f"NOT_COORDINATOR: {why}"), txn_state_partition=number)
 
 
 def _missing(error: str) -> Transaction:
@@ -516,7 +529,8 @@ def numbered_ids(client: BrokerClient, among: Collection[str | None]) -> list[st
     numbered = TransactionFilters(pattern=rf"(?:{names})-\d+-\d+")
     coordinator_topic = CoordinatorTopic.read(client, STATE_TOPIC)
     listing = list_ids(client, sorted(client.brokers), coordinator_topic, numbered)
-    if listing.failures or any(_unled_partitions(coordinator_topic)):
+    unlisted = (*_unled_partitions(coordinator_topic), *_moved_partitions(client, coordinator_topic))
+    if listing.failures or unlisted:
         return []
     return [name for name, _ in listing.ids]
 

@@ -27,7 +27,7 @@ from toolkit.formats.log_dir_files import (
 from toolkit.formats.metadata_records import MetadataState
 from toolkit.formats.object_store import ObjectPath
 from toolkit.schema.log import ClusterEvent
-from toolkit.schema.table import Selection, TopicPartition
+from toolkit.schema.table import Error, Selection, TopicPartition
 from toolkit.sources.logdir.log_dir_layout import (
     METADATA_TOPIC,
     LogDirLayout,
@@ -441,6 +441,21 @@ class Contents:
             "and the metadata log of these files does not show which one is current"
         )
 
+    def unread_replica(self, replicas: Sequence[ReplicaState]) -> str | None:
+        """Why another replica may have what the first one lacks, as an error: it reaches further, and is damaged.
+
+        Null if none does. The first one may be a follower that lags: what it shows clear may be held since.
+        """
+        first = replicas[0]
+        for each in replicas[1:]:
+            is_same = first.topic_id is None or each.topic_id in {None, first.topic_id}
+            if is_same and each.error is not None and _reach(each) > _reach(first):
+                return (
+                    f"REPLICA_NOT_READ: the replica {each.log.name} reaches further, to offset {each.log_end_offset}, "
+                    f"and could not be read completely ({Error.of(each.error).code})"
+                )
+        return None
+
     def _current_topic_ids(self, state: ReplicaState) -> Collection[str]:
         """The current ids of a replica's topic, by the metadata log; none if it is not among the files."""
         topics = self.metadata.state.topics
@@ -465,8 +480,12 @@ def topic_ids(replicas: Iterable[ReplicaState]) -> Collection[str | None]:
 
 def _log_rank(state: ReplicaState) -> tuple[bool, int, int]:
     """A newer leader epoch wins over a longer log: what only a deposed leader has is truncated."""
+    return state.error is None, *_reach(state)
+
+
+def _reach(state: ReplicaState) -> tuple[int, int]:
     epoch, end = state.leader_epoch, state.log_end_offset
-    return state.error is None, -1 if epoch is None else epoch, -1 if end is None else end
+    return -1 if epoch is None else epoch, -1 if end is None else end
 
 
 def _selected(

@@ -80,7 +80,11 @@ def read_state_topic(contents: Contents) -> StateTopic:
     It has as many as the caller asserts; else 50, or as many as the metadata log says.
     """
     count = contents.assertions.txn_state_partitions
-    read = {number: _read(each) for number, each in sorted(contents.best(STATE_TOPIC, limit=ReadLimit.RECORDS).items())}
+    found = dict(contents.by_partition(contents.of_topic(STATE_TOPIC), limit=ReadLimit.RECORDS))
+    read = {tp.partition: _read(replicas[0]) for tp, replicas in sorted(found.items())}
+    for tp, replicas in found.items():
+        if (unread := contents.unread_replica(replicas)) is not None:
+            read[tp.partition].errors.append(unread)
     expected = count if count is not None else max([USUAL_COUNT, *(number + 1 for number in read)])
     gaps = [*_gaps(read, expected)]
     if count is None and gaps:

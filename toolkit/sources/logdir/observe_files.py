@@ -130,7 +130,7 @@ def observe_files(
         replace(
             partition_of(state),
             leader=state.log.where.broker_id,
-            error=state.error or contents.created_again(replicas[tp]),
+            error=state.error or contents.created_again(replicas[tp]) or contents.unread_replica(replicas[tp]),
         )
         for tp, state in states.items()
     ]

@@ -283,11 +283,13 @@ class LogWindow:
         if not len(headers):
             return
         self.contiguity.add(headers)
-        self.last_time = int(headers["max_timestamp"][-1])
-        by_broker = headers["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0
-        found = headers["max_timestamp"][by_broker & (headers["base_offset"] >= self.tail)]
-        self._tail_time = int(found[-1]) if len(found) else self._tail_time
-        self._ends_by_broker = bool(by_broker[-1])
+        intact = headers[headers["crc_ok"] != 0]  # a damaged time may be any, and would date all that is open
+        if len(intact):
+            self.last_time = int(intact["max_timestamp"][-1])
+            by_broker = intact["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0
+            found = intact["max_timestamp"][by_broker & (intact["base_offset"] >= self.tail)]
+            self._tail_time = int(found[-1]) if len(found) else self._tail_time
+            self._ends_by_broker = bool(by_broker[-1])
         control = np.flatnonzero(headers["attributes"] & CONTROL)
         self._control.append(np.stack([headers[name][control] for name in CONTROL_FIELDS]))
         self.producers = join(self.producers, replay(from_offset(headers, self.snapshot or 0)))
@@ -394,7 +396,7 @@ def read_window(
             part = replace(part, missing=None)  # the snapshot has the state after it
         window.add(part)
         if limit is ReadLimit.RECORDS:
-            headers = part.headers
+            headers = part.headers[part.headers["crc_ok"] != 0]
             times.append(np.column_stack((headers["base_offset"], headers["max_timestamp"])))
     window.batch_times = np.concatenate(times)
     if limit is ReadLimit.TAIL or not window.open_starts:

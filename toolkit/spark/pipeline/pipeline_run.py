@@ -445,7 +445,7 @@ class _PipelineRun:
             min_held_ms=self.min_held_ms,
         )
         holds, self.findings = made.stored(with_samples=self.has_samples)
-        logs = log_rows(self.states.all.values())
+        logs = log_rows(self.states.all.values(), self.listings)
         for name, rows in (("logs", logs), ("lso_holds", holds), ("findings", self.findings)):
             self.store.merge(name, KEPT[name], rows, run_id=self.states.run_id)
 

@@ -8,10 +8,12 @@ transactions, and nothing of the earlier one is open any more.
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -57,14 +59,29 @@ BEFORE, AFTER = (  # an hour is far more than the clock difference between broke
 )
 
 
-def best_logs(states: Iterable[StoredState]) -> list[StoredState]:
-    """The best replica of each partition, selected as by `toolkit.LogDir`; a topic created again is another one."""
+def best_logs(
+    states: Iterable[StoredState], listings: Mapping[str, LogListing] = MappingProxyType({})
+) -> list[StoredState]:
+    """The best replica of each partition, selected as by `toolkit.LogDir`; a topic created again is another one.
+
+    `listings`: the logs of this run. A leader has its epoch in leader-epoch-checkpoint before any batch has it: the
+    longer log of one that was deposed may end in what the new leader truncates.
+    """
+
+    def rank(state: StoredState) -> tuple[object, ...]:
+        """Intact first, then the highest leader epoch, the highest end offset, the lowest broker id, by name."""
+        listing = listings.get(state.log)
+        epochs = () if listing is None else map(int, json.loads(listing.leader_epochs or "{}"))
+        epoch = max(-1 if state.leader_epoch is None else state.leader_epoch, *epochs, -1)
+        end, broker_id = (-1 if each is None else each for each in (state.log_end_offset, state.broker_id))
+        return bool(state.is_damaged), -epoch, -end, broker_id, state.log
+
     best: dict[tuple[Origin, TopicPartition], StoredState] = {}
     for state in states:
         if state.topic is None or state.partition is None or state.log.endswith(IDS):
             continue
         key = LogIdentity.of(state.log).origin, TopicPartition(state.topic, state.partition)
-        best[key] = min(best.get(key, state), state, key=_rank)
+        best[key] = min(best.get(key, state), state, key=rank)
     return list(best.values())
 
 
@@ -88,13 +105,6 @@ def diagnosable(
         if hold.marker_offset is not None
         or (hold.key in keys if listed is None else (hold.topic, hold.partition) in listed)
     ]
-
-
-def _rank(state: StoredState) -> tuple[object, ...]:
-    """Sort key: intact first, then the highest leader epoch, the highest end offset, the lowest broker id, by name."""
-    numbers = state.leader_epoch, state.log_end_offset, state.broker_id
-    epoch, end, broker_id = (-1 if each is None else each for each in numbers)
-    return bool(state.is_damaged), -epoch, -end, broker_id, state.log
 
 
 def holds_of(states: Iterable[StoredState], *, min_held_ms: int) -> list[LsoHold]:
@@ -296,7 +306,7 @@ class TopicFindings:
         for finding in self.run.findings:
             current[self._origin(finding)].append(finding)
         logs: defaultdict[Origin, list[StoredState]] = defaultdict(list)
-        for log in best_logs(self.states.all.values()):
+        for log in best_logs(self.states.all.values(), self.listings):
             if log.is_held:
                 logs[LogIdentity.of(log.log).origin].append(log)
         holds = {origin: holds_of(of_topic, min_held_ms=self.min_held_ms) for origin, of_topic in logs.items()}
@@ -390,10 +400,10 @@ class TopicFindings:
         return self.store.load(name, KEPT[name]).select(*KEPT[name].names)
 
 
-def log_rows(states: Iterable[StoredState]) -> list[Row]:
-    """The rows of the table ``logs``."""
+def log_rows(states: Iterable[StoredState], listings: Mapping[str, LogListing]) -> list[Row]:
+    """The rows of the table ``logs``. `listings`: as for `best_logs`."""
     logs = [each for each in states if not each.log.endswith(IDS)]
-    best = {each.log for each in best_logs(logs)}
+    best = {each.log for each in best_logs(logs, listings)}
     found: list[Row] = []
     for each in logs:
         row = StoredLog.of_record(each, is_best=each.log in best, is_damaged=bool(each.is_damaged)).row()

@@ -15,7 +15,7 @@ from toolkit.actions.audit import Audit, is_on
 from toolkit.actions.coordinator_actions import plan_fence
 from toolkit.actions.plan import RECHECK_AFTER, ListResult, Plan, PlanList
 from toolkit.analysis.history.findings_over_time import unread
-from toolkit.errors import ActionFailed, ActionRefused, ToolkitError, UsageError
+from toolkit.errors import ActionFailed, ActionRefused, AuditFailed, ToolkitError, UsageError
 from toolkit.schema.coerce import finding_row, records_of
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.table import TopicPartition, TransactionKey
@@ -334,7 +334,8 @@ class AbortPanel(PanelLayout):
             self._keep_uncertain(result.error, stopped)
 
     def _keep_uncertain(self, error: Exception, finding: Finding | None) -> None:
-        self._uncertain = finding if isinstance(error, ActionFailed) and error.effect != "nothing" else None
+        may_be_done = isinstance(error, ActionFailed | AuditFailed) and error.effect != "nothing"
+        self._uncertain = finding if may_be_done else None
 
     def _begin_next_of_list(self, plan: Plan) -> None:
         self._acted[plan.basis.key] = plan.basis

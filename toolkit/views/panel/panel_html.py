@@ -142,7 +142,7 @@ def problem_section(error: BaseException) -> Section:
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return _problem("Unexpected error", ToolkitError(text, means=_UNEXPECTED, do=_NEXT))
     head = next(text for kind, text in _HEADS if isinstance(error, kind))
-    if isinstance(error, ActionFailed):
+    if isinstance(error, ActionFailed) or (isinstance(error, AuditFailed) and error.effect != "written"):
         head = _EFFECTS[error.effect]
     return _problem(head, error)
 

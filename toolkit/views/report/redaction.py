@@ -54,6 +54,16 @@ PATTERNS = {
 }
 """What is replaced wherever it stands: paths, principals, addresses."""
 
+QUOTED_ID = "|".join(
+    (
+        r"(?<=\bid \")[^\"\n]+(?=\")",
+        r"(?<=\")[^\"\n]+(?=\" in __transaction_state-\d)",
+        r"(?<=, which \")[^\"\n]+(?=\")|(?<=\", \")[^\"\n]+(?=\" had, too|\", \")",
+        r"(?<=the start of ')[^'\n]+(?=', )|(?<=')[^'\n]+(?=' was not open at )",
+    )
+)
+"""An id in our sentences, whole: that of a former owner, or of another client, is in no column."""
+
 Value = TypeVar("Value")
 
 
@@ -73,7 +83,7 @@ class Redaction:
             self._alias(kind, name)
         self._spelled = {written: alias for name, alias in self._aliases.items() for written in spellings(name)}
         anywhere = (f"(?P<{kind}>{pattern})" for kind, pattern in PATTERNS.items())
-        self._pattern = re.compile("|".join([*_known(self._spelled), *anywhere]))
+        self._pattern = re.compile("|".join([f"(?P<{ID}>{QUOTED_ID})", *_known(self._spelled), *anywhere]))
 
     def applied(self, value: Value) -> Value:
         """Rows or a text with replacements instead of the names.
@@ -113,9 +123,7 @@ class Redaction:
         return redacted
 
     def _replace(self, match: re.Match[str]) -> str:
-        if match.lastgroup is None:
-            return self._spelled[match[0]]
-        return self._alias(match.lastgroup, match[0])
+        return self._spelled.get(match[0]) or self._alias(match.lastgroup or ID, match[0])
 
 
 def _known(names: Iterable[str]) -> Iterator[str]:
