@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 
 from tests.actions.rows import (
     ALIVE,
@@ -42,11 +43,13 @@ from toolkit.actions.coordinator_actions import (
 from toolkit.actions.plan import Plan
 from toolkit.actions.transaction import PartitionResult, PlannedTransaction
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, TIMEOUT_GRACE
+from toolkit.cli.action_commands import ActionAnswer, ActionFormat
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint, read_checkpoint
 from toolkit.schema import TRANSACTION_LOG, Row
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.coordinator_logs import LastBatch
+from toolkit.views.document import NOWHERE
 
 NONE, CONCURRENT, LOADING, NOT_COORDINATOR, UNAVAILABLE, DENIED, INVALID, TIMED_OUT = 0, 51, 14, 16, 15, 53, 42, 7
 NAME = "tx-0-5"  # of a job of Flink
@@ -379,6 +382,17 @@ def test_what_a_later_producer_has_open_is_nothing_that_the_fence_leaves() -> No
     assert (done.owner.producer_epoch, done.still_open) == (3, [])
 
 
+def test_a_dry_run_is_refused_by_an_override_that_is_not_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    """It passed, and the same command with --confirm was refused."""
+    plan = fence_plan(fence_cluster(**OVERDUE))
+    answer = ActionAnswer(action="fence", output=ActionFormat.TABLE, connection=NOWHERE)
+    with pytest.raises(typer.Exit) as ended:
+        answer.act(plan, plan.execute, audit=Audit(), confirm=None, override="ongoing")
+    said = "the override 'ongoing' is not needed, as everything is proven: leave it out."
+    assert (ended.value.exit_code, said in " ".join(capsys.readouterr().out.split())) == (5, True)
+    assert said in refusal(plan, override="ongoing")
+
+
 def test_an_answer_without_the_id_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was an AttributeError."""
     answer = SimpleNamespace(error_text=None)
@@ -562,6 +576,16 @@ def test_whether_it_was_committed(answers: Sequence[int], effect: str) -> None:
         commit_plan(commit_cluster(answers=answers)).execute(confirm=NAME)
     assert failed.value.effect == effect
     assert ("needs WRITE" in str(failed.value)) == (answers == (DENIED,))
+
+
+def test_a_later_transaction_than_the_one_that_was_confirmed_is_not_committed() -> None:
+    """The fresh check was of whatever had the checkpoint's epoch by then; a fence compares with its plan."""
+    cluster = commit_cluster()
+    plan = commit_plan(cluster)
+    cluster.transactions = [owner(start_time=ago(seconds=1))]
+    with pytest.raises(ActionRefused, match="changed since it was planned: its start_time is"):
+        plan.execute(confirm=NAME)
+    assert cluster.sent == []
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ from toolkit.sources.live.coordinators import (
     read_coordinators,
     visibility_of,
 )
-from toolkit.sources.live.group_offsets import undescribed_group
+from toolkit.sources.live.group_offsets import client_groups, share_group_offsets, undescribed_group
 from toolkit.sources.live.leaders import FetchedBatches, FetchPosition, fetch, offset_of, read_metadata, read_partitions
 from toolkit.sources.live.observe import observe
 from toolkit.sources.live.partition_log import NOT_RETURNED, UNREPLICATED, batch_tables_of, read_offsets
@@ -577,3 +577,15 @@ def test_settings_offsets_and_groups_that_a_response_leaves_out_are_errors() -> 
     brokers.ids[1].append(("billing", 1, ""))
     error = undescribed_group(cast(BrokerClient, brokers), "billing")
     assert (error or "").startswith(f"{INCOMPLETE}DescribeGroups does not have this group")
+
+
+def test_share_offsets_and_members_that_a_response_leaves_out_are_errors() -> None:
+    """The one was a traceback, the other a group without members: nobody runs, it seemed, and no error said more."""
+    silent = client(DescribeShareGroupOffsets=lambda broker, request: SimpleNamespace(groups=[]))
+    with pytest.raises(BrokerError, match="DescribeShareGroupOffsets does not have this group"):
+        share_group_offsets(silent, "shared", 1)
+    listed = SimpleNamespace(error_code=0, groups=[SimpleNamespace(group_id="billing", protocol_type="consumer")])
+    apis = {"ListGroups": lambda broker, request: listed, "DescribeGroups": empty()}
+    (group,), error = client_groups(client(**apis), ["billing-0_0"])
+    assert (group.group_id, group.members) == ("billing", [])
+    assert (error or "").startswith(f"{INCOMPLETE}DescribeGroups")

@@ -299,6 +299,8 @@ class Commit(CoordinatorAction):
         fresh = self.plan(plan.cluster, plan.target, recheck_after)
         if fresh.committable != plan.committable:
             raise changed(plan.name, f"the checkpoint says {fresh.committable}", nothing=self.nothing)
+        assert fresh.owner is not None
+        check_same_owner(plan, fresh.owner)
         return fresh
 
     def guard(self, fresh: Plan) -> None:

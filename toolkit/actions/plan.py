@@ -74,7 +74,7 @@ class Ruling:
         if self.refusal is None and override is None:
             return
         if self.refusal is None:
-            what = f"{target}: the override {override!r} is not needed, as everything is proven: leave it out."
+            what = f"{target}: {not_needed(override)}"
         elif override is None:
             what = f"{target} {self.refused}: {self.refusal}"
         elif self.needed_override is None:
@@ -92,6 +92,11 @@ class Ruling:
             replace(each, discharged_by=ASSERTED) if override is not None and each.status == NOT_PROVEN else each
             for each in self.claims
         )
+
+
+def not_needed(override: str | None) -> str:
+    """Why an override is refused where the action is offered."""
+    return f"the override {override!r} is not needed, as everything is proven: leave it out."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,7 +114,7 @@ class ActionAnswer:
         from toolkit.views.action_document import preview
 
         parts = preview(plan, audit=audit if saves else None, override=override)
-        is_refused = plan.refusal is not None and override != plan.needed_override
+        is_refused = plan.refusal is not None if override is None else override != plan.needed_override
         confirmed = self.confirmation(plan, confirm, parts, is_refused=is_refused)
         if confirmed is None:
             return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.actions.audit import Audit
 from toolkit.actions.marker_actions import ABORT
-from toolkit.actions.plan import ListResult, PlanList, Result
+from toolkit.actions.plan import ListResult, PlanList, Result, not_needed
 from toolkit.command_line import command_line
 from toolkit.errors import NotFound
 from toolkit.schema.live import Finding, Producer
@@ -50,6 +50,8 @@ def preview(plan: Plan | PlanList, *, audit: Audit | None = None, override: str 
     parts = _planned(plan, DRY_RUN, audit)
     if isinstance(plan, PlanList):
         return [*parts, to_confirm(plan.target)] if plan.plans else parts
+    if plan.refusal is None and override is not None:
+        return [*parts, Paragraph(f"It would be refused: {not_needed(override)}")]
     if plan.refusal is not None and override != plan.needed_override:
         parts.append(Paragraph(f"It would be refused: {plan.refusal}"))
         if plan.needed_override is not None:

@@ -298,11 +298,11 @@ def share_group_offsets(client: BrokerClient, group: str, coordinator_id: int) -
     requested = broker_client.DescribeShareGroupOffsets.DescribeShareGroupOffsetsRequestGroup(
         group_id=group, topics=None
     )
-    (found,) = client.send_one(
-        broker_client.DescribeShareGroupOffsets(groups=[requested]), broker_id=coordinator_id
-    ).groups
-    if found.error_code:
-        error = error_text(found.error_code, found.error_message)
+    answer = client.send_one(broker_client.DescribeShareGroupOffsets(groups=[requested]), broker_id=coordinator_id)
+    found = next(iter(answer.groups), None)
+    if found is None or found.error_code:
+        error = omitted_text("DescribeShareGroupOffsets", "this group")
+        error = error if found is None else error_text(found.error_code, found.error_message)
         raise BrokerError(f"The offsets of share group {group!r} cannot be read: {error}", code=Error.of(error).code)
     return {
         TopicPartition(topic.topic_name, part.partition_index): SharePartition(
@@ -564,12 +564,13 @@ def client_groups(
     coordinators = ((each.coordinator_id, group) for group, each in describable.items())
     batches = broker_client.batches(coordinators, GROUPS_PER_REQUEST)
     described: dict[str, Any] = {}
-    for response in client.send(
-        [(broker_id, broker_client.DescribeGroups(groups=names)) for broker_id, names in batches]
-    ):
+    responses = client.send([(broker_id, broker_client.DescribeGroups(groups=names)) for broker_id, names in batches])
+    for (_, names), response in zip(batches, responses, strict=True):
         if response.error_text:
             errors.append(response.error_text)
             continue
+        if {*names} - {group.group_id for group in response.message.groups}:
+            errors.append(omitted_text("DescribeGroups", "every group"))
         described |= {group.group_id: group for group in response.message.groups if not group.error_code}
         errors += [error_text(group.error_code) for group in response.message.groups if group.error_code]
     groups = [_group(group, each.protocol_type, described.get(group)) for group, each in candidates.items()]
