@@ -443,6 +443,18 @@ def test_a_damaged_time_makes_nothing_overdue(staged: StagedFiles) -> None:
     assert row["brokers_time"] < after(minutes=11)
 
 
+def test_a_batch_with_a_wrong_checksum_clears_nothing(staged: StagedFiles) -> None:
+    """One bit of the only open batch, which was no longer transactional, made the partition clear."""
+    spoiled = bytearray(data(0, 7, after()))
+    spoiled[22] ^= 0x10
+    write_log(staged.root, "orders-0", [bytes(spoiled), *staged.orders[1:]])
+    write_state_topic(staged.root, {K: staged.states})
+    write_checkpoint(staged.root, HIGH_WATERMARK, staged.replicated)
+    (row,) = LogDir(staged.root).finding_rows(topics=["orders"])
+    assert row["verdict"] == "unknown"
+    assert str(row["error"]).startswith("CORRUPT_BATCH: the checksum at offset 0 is wrong")
+
+
 def test_a_follower_that_lags_clears_nothing_that_a_damaged_replica_may_hold(staged: StagedFiles) -> None:
     """The leader's replica has a damaged batch, so the follower's was read, which ends before the open transaction."""
     follower = write_root(staged.root.parent / "follower", broker_id=2)
