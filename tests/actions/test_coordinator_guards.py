@@ -315,8 +315,8 @@ ANSWERS: dict[str, tuple[Sequence[int], str]] = {
     "denied": ((DENIED,), "nothing"),
     "an invalid request": ((INVALID,), "nothing"),
     "loading for ever": ((LOADING,), "nothing"),
-    "no coordinator for ever": ((UNAVAILABLE,), "nothing"),
-    "another coordinator for ever": ((NOT_COORDINATOR,), "nothing"),
+    "no coordinator for ever": ((UNAVAILABLE,), "uncertain"),
+    "another coordinator for ever": ((NOT_COORDINATOR,), "uncertain"),
     "ending what is open for ever": ((CONCURRENT,), "uncertain"),
     "ending what is open, then denied": ((CONCURRENT, DENIED), "uncertain"),
     "a time-out": ((TIMED_OUT,), "uncertain"),
@@ -325,7 +325,10 @@ ANSWERS: dict[str, tuple[Sequence[int], str]] = {
 
 @pytest.mark.parametrize(("answers", "effect"), ANSWERS.values(), ids=ANSWERS)
 def test_a_refused_request_names_its_effect(answers: Sequence[int], effect: str, audit: Audit) -> None:
-    """CONCURRENT_TRANSACTIONS also comes while the coordinator aborts what is open: the fence has begun."""
+    """CONCURRENT_TRANSACTIONS also comes while the coordinator aborts what is open: the fence has begun.
+
+    A coordinator whose decision did not get to enough replicas in time says that it is not available, or none any more.
+    """
     cluster = fence_cluster(**OVERDUE)
     cluster.answers, cluster.timeout = answers, 0.05
     with pytest.raises(ActionFailed, match="refused to fence 'payments-7'") as raised:
@@ -562,8 +565,8 @@ def test_what_is_sent_and_read_back(audit: Audit) -> None:
         ((INVALID_STATE,), "nothing"),
         ((DENIED,), "nothing"),
         ((LOADING,), "nothing"),
-        ((UNAVAILABLE,), "nothing"),
-        ((NOT_COORDINATOR,), "nothing"),
+        ((UNAVAILABLE,), "uncertain"),
+        ((NOT_COORDINATOR,), "uncertain"),
         ((OLD_EPOCH,), "nothing"),
         ((OTHER_ID,), "nothing"),
         ((UNKNOWN,), "uncertain"),

@@ -424,12 +424,17 @@ def test_an_asserted_commit_is_no_abort_that_was_decided_since() -> None:
 
 
 def test_the_response_of_a_leader_shows_whether_the_marker_was_written(audit: Audit) -> None:
-    """A storage error, or too few replicas after the append: it may be in the log."""
+    """A storage error, or too few replicas after the append: it may be in the log.
+
+    Also where another broker led the partition before its replicas had it: the copy of what it discarded was deleted.
+    """
     for code, effect, words in (
         (31, "nothing", "CLUSTER_AUTHORIZATION_FAILED"),
         (47, "nothing", "INVALID_PRODUCER_EPOCH"),
         (52, "nothing", "TRANSACTION_COORDINATOR_FENCED"),
-        (6, "nothing", "NOT_LEADER_OR_FOLLOWER"),
+        (19, "nothing", "NOT_ENOUGH_REPLICAS"),
+        (3, "uncertain", "UNKNOWN_TOPIC_OR_PARTITION"),
+        (6, "uncertain", "NOT_LEADER_OR_FOLLOWER"),
         (56, "uncertain", "KAFKA_STORAGE_ERROR"),
         (20, "uncertain", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
         (7, "uncertain", "REQUEST_TIMED_OUT"),

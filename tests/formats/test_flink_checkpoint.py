@@ -168,6 +168,16 @@ def test_a_newer_checkpoint_of_another_job_with_the_prefix(tmp_path: Path) -> No
     assert outside.newer_of_other_job() is None
 
 
+def test_a_job_that_was_restored_from_an_earlier_checkpoint_counts_from_there(tmp_path: Path) -> None:
+    """Its checkpoint 4 comes after checkpoint 5 of the job before, whose records it writes again."""
+    own = read_checkpoint(write_checkpoint(tmp_path / ("1" * 32), 5, [ONE], prefix="tx"))
+    restored = write_checkpoint(tmp_path / ("2" * 32), 4, [], prefix="tx")
+    for time, is_later in ((1e9, False), (2e9, True)):
+        os.utime(restored / "_metadata", (time, time))
+        os.utime(own.path, (1.5e9, 1.5e9))
+        assert (own.newer_of_other_job() is not None) is is_later
+
+
 def test_a_savepoint_is_one_by_its_properties_or_its_folder(tmp_path: Path) -> None:
     assert read_checkpoint(written(tmp_path, both(properties=SAVEPOINT))).is_savepoint
     saved = written(tmp_path, both(properties=CHECKPOINT), name="savepoint-4f2c")

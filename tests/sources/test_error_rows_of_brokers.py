@@ -25,7 +25,7 @@ from tests.corpus.requests import decode_answer, encode_answer
 from tests.corpus.wire import replaying
 from tests.process import PATIENCE_S, run
 from tests.sources.fake import NOW, FakeCluster, by_topic, listed_offset
-from tests.sources.log_files import after, data, marker
+from tests.sources.log_files import STATE_TOPIC, after, data, marker, state_record
 from tests.sources.test_broker_client import serving
 from tests.stored import compare
 from tests.tools.fake_cluster import FakeCluster as SocketCluster
@@ -305,6 +305,23 @@ def test_a_finding_tells_that_the_log_around_it_could_not_be_read() -> None:
     [left_out] = [each["value"] for each in row["evidence"] if each["name"] == "left_out"]
     assert left_out == f"the log around it could not be read: {DENIED}"
     assert str(row["cause"]).startswith("written but never added: the coordinator wrote 1 record of producer 1 epoch 0")
+
+
+def test_a_damaged_record_of_the_coordinators_may_be_of_any_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bit of the id was wrong: the decision was not decoded, and no commit seemed to include the records."""
+    whole = state_record(0, ID, 7, "PrepareCommit", after())
+    spoiled = whole.replace(ID.encode(), ID.upper().encode())
+    leader = Partition(
+        topic=STATE_TOPIC, partition=3, leader=1, log_start_offset=0, high_watermark=1, observed_at=after()
+    )
+    monkeypatch.setattr(coordinator_logs, "_partitions", lambda *_: [leader])
+    for records, has_error in ((whole, False), (spoiled, True)):
+        found = FetchedBatches(records=records, high_watermark=1)
+        monkeypatch.setattr(partition_log, "fetch", lambda client, positions, found=found, **_: [found])
+        topic: Any = SimpleNamespace()
+        client: Any = SimpleNamespace(timeout=1)
+        (record,) = coordinator_logs.transaction_log_records(client, topic, having=[ID.encode()])
+        assert (record.error is not None) is has_error
 
 
 def test_a_batch_with_a_wrong_checksum_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:

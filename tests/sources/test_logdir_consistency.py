@@ -36,6 +36,8 @@ from tests.sources.log_files import (
 from tests.stored import compare
 from toolkit import LogDir
 from toolkit.schema import FINDINGS, Row
+from toolkit.sources.logdir.consistency import end_time
+from toolkit.sources.logdir.contents import found_in
 
 K = 33
 OWNER, OTHER = ids_of(K, 2)
@@ -441,6 +443,27 @@ def test_a_damaged_time_makes_nothing_overdue(staged: StagedFiles) -> None:
     row = staged.judge()
     assert row["verdict"] != "overdue"
     assert row["brokers_time"] < after(minutes=11)
+
+
+def test_a_damaged_time_of_the_controllers_ends_no_copy(staged: StagedFiles) -> None:
+    """In a consistent copy it would be the time up to which all that is open is aged."""
+    spoiled = bytearray(data(1, -1, after()))
+    spoiled[37] ^= 1 << 2  # of max_timestamp
+    write_log(staged.root, "__cluster_metadata-0", [data(0, -1, after()), bytes(spoiled)])
+    (log,) = found_in([staged.root]).metadata_logs
+    assert end_time(log) == after()
+
+
+def test_a_batch_with_a_wrong_checksum_clears_nothing(staged: StagedFiles) -> None:
+    """One bit of the only open batch, which was no longer transactional, made the partition clear."""
+    spoiled = bytearray(data(0, 7, after()))
+    spoiled[22] ^= 0x10
+    write_log(staged.root, "orders-0", [bytes(spoiled), *staged.orders[1:]])
+    write_state_topic(staged.root, {K: staged.states})
+    write_checkpoint(staged.root, HIGH_WATERMARK, staged.replicated)
+    (row,) = LogDir(staged.root).finding_rows(topics=["orders"])
+    assert row["verdict"] == "unknown"
+    assert str(row["error"]).startswith("CORRUPT_BATCH: the checksum at offset 0 is wrong")
 
 
 def test_a_follower_that_lags_clears_nothing_that_a_damaged_replica_may_hold(staged: StagedFiles) -> None:

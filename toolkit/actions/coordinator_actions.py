@@ -46,15 +46,12 @@ if TYPE_CHECKING:
 
 
 POLL_S = 0.1
-NOT_DONE = frozenset(
-    {
-        "COORDINATOR_LOAD_IN_PROGRESS",
-        "COORDINATOR_NOT_AVAILABLE",
-        "NOT_COORDINATOR",
-        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-    }
-)
-"""Errors of any request to a coordinator after which it has had no effect."""
+NOT_DONE = frozenset({"COORDINATOR_LOAD_IN_PROGRESS", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"})
+"""Errors of any request to a coordinator after which it has had no effect.
+
+COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR are also the answers of one whose decision is in its log, and did not get
+to enough replicas in time, or before another broker led them (``TransactionStateManager.appendTransactionToLog``).
+"""
 PASSING = {"CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
 ENDED = {"Empty", "CompleteAbort", "CompleteCommit"}
 

@@ -94,11 +94,17 @@ UNCERTAIN = frozenset(
         "INCOMPLETE_RESPONSE",
         "KAFKA_STORAGE_ERROR",
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        "NOT_LEADER_OR_FOLLOWER",
         "REQUEST_TIMED_OUT",
         "UNKNOWN_SERVER_ERROR",
+        "UNKNOWN_TOPIC_OR_PARTITION",
     }
 )
-"""Errors after which the marker may be in the log: the leader appended it, and its replicas may not have it."""
+"""Errors after which the marker may be in the log: the leader appended it, and its replicas may not have it.
+
+A broker that leads the partition no more while it waits for its replicas says so, too: the next leader may have the
+marker (``Partition.checkEnoughReplicasReachOffset``).
+"""
 
 
 def marker_fields(txn: PlannedTransaction, *, is_commit: bool) -> Mapping[str, Any]:

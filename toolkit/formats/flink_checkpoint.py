@@ -319,7 +319,9 @@ class FlinkCheckpoint:
     def newer_of_other_job(self) -> FlinkCheckpoint | None:
         """A later checkpoint of another job in the same checkpoint directory, with one of its prefixes; null if none.
 
-        A restored job has a folder of its own, and counts on from the checkpoint that it was restored from.
+        A restored job has a folder of its own, and counts on from the checkpoint that it was restored from. Where that
+        is an earlier one, only the times of the files show it, which copies may have changed: they count against a
+        commit, and prove none.
 
         Raises NotFound, DecodeError, UsageError as `read_checkpoint`: whether such a job writes with its prefixes is
         not known.
@@ -327,9 +329,11 @@ class FlinkCheckpoint:
         job = self.path.parent.parent
         if not (CHECKPOINT_FOLDER.fullmatch(self.path.parent.name) and JOB_FOLDER.fullmatch(job.name)):
             return None
+        written = _written_at(self.path)
         for folder in sorted(job.parent.iterdir()):
             newest = _newest(folder) if folder != job and JOB_FOLDER.fullmatch(folder.name) else None
-            if newest is not None and _number(newest.parent) > self.checkpoint_id:
+            # One that was restored from an earlier checkpoint than this one may not have counted up to it yet.
+            if newest is not None and (_number(newest.parent) > self.checkpoint_id or _written_at(newest) > written):
                 other = _read(newest)
                 if other.prefixes & self.prefixes:
                     return other
@@ -423,6 +427,14 @@ def _newest(folder: Path) -> Path | None:
     """The ``_metadata`` of the newest completed checkpoint in a job's folder."""
     complete = [each for each in folder.glob(f"chk-*/{METADATA}") if CHECKPOINT_FOLDER.fullmatch(each.parent.name)]
     return max(complete, key=lambda each: _number(each.parent), default=None)
+
+
+def _written_at(metadata: Path) -> float:
+    """When a checkpoint was completed, by the clock of its file system; never if it is gone."""
+    try:
+        return metadata.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _number(folder: Path) -> int:

@@ -246,7 +246,7 @@ def _chunks(
             first = max(first, (partition.high_watermark or 0) - newest)
         # A coordinator loads its state up to the log end. While the high watermark is before that, ListOffsets returns
         # OFFSET_NOT_AVAILABLE (KIP-207): so nothing that it knows is missing here.
-        for chunk in fetch_range(client, partition, first, "high_watermark").chunks:
+        for chunk in fetch_range(client, partition, first, "high_watermark", crc=True).chunks:
             yield number, chunk
 
 
@@ -270,10 +270,10 @@ def _records(
 
 
 def _contain(headers: Headers, records: bytes, needles: Collection[bytes] | None) -> npt.NDArray[np.bool_]:
-    """Whether each batch contains one of the byte strings, or is compressed: then that is not known."""
+    """Whether each batch contains one of the byte strings; or may, as it is compressed, or its checksum is wrong."""
     if needles is None:
         return np.ones(len(headers), bool)
-    found: npt.NDArray[np.bool_] = headers["attributes"] & COMPRESSION != 0
+    found: npt.NDArray[np.bool_] = (headers["attributes"] & COMPRESSION != 0) | (headers["crc_ok"] == 0)
     positions = headers["position"]
     for needle in needles:
         at = records.find(needle)

@@ -347,8 +347,9 @@ def end_time(log: FolderLog) -> dt.datetime | None:
     last = None
     for number in range(len(log.base_offsets), 0, -1):
         start = END if number == len(log.base_offsets) else log.base_offsets[number] - 1
-        for part in log.parts_near(start):
-            last = int(part.headers["max_timestamp"][-1]) if len(part.headers) else last
+        for part in log.parts_near(start, crc=True):
+            intact = part.headers[part.headers["crc_ok"] != 0]  # a damaged time may be any
+            last = int(intact["max_timestamp"][-1]) if len(intact) else last
         if last is not None:
             break
     return utc(last)

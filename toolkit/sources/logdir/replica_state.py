@@ -495,7 +495,9 @@ def read_state(
     log_end = max(window.fold.log_end_offset, window.snapshot or 0, *log.base_offsets[-1:])
     first = log.base_offsets[0] if log.base_offsets else log_end
     log_start = max(first, log_start)
-    damage = [each for each in window.damage if not each.is_torn and each.reaches(window.snapshot or 0)]
+    # What a batch with a wrong checksum says, whose it is and whether it is a marker, is not known.
+    damage = [each for each in (*window.damage, *window.wrong_checksums) if not each.is_torn]
+    damage = [each for each in damage if each.reaches(window.snapshot or 0)]
     unread = [f"{each.reason.rstrip('.')} ({each.place})." for each in damage]
     unread += [each.error for each in window.missing if each.error is not None]
     unread += [each.error for each in window.records.errors if each.error and not each.error.startswith("TORN_TAIL")]
