@@ -121,9 +121,9 @@ def test_a_hostile_id_is_only_data(kafka: Kafka, name: str) -> None:
         return "gnore" not in json.dumps(value)
 
     with INCIDENTS["open_young"](kafka) as staged, BrokerClient(config_of(kafka)) as client:
-        hostile = TxnProducer(client, name).init()
-        hostile.add(staged.topic, staged.partition)
-        offset = hostile.send(staged.topic, staged.partition)
+        hostile, partition = TxnProducer(client, name).init(), 1 - staged.partition
+        hostile.add(staged.topic, partition)
+        offset = hostile.send(staged.topic, partition)
         (row,) = [each for each in ask("diagnose", topic=staged.topic)["rows"] if each["transactional_id"] == escaped]
         assert is_silent({**row, "transactional_id": None})
         report = ask("report", topic=staged.topic)
@@ -131,15 +131,17 @@ def test_a_hostile_id_is_only_data(kafka: Kafka, name: str) -> None:
         assert escaped in report["names"].values()
         explained = ask("explain", text=f'ProducerFencedException, transactionalId="{name}"')  # ends at the first space
         assert is_silent([each["findings"] for each in explained["rows"]])
-        pasted = f"OutOfOrderSequenceException for producer {hostile.producer_id} in partition {staged.topic}-0"
+        pasted = (
+            f"OutOfOrderSequenceException for producer {hostile.producer_id} in partition {staged.topic}-{partition}"
+        )
         explained = ask("explain", text=pasted)
         assert is_silent(explained["rows"])
         assert explained["rows"][0]["findings"]
         assert escaped in explained["names"].values()
         for at in (offset, offset + 1):
-            (seen,) = ask("why", topic=staged.topic, partition=staged.partition, offset=at)["rows"]
+            (seen,) = ask("why", topic=staged.topic, partition=partition, offset=at)["rows"]
             assert is_silent({**seen, "transactional_id": None})
-        (seen,) = ask("why", topic=staged.topic, partition=staged.partition, offset=offset)["rows"]
+        (seen,) = ask("why", topic=staged.topic, partition=partition, offset=offset)["rows"]
         assert seen["transactional_id"] == escaped
         assert "<transactional_id>" in seen["reason"]
         rows = ask("history", transactional_id=name)["rows"]

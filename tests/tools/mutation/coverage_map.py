@@ -103,7 +103,8 @@ class CoverageMap:
             is_lab = path.stem.endswith(".lab")
             self.fixture_seconds.update(found.fixtures)
             for nodeid, (seconds, fixtures) in found.tests.items():
-                if nodeid.startswith(tuple(prefixes)) and (lab or not is_lab):
+                exists = (ROOT / nodeid.partition("::")[0]).exists()
+                if exists and nodeid.startswith(tuple(prefixes)) and (lab or not is_lab):
                     self.tests[nodeid] = ReachingTest(nodeid, seconds, is_lab, frozenset(fixtures))
                     for fixture in (*fixtures, path.stem):
                         users[fixture].add(nodeid)

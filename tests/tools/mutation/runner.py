@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import os
@@ -11,14 +12,17 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
+import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from tests.tools.mutation import FOLDER, ROOT
 from tests.tools.mutation.coverage_map import CoverageMap, ReachingTest
@@ -37,6 +41,7 @@ IMPORTED = (
     "typer",
     "confluent_kafka",
 )
+OPTIONS = ("-x", "-q", "--assert=plain", "-oaddopts=", "-otimeout=0", *(f"-pno:{name}" for name in UNUSED))
 FIRST_FILES, MORE_FILES = 2, 6  # that one process of pytest collects: half a second each
 
 
@@ -212,7 +217,7 @@ class Runner:
             signal.alarm(300 + round(20 * seconds))
             code = 99
             try:
-                code = _child(self.copy, nodeids, results)
+                code = self._in_fork(nodeids, results)
             finally:
                 os._exit(code)
         _, status = os.waitpid(child, 0)
@@ -230,28 +235,145 @@ class Runner:
         command = (sys.executable, "-m", *command)
         return bool(subprocess.run(command, cwd=self.copy, capture_output=True, check=False).returncode)
 
+    def _in_fork(self, nodeids: Sequence[str], results: Path) -> int:
+        """Run pytest as if it had been started in the copy."""
+        gc.disable()
+        _enter(self.copy)
+        _silence()
+        files = dict.fromkeys(each.partition("::")[0] for each in nodeids)
+        return int(pytest.main([*OPTIONS, *files], plugins=[Selected(nodeids, results)]))
+
+
+class CollectedRunner(Runner):
+    """Tries faults within functions in forks of a process that has imported the toolkit and collected all tests.
+
+    A fork puts the changed code into the functions, and what starts from it reads the changed file.
+
+    Parameters
+    ----------
+    session
+        The tests, as collected in the copy.
+    """
+
+    def __init__(self, copy: Path, coverage: CoverageMap, *, limit_s: float, session: pytest.Session) -> None:
+        super().__init__(copy, coverage, limit_s=limit_s)
+        self._items = {each.nodeid: each for each in session.items}
+        self._functions: dict[str, list[types.FunctionType]] = defaultdict(list)
+        self._caches = []
+        for each in gc.get_objects():
+            if isinstance(each, types.FunctionType):
+                self._functions[each.__code__.co_filename].append(each)
+            elif isinstance(each, functools._lru_cache_wrapper) and each.__module__.startswith(("toolkit", "tests")):
+                self._caches.append(each)
+        self._changed: dict[types.CodeType, types.CodeType] = {}
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+
+    def takes(self, fault: Fault) -> bool:
+        """Whether it is in code that runs after the import."""
+        if not fault.place.functions or fault.kind == "default":
+            return False
+        return bool(self.coverage.reaching(fault.module, fault.place.lines) and self._changed_codes(fault))
+
+    def run(self, fault: Fault, *, linters: Sequence[str] = ()) -> Outcome:
+        """As of a `Runner`."""
+        self._changed = self._changed_codes(fault)
+        return super().run(fault, linters=linters)
+
+    def _changed_codes(self, fault: Fault) -> dict[types.CodeType, types.CodeType]:
+        path = str(self.copy / fault.module)
+        sources = (fault.place.module.source, fault.text())
+        before, after = (_codes(compile(each, path, "exec")) for each in sources)
+        found = dict[types.CodeType, types.CodeType]()
+        for name, codes in before.items():
+            for old, new in zip(codes, after.get(name, ()), strict=False):
+                if old != new and old.co_freevars == new.co_freevars:
+                    found.setdefault(old, new)
+        return found
+
+    def _fails_only_so(self, nodeid: str, fault: Fault) -> bool:
+        changed, self._changed = self._changed, {}
+        try:
+            return super()._fails_only_so(nodeid, fault)
+        finally:
+            self._changed = changed
+
+    def _in_fork(self, nodeids: Sequence[str], results: Path) -> int:
+        _silence()
+        for old, new in self._changed.items():
+            for function in self._functions[old.co_filename]:
+                if function.__code__ == old:
+                    function.__code__ = new
+        for each in self._caches:
+            each.cache_clear()
+        items = [self._items[each] for each in nodeids if each in self._items]
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            if any(each.failed for each in runtestprotocol(item, log=False, nextitem=following)):
+                results.write_text(f"{results.read_text()}failed {item.nodeid}\n")
+                return int(pytest.ExitCode.TESTS_FAILED)
+            with results.open("a") as file:
+                file.write(f"finished {item.nodeid}\n")
+        return int(pytest.ExitCode.OK)
+
+
+class Collected:
+    """A pytest plugin: what is done with the tests once they are collected."""
+
+    def __init__(self, work: Callable[[pytest.Session], None]) -> None:
+        self.work = work
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Do it, and run no test."""
+        self.work(session)
+        return True
+
+
+def collect(copy: Path, files: Iterable[str], work: Callable[[pytest.Session], None]) -> None:
+    """Import the toolkit in a fork, collect the tests of some files of a copy, and work with them."""
+    if (child := os.fork()) == 0:
+        try:
+            _enter(copy)
+            with warnings.catch_warnings():
+                pytest.main([*OPTIONS, *files], plugins=[Collected(work)])
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _codes(
+    code: types.CodeType, found: dict[str, list[types.CodeType]] | None = None
+) -> dict[str, list[types.CodeType]]:
+    """All that a module's code has, by qualified name."""
+    found = {} if found is None else found
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            found.setdefault(each.co_qualname, []).append(each)
+            _codes(each, found)
+    return found
+
+
+def _enter(copy: Path) -> None:
+    """As if this process had been started in the copy."""
+    os.chdir(copy)
+    os.environ["PYTHONPATH"] = str(copy)
+    sys.path.insert(0, str(copy))
+    for name in [each for each in sys.modules if each.partition(".")[0] in {"tests", "toolkit"}]:
+        del sys.modules[name]
+
+
+def _silence() -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(null, stream)
+
 
 def import_others() -> None:
     """What forks need not import again; nothing of the toolkit."""
     for name in IMPORTED:
         with suppress(ImportError):
             importlib.import_module(name)
-
-
-def _child(copy: Path, nodeids: Sequence[str], results: Path) -> int:
-    """Run pytest as if it had been started in the copy."""
-    gc.disable()
-    os.chdir(copy)
-    os.environ["PYTHONPATH"] = str(copy)
-    sys.path.insert(0, str(copy))
-    for name in [each for each in sys.modules if each.partition(".")[0] in {"tests", "toolkit"}]:
-        del sys.modules[name]
-    null = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):
-        os.dup2(null, stream)
-    files = dict.fromkeys(each.partition("::")[0] for each in nodeids)
-    options = ["-x", "-q", "--assert=plain", "-oaddopts=", "-otimeout=0", *(f"-pno:{name}" for name in UNUSED)]
-    return int(pytest.main([*options, *files], plugins=[Selected(nodeids, results)]))
 
 
 @contextmanager
