@@ -216,20 +216,17 @@ def _failed(error: Exception, who: str) -> Answer:
 
 def _failed_finding(answer: Answer) -> Answer:
     """Findings of which nothing is known, for programs: without an answer the one before would seem to hold."""
-    from toolkit.schema.live import Finding
-    from toolkit.schema.verdict import Verdict
+    from toolkit.analysis.diagnosis.decision import decide_unknown
     from toolkit.views.finding_document import LINKED_FINDINGS, linked_row
 
     error = answer.error or ""
-    finding = Finding(
-        verdict=Verdict.UNKNOWN,
-        reason="The cluster could not be looked at.",
+    decided = decide_unknown(
+        "The cluster could not be looked at.",
         remedy="Get what is missing, and diagnose again.",
         missing=(error,),
-        evidence=(),
-        observed_at=utc_now(),
-        error=error,
+        is_open=False,
     )
+    finding = replace(decided.finding(observed_at=utc_now()), error=error)
     return replace(answer, table=LINKED_FINDINGS, rows=[linked_row(finding, NOWHERE)])
 
 
