@@ -170,6 +170,17 @@ def test_looks_as_csv_have_their_time_and_one_header(monkeypatch: pytest.MonkeyP
     assert "connection refused" in watched.stderr
 
 
+def test_a_failed_look_as_json_is_a_finding_about_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It wrote nothing, and the answer before seemed to hold."""
+    watched_looks(monkeypatch, [healthy()], DOWN, DOWN)
+    watched = run("diagnose", "--watch", "--format", "json")
+    _, end = json.JSONDecoder().raw_decode(watched.stdout)
+    failed = json.loads(watched.stdout[end:])
+    (row,) = failed["rows"]
+    assert (failed["schema"], failed["scope"]["missing"]) == ("findings_with_docs", [str(DOWN)])
+    assert (row["verdict"], row["topic"], row["error"], watched.returncode) == ("unknown", None, str(DOWN), 3)
+
+
 @pytest.mark.parametrize("gone", [NotFound("No broker lists the group 'old'."), DOWN], ids=["deleted", "no broker"])
 def test_a_group_that_is_gone_since_it_was_listed_leaves_the_lag_of_the_others(
     gone: Exception, monkeypatch: pytest.MonkeyPatch

@@ -608,6 +608,21 @@ def test_a_later_transaction_of_the_same_epoch_is_not_committed(later: dict[str,
     assert ("Nothing was sent" in str(raised.value), cluster.sent) == (True, [])
 
 
+def test_a_commit_is_one_though_a_later_transaction_is_open_by_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waited for its end until the time-out, and said `Ongoing, not committed`."""
+
+    def goes_on(cluster: RowCluster) -> None:
+        cluster.transactions = [owner(epoch=1, start_time=ago(seconds=1))]
+
+    monkeypatch.setattr("toolkit.actions.coordinator_actions.POLL_S", 60)
+    planned = commit_cluster()
+    commit_plan(planned).execute(confirm=NAME)
+    cluster = commit_cluster(before={("transaction_rows", planned.calls["transaction_rows"]): goes_on})
+    done = commit_plan(cluster).execute(confirm=NAME)
+    assert done.owner is not None
+    assert (done.owner.state, len(done.partitions)) == ("Ongoing", 1)
+
+
 def test_a_commit_whose_marker_is_missing_is_an_error() -> None:
     """The coordinator has committed it, and a partition has it open still: read_committed consumers wait."""
 

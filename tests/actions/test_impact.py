@@ -48,7 +48,9 @@ WRITTEN = (
 
 def chunk(*batches: dict[str, Any], size: int = 0, damage: str = "") -> FetchedChunk:
     damaged = (DamagedRange(0, 1, damage),) if damage else ()
-    return FetchedChunk(headers=headers(*batches), damage=damaged, records=bytes(size))
+    return FetchedChunk(
+        headers=headers(*({"crc_ok": 1} | each for each in batches)), damage=damaged, records=bytes(size)
+    )
 
 
 def failed(error: str) -> FetchedChunk:
@@ -65,7 +67,8 @@ def log(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
             log.taken += 1
             yield each
 
-    def read_offsets(client: object, row: object, start: int, stop: int) -> SimpleNamespace:
+    def read_offsets(client: object, row: object, start: int, stop: int, *, crc: bool) -> SimpleNamespace:
+        assert crc
         log.ranges.append((start, stop))
         return SimpleNamespace(chunks=read())
 
@@ -171,7 +174,13 @@ def test_batches_that_compaction_has_removed_are_not_missing(log: SimpleNamespac
 def test_what_could_not_be_read_is_not_counted(log: SimpleNamespace) -> None:
     lost = failed("NOT_LEADER_OR_FOLLOWER: it moved")
     damaged = chunk(data(104, records=2), damage="CORRUPT_BATCH: a magic of 9")
-    for last, why in ((lost, "NOT_LEADER_OR_FOLLOWER: it moved"), (damaged, "CORRUPT_BATCH: a magic of 9")):
+    wrong = chunk({**data(104, records=2), "crc_ok": 0})
+    why_wrong = "CORRUPT_MESSAGE: the checksum of the batch at offset 104 does not match its bytes"
+    for last, why in (
+        (lost, "NOT_LEADER_OR_FOLLOWER: it moved"),
+        (damaged, "CORRUPT_BATCH: a magic of 9"),
+        (wrong, why_wrong),
+    ):
         log.chunks, log.taken = [chunk(data(100, records=3)), last, chunk(*WRITTEN)], 0
         partial = impact(OWN)
         assert partial.unread == f"The log could not be read: {why}"
@@ -467,39 +476,35 @@ def opened(
     return [(each.base_offset, each.last_sequence) for each in found]
 
 
-def sound(*batches: dict[str, Any], damage: str = "") -> FetchedChunk:
-    return chunk(*({**each, "crc_ok": 1} for each in batches), damage=damage)
-
-
 def test_open_batches_are_those_of_the_producer_up_to_the_last_of_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
     others = marker(102, COMMIT), data(103, attributes=0), data(104, pid=8)
-    first = sound(data(100, records=2), *others, damage="TORN_TAIL: as a response ends")
-    second, behind = sound(data(105, sequence=2, records=2)), sound(data(107, sequence=4))
+    first = chunk(data(100, records=2), *others, damage="TORN_TAIL: as a response ends")
+    second, behind = chunk(data(105, sequence=2, records=2)), chunk(data(107, sequence=4))
     assert opened(monkeypatch, first, second, behind) == [(100, 1), (105, 3)], "what is behind it came later"
-    of_epoch_1 = sound(data(100, sequence=3), data(101, epoch=1, sequence=3))
+    of_epoch_1 = chunk(data(100, sequence=3), data(101, epoch=1, sequence=3))
     assert opened(monkeypatch, of_epoch_1, behind, last=LastBatch(1, 3)) == [(100, 3), (101, 3)]
-    assert opened(monkeypatch, sound(data(100, sequence=2**31 - 2, records=4)), behind, last=LastBatch(0, 1)) == [
+    assert opened(monkeypatch, chunk(data(100, sequence=2**31 - 2, records=4)), behind, last=LastBatch(0, 1)) == [
         (100, 1)
     ]
-    of_groups = sound(data(100, sequence=-1), data(101, sequence=-1))
+    of_groups = chunk(data(100, sequence=-1), data(101, sequence=-1))
     assert opened(monkeypatch, of_groups, last=LastBatch(0, None)) == [(100, -1), (101, -1)]
 
 
 def test_a_last_batch_that_is_not_there_is_missed_unless_all_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be above the high watermark: the marker would discard it, and the copy would be without it."""
     with pytest.raises(BrokerError, match="no batch of producer 7 with its last sequence number 3 below") as raised:
-        opened(monkeypatch, sound(data(100, records=2)))
+        opened(monkeypatch, chunk(data(100, records=2)))
     assert raised.value.code == "OFFSET_NOT_AVAILABLE"
-    for kept, log_start_offset in ((sound(data(115)), 110), (sound(), 100)):
+    for kept, log_start_offset in ((chunk(data(115)), 110), (chunk(), 100)):
         with pytest.raises(BrokerError, match="no batch of producer 7"):
             opened(monkeypatch, kept, log_start_offset=log_start_offset)
-    assert opened(monkeypatch, sound(), log_start_offset=110) == []
+    assert opened(monkeypatch, chunk(), log_start_offset=110) == []
 
 
 def test_a_log_that_is_damaged_has_no_open_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     for damaged, why in (
         (chunk({**data(100, records=4), "crc_ok": 0}), "The checksum of the batch at offset 100 does not match"),
-        (sound(damage="CORRUPT_BATCH: a magic of 9"), "could not be read: a magic of 9"),
+        (chunk(damage="CORRUPT_BATCH: a magic of 9"), "could not be read: a magic of 9"),
     ):
         with pytest.raises(BrokerError, match=why):
             opened(monkeypatch, damaged)

@@ -449,6 +449,20 @@ def test_committed_and_aborted_records_below_a_live_transaction_are_kept_first()
         assert "Do not fence the id" in row.remedy
 
 
+def test_a_live_transaction_over_aborted_records_is_not_to_commit() -> None:
+    """The finding said to wait, and the commit of its client published them."""
+    for outcome, words in (
+        (Outcome(name="undecided", reason="none", is_partly_aborted=True), "Have its client abort, or fence"),
+        (Outcome(name="unknown", reason="both", is_partly_aborted=True), "First read orders-0 from offset 100 with"),
+    ):
+        diagnosis = Diagnosis.of(twice(LONG))
+        row = only(diagnosis.findings(read=by_logs(diagnosis, outcome)))
+        assert (row.verdict, row.action) == ("long", None)
+        assert "a commit may make its records visible, too" in row.reason
+        assert row.remedy.startswith(words)
+        assert "Otherwise wait" not in row.remedy
+
+
 def test_a_long_transaction_perhaps_over_committed_records_is_not_undecided() -> None:
     row = only(diagnosed(twice(LONG), LIKELY_BELOW, *LIVE_RECORDS))
     assert (row.verdict, row.outcome, row.action) == ("long", "unknown", None)

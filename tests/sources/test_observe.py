@@ -40,6 +40,7 @@ from toolkit.sources.live.transactions import (
     all_ids,
     filtered_transactions,
     named_transactions,
+    numbered_ids,
     read_committed,
 )
 
@@ -570,6 +571,16 @@ def test_ids_of_a_partition_that_moves_while_they_are_listed_may_be_missing() ->
     cluster.leaders[STATE_TOPIC, 0] = (1, 7)
     with pytest.raises(BrokerError, match="moved while ids were listed: some may be missing"):
         all_ids(wire_to(cluster))
+
+
+def test_ids_of_a_flink_sink_are_not_all_if_some_may_be_hidden() -> None:
+    """The one that is missing could be that of subtask 0, by which an owner is told from another one."""
+    cluster = FakeCluster()
+    cluster.ids[1] = [("sink-1-4", 7, "Ongoing"), ("sink-0-4", 9, "Ongoing")]
+    among = {"sink-1-4", "other"}
+    assert numbered_ids(wire_to(cluster), among) == ["sink-1-4", "sink-0-4", "other"]
+    cluster.replaced["DescribeAcls"] = lambda broker, request: SimpleNamespace(error_code=31, resources=[])
+    assert numbered_ids(wire_to(cluster), among) == []
 
 
 def test_what_holds_a_record_is_not_known_if_its_leader_does_not_show_the_producers() -> None:

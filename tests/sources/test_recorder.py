@@ -159,6 +159,27 @@ def test_hidden_topics_are_a_gap_in_the_metrics() -> None:
     assert numbers(metrics)["kafka_txn_last_sample_gaps", ()] == 1
 
 
+def test_what_is_not_known_by_now_resolves_no_alert() -> None:
+    """A right, or a broker, that was lost set it to 0: KafkaTxnHanging resolved, though nobody had looked."""
+    one = sample(NINE)
+    assert one.observation is not None
+    (finding,) = one.findings
+    unknown = replace(finding, verdict=Verdict.UNKNOWN)
+    hidden = replace(one.row, topic_gaps=("DESCRIBE on Topic '*'",))
+    hangs = "kafka_txn_partition_hanging_transactions", (("partition", "0"), ("topic", "orders"))
+    metrics, found = Metrics(), list[float | None]()
+    for each in (
+        replace(one, findings=[unknown]),
+        one,
+        replace(one, findings=[unknown]),
+        replace(one, findings=[], row=hidden, observation=replace(one.observation, partitions=[])),
+        replace(one, findings=[replace(unknown, verdict=Verdict.OVERDUE)]),
+    ):
+        metrics.on_sample(each, written=True)
+        found.append(numbers(metrics).get(hangs))
+    assert found == [0, 1, 1, 1, 0]
+
+
 @pytest.mark.parametrize(("age", "is_known"), [(30 * SECOND, True), (90 * SECOND, False), (-3600 * SECOND, False)])
 def test_what_logs_showed_is_known_for_a_minute(age: dt.timedelta, is_known: bool) -> None:
     """A clock that was set back by an hour kept it for an hour."""

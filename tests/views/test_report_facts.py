@@ -298,6 +298,8 @@ def test_prevention_names_exposed_settings_and_only_own_clients() -> None:
 
     rows = [
         exposed("known bug", "KAFKA-1", "A bug."),
+        exposed("known bug", "KAFKA-2", "It depends on the patch release.", exposed=None, value="3.9"),
+        exposed("known bug", "kafka version", "By its API versions.", exposed=None, value="3.9"),
         exposed("broker", "transaction.partition.verification.enable", "Late messages hang.", broker_id=1),
         exposed("transactional_id", "client_transaction_version", "Old.", transactional_id="payments-7"),
         exposed("transactional_id", "client_transaction_version", "Old.", transactional_id="other"),
@@ -310,6 +312,7 @@ def test_prevention_names_exposed_settings_and_only_own_clients() -> None:
         ('transactional id: client_transaction_version of "payments-7"', "yes"),
         ("known bug: KAFKA-1", "yes"),
         ("broker: transaction.max.timeout.ms", "not known"),
+        ("known bug: KAFKA-2", "not known"),
     ]
     assert "other" not in [row["what to do"] for row in grid(made, "To do")]
     assert not any("KAFKA-1" in row["what to do"] for row in grid(made, "To do")), "a bug of the release is no cause"

@@ -409,14 +409,15 @@ def _headers(cluster: Cluster, partition: Partition, first: int, stop: int) -> t
     import numpy as np
 
     from toolkit.formats.headers import HEADER
-    from toolkit.sources.live.partition_log import read_offsets
+    from toolkit.sources.live.partition_log import WRONG_CHECKSUM, read_offsets
 
     parts: list[Headers] = [np.empty(0, HEADER)]
     size, deadline, unread = 0, time.monotonic() + IMPACT_TIMEOUT_S, ""
-    with closing(read_offsets(cluster.client, partition, first, stop).chunks) as chunks:
+    with closing(read_offsets(cluster.client, partition, first, stop, crc=True).chunks) as chunks:
         for chunk in chunks:
-            if chunk.damage:
-                unread = f"The log could not be read: {chunk.damage[0].reason}"
+            wrong = chunk.headers["base_offset"][chunk.headers["crc_ok"] == 0].tolist()
+            if damage := [*(each.reason for each in chunk.damage), *map(WRONG_CHECKSUM.format, wrong)]:
+                unread = f"The log could not be read: {damage[0]}"
                 break
             parts.append(chunk.headers)
             size += len(chunk.records)

@@ -8,7 +8,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from time import sleep
 from typing import Any, NoReturn, TypeVar
@@ -19,6 +19,7 @@ from toolkit.cli.options import SourceOptions
 from toolkit.cli.output import CLUSTER_NAME, INCOMPLETE, NOT_FOUND, Answer, Format, answer_json, remark, show
 from toolkit.errors import NotFound, ToolkitError, UsageError
 from toolkit.schema.table import utc_now
+from toolkit.views.document import NOWHERE
 from toolkit.views.row_formats import json_default
 
 T = TypeVar("T")
@@ -62,9 +63,10 @@ def answer_sources(
 
 
 def _watched(look: Look, interval: float, output: Format) -> int:
-    """The exit code of the last look, when Ctrl-C ends it. A look that fails is shown; the first one ends it.
+    """The exit code of the last look, at findings, when Ctrl-C ends it. One that fails is shown; the first one ends it.
 
-    As csv, a look that found nothing is a row with its time only, and one that failed a row with its error.
+    As csv, a look that found nothing is a row with its time only, and one that failed a row with its error; as JSON,
+    that is a finding about the cluster.
     """
     code: int | None = None
     columns: list[str] = []
@@ -79,6 +81,8 @@ def _watched(look: Look, interval: float, output: Format) -> int:
                 if code is None:
                     raise
                 answer = _failed(error, "kafka-txn")
+                if output is Format.JSON:
+                    answer = _failed_finding(answer)
             if is_terminal := sys.stdout.isatty() and output is not Format.CSV:
                 text = f"{utc_now():%Y-%m-%d %H:%M:%S} UTC; again every {interval:g} s, Ctrl-C ends it."
                 sys.stdout.write(CLEAR_SCREEN)
@@ -208,6 +212,22 @@ def _failed(error: Exception, who: str) -> Answer:
     text = str(error) if isinstance(error, ToolkitError) else f"a defect of kafka-txn: {type(error).__name__}"
     code = NOT_FOUND if isinstance(error, NotFound) else INCOMPLETE
     return Answer(error=text, remarks=[f"{who}: {text}"], code=code, key=text)
+
+
+def _failed_finding(answer: Answer) -> Answer:
+    """Findings of which nothing is known, for programs: without an answer the one before would seem to hold."""
+    from toolkit.analysis.diagnosis.decision import decide_unknown
+    from toolkit.views.finding_document import LINKED_FINDINGS, linked_row
+
+    error = answer.error or ""
+    decided = decide_unknown(
+        "The cluster could not be looked at.",
+        remedy="Get what is missing, and diagnose again.",
+        missing=(error,),
+        is_open=False,
+    )
+    finding = replace(decided.finding(observed_at=utc_now()), error=error)
+    return replace(answer, table=LINKED_FINDINGS, rows=[linked_row(finding, NOWHERE)])
 
 
 def _named(name: str, function: Callable[..., T], *arguments: object) -> T:

@@ -16,13 +16,13 @@ from tests.actions.rows import RowCluster, abort_plan
 from toolkit.actions.audit import Audit
 from toolkit.actions.plan import Plan, Result
 from toolkit.actions.transaction import MarkerImpact, PartitionResult
-from toolkit.errors import ActionRefused, ToolkitError
+from toolkit.errors import ActionFailed, ActionRefused, ToolkitError, UsageError
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.views.action_document import changes, done_section, lso_difference, passed
 from toolkit.views.finding_document import by_urgency
 from toolkit.views.panel.abort_panel import AbortPanel
-from toolkit.views.panel.layout import PAGE, FigureFrame, FindingList, TimelinePicture
+from toolkit.views.panel.layout import PAGE, FigureFrame, FindingList, PanelLayout, TimelinePicture
 from toolkit.views.panel.panel_html import (
     answer_section,
     choice,
@@ -288,3 +288,29 @@ def test_an_uncertain_action_on_a_partition_that_is_not_read_now_stays_uncertain
         "orders-0 at offset 100, whose action was uncertain, may be open: its partition could not be read "
         "(LEADER_NOT_AVAILABLE)."
     ]
+
+
+def test_what_has_no_action_in_the_panel_may_need_one() -> None:
+    """After an abort, a transaction of which evidence was missing was `Nothing else needs an action.`"""
+    unknown = finding(verdict="unknown", action=None)
+    said = {}
+    for listed in (unknown, finding(verdict="ongoing", action=None)):
+        panel: Any = SimpleNamespace(
+            step="done",
+            ended=plan(impact()),
+            result=Result(partitions=[result(9)]),
+            findings=[listed],
+            audit=SimpleNamespace(path="audit.jsonl"),
+            _html=lambda *parts: html_text(parts),
+        )
+        said[listed.verdict] = "Nothing else needs an action." in PanelLayout._done(panel)
+    assert said == {"unknown": False, "ongoing": True}
+
+
+def test_a_later_failure_does_not_forget_an_action_that_was_uncertain() -> None:
+    """What became of it was not said after the next refresh."""
+    acted = finding()
+    panel: Any = SimpleNamespace(_uncertain=None)
+    for error in (ActionFailed("It did not answer.", effect="uncertain"), UsageError("It is not confirmed.")):
+        AbortPanel._keep_uncertain(panel, error, acted)
+    assert panel._uncertain is acted

@@ -57,6 +57,14 @@ ALIVE = (
 RESTART = (
     "If its process is gone, start it again with the same transactional.id: its InitProducerId ends the transaction."
 )
+ABORTED_BELOW = (
+    "An earlier transaction of its producer was aborted, whose marker may be missing here: a commit may make its "
+    "records visible, too."
+)
+NO_RIGHT_END = (
+    "No end is right for all: a commit may make aborted records visible, too, and an abort may discard committed ones. "
+    "Do not fence the id and write no marker."
+)
 
 
 def _owner(e: Case) -> Transaction:
@@ -81,6 +89,11 @@ def _is_live(e: Case) -> bool:
 def _may_have_committed(e: Case) -> bool:
     """Whether it is not proven that a fence, which aborts all that is open here, discards no committed records."""
     return e.start is not None and e.outcome.no_commit.status != PROVEN
+
+
+def _may_have_aborted(e: Case) -> bool:
+    """Whether its client's commit may make records of an earlier transaction visible that was aborted."""
+    return e.has_outcome and (e.outcome.name == ABORT or e.outcome.is_partly_aborted)
 
 
 def _timeout(e: Case) -> dt.timedelta:
@@ -147,10 +160,13 @@ def _why_live(e: Case) -> str:
     """Its age, its last write, and what is not known: within its timeout a dead process looks like a live one."""
     last = e.producer.last_timestamp
     write = "" if last is None or e.start is None else f" Its last batch here has the time {at(last)}."
-    return f"{_within_timeout(e)}{write} {ALIVE}"
+    aborted = f" {ABORTED_BELOW}" if _may_have_aborted(e) else ""
+    return f"{_within_timeout(e)}{write}{aborted} {ALIVE}"
 
 
 def _wait(e: Case) -> str:
+    if _may_have_aborted(e):
+        return _end_over_aborted(e)
     if e.expires_at is None:
         return f"{RESTART} Otherwise wait: its coordinator has it open."
     expires_at = at(e.expires_at)
@@ -160,6 +176,17 @@ def _wait(e: Case) -> str:
     return (
         f"{RESTART} Otherwise wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to "
         f"end it sooner{condition}.{_longer_recheck(e, _timeout(e) + TIMEOUT_GRACE)}"
+    )
+
+
+def _end_over_aborted(e: Case) -> str:
+    """What to do about a live transaction over aborted records, which the commit of its client may publish."""
+    if _may_have_committed(e):
+        return f"{_keep_first(e)} {NO_RIGHT_END}"
+    return (
+        f"Have its client abort, or{f', {NOT_CHECKPOINTED},' if _may_be_flinks(e) else ''} fence "
+        f'"{e.transactional_id}", so that the coordinator aborts all that is open here. Never an abort marker: it has '
+        "an owner."
     )
 
 
@@ -234,8 +261,7 @@ def _over_committed(name: str, outcome: str, is_committed: Callable[[Case], bool
             f"{e.outcome.reason}."
         ),
         remedy=lambda e: (
-            f"{_keep_first(e)} No end is right for all: a commit may make aborted records visible, too, and an abort "
-            "discards committed ones. Do not fence the id and write no marker."
+            f"{_keep_first(e)} {NO_RIGHT_END}"
             if e.outcome.is_partly_aborted
             else "Have its client commit: that makes the earlier records visible too. Do not fence the id and write no "
             "marker: an abort discards them."
@@ -347,14 +373,11 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
     ),
     Rule(
         name="pre-committed by a checkpoint of Flink, over aborted records",
-        applies=lambda e: (
-            _is_live(e) and e.checkpoint is not None and (e.outcome.name == ABORT or e.outcome.is_partly_aborted)
-        ),
+        applies=lambda e: _is_live(e) and e.checkpoint is not None and _may_have_aborted(e),
         verdict=Verdict.PREPARED,
         outcome=UNKNOWN,
         why=lambda e: (
-            f"{_says(e)}{_age(e)}, and {_checkpoint(e).name} of its Flink job is to commit it. An earlier transaction "
-            "of its producer was aborted, whose marker may be missing here: a commit may make its records visible, too."
+            f"{_says(e)}{_age(e)}, and {_checkpoint(e).name} of its Flink job is to commit it. {ABORTED_BELOW}"
         ),
         remedy=lambda e: (
             f"{_keep_first(e)} Then restore the job from that checkpoint or a later one: it commits them all, and only "

@@ -518,7 +518,7 @@ def all_ids(client: BrokerClient) -> list[str]:
 
 
 def numbered_ids(client: BrokerClient, among: Collection[str | None]) -> list[str]:
-    """Every id of the prefixes of some ids of Flink's form, by name only; none unless all brokers list their ids.
+    """Every id of the prefixes of some ids of Flink's form, by name only; none unless all brokers list all their ids.
 
     `among`: the ids whose prefixes are listed; those of another form are left out.
     """
@@ -530,7 +530,7 @@ def numbered_ids(client: BrokerClient, among: Collection[str | None]) -> list[st
     coordinator_topic = CoordinatorTopic.read(client, STATE_TOPIC)
     listing = list_ids(client, sorted(client.brokers), coordinator_topic, numbered)
     unlisted = (*_unled_partitions(coordinator_topic), *_moved_partitions(client, coordinator_topic))
-    if listing.failures or unlisted:
+    if listing.failures or unlisted or visibility_of(TRANSACTIONAL_IDS, client, sorted(client.brokers)).gaps:
         return []
     return [name for name, _ in listing.ids]
 

@@ -32,7 +32,8 @@ PARTITION_GAUGES = {
     "lso_lag_offsets": "Offsets from the last stable offset to the high watermark.",
     "lso_held_seconds": "How long the transaction that holds the last stable offset has held it.",
     "open_transactions": "Open transactions on this partition.",
-    "hanging_transactions": "Hanging transactions on this partition: no coordinator will end them.",
+    "hanging_transactions": "Hanging transactions on this partition: no coordinator will end them. One whose "
+    "verdict is unknown by now counts as before.",
     "late_transactions": "Transactions on this partition open past their timeout and a padding.",
     "commits_without_marker": "Committed transactions whose marker is missing on this partition: read_committed "
     "consumers do not receive their records.",
@@ -92,9 +93,12 @@ def measure(sample: Sample, before: MetricSeries) -> MetricSeries:
         if finding.tp is not None:
             by_partition.setdefault(finding.tp, []).append(finding)
     unread = {tp for tp, findings in by_partition.items() if any(each.error for each in findings)}
+    if sample.row.topic_gaps:  # a topic that is hidden by now is in no answer
+        looked_at = {each.tp for each in sample.observation.partitions}
+        unread |= {tp for tp in before.partitions if tp not in looked_at}
     kept = {tp: series for tp, series in before.partitions.items() if tp in unread}
     read = {
-        tp: _partition_series(findings, sample, late=late[tp])
+        tp: _partition_series(findings, sample, late=late[tp], before=before.partitions.get(tp))
         for tp, findings in by_partition.items()
         if tp not in unread and any(_is_reported(each, sample) for each in findings)
     }
@@ -123,8 +127,11 @@ def _is_reported(finding: Finding, sample: Sample) -> bool:
     return not finding.verdict.is_brief or (first_seen is not None and first_seen < finding.observed_at)
 
 
-def _partition_series(findings: Sequence[Finding], sample: Sample, *, late: int) -> PartitionSeries:
-    gauges = {
+def _partition_series(
+    findings: Sequence[Finding], sample: Sample, *, late: int, before: PartitionSeries | None
+) -> PartitionSeries:
+    """Metrics of a partition that was read; of a transaction whose verdict is unknown by now, those `before` count."""
+    gauges: dict[str, float] = {
         "lso_lag_offsets": max(each.offsets_held or 0 for each in findings),
         "lso_held_seconds": max(_held_seconds(each, sample) for each in findings),
         "open_transactions": sum(each.producer_id is not None for each in findings),
@@ -134,6 +141,9 @@ def _partition_series(findings: Sequence[Finding], sample: Sample, *, late: int)
             each.verdict is Verdict.STUCK_ENDING and each.outcome == COMMIT for each in findings
         ),
     }
+    if before is not None and (unknown := sum(each.verdict is Verdict.UNKNOWN for each in findings)):
+        for name in ("hanging_transactions", "commits_without_marker"):
+            gauges[name] = max(gauges[name], min(before.gauges[name], gauges[name] + unknown))
     return PartitionSeries(gauges, sorted({group for each in findings for group in each.groups_held or ()}))
 
 

@@ -334,8 +334,8 @@ class AbortPanel(PanelLayout):
             self._keep_uncertain(result.error, stopped)
 
     def _keep_uncertain(self, error: Exception, finding: Finding | None) -> None:
-        may_be_done = isinstance(error, ActionFailed | AuditFailed) and error.effect != "nothing"
-        self._uncertain = finding if may_be_done else None
+        if isinstance(error, ActionFailed | AuditFailed) and error.effect != "nothing":
+            self._uncertain = finding
 
     def _begin_next_of_list(self, plan: Plan) -> None:
         self._acted[plan.basis.key] = plan.basis
@@ -360,7 +360,7 @@ class AbortPanel(PanelLayout):
     def _next(self) -> None:
         finding = next_actionable(self.findings)
         if finding is None:
-            raise UsageError("Nothing else needs an action.", do="Diagnose again.")
+            raise UsageError("No other finding has an action here.", do="Diagnose again.")
         self._select(finding)
 
     def _reset(self, finding: Finding | None) -> None:

@@ -514,7 +514,8 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
     def _done(self) -> str:
         if self.step != "done" or self.ended is None or self.result is None:
             return ""
-        last = [] if next_actionable(self.findings) else [Paragraph("Nothing else needs an action.")]
+        is_more = any(each.action or each.verdict.exit_code for each in self.findings)  # some have no action here
+        last = [] if is_more else [Paragraph("Nothing else needs an action.")]
         return self._html(done_section(self.ended, self.result, str(self.audit.path)), *last)
 
     def _html(self, *parts: Part) -> str:

@@ -464,7 +464,7 @@ def evidence_grid(finding: Finding) -> Grid:
 
 MAX_ITEMS = 10
 SAVED_URL = f"{DOCS_URL}commands/#records-that-an-abort-discards"
-BUG = "known bug"
+BUG, RELEASE = "known bug", "kafka version"
 
 
 def prevention_section(incidents: Sequence[IncidentFacts], tables: ReportTables) -> Section:
@@ -508,7 +508,8 @@ def _relevant(
 ) -> tuple[list[Exposure], list[Exposure], int]:
     """What is exposed, what is not known, and how many other clients are exposed."""
     own = {name for each in incidents if (name := each.finding.transactional_id)}
-    rows = sorted((each for each in exposure if each.exposed or is_unread(each)), key=lambda each: each.subject == BUG)
+    notable = (each for each in exposure if each.exposed or is_unread(each) or _may_have_bug(each))
+    rows = sorted(notable, key=lambda each: each.subject == BUG)
     shown = [each for each in rows if each.subject != "transactional_id" or each.transactional_id in own]
     left = sum(each.exposed is True for each in rows) - sum(each.exposed is True for each in shown)
     return [each for each in shown if each.exposed], [each for each in shown if each.exposed is None], left
@@ -517,6 +518,11 @@ def _relevant(
 def is_unread(exposed: Exposure) -> bool:
     """Whether a setting could not be read; another one whose `exposed` is null only describes the cluster."""
     return exposed.exposed is None and exposed.value is None
+
+
+def _may_have_bug(exposed: Exposure) -> bool:
+    """Whether a broker may have a known bug: it depends on its patch release, or on a level that was not read."""
+    return exposed.subject == BUG and exposed.name != RELEASE and exposed.exposed is None
 
 
 def _setting(exposed: Exposure) -> str:
