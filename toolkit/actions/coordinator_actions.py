@@ -611,7 +611,7 @@ def _warnings(cluster: Cluster, owner: Transaction, verdict: str) -> tuple[str, 
     if verdict == rules.IDLE:
         return fenced
     is_last = owner.state == "Ongoing" and owner.producer_epoch == LAST_EPOCH + 1
-    lost = (*([BY_CLOCKS] if verdict == rules.OVERDUE else []), *([AT_LAST_EPOCH] if is_last else []))
+    lost = (*([AT_LAST_EPOCH] if is_last else []), *([BY_CLOCKS] if verdict == rules.OVERDUE else []))
     own = [each.name for each in cluster.flink_checkpoints if not each.others and each.has_prefix_of(name)]
     if own:
         return (*lost, f"Its {own[-1]} {NOT_CHECKPOINTED}", LOST, *fenced)
