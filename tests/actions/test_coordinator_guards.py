@@ -360,12 +360,13 @@ def test_a_coordinator_that_is_not_found_after_a_refusal_leaves_nothing_done() -
     assert (raised.value.effect, len(cluster.sent)) == ("nothing", 1)
 
 
+def restarts(cluster: RowCluster) -> None:
+    """The application has restarted, and has a transaction open."""
+    cluster.transactions = [transaction(epoch=3, start_time=ago(seconds=1))]
+
+
 def test_a_request_is_not_repeated_once_a_later_transaction_is_open() -> None:
     """An application that restarted while its transaction was aborted was fenced, too, and its new one aborted."""
-
-    def restarts(cluster: RowCluster) -> None:
-        cluster.transactions = [transaction(epoch=3, start_time=ago(seconds=1))]
-
     cluster = fence_cluster(**OVERDUE)
     cluster.answers, cluster.before = (CONCURRENT, NONE), {("send_one", 1): restarts}
     with pytest.raises(ActionFailed, match="a later transaction of producer 7 epoch 3 is open by now") as raised:
@@ -375,10 +376,6 @@ def test_a_request_is_not_repeated_once_a_later_transaction_is_open() -> None:
 
 def test_what_a_later_producer_has_open_is_nothing_that_the_fence_leaves() -> None:
     """The read-back waited for its end until the time-out, and said that markers of the fence were on their way."""
-
-    def restarts(cluster: RowCluster) -> None:
-        cluster.transactions = [transaction(epoch=3, start_time=ago(seconds=1))]
-
     cluster = fence_cluster(**OVERDUE)
     cluster.fences, cluster.before = False, {("send_one", 1): restarts}
     done = execute(fence_plan(cluster))

@@ -200,24 +200,26 @@ def check_same_owner(plan: Plan, now: Transaction) -> None:
             raise changed(plan.name, f"its {name} is {value}, and was {before}", nothing=plan.action.nothing)
 
 
-def may_hide_topic(cluster: Cluster, owner: Transaction) -> bool:
-    """Whether an open transaction may include a topic that the coordinator's answer leaves out.
+def hidden_topic_gaps(cluster: Cluster, owner: Transaction) -> Sequence[str]:
+    """Why an open transaction may include a topic that the coordinator's answer leaves out; empty if none may.
 
     DescribeTransactions silently omits topics that this principal may not describe; the coordinators' log has them all.
     """
-    if not cluster.topic_gaps():
-        return False
+    if not (gaps := cluster.topic_gaps()):
+        return ()
     try:
         records = cluster.records(TransactionLogRecord, transactional_ids=[owner.transactional_id or ""])
     except ToolkitError:
-        return True
+        return gaps
     last = records[-1] if records else None
     is_same = last is not None and (last.state, last.producer_id, last.producer_epoch) == (
         owner.state,
         owner.producer_id,
         owner.producer_epoch,
     )
-    return last is None or not is_same or not {*(last.topic_partitions or ())} <= {*(owner.topic_partitions or ())}
+    if last is None or not is_same or not {*(last.topic_partitions or ())} <= {*(owner.topic_partitions or ())}:
+        return gaps
+    return ()
 
 
 def coordinator_of(cluster: Cluster, transactional_id: str) -> int | str:
@@ -254,11 +256,11 @@ class Commit(CoordinatorAction):
         checkpoint, committable = _checkpointed(cluster, name)
         owner = describe_owner(cluster, name)
         check_owner(owner, committable)
-        if may_hide_topic(cluster, owner):
+        if gaps := hidden_topic_gaps(cluster, owner):
             raise ActionRefused(
                 f"{name!r} may have a topic in its transaction that this principal may not describe.",
                 means=f"A commit would decide what is open there, too. {self.nothing}",
-                do=f"Get what is missing: {'; '.join(cluster.topic_gaps())}.",
+                do=f"Get what is missing: {'; '.join(gaps)}.",
             )
         partitions = sorted(owner.topic_partitions or ())
         findings = cluster.records(Finding, partitions=partitions, recheck_after=recheck_after)
@@ -482,7 +484,7 @@ class Fence(CoordinatorAction):
         if earlier is not None:
             check_same_owner(earlier, owner)
         findings: Sequence[Finding] = ()
-        observation, is_hidden = None, owner.state == "Ongoing" and may_hide_topic(cluster, owner)
+        observation, is_hidden = None, owner.state == "Ongoing" and bool(hidden_topic_gaps(cluster, owner))
         if owner.state == "Ongoing" and owner.producer_id is not None and owner.topic_partitions:
             try:
                 findings, observation = cluster.producer_findings(

@@ -276,10 +276,26 @@ def _not_proven(e: Case) -> str:
     return f"Not proven to be hanging: {why}."
 
 
-_rule = cast("type[Rule[Case]]", Rule)
-_unknown = partial(  # a transaction of which something is missing
-    _rule, verdict=Verdict.UNKNOWN, outcome=UNKNOWN, why=_not_proven, remedy=lambda e: GET_MISSING, is_explained=True
-)
+def _unknown(
+    *,
+    name: str,
+    applies: Callable[[Case], bool],
+    needs: Callable[[Case], tuple[str, ...]],
+    why: Callable[[Case], str] = _not_proven,
+    remedy: Callable[[Case], str] = lambda e: GET_MISSING,
+) -> Rule[Case]:
+    """A transaction of which `needs` is missing: no rule of these may leave it out."""
+    return Rule(
+        name=name,
+        applies=applies,
+        verdict=Verdict.UNKNOWN,
+        outcome=UNKNOWN,
+        why=why,
+        remedy=remedy,
+        needs=needs,
+        is_explained=True,
+    )
+
 
 OWNED_RULES: tuple[Rule[Case], ...] = (
     Rule(
@@ -595,7 +611,12 @@ _DISOWNED_VERDICTS = {Verdict.HANGING, Verdict.STUCK_ENDING}  # of transactions 
 
 
 _hanging = partial(  # a transaction that no coordinator will end, and that no commit includes
-    _rule, verdict=Verdict.HANGING, outcome=UNDECIDED, why=_hanging_reason, remedy=_abort, action="abort"
+    cast("type[Rule[Case]]", Rule),
+    verdict=Verdict.HANGING,
+    outcome=UNDECIDED,
+    why=_hanging_reason,
+    remedy=_abort,
+    action="abort",
 )
 
 DISOWNED_RULES: tuple[Rule[Case], ...] = (
