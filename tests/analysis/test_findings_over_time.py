@@ -392,8 +392,8 @@ def look(state: str, *, epoch: int, seconds: float | None, offsets: str) -> Find
     time = None if seconds is None else due(seconds)
     return log_finding(
         verdict=verdict, outcome=outcome, action=action, reason=f"{state}, {offsets}",
-        evidence=claimed if outcome else [], missing=["one decision"] if verdict is Verdict.UNKNOWN else [], producer_epoch=epoch, brokers_time=time,
-        held_to=None,
+        missing=["one decision"] if verdict is Verdict.UNKNOWN else [], evidence=claimed if outcome else [],
+        producer_epoch=epoch, brokers_time=time, held_to=None,
     )  # fmt: skip
 
 
