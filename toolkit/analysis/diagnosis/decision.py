@@ -341,7 +341,7 @@ def decide_merged(log: Finding, recorded: Finding) -> Decision:
         )
     if recorded.verdict is Verdict.ENDED:
         return Decision.of(recorded)
-    epochs = {each.producer_epoch for each in (log, recorded)} - {None}
+    epochs = {each.producer_epoch for each in (log, recorded) if each.producer_epoch is not None}
     if len(epochs) > 1:
         order = 1 if log.producer_epoch == max(epochs) else -1
     earlier, later = (log, recorded) if order < 0 else (recorded, log)  # of neither is known to be later if order is 0
