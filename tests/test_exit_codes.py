@@ -24,7 +24,10 @@ ALONE: dict[str, tuple[int, Sequence[str]]] = {
     "4 an unknown text": (4, ["explain", "all is well"]),
     "4 no such folder": (4, ["diagnose", "--log-dir", "/no/such/folder"]),
 }
-FAULTS = {"failed": ActionFailed("x", effect="written"), "done, but not in the audit trail": AuditFailed("x")}
+FAULTS = {
+    "failed": ActionFailed("x", effect="written", do=""),
+    "done, but not in the audit trail": AuditFailed("x", do=""),
+}
 OF_A_CLUSTER = {
     "0 healthy": (0, ["find-hanging", "--topic", "ALIVE"]),
     "1 hanging": (1, ["find-hanging", "--topic", "TOPIC"]),
