@@ -60,7 +60,7 @@ from toolkit.sources.live.leaders import (
 from toolkit.sources.live.transactions import TransactionFilters, filtered_transactions
 from toolkit.sources.log_tables import LogId, batch_tables, log_transaction_tables, lso_timeline_table
 from toolkit.sources.offset_queries import OffsetSpec, check_offset_range
-from toolkit.sources.offset_reader import OffsetReader, slice_of
+from toolkit.sources.offset_reader import WRONG_CHECKSUM, OffsetReader, slice_of
 from toolkit.sources.progress_bar import progress
 
 if TYPE_CHECKING:
@@ -73,7 +73,6 @@ OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 NOT_RETURNED = (
     "REMOTE_STORAGE: the leader returns nothing at offset {}, which is in remote storage: that is slow, or fails there"
 )
-WRONG_CHECKSUM = "CORRUPT_MESSAGE: the checksum of the batch at offset {} does not match its bytes"
 UNREPLICATED = "OFFSET_NOT_AVAILABLE: the high watermark stays at {}, so later offsets are not replicated yet"
 
 
@@ -359,6 +358,7 @@ class LiveOffsetReader(OffsetReader):
                     self.partition,
                     first,
                     last,
+                    crc=True,
                     read_committed=read_committed,
                     max_bytes=SLICE_FETCH_BYTES,
                 )
@@ -445,6 +445,8 @@ class _ExcerptScan:
         if (headers["crc_ok"] == 0).any():  # what it says may be another producer's, or no marker
             headers = headers[: int((headers["crc_ok"] == 0).argmax())]
             self.error = WRONG_CHECKSUM.format(int(scanned.headers["base_offset"][len(headers)]))
+        if (damage := next((each for each in scanned.damage if not each.is_torn), None)) is not None:
+            headers, self.error = headers[headers["position"] < damage.position], self.error or damage.reason
         if len(headers):
             self.headers.append(headers)
             self.position = int(headers["last_offset"][-1]) + 1

@@ -82,9 +82,6 @@ def read_state_topic(contents: Contents) -> StateTopic:
     count = contents.assertions.txn_state_partitions
     found = dict(contents.by_partition(contents.of_topic(STATE_TOPIC), limit=ReadLimit.RECORDS))
     read = {tp.partition: _read(replicas[0]) for tp, replicas in sorted(found.items())}
-    for tp, replicas in found.items():
-        if (unread := contents.unread_replica(replicas)) is not None:
-            read[tp.partition].errors.append(unread)
     expected = count if count is not None else max([USUAL_COUNT, *(number + 1 for number in read)])
     gaps = [*_gaps(read, expected)]
     if count is None and gaps:
@@ -169,9 +166,14 @@ def transactions_of(state_topic: StateTopic) -> list[Transaction]:
 def named_transactions(
     transactions: Sequence[Transaction], transactional_ids: Sequence[str], *, taken_at: dt.datetime
 ) -> Iterator[Transaction]:
-    """The transactions of the requested ids; an id without record has one with `error`."""
+    """The transactions of the requested ids; an id without record has one with `error`.
+
+    What could not be read of their partitions has errors, too: newer records of these ids may be there.
+    """
     found = {each.transactional_id: each for each in transactions if each.transactional_id}
     errors = [each for each in transactions if each.error and not each.transactional_id]
+    partitions = {found[name].txn_state_partition for name in transactional_ids if name in found}
+    yield from (each for each in errors if each.txn_state_partition in partitions)
     for name in transactional_ids:
         if name in found:
             yield found[name]

@@ -130,7 +130,7 @@ class ReplicaOffsetReader(OffsetReader):
     def slices(self, start: int, stop: int) -> Iterator[LogSlice]:
         aborted, is_complete, errors = self._aborted
         touching = {each for each in aborted if each.last_offset is None or each.last_offset >= start}
-        for part in self._state.log.parts(start=start, stop=stop):
+        for part in self._state.log.parts(start=start, stop=stop, crc=True):
             damage = [each.reason for each in part.damage if not each.is_torn]
             yield slice_of(
                 part,
@@ -424,17 +424,12 @@ class LogDir(Source, OffsetTables):
     def transaction_history(self, arguments: TableArguments) -> Iterator[PastTransaction]:
         """From the replica with most of the log of each partition."""
         contents, ids = self.contents(), arguments.transactional_ids
-        logs = contents.of_topic(STATE_TOPIC, arguments.partition_numbers)
         records: Iterable[TransactionLogRecord]
         if ids is None or arguments.start is not None or arguments.stop is not None:
-            best = [replicas[0].log for _, replicas in contents.by_partition(logs)]
-            read = (record for log in best for record in transaction_log_records(contents, log, arguments))
-            records = only(read, ids=ids, id_of=lambda record: record.transactional_id)
+            records = only(_best_records(contents, arguments), ids=ids, id_of=lambda record: record.transactional_id)
             records = records if ids is None else list(records)
         else:
-            by_partition = contents.by_partition(logs, limit=ReadLimit.RECORDS)
-            indexes = [replicas[0].window.records for _, replicas in by_partition]
-            records = [record for index in indexes for record in index.records(ids)]
+            records = list(_best_records(contents, arguments, indexed=ids))
         past = list(transaction_history(records, broker_log_events=contents.broker_log_events))
         yield from only(past, producer_id=arguments.producer_id, id_of=lambda record: record.transactional_id)
         without = {*(ids or ())} - {each.transactional_id for each in past}
@@ -582,7 +577,7 @@ class LogDir(Source, OffsetTables):
         )
 
         version, contents = arguments.kafka_version, self.contents()
-        records = self.records(TransactionLogRecord)
+        records = list(_best_records(contents, arguments))
         times = (each.timestamp for each in records if each.timestamp is not None)
         as_of = max(times, default=contents.taken_at)
         metadata = contents.metadata
@@ -706,6 +701,22 @@ def transaction_log_records(
     """The records of a log of ``__transaction_state``."""
     start, stop = offsets(contents, log, arguments)
     return between(log.transaction_log(start=start, stop=stop), start, stop)
+
+
+def _best_records(
+    contents: Contents, arguments: TableArguments, *, indexed: Collection[str] | None = None
+) -> Iterator[TransactionLogRecord]:
+    """The records of the replica with most of the log of each partition, and why another one may have more.
+
+    `indexed`: only those of some ids, by the index of all records.
+    """
+    logs = contents.of_topic(STATE_TOPIC, arguments.partition_numbers)
+    limit = ReadLimit.TAIL if indexed is None else ReadLimit.RECORDS
+    for tp, replicas in contents.by_partition(logs, limit=limit):
+        log, records = replicas[0].log, replicas[0].window.records
+        yield from transaction_log_records(contents, log, arguments) if indexed is None else records.records(indexed)
+        if (error := contents.unread(replicas)) is not None:
+            yield TransactionLogRecord(txn_state_partition=tp.partition, broker_id=log.where.broker_id, error=error)
 
 
 def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[TransactionStatistics]:

@@ -127,12 +127,7 @@ def observe_files(
     of_coordinators = [each.time for tp, each in as_of.items() if tp.topic == STATE_TOPIC]
     observed_at = max(of_coordinators or [state.observed_at for state in states.values()], default=contents.taken_at)
     partitions = [  # the replica takes the leader's role: the rules check that the same broker answered twice
-        replace(
-            partition_of(state),
-            leader=state.log.where.broker_id,
-            error=state.error or contents.created_again(replicas[tp]) or contents.unread_replica(replicas[tp]),
-        )
-        for tp, state in states.items()
+        replace(partition_of(state), leader=state.log.where.broker_id, error=state.error) for state in states.values()
     ]
     producers = [each for state in states.values() for each in producers_of(state) if not each.error]
     transactions = state_topic.transactions(as_of, observed_at=observed_at)
