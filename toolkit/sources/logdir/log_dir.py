@@ -293,12 +293,15 @@ class LogDir(Source, OffsetTables):
         """`group_lag` as records; a partition whose log is not among the files has an error."""
         from toolkit.sources.offset_queries import absent_lags, lag_of_group
 
-        found = committed_in_files(self, group)
+        found, unread = committed_in_files(self, group)
         if not found:
             is_there = any(not (log.error or log.is_text) for log in self.contents().of_topic(OFFSETS_TOPIC))
+            means = f"Not all of {OFFSETS_TOPIC} could be read, so the group may have some: {unread}" if unread else ""
             raise NotFound(
                 f"The files have no committed offset of the group {group!r}.",
-                means="" if is_there else f"No segment of {OFFSETS_TOPIC} is among them, so the group may have some.",
+                means=means
+                if is_there
+                else f"No segment of {OFFSETS_TOPIC} is among them, so the group may have some.",
                 do="List the groups in the files: LogDir.offsets_log()." if is_there else f"Copy {OFFSETS_TOPIC}, too.",
             )
         present = {log.where.tp for log in self.contents().named_logs()}
@@ -306,7 +309,10 @@ class LogDir(Source, OffsetTables):
         lags = lag_of_group(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
         absent = {tp: offset for tp, (offset, _) in found.items() if tp not in present}
         lags += absent_lags(group, absent, taken_at=self.contents().taken_at)
-        return lags
+        return [
+            *lags,
+            *([GroupLag(group_id=group, observed_at=self.contents().taken_at, error=unread)] if unread else []),
+        ]
 
     def committing_groups(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
         """Groups that have committed offsets of some partitions, by the records of ``__consumer_offsets`` in the files.
@@ -315,8 +321,9 @@ class LogDir(Source, OffsetTables):
         ------
         NotFound
             If ``__consumer_offsets`` is not among the files.
+        DecodeError
+            If it could not be read whole.
         """
-
         return committing_in_files(self, partitions)
 
     def proof(self) -> FilesProof:
