@@ -42,6 +42,7 @@ from toolkit.schema import BATCHES, Row
 from toolkit.schema.live import Finding, Partition, Transaction
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import EPOCH, Selection, TopicPartition
+from toolkit.sources import offset_reader
 from toolkit.sources.live import coordinator_logs, partition_log
 from toolkit.sources.live.broker_client import BrokerClient, error_text
 from toolkit.sources.live.coordinators import (
@@ -338,13 +339,13 @@ def test_a_batch_with_a_wrong_checksum_is_no_evidence(monkeypatch: pytest.Monkey
     assert (excerpt.headers["base_offset"].tolist(), excerpt.stop) == ([0], 1)
     assert str(excerpt.error).startswith("CORRUPT_MESSAGE: the checksum of the batch at offset 1 does not match")
     case: Any = SimpleNamespace(producer_id=6, opened_after=None, begun_after=None)
-    search = partition_log._read_markers(client, leader, [case])
+    search = partition_log._read_markers(client, leader, [case], {})
     assert (search.markers, [*search.unread]) == ([], [6])
     # Nor does a consumer receive it: it was a marker that readers skip, and the record before it was committed.
     monkeypatch.setattr(partition_log, "compacted_topics", lambda *_: {"t": False})
     reader = partition_log.LiveOffsetReader(client, replace(leader, last_stable_offset=3))
     ranges, errors = reader.classified_ranges(1, 2)
-    assert ([each.status for each in ranges], errors) == ([None], [partition_log.WRONG_CHECKSUM.format(1)])
+    assert ([each.status for each in ranges], errors) == ([None], [offset_reader.WRONG_CHECKSUM.format(1)])
 
 
 def test_bytes_that_are_no_batch_end_what_is_known_of_a_log(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_files_have_an_offset_committed_by_an_open_transaction() -> None:
 
 def test_a_damaged_commit_leaves_no_older_one_as_the_newest(tmp_path: Path) -> None:
     """The lag was counted from the commit before, and a group whose only commit is damaged had none."""
-    root = shutil.copytree(load("offsets-never-added").log_dir().paths[0], tmp_path / "data")
+    root = Path(shutil.copytree(str(load("offsets-never-added").log_dir().paths[0]), tmp_path / "data"))
     segment = root / "__consumer_offsets-9" / SEGMENT
     whole = segment.read_bytes()
     first = int.from_bytes(whole[8:12]) + 12
@@ -101,7 +101,7 @@ def test_a_damaged_commit_leaves_no_older_one_as_the_newest(tmp_path: Path) -> N
 
 def test_a_replica_that_lags_has_no_pending_offset(tmp_path: Path) -> None:
     """It has open what the leader's replica has committed."""
-    sample = load("offsets-never-added").log_dir().paths[0]
+    sample = str(load("offsets-never-added").log_dir().paths[0])
     lagging, leader = (Path(shutil.copytree(sample, tmp_path / name)) for name in ("one", "two"))
     (leader / META).write_text((leader / META).read_text().replace("node.id=1", "node.id=2"))
     with (leader / "__consumer_offsets-9" / SEGMENT).open("ab") as segment:

@@ -22,9 +22,9 @@ import numpy as np
 from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.log_excerpts import (
     MAX_OFFSETS,
+    MOST_OFFSETS,
     Excerpt,
     ExcerptStart,
-    cut_search,
     have_ended,
     named_topics,
     plan_marker_search,
@@ -521,7 +521,7 @@ def search_markers(client: BrokerClient, cases: Sequence[Case]) -> MarkerSearch:
         ahead = _still_ahead(client, plan.ahead, cases)
         for partition in read_partitions(client, read_metadata(client, topics).at(sorted(plan.partitions))):
             of_partition = plan.partitions[partition.tp]
-            found = _read_markers(client, partition, of_partition)
+            found = _read_markers(client, partition, of_partition, plan.states)
             markers += found.markers
             unread |= found.unread
     except ToolkitError as error:
@@ -554,36 +554,48 @@ def _still_ahead(client: BrokerClient, ahead: Mapping[int, Producer], cases: Seq
     return found
 
 
-def _read_markers(client: BrokerClient, partition: Partition, cases: Sequence[Case]) -> MarkerSearch:
+def _read_markers(
+    client: BrokerClient,
+    partition: Partition,
+    cases: Sequence[Case],
+    states: Mapping[tuple[TopicPartition, int], Producer],
+) -> MarkerSearch:
     """The markers of open transactions' producers on another partition."""
-    tp, producer_ids = partition.tp, {each.producer_id for each in cases}
+    tp = partition.tp
     if partition.error:
         name = f"{tp.topic}-{tp.partition}"
-        return MarkerSearch(unread=dict.fromkeys(producer_ids, f"{name} could not be read ({partition.error})"))
+        return MarkerSearch(
+            unread={each.producer_id: f"{name} could not be read ({partition.error})" for each in cases}
+        )
     begin, end = partition.log_start_offset or 0, partition.high_watermark or 0
     since = search_from(cases)
     start = max(begin, end - MAX_OFFSETS) if since is None else since
     fetched = fetch_range(client, partition, start, "high_watermark", crc=True)
-    is_cut = fetched.stop > fetched.start + MAX_OFFSETS
-    cut = cut_search(tp, cases, start=fetched.start if fetched.start > begin else None, is_cut=is_cut)
     parts, errors = list[Headers](), list[str]()
+
+    def found(stop: int) -> MarkerSearch:
+        excerpt = Excerpt(
+            headers=concatenate(parts),
+            start=fetched.start,
+            stop=stop,
+            log_start_offset=begin,
+            observed_at=partition.observed_at,
+            broker_id=partition.leader,
+        )
+        return markers_found(tp, excerpt, cases, states, errors=errors, end=fetched.stop)
+
     for chunk in fetched.chunks:
         headers = chunk.headers
         wrong = headers["crc_ok"] == 0
         parts.append(headers[~wrong])
         errors += [each.reason for each in chunk.damage if not each.is_torn]
         errors += [WRONG_CHECKSUM.format(offset) for offset in headers["base_offset"][wrong][:1].tolist()]
-        if len(headers) and int(headers["last_offset"][-1]) >= fetched.start + MAX_OFFSETS:
-            break
-    excerpt = Excerpt(
-        headers=concatenate(parts),
-        start=fetched.start,
-        stop=min(fetched.stop, fetched.start + MAX_OFFSETS),
-        log_start_offset=begin,
-        observed_at=partition.observed_at,
-        broker_id=partition.leader,
-    )
-    return markers_found(tp, excerpt, producer_ids, errors=errors, cut=cut)
+        reached = int(headers["last_offset"][-1]) + 1 if len(headers) else fetched.start
+        if fetched.start + MAX_OFFSETS <= reached < fetched.stop:
+            so_far = found(reached)
+            if errors or not so_far.unread or reached >= fetched.start + MOST_OFFSETS:
+                return so_far
+    return found(fetched.stop)
 
 
 def batch_tables_of(log_range: FetchedRange, *, producer_id: int | None = None) -> Iterator[pa.Table]:

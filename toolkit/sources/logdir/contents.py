@@ -430,9 +430,8 @@ class Contents:
         with ThreadPoolExecutor(max_workers=self._at_once) as pool:  # small logs are read next to the last large one
             list(pool.map(lambda log: self.read(log, limit=limit), firsts))
         for tp in sorted(found):
-            replicas = list(map(self.read, found[tp]))
-            first = replace(replicas[0], error=replicas[0].error or self.unread(replicas))
-            yield tp, [first, *replicas[1:]]
+            states = list(map(self.read, found[tp]))
+            yield tp, [replace(states[0], error=states[0].error or self.unread(states)), *states[1:]]
 
     def unread(self, replicas: Sequence[ReplicaState]) -> str | None:
         """Why another replica may have what the first one lacks, as an error; null if none may.

@@ -322,9 +322,11 @@ def groups_in_files(files: LogDir) -> tuple[list[str], list[str]]:
     Raises NotFound if ``__consumer_offsets`` is not among them.
     """
     read = _all_offset_records(files)
-    found = {each.group_id for each in read if each.kind == "offset_commit" and not each.tombstone}
+    found = (each.group_id for each in read if each.kind == "offset_commit" and not each.tombstone)
     unread = dict.fromkeys(each.error for each in read if each.error)
-    return sorted(found - {None}), [f"Groups and offsets may be missing: {error}" for error in unread]
+    return sorted({group for group in found if group is not None}), [
+        f"Groups and offsets may be missing: {error}" for error in unread
+    ]
 
 
 def committing_in_files(files: LogDir, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
