@@ -2,8 +2,9 @@
 
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -23,8 +24,11 @@ from toolkit import LogDir
 from toolkit.cli.commands import app
 from toolkit.errors import UsageError
 from toolkit.formats.batches import write_batch
+from toolkit.formats.scan import scan
 from toolkit.lab.samples import load
 from toolkit.sources import offset_reader
+from toolkit.sources.live.partition_log import FetchedChunk, FetchedRange, log_transaction_tables_of
+from toolkit.sources.log_tables import LogId
 
 Ranges = list[tuple[int, int, str | None]]
 
@@ -172,3 +176,38 @@ def test_an_offset_is_a_number_from_zero(tmp_path: Path) -> None:
     root = log_dir(tmp_path / "one", [data(0, 7, NOON)], end=1)
     with pytest.raises(UsageError, match="Offset -1 is negative"):
         LogDir(root).offset_visibility_rows("orders", 0, -1)
+
+
+def test_what_is_open_before_unread_offsets_of_a_response_may_have_ended_there() -> None:
+    """An aborted and a committed transaction with damage between them were one, committed; an unread end left one open.
+
+    The broker's own bytes: a marker in them that cannot be read, offsets that retention deletes meanwhile, a leader
+    that is gone before the end.
+    """
+    aborted, committed = data(0, 7, NOON), [data(2, 7, NOON), marker(3, 7, NOON)]
+    rest = marker(1, 7, NOON, commit=False)
+    responses = {
+        "damage": [b"".join([aborted, b"\xff" * len(rest), *committed])],
+        "deleted": [aborted, "OFFSET_OUT_OF_RANGE: offsets 1 to 1 are deleted", b"".join(committed)],
+        "end": [b"".join([aborted, rest, committed[0]]), "LEADER_NOT_AVAILABLE: offsets 3 to 3 were not read"],
+    }
+    found = {}
+    for name, of_name in responses.items():
+
+        def chunks(parts: list[Any] = of_name) -> Generator[FetchedChunk, None, None]:
+            for part in parts:
+                if isinstance(part, str):
+                    yield FetchedChunk.unread(part, broker_id=1)
+                else:
+                    scanned = scan(part)
+                    yield FetchedChunk(headers=scanned.headers, damage=scanned.damage, records=part, broker_id=1)
+
+        fetched = FetchedRange(log_id=LogId(topic="orders", partition=0), start=0, stop=4, chunks=chunks())
+        rows = [row for table in log_transaction_tables_of(fetched) for row in table.to_pylist()]
+        found[name] = [(row["first_offset"], row["outcome"]) for row in rows if row["producer_id"] is not None]
+        assert sum(row["producer_id"] is None for row in rows) == 1, "what could not be read"
+    assert found == {
+        "damage": [(0, None), (2, "commit")],
+        "deleted": [(0, None), (2, "commit")],
+        "end": [(0, "abort"), (2, None)],
+    }
