@@ -23,7 +23,7 @@ from tests.sources.log_files import (
 from toolkit import LogDir
 from toolkit.cli.commands import app
 from toolkit.errors import UsageError
-from toolkit.formats.batches import write_batch
+from toolkit.formats.batches import CONTROL, write_batch
 from toolkit.formats.scan import scan
 from toolkit.lab.samples import load
 from toolkit.sources import offset_reader
@@ -211,3 +211,39 @@ def test_what_is_open_before_unread_offsets_of_a_response_may_have_ended_there()
         "deleted": [(0, None), (2, "commit")],
         "end": [(0, "abort"), (2, None)],
     }
+
+
+def test_a_transaction_may_have_ended_in_lines_that_a_text_lacks(tmp_path: Path) -> None:
+    """As in missing bytes of a segment: an aborted and a committed transaction were one, committed."""
+    batches = [data(0, 7, NOON), marker(1, 7, NOON, commit=False), data(2, 7, NOON), marker(3, 7, NOON)]
+    segment = scan(b"".join(batches)).headers
+    names = {"base_offset": "baseOffset", "last_offset": "lastOffset", "record_count": "count"}
+    lines = ["Dumping /kafka/orders-0/00000000000000000000.log", "Log starting offset: 0"]
+    for each in segment:
+        counts = " ".join(f"{printed}: {each[name]}" for name, printed in names.items())
+        is_control = str(bool(each["attributes"] & CONTROL)).lower()
+        lines.append(
+            f"{counts} baseSequence: {each['base_sequence']} lastSequence: {each['base_sequence']} producerId: 7 "
+            f"producerEpoch: 0 partitionLeaderEpoch: 0 isTransactional: true isControl: {is_control} deleteHorizonMs: "
+            f"OptionalLong.empty position: {each['position']} CreateTime: {each['max_timestamp']} size: {each['size']} "
+            f"magic: 2 compresscodec: none crc: {each['crc']} isvalid: true"
+        )
+    found = []
+    for removed in (None, 3):
+        text = tmp_path / f"{removed}.txt"
+        text.write_text("".join(f"{line}\n" for number, line in enumerate(lines) if number != removed))
+        rows = LogDir(text).log_transaction_rows()
+        found.append([(row["first_offset"], row["marker_offset"]) for row in rows if row["producer_id"] is not None])
+    assert found == [[(0, 1), (2, 3)], [(0, None), (2, 3)]]
+
+
+def test_a_range_begins_with_what_is_known_of_the_offsets_before_it(tmp_path: Path) -> None:
+    """With the marker of an aborted transaction unreadable before the range, it was the next one, and committed."""
+    rest = marker(1, 7, NOON, commit=False)
+    for name, lost in (("whole", rest), ("damaged", b"\xff" * len(rest))):
+        batches = [data(0, 7, NOON), lost, data(2, 8, NOON), data(3, 7, NOON), marker(4, 7, NOON)]
+        rows = LogDir(log_dir(tmp_path / name, batches, end=5)).log_transaction_rows(start=3)
+        ((first, outcome, truncated),) = [
+            (row["first_offset"], row["outcome"], row["truncated"]) for row in rows if row["producer_id"] == 7
+        ]
+        assert (first, outcome, truncated) == (3, "commit", False if name == "whole" else None)

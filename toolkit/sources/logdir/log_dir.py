@@ -348,7 +348,7 @@ class LogDir(Source, OffsetTables):
                 continue
             parts = _counted(_parts(contents, log, start, stop), advance)
             yield from log_tables.log_transaction_tables(
-                parts, log.where, before=known_before(log, start), producer_id=arguments.producer_id
+                parts, log.where, before=known_before(log, start, cleaned=contents.cleaned(log)), producer_id=arguments.producer_id
             )
 
     @implements(Source.lso_timeline)
@@ -359,7 +359,7 @@ class LogDir(Source, OffsetTables):
                 continue
             parts = _counted(_parts(contents, log, start, stop), advance)
             end = None if stop is not None or not log.base_offsets else log.base_offsets[-1]
-            table = log_tables.lso_timeline_table(parts, log.where, before=known_before(log, start), log_end_offset=end)
+            table = log_tables.lso_timeline_table(parts, log.where, before=known_before(log, start, cleaned=contents.cleaned(log)), log_end_offset=end)
             if arguments.producer_id is not None:
                 table = table.filter(pc.equal(table["holder_producer_id"], arguments.producer_id))
             yield table
@@ -383,7 +383,7 @@ class LogDir(Source, OffsetTables):
                     return PartitionStats(log.where, Statistics(), [log.error])
                 start, stop = offsets(contents, log, arguments)
                 parts = _counted(_parts(contents, log, start, stop), advance)
-                return PartitionStats(log.where, *log_tables.log_statistics(parts, before=known_before(log, start)))
+                return PartitionStats(log.where, *log_tables.log_statistics(parts, before=known_before(log, start, cleaned=contents.cleaned(log))))
 
             with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 4)) as pool:  # the loops release the GIL
                 return list(pool.map(partition_stats, logs))
