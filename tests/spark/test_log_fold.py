@@ -322,7 +322,8 @@ def test_damage_in_a_response_of_a_broker_is_a_row_that_stays(monkeypatch: pytes
         state=None,
     )
     folded = list(fold_work(work, WorkOptions(min_held_ms=0, config=mock.Mock())))
-    rows = [(row, each.is_final) for each in folded if each.table == "log_transactions" for row in each.rows.to_pylist()]
+    of_log = [each for each in folded if each.table == LOG_TRANSACTIONS.name]
+    rows = [(row, each.is_final) for each in of_log for row in each.rows.to_pylist()]
     (damage,) = [is_final for row, is_final in rows if row["producer_id"] is None]
     assert damage, "the next run begins after it"
     outcomes = {row["first_offset"]: row["outcome"] for row, _ in rows if row["producer_id"] is not None}
