@@ -4,7 +4,6 @@ import json
 import struct
 from collections.abc import Generator, Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -178,6 +177,16 @@ def test_an_offset_is_a_number_from_zero(tmp_path: Path) -> None:
         LogDir(root).offset_visibility_rows("orders", 0, -1)
 
 
+def fetched_chunks(responses: Iterable[bytes | str]) -> Generator[FetchedChunk, None, None]:
+    """Responses of a broker: bytes, or an error."""
+    for each in responses:
+        if isinstance(each, str):
+            yield FetchedChunk.unread(each, broker_id=1)
+        else:
+            found = scan(each)
+            yield FetchedChunk(headers=found.headers, damage=found.damage, records=each, broker_id=1)
+
+
 def test_what_is_open_before_unread_offsets_of_a_response_may_have_ended_there() -> None:
     """An aborted and a committed transaction with damage between them were one, committed; an unread end left one open.
 
@@ -186,23 +195,16 @@ def test_what_is_open_before_unread_offsets_of_a_response_may_have_ended_there()
     """
     aborted, committed = data(0, 7, NOON), [data(2, 7, NOON), marker(3, 7, NOON)]
     rest = marker(1, 7, NOON, commit=False)
-    responses = {
+    responses: dict[str, list[bytes | str]] = {
         "damage": [b"".join([aborted, b"\xff" * len(rest), *committed])],
         "deleted": [aborted, "OFFSET_OUT_OF_RANGE: offsets 1 to 1 are deleted", b"".join(committed)],
         "end": [b"".join([aborted, rest, committed[0]]), "LEADER_NOT_AVAILABLE: offsets 3 to 3 were not read"],
     }
     found = {}
     for name, of_name in responses.items():
-
-        def chunks(parts: list[Any] = of_name) -> Generator[FetchedChunk, None, None]:
-            for part in parts:
-                if isinstance(part, str):
-                    yield FetchedChunk.unread(part, broker_id=1)
-                else:
-                    scanned = scan(part)
-                    yield FetchedChunk(headers=scanned.headers, damage=scanned.damage, records=part, broker_id=1)
-
-        fetched = FetchedRange(log_id=LogId(topic="orders", partition=0), start=0, stop=4, chunks=chunks())
+        fetched = FetchedRange(
+            log_id=LogId(topic="orders", partition=0), start=0, stop=4, chunks=fetched_chunks(of_name)
+        )
         rows = [row for table in log_transaction_tables_of(fetched) for row in table.to_pylist()]
         found[name] = [(row["first_offset"], row["outcome"]) for row in rows if row["producer_id"] is not None]
         assert sum(row["producer_id"] is None for row in rows) == 1, "what could not be read"
@@ -217,13 +219,12 @@ def test_a_transaction_may_have_ended_in_lines_that_a_text_lacks(tmp_path: Path)
     """As in missing bytes of a segment: an aborted and a committed transaction were one, committed."""
     batches = [data(0, 7, NOON), marker(1, 7, NOON, commit=False), data(2, 7, NOON), marker(3, 7, NOON)]
     segment = scan(b"".join(batches)).headers
-    names = {"base_offset": "baseOffset", "last_offset": "lastOffset", "record_count": "count"}
     lines = ["Dumping /kafka/orders-0/00000000000000000000.log", "Log starting offset: 0"]
     for each in segment:
-        counts = " ".join(f"{printed}: {each[name]}" for name, printed in names.items())
         is_control = str(bool(each["attributes"] & CONTROL)).lower()
         lines.append(
-            f"{counts} baseSequence: {each['base_sequence']} lastSequence: {each['base_sequence']} producerId: 7 "
+            f"baseOffset: {each['base_offset']} lastOffset: {each['last_offset']} count: {each['record_count']} "
+            f"baseSequence: {each['base_sequence']} lastSequence: {each['base_sequence']} producerId: 7 "
             f"producerEpoch: 0 partitionLeaderEpoch: 0 isTransactional: true isControl: {is_control} deleteHorizonMs: "
             f"OptionalLong.empty position: {each['position']} CreateTime: {each['max_timestamp']} size: {each['size']} "
             f"magic: 2 compresscodec: none crc: {each['crc']} isvalid: true"
