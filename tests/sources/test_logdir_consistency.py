@@ -19,6 +19,7 @@ import pytest
 from tests.sources.log_files import (
     CLEANED,
     HIGH_WATERMARK,
+    NOON,
     SEGMENT,
     STATE_TOPIC,
     after,
@@ -35,6 +36,7 @@ from tests.sources.log_files import (
 )
 from tests.stored import compare
 from toolkit import LogDir
+from toolkit.formats.batches import write_batch
 from toolkit.schema import FINDINGS, Row
 from toolkit.sources.logdir.consistency import end_time
 from toolkit.sources.logdir.contents import found_in
@@ -464,6 +466,19 @@ def test_a_batch_with_a_wrong_checksum_clears_nothing(staged: StagedFiles) -> No
     (row,) = LogDir(staged.root).finding_rows(topics=["orders"])
     assert row["verdict"] == "unknown"
     assert str(row["error"]).startswith("CORRUPT_BATCH: the checksum at offset 0 is wrong")
+
+
+def test_a_copy_without_the_first_segments_and_snapshots_clears_nothing(tmp_path: Path) -> None:
+    """Of a log whose newest segment alone was copied, the partition was clear: what is open may have begun before."""
+    root = write_root(tmp_path / "one")
+    folder = write_log(root, "orders-0", [write_batch([(None, b"v")], timestamp=NOON, base_offset=9)], base_offset=9)
+    write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): 10})
+    (row,) = LogDir(root).finding_rows(topics=["orders"])
+    assert (row["verdict"], row["last_stable_offset"]) == ("unknown", None)
+    assert str(row["error"]).startswith("NO_SNAPSHOT: the files begin at offset 9")
+    write_snapshot(folder, 9, {})
+    (row,) = LogDir(root).finding_rows(topics=["orders"])
+    assert (row["verdict"], row["last_stable_offset"]) == ("clear", 10)
 
 
 def test_a_follower_that_lags_clears_nothing_that_a_damaged_replica_may_hold(staged: StagedFiles) -> None:

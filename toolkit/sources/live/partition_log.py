@@ -32,7 +32,7 @@ from toolkit.analysis.diagnosis.log_excerpts import (
 )
 from toolkit.analysis.diagnosis.markers import MarkerSearch, OtherMarker, markers_found
 from toolkit.analysis.log.log_transactions import EMPTY, PartialTransactions, begin
-from toolkit.analysis.log.offset_status import AbortedRange, LogSlice
+from toolkit.analysis.log.offset_status import AbortedRange, LogSlice, at_missing_offsets
 from toolkit.errors import BrokerError, ConnectionFailed, ToolkitError
 from toolkit.formats.batches import CONTROL
 from toolkit.formats.coordinator_log_rows import offsets_log
@@ -602,12 +602,17 @@ def batch_tables_of(log_range: FetchedRange, *, producer_id: int | None = None) 
     """Batches, or a producer's, as ``schema.BATCHES``, in log order, with error rows between them."""
     for chunk in log_range.chunks:
         log_id = replace(log_range.log_id, broker_id=chunk.broker_id)
-        yield from batch_tables([without_positions(chunk)], log_id, producer_id=producer_id)
+        yield from batch_tables([chunk], log_id, producer_id=producer_id)
 
 
 def log_transaction_tables_of(log_range: FetchedRange, *, producer_id: int | None = None) -> Iterator[pa.Table]:
-    """Transactions, or a producer's, as ``schema.LOG_TRANSACTIONS``; error rows are last."""
-    chunks = map(without_positions, log_range.chunks)
+    """Transactions, or a producer's, as ``schema.LOG_TRANSACTIONS``; error rows are last.
+
+    Those that are open before offsets that could not be read may have ended there.
+    """
+    start, stop = log_range.start, log_range.stop
+    # What is missing without an error was compacted.
+    chunks = at_missing_offsets(log_range.chunks, expected=start, end=stop, cleaned=stop)
     return log_transaction_tables(chunks, log_range.log_id, before=log_range.before, producer_id=producer_id)
 
 
@@ -622,14 +627,7 @@ def lso_timeline_of(log_range: FetchedRange) -> pa.Table:
             for damage in chunk.damage:
                 code, text = Error.of(damage.reason)
                 raise BrokerError(f"{log_range.log_id} could not be read: {text.rstrip('.')}.", code=code)
-            yield without_positions(chunk)
+            yield chunk
 
     end = max(log_range.start, log_range.stop)
     return lso_timeline_table(chunks(), log_range.log_id, before=log_range.before, log_end_offset=end)
-
-
-def without_positions(chunk: FetchedChunk) -> LogChunk:
-    """A chunk without the positions of its batches, which are meaningless in a response."""
-    headers = chunk.headers.copy()
-    headers["position"] = -1
-    return LogChunk(headers=headers, damage=chunk.damage)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.coordinator.transaction_owners import transaction_owners
 from toolkit.analysis.diagnosis.observation import BrokersTime, Observation
-from toolkit.analysis.log.log_transactions import Statistics, statistics_row
+from toolkit.analysis.log.log_transactions import PartialTransactions, Statistics, statistics_row
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice, at_missing_offsets
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.broker_logs import broker_log_files, time_zone_of
@@ -355,7 +355,7 @@ class LogDir(Source, OffsetTables):
                 continue
             parts = _counted(_parts(contents, log, start, stop), advance)
             yield from log_tables.log_transaction_tables(
-                parts, log.where, before=known_before(log, start), producer_id=arguments.producer_id
+                parts, log.where, before=_before(contents, log, start), producer_id=arguments.producer_id
             )
 
     @implements(Source.lso_timeline)
@@ -366,7 +366,9 @@ class LogDir(Source, OffsetTables):
                 continue
             parts = _counted(_parts(contents, log, start, stop), advance)
             end = None if stop is not None or not log.base_offsets else log.base_offsets[-1]
-            table = log_tables.lso_timeline_table(parts, log.where, before=known_before(log, start), log_end_offset=end)
+            table = log_tables.lso_timeline_table(
+                parts, log.where, before=_before(contents, log, start), log_end_offset=end
+            )
             if arguments.producer_id is not None:
                 table = table.filter(pc.equal(table["holder_producer_id"], arguments.producer_id))
             yield table
@@ -390,7 +392,9 @@ class LogDir(Source, OffsetTables):
                     return PartitionStats(log.where, Statistics(), [log.error])
                 start, stop = offsets(contents, log, arguments)
                 parts = _counted(_parts(contents, log, start, stop), advance)
-                return PartitionStats(log.where, *log_tables.log_statistics(parts, before=known_before(log, start)))
+                return PartitionStats(
+                    log.where, *log_tables.log_statistics(parts, before=_before(contents, log, start))
+                )
 
             with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 4)) as pool:  # the loops release the GIL
                 return list(pool.map(partition_stats, logs))
@@ -761,6 +765,10 @@ def _parts(contents: Contents, log: ReplicaLog, start: int | None, stop: int | N
         end=log.base_offsets[-1] if stop is None and log.base_offsets else None,
         cleaned=contents.cleaned(log),
     )
+
+
+def _before(contents: Contents, log: ReplicaLog, start: int | None) -> PartialTransactions:
+    return known_before(log, start, cleaned=contents.cleaned(log))
 
 
 def _counted(parts: Iterable[LogChunk], advance: Callable[[int], object]) -> Iterator[LogChunk]:
