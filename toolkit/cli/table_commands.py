@@ -375,7 +375,7 @@ def _all_groups(source: Cluster | LogDir) -> tuple[list[str], list[str]]:
     if isinstance(source, LogDir):
         from toolkit.sources.logdir.coordinator_state import groups_in_files
 
-        return groups_in_files(source), []
+        return groups_in_files(source)
     from toolkit.sources.live.group_offsets import groups_with_offsets
 
     groups, gaps = groups_with_offsets(source.client)
