@@ -196,8 +196,8 @@ class _Check:
             or each.tp in partitions
             or each.producer_id in owners
             or each.transactional_id in ids
-            or (ids and each.transactional_id is None and each.verdict is Verdict.HANGING)  # of an id that has expired
-            or (owners and each.topic != STATE_TOPIC and unread([each]) is not None)  # they may be open there
+            or (ids and _is_of_any_id(each))
+            or ((owners or ids) and each.topic != STATE_TOPIC and unread([each]) is not None)  # they may be open there
             or (offsets and each.topic == OFFSETS_TOPIC and not each.verdict.is_brief)
             or (not self.named and (not each.verdict.is_brief or each.cause))
         }
@@ -224,3 +224,9 @@ class _Check:
         except ToolkitError as error:
             self.not_checked.append(f"{subject[0].upper()}{subject[1:]}: {error}")
             return []
+
+
+def _is_of_any_id(finding: Finding) -> bool:
+    """Whether its transactional id is not known: it may be one that expired, or whose coordinator did not answer."""
+    is_known = finding.transactional_id is not None or finding.producer_id is None
+    return not is_known and finding.verdict in {Verdict.HANGING, Verdict.UNKNOWN}
