@@ -16,6 +16,8 @@ import pytest
 from tests.analysis.random_logs import KINDS, Step, batches
 from tests.analysis.test_findings_over_time import due, finding, sample
 from tests.analysis.test_hold_findings import HERE, history
+from tests.sources.recorded import NINE, rows_of
+from tests.sources.recorded import sample as recorded_sample
 from toolkit.analysis.history import hold_findings as rules
 from toolkit.analysis.history.findings_over_time import close_by_log, observation_times, over_time, without_short
 from toolkit.analysis.history.hold_findings import by_producer, held_findings
@@ -26,23 +28,28 @@ from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, RECORDED, SAMPLES, TRANSA
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.recorded import LsoHold
-from toolkit.spark.arrow_types import spark_table
+from toolkit.schema.verdict import Verdict
+from toolkit.spark.arrow_types import from_arrow, spark_table
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing
 from toolkit.spark.pipeline.pipeline_run import check_clusters
 from toolkit.spark.pipeline.run_sources import RecordedSamples
 from toolkit.spark.pipeline.stored_findings import (
     NewestLooks,
+    TopicFindings,
     best_logs,
     findings_over_time,
     markers,
     near_transaction_history,
 )
-from toolkit.spark.pipeline.stored_tables import StoredState
+from toolkit.spark.pipeline.stored_tables import StoredRun, StoredState, TableStore
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
 PARTITIONS = range(24)
+SECOND = dt.timedelta(seconds=1)
 
 
 def random_headers(seed: int) -> Headers:
@@ -136,6 +143,35 @@ def test_what_one_look_does_not_show_is_as_the_other_has_it(
     assert looks.show(replace(HANGING, observed_at=due(of_log or sampled))) == is_current
 
 
+def test_what_could_not_be_read_hides_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """The recorder reached no broker any more, and a run found nothing: exit code 0, and no row in `lso_held_now`.
+
+    What hung in a sample was gone, too, once a diagnosis could not read its partition.
+    """
+    hung, store = recorded_sample(NINE), TableStore(spark=spark, path=str(tmp_path / "out"))
+    no_key = {"producer_id": None, "producer_epoch": None, "transactional_id": None, "start_offset": None}
+    of_partition = replace(hung.findings[0], verdict=Verdict.UNREPLICATED, queue_position=None, outcome=None, **no_key)
+    unread = replace(of_partition, verdict=Verdict.UNKNOWN, error="NOT_LEADER", observed_at=NINE + 5 * SECOND)
+    before, failed = replace(hung, findings=[*hung.findings, of_partition]), recorded_sample(NINE + 10 * SECOND)
+    failed = replace(failed, row=replace(failed.row, error="NETWORK_EXCEPTION: no broker"))
+    for name in ("findings", "samples", "partitions"):
+        rows = from_arrow(spark, spark_table(rows_of([before, failed], name)))
+        store.replace_rows(f"recorded_{name}", RECORDED[name], rows, run_id=1, replaced="false")
+    for diagnosed_at, current in ((5, ["unknown of the cluster"]), (15, [])):
+        at = NINE + diagnosed_at * SECOND
+        made = TopicFindings(
+            store=store,
+            states=SimpleNamespace(all={}),  # type: ignore[arg-type]
+            run=StoredRun(signature="of a cluster", diagnosed_at=at, findings=(replace(unread, observed_at=at),)),
+            listings={"//id/orders-0": LogListing(log="//id/orders-0", topic="orders", partition=0)},
+            is_consistent=False,
+            min_held_ms=0,
+        )
+        _, found = made.stored(with_samples=True)
+        names = [f"{each['verdict']} of {each['topic'] or 'the cluster'}" for each in found if each["is_current"]]
+        assert sorted(names) == sorted(["hanging of orders", "unknown of orders", *current])
+
+
 @pytest.mark.parametrize(("of_samples", "of_log", "is_one"), [
     (["a"], "a", True), ([], "a", True), (["a"], None, True), (["a", "b"], None, False), (["a"], "b", False),
 ])  # fmt: skip
@@ -145,15 +181,15 @@ def test_recordings_and_logs_of_a_run_are_of_one_cluster(
     """What hung in the first cluster had ended by the next sample of the second one."""
     times = {"listed": 1, "oldest": due(0), "newest": due(0), "after": None}
     recordings = [RecordedSamples(spark=None, path=each, cluster_ids=[each], **times) for each in of_samples]  # type: ignore[arg-type]
-    listed = SimpleNamespace(listings={str(LogIdentity(of_log, "1", None, "orders-0")): None})
+    listed = [str(LogIdentity(of_log, "1", None, "orders-0"))]  # in this run, or in an earlier one
     store: Any = SimpleNamespace(find=lambda name: None)
     stored = pa.table({"cluster_id": [*of_samples, None]})
     kept: Any = SimpleNamespace(select=lambda name: kept, distinct=lambda: kept, toArrow=lambda: stored)
-    earlier: Any = SimpleNamespace(find=lambda name: kept, load=lambda name, table: kept)
+    earlier: Any = SimpleNamespace(find=lambda name: kept)
     with nullcontext() if is_one else pytest.raises(UsageError, match="The recordings are of a"):
-        check_clusters(earlier, listed, [])  # type: ignore[arg-type]
+        check_clusters(earlier, listed, [])
     with nullcontext() if is_one else pytest.raises(UsageError, match="The recordings are of a"):
-        check_clusters(store, listed, recordings)  # type: ignore[arg-type]
+        check_clusters(store, listed, recordings)
 
 
 def test_history_near_a_hold_is_all_that_its_finding_needs(spark: SparkSession, logs: list[Headers]) -> None:

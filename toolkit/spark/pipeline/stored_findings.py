@@ -26,14 +26,16 @@ from toolkit.analysis.history.findings_over_time import (
     observation_times,
     observed_holds,
     over_time,
+    unread,
     without_short,
 )
 from toolkit.analysis.history.hold_findings import attributed_holds, by_producer, held_findings, merge_holds
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, TRANSACTION_HISTORY, Row
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, PastTransaction
-from toolkit.schema.recorded import OBSERVATION_TIMES, LsoHold, ObservationTime, RecordedSample
+from toolkit.schema.recorded import OBSERVATION_TIMES, SAMPLES, LsoHold, ObservationTime, RecordedSample
 from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
+from toolkit.sources.recording.recording import failed_samples
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing, Origin
 from toolkit.spark.pipeline.log_fold import LogState
@@ -227,7 +229,7 @@ class NewestLooks:
 
     diagnosed_at: dt.datetime | None  # when the diagnosis was made; null if it has no findings
     diagnosed: Collection[TransactionKey]  # what it has
-    logs: Collection[tuple[str | None, int | None]]  # the partitions that it is about
+    logs: Collection[tuple[str | None, int | None]]  # the partitions that it has read
     sampled_at: dt.datetime | None = None  # when the sample was due; null without any
     sampled: Collection[TransactionKey] = ()  # what it has
     read: Collection[tuple[str | None, int | None]] = ()  # the partitions that it has read, if it is the newer one
@@ -263,19 +265,26 @@ class TopicFindings:
         found = self._of_logs() if self.run.signature is not None else {}
         of_logs = [each for results in found.values() for each in results.findings if each.verdict != ENDED]
         since, listed = self.run.diagnosed_at, self.listings.values()
+        unread_partitions = {each.tp for each in of_logs if unread([each]) is not None}
         looks = NewestLooks(
             diagnosed_at=since,
             diagnosed={each.key for each in of_logs if since is None or each.observed_at >= since},
-            logs={(each.topic, each.partition) for each in listed} or self._origins.keys(),
+            logs=({(each.topic, each.partition) for each in listed} or self._origins.keys()) - unread_partitions,
         )
-        if with_samples:
-            looks = self._add_samples(found, looks)
         holds: list[Row] = []
         findings: list[Row] = []
+        if with_samples:
+            looks = self._add_samples(found, looks)
+            unreachable = [{**each.row(), **self._cluster._asdict()} for each in self._unreachable(looks)]
+            findings += [{**each, IS_CURRENT: True} for each in unreachable]
         for origin, results in found.items():
             holds += [{**hold.row(), **origin._asdict()} for hold in results.holds]
+            # Of the verdicts on a partition itself, as that it could not be read, the newest is one of now.
+            of_partition = [each for each in results.findings if each.start_offset is None]
+            newest = {each.key: each.observed_at for each in sorted(of_partition, key=lambda each: each.observed_at)}
             for each in without_short(results.findings, min_held_ms=self.min_held_ms):
                 is_current = each.held_to is None and each.verdict != ENDED and looks.show(each)
+                is_current = is_current and each.observed_at >= newest.get(each.key, each.observed_at)
                 findings.append({**each.row(), **origin._asdict(), IS_CURRENT: is_current})
         return holds, findings
 
@@ -384,6 +393,15 @@ class TopicFindings:
         sampled = {each.key for each in recorded if each.verdict != ENDED and each.observed_at >= newest}
         is_newer = looks.diagnosed and (looks.diagnosed_at is None or looks.diagnosed_at < newest)
         return replace(looks, sampled_at=newest, sampled=sampled, read=self._read_at(newest) if is_newer else ())
+
+    def _unreachable(self, looks: NewestLooks) -> Sequence[Finding]:
+        """The finding that the newest samples failed, and that no later diagnosis has succeeded."""
+        samples = self._stored(RECORDED_AS["samples"]).where("error is not null")
+        if looks.sampled_at is not None:
+            samples = samples.where(sf.col("sampled_at") > sf.lit(looks.sampled_at))
+        failed = SAMPLES.in_order(RecordedSample.of_table(samples.toArrow()))
+        is_past = failed and looks.diagnosed_at is not None and looks.diagnosed_at > failed[-1].observed_at
+        return [] if is_past else failed_samples(failed)
 
     def _read_at(self, sampled_at: dt.datetime) -> Collection[tuple[str | None, int | None]]:
         """The partitions that a sample has read."""
