@@ -358,12 +358,14 @@ class _PipelineRun:
     def _diagnose(self, logs: ListedLogs) -> None:
         """Diagnose the current state."""
         rows = logs.current_findings()
+        # What the last diagnosis found on other topics has not ended by that these were selected.
+        others = [] if logs.topics is None else [each for each in self.result.findings if each.topic not in logs.topics]
         self.result = replace(
             self.result,
             signature=self._signature(logs),
             # Of files without findings it is not known; a cluster was diagnosed now.
             diagnosed_at=pc.min(rows["observed_at"]).as_py() or (utc_now() if logs.cluster else None),
-            findings=tuple(Finding.of_table(rows)),
+            findings=(*Finding.of_table(rows), *others),
             proof=logs.proof(),
         )
 

@@ -45,8 +45,8 @@ from toolkit.spark.pipeline.stored_tables import (
     IDS,
     IS_CURRENT,
     KEPT,
+    LOG,
     RECORDED_AS,
-    TOPIC_ID,
     StoredLog,
     StoredRun,
     StoredState,
@@ -266,9 +266,10 @@ class TopicFindings:
         of_logs = [each for results in found.values() for each in results.findings if each.verdict != ENDED]
         since, listed = self.run.diagnosed_at, self.listings.values()
         unread_partitions = {each.tp for each in of_logs if unread([each]) is not None}
+        known = {each.key for each in self.run.findings}  # also of an earlier run, of topics that this one has not read
         looks = NewestLooks(
             diagnosed_at=since,
-            diagnosed={each.key for each in of_logs if since is None or each.observed_at >= since},
+            diagnosed={each.key for each in of_logs if since is None or each.observed_at >= since or each.key in known},
             logs=({(each.topic, each.partition) for each in listed} or self._origins.keys()) - unread_partitions,
         )
         holds: list[Row] = []
@@ -374,7 +375,7 @@ class TopicFindings:
         samples = self._stored(RECORDED_AS["samples"])
         recorded = Finding.of_table(findings_over_time(self._stored(RECORDED_AS["findings"]), samples).toArrow())
         if self.run.signature is not None:
-            recorded = close_by_log(recorded, markers(recorded, self._present_transactions()))
+            recorded = close_by_log(recorded, markers(recorded, self._best_transactions()))
         origins: defaultdict[TransactionKey, list[Origin]] = defaultdict(list)
         for origin, results in found.items():
             for finding in results.findings:
@@ -392,7 +393,9 @@ class TopicFindings:
             return looks
         sampled = {each.key for each in recorded if each.verdict != ENDED and each.observed_at >= newest}
         is_newer = looks.diagnosed and (looks.diagnosed_at is None or looks.diagnosed_at < newest)
-        return replace(looks, sampled_at=newest, sampled=sampled, read=self._read_at(newest) if is_newer else ())
+        of_newest = [each for each in recorded if each.observed_at >= newest]
+        read = self._read_at(newest).difference(each.tp for each in of_newest if unread([each])) if is_newer else ()
+        return replace(looks, sampled_at=newest, sampled=sampled, read=read)
 
     def _unreachable(self, looks: NewestLooks) -> Sequence[Finding]:
         """The finding that the newest samples failed, and that no later diagnosis has succeeded."""
@@ -403,16 +406,20 @@ class TopicFindings:
         is_past = failed and looks.diagnosed_at is not None and looks.diagnosed_at > failed[-1].observed_at
         return [] if is_past else failed_samples(failed)
 
-    def _read_at(self, sampled_at: dt.datetime) -> Collection[tuple[str | None, int | None]]:
-        """The partitions that a sample has read."""
+    def _read_at(self, sampled_at: dt.datetime) -> set[tuple[str | None, int | None]]:
+        """The partitions whose offsets a sample has read."""
         rows = self._stored(RECORDED_AS["partitions"]).where(sf.col("sampled_at") == sf.lit(sampled_at))
         found = rows.groupBy(*PARTITION).agg(sf.count("error").alias("errors")).where("errors = 0").toArrow()
         return set(zip(found["topic"].to_pylist(), found["partition"].to_pylist(), strict=True))
 
-    def _present_transactions(self) -> DataFrame:
+    def _best_transactions(self) -> DataFrame:
+        """Those of the best replica of each present topic: another one may have a marker that its new leader lost."""
+        present = {*self._origins.values()}
+        best = [each.log for each in best_logs(self.states.all.values(), self.listings)]
+        of_present = [(name,) for name in best if LogIdentity.of(name).origin in present]
+        names = self.store.spark.createDataFrame(of_present, f"{LOG} string")
         stored = self.store.load("log_transactions", KEPT["log_transactions"])
-        topic_ids = sorted({each.topic_id for each in self._origins.values() if each.topic_id is not None})
-        return stored.where(sf.col(TOPIC_ID).isNull() | sf.col(TOPIC_ID).isin(topic_ids))
+        return stored.join(sf.broadcast(names), LOG, "left_semi")
 
     def _stored(self, name: str) -> DataFrame:
         return self.store.load(name, KEPT[name]).select(*KEPT[name].names)
