@@ -196,7 +196,7 @@ def test_producers_or_groups_that_were_not_read_resolve_no_alert() -> None:
         one, observation=observed, findings=sample_diagnosis(observed, one.observation).findings()
     )
     (finding,) = without_producers.findings
-    assert (finding.verdict, finding.error) == (Verdict.UNKNOWN, "CLUSTER_AUTHORIZATION_FAILED: no")
+    assert (finding.verdict, finding.missing) == (Verdict.UNKNOWN, ("CLUSTER_AUTHORIZATION_FAILED: no",))
     metrics, held = Metrics(), ("kafka_txn_partition_lso_held_seconds", (("partition", "0"), ("topic", "orders")))
     found = []
     for each in (waits, without_groups, waits, without_producers):

@@ -143,7 +143,7 @@ class Diagnosis:
                     evidence=partition_evidence(partition, [observation]),
                     broker_id=partition.broker_id,
                     observed_at=observation.observed_at,
-                    error=next(iter(of_partition.errors), None) if is_unread else partition.error,
+                    error=partition.error,
                 )
                 rows.append(finding)
         last = self.indexed[-1].observation
