@@ -178,7 +178,7 @@ def test_an_offset_is_a_number_from_zero(tmp_path: Path) -> None:
 
 
 def test_the_index_of_finished_output_of_the_cleaner_has_its_aborted_transactions(tmp_path: Path) -> None:
-    """After a crash between two renames, read_committed consumers were said to receive them: another index was there."""
+    """Beside another index, after a crash between two renames, read_committed consumers were said to receive them."""
     batches = [data(0, 7, NOON), marker(1, 7, NOON, commit=False), data(2, 7, NOON), marker(3, 7, NOON, commit=False)]
     root = log_dir(tmp_path / "one", batches[:2], end=4)
     folder = write_log(root, "orders-0", batches[2:], base_offset=2)
