@@ -75,6 +75,17 @@ def test_unreadable_bytes_are_not_compaction(tmp_path: Path) -> None:
     assert rows[1]["error"].startswith("CORRUPT_BATCH")
 
 
+def test_a_batch_with_a_wrong_checksum_is_received_by_nobody(tmp_path: Path) -> None:
+    """It was a committed record, which "read_committed consumers receive", and no offset was missing."""
+    spoiled = bytearray(data(0, 7, NOON))
+    spoiled[-2] ^= 1  # of its record
+    root = log_dir(tmp_path / "one", [bytes(spoiled), marker(1, 7, NOON)], end=2)
+    assert missing(root, stop=2) == [(0, 0, None), (1, 1, "marker")]
+    (row,) = LogDir(root).offset_visibility_rows("orders", 0, 0)
+    assert (row["status"], row["read_committed"]) == (None, None)
+    assert row["error"] == "CORRUPT_MESSAGE: the checksum of the batch at offset 0 does not match its bytes"
+
+
 def test_truncation_by_a_newer_leader_is_named(tmp_path: Path) -> None:
     """The replica of the newest epoch counts; a longer one of an older epoch has records that no consumer gets."""
 

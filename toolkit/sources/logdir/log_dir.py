@@ -130,7 +130,7 @@ class ReplicaOffsetReader(OffsetReader):
     def slices(self, start: int, stop: int) -> Iterator[LogSlice]:
         aborted, is_complete, errors = self._aborted
         touching = {each for each in aborted if each.last_offset is None or each.last_offset >= start}
-        for part in self._state.log.parts(start=start, stop=stop):
+        for part in self._state.log.parts(start=start, stop=stop, crc=True):
             damage = [each.reason for each in part.damage if not each.is_torn]
             yield slice_of(
                 part,
@@ -293,12 +293,15 @@ class LogDir(Source, OffsetTables):
         """`group_lag` as records; a partition whose log is not among the files has an error."""
         from toolkit.sources.offset_queries import absent_lags, lag_of_group
 
-        found = committed_in_files(self, group)
+        found, unread = committed_in_files(self, group)
         if not found:
             is_there = any(not (log.error or log.is_text) for log in self.contents().of_topic(OFFSETS_TOPIC))
+            means = f"Not all of {OFFSETS_TOPIC} could be read, so the group may have some: {unread}" if unread else ""
             raise NotFound(
                 f"The files have no committed offset of the group {group!r}.",
-                means="" if is_there else f"No segment of {OFFSETS_TOPIC} is among them, so the group may have some.",
+                means=means
+                if is_there
+                else f"No segment of {OFFSETS_TOPIC} is among them, so the group may have some.",
                 do="List the groups in the files: LogDir.offsets_log()." if is_there else f"Copy {OFFSETS_TOPIC}, too.",
             )
         present = {log.where.tp for log in self.contents().named_logs()}
@@ -306,7 +309,10 @@ class LogDir(Source, OffsetTables):
         lags = lag_of_group(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
         absent = {tp: offset for tp, (offset, _) in found.items() if tp not in present}
         lags += absent_lags(group, absent, taken_at=self.contents().taken_at)
-        return lags
+        return [
+            *lags,
+            *([GroupLag(group_id=group, observed_at=self.contents().taken_at, error=unread)] if unread else []),
+        ]
 
     def committing_groups(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
         """Groups that have committed offsets of some partitions, by the records of ``__consumer_offsets`` in the files.
@@ -315,8 +321,9 @@ class LogDir(Source, OffsetTables):
         ------
         NotFound
             If ``__consumer_offsets`` is not among the files.
+        DecodeError
+            If it could not be read whole.
         """
-
         return committing_in_files(self, partitions)
 
     def proof(self) -> FilesProof:
@@ -428,17 +435,12 @@ class LogDir(Source, OffsetTables):
     def transaction_history(self, arguments: TableArguments) -> Iterator[PastTransaction]:
         """From the replica with most of the log of each partition."""
         contents, ids = self.contents(), arguments.transactional_ids
-        logs = contents.of_topic(STATE_TOPIC, arguments.partition_numbers)
         records: Iterable[TransactionLogRecord]
         if ids is None or arguments.start is not None or arguments.stop is not None:
-            best = [replicas[0].log for _, replicas in contents.by_partition(logs)]
-            read = (record for log in best for record in transaction_log_records(contents, log, arguments))
-            records = only(read, ids=ids, id_of=lambda record: record.transactional_id)
+            records = only(_best_records(contents, arguments), ids=ids, id_of=lambda record: record.transactional_id)
             records = records if ids is None else list(records)
         else:
-            by_partition = contents.by_partition(logs, limit=ReadLimit.RECORDS)
-            indexes = [replicas[0].window.records for _, replicas in by_partition]
-            records = [record for index in indexes for record in index.records(ids)]
+            records = list(_best_records(contents, arguments, indexed=ids))
         past = list(transaction_history(records, broker_log_events=contents.broker_log_events))
         yield from only(past, producer_id=arguments.producer_id, id_of=lambda record: record.transactional_id)
         without = {*(ids or ())} - {each.transactional_id for each in past}
@@ -586,7 +588,7 @@ class LogDir(Source, OffsetTables):
         )
 
         version, contents = arguments.kafka_version, self.contents()
-        records = self.records(TransactionLogRecord)
+        records = list(_best_records(contents, arguments))
         times = (each.timestamp for each in records if each.timestamp is not None)
         as_of = max(times, default=contents.taken_at)
         metadata = contents.metadata
@@ -665,7 +667,10 @@ class LogDir(Source, OffsetTables):
         layout = self._layout()
         found = Contents(layout, self.broker_logs, assertions=self.assertions)
         if layout.texts and not found.logs:
-            raise UsageError(f"{layout.texts[0]} has no row of kafka-dump-log.sh that can be read.")
+            raise UsageError(
+                f"{layout.texts[0]} has no row of kafka-dump-log.sh that can be read.",
+                do="Dump it again with --deep-iteration, or pass the segment itself.",
+            )
         return found
 
     @property
@@ -710,6 +715,22 @@ def transaction_log_records(
     """The records of a log of ``__transaction_state``."""
     start, stop = offsets(contents, log, arguments)
     return between(log.transaction_log(start=start, stop=stop), start, stop)
+
+
+def _best_records(
+    contents: Contents, arguments: TableArguments, *, indexed: Collection[str] | None = None
+) -> Iterator[TransactionLogRecord]:
+    """The records of the replica with most of the log of each partition, and why another one may have more.
+
+    `indexed`: only those of some ids, by the index of all records.
+    """
+    logs = contents.of_topic(STATE_TOPIC, arguments.partition_numbers)
+    limit = ReadLimit.TAIL if indexed is None else ReadLimit.RECORDS
+    for tp, replicas in contents.by_partition(logs, limit=limit):
+        log, records = replicas[0].log, replicas[0].window.records
+        yield from transaction_log_records(contents, log, arguments) if indexed is None else records.records(indexed)
+        if (error := contents.unread(replicas)) is not None:
+            yield TransactionLogRecord(txn_state_partition=tp.partition, broker_id=log.where.broker_id, error=error)
 
 
 def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[TransactionStatistics]:
