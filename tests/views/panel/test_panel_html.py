@@ -311,6 +311,9 @@ def test_a_later_failure_does_not_forget_an_action_that_was_uncertain() -> None:
     """What became of it was not said after the next refresh."""
     acted = finding()
     panel: Any = SimpleNamespace(_uncertain=None)
-    for error in (ActionFailed("It did not answer.", effect="uncertain"), UsageError("It is not confirmed.")):
+    for error in (
+        ActionFailed("It did not answer.", effect="uncertain", do=""),
+        UsageError("It is not confirmed.", do=""),
+    ):
         AbortPanel._keep_uncertain(panel, error, acted)
     assert panel._uncertain is acted
