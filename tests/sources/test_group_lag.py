@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -17,7 +18,7 @@ from kafka.protocol import admin
 
 from tests.builders import create_topics
 from tests.java_gateway import java_clients
-from tests.process import on
+from tests.process import on, run
 from toolkit import Cluster, LogDir
 from toolkit.errors import BrokerError, NotFound
 from toolkit.formats.batches import read_header
@@ -75,6 +76,29 @@ def test_files_have_an_offset_committed_by_an_open_transaction() -> None:
 def test_a_group_missing_from_the_files_is_not_found() -> None:
     with pytest.raises(NotFound, match="have no committed offset of the group"):
         load("orphan").log_dir().group_lag_rows("nobody")
+
+
+def test_offsets_of_partitions_that_were_not_read_may_exist(tmp_path: Path) -> None:
+    """Without the group's own partition of ``__consumer_offsets`` the lag was `no group lag`, with exit code 0."""
+    copied = shutil.copytree(load("late-message").path / "log-dir", tmp_path / "data")
+    assert run("lag", "--log-dir", copied).returncode == 0
+    (segment,) = (copied / "__consumer_offsets-9").glob("*.log")
+    data = segment.read_bytes()
+    segment.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(NotFound, match=r"9 could not be read whole \(CORRUPT_BATCH\), so the group may have"):
+        LogDir(copied).group_lags("billing")
+    shutil.rmtree(copied / "__consumer_offsets-9")
+    found = run("lag", "--log-dir", copied)
+    assert (found.returncode, found.stdout) == (3, "no group lag\n")
+    assert found.stderr == "Groups may be missing: __consumer_offsets-9 is not among the files.\n"
+    with pytest.raises(NotFound, match=r" __consumer_offsets-9 is not among the files, so the group may have some\."):
+        LogDir(copied).group_lags("billing")
+    explained = run("explain", "no progress", "--topic", "orders", "--partition", 0, "--log-dir", copied).stdout
+    assert (
+        "not checked: Groups that commit offsets of orders-0: __consumer_offsets-9 is not among the files" in explained
+    )
+    shutil.rmtree(copied / "__cluster_metadata-0")
+    assert "__consumer_offsets has an unknown number of partitions" in run("lag", "--log-dir", copied).stderr
 
 
 def test_kafkas_tool_and_the_client_lag_differ_as_documented(kafka: Kafka) -> None:

@@ -367,9 +367,10 @@ def _all_groups(source: Cluster | LogDir) -> tuple[list[str], list[str]]:
     from toolkit.sources.logdir import LogDir
 
     if isinstance(source, LogDir):
-        from toolkit.sources.logdir.coordinator_state import groups_in_files
+        from toolkit.sources.logdir.coordinator_state import groups_in_files, unread_offsets
 
-        return groups_in_files(source), []
+        missing = unread_offsets(source.contents())
+        return groups_in_files(source), [f"Groups may be missing: {each}." for each in missing]
     from toolkit.sources.live.group_offsets import groups_with_offsets
 
     groups, gaps = groups_with_offsets(source.client)

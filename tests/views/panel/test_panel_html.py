@@ -314,9 +314,11 @@ class PanelCluster(RowCluster):
 
     def finding_rows(self, **arguments: Any) -> list[Row]:
         self._called("finding_rows", arguments)
-        if isinstance(self.named, ToolkitError) and arguments.get("partitions"):
+        if "partitions" not in arguments or arguments["partitions"] is None or self.named is None:
+            return [*self.findings]
+        if isinstance(self.named, ToolkitError):
             raise self.named
-        return [self.named.row()] if isinstance(self.named, Finding) and arguments.get("partitions") else self.findings
+        return [self.named.row()]
 
     def partition_rows(self, **arguments: Any) -> list[Row]:
         raise BrokerError("No picture is drawn.", code="NONE")

@@ -17,7 +17,7 @@ from toolkit.schema import utc
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Coordinator, Producer, Transaction
 from toolkit.schema.log import LogTransaction, OffsetsLogRecord, PastTransaction, TransactionLogRecord
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.replica_log import NO_OFFSETS
 from toolkit.sources.logdir.replica_state import ReadLimit, ReplicaState
@@ -319,6 +319,30 @@ def groups_in_files(files: Source) -> list[str]:
     commits = _offset_records(files)
     found = (each.group_id for each in commits if each.kind == "offset_commit" and not each.tombstone)
     return sorted({group for group in found if group is not None})
+
+
+def unread_offsets(contents: Contents, group: str | None = None) -> list[str]:
+    """Why committed offsets of a group, or of any, may be missing from the files, a clause each."""
+    topic, group_ids = dict(contents.by_partition(contents.of_topic(OFFSETS_TOPIC))), dict[str, int]()
+    unread = dict[int | None, str]()
+    for tp, replicas in topic.items():
+        errors = [replicas[0].error or contents.unread_replica(replicas)]
+        for record in replicas[0].log.offsets_log():
+            if record.group_id is not None:
+                group_ids[record.group_id] = tp.partition
+            errors += [record.error] if record.error and not record.error.startswith("TORN_TAIL") else []
+        if error := next(filter(None, errors), None):
+            unread[tp.partition] = f"{tp} could not be read whole ({Error.of(error).code})"
+    present = {tp.partition for tp in topic}
+    count = contents.metadata.partition_count(OFFSETS_TOPIC) or _count(group_ids, present)
+    if count is None and present != {*range(USUAL_COUNT)}:
+        unread[None] = f"{OFFSETS_TOPIC} has an unknown number of partitions"
+    absent = {*range(count or 0)} - present
+    unread |= {number: f"{OFFSETS_TOPIC}-{number} is not among the files" for number in sorted(absent)}
+    if group is None:
+        return [*unread.values()]
+    own = group_ids.get(group, None if count is None else coordinator_partition(group, count))
+    return [unread[own]] if own in unread else []
 
 
 def committing_in_files(files: Source, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:

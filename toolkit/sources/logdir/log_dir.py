@@ -54,6 +54,7 @@ from toolkit.sources.logdir.coordinator_state import (
     read_state_topic,
     transactions_of,
     unread_histories_of,
+    unread_offsets,
 )
 from toolkit.sources.logdir.log_dir_layout import (
     METADATA_TOPIC,
@@ -293,20 +294,23 @@ class LogDir(Source, OffsetTables):
         """`group_lag` as records; a partition whose log is not among the files has an error."""
         from toolkit.sources.offset_queries import absent_lags, lag_of_group
 
-        found = committed_in_files(self, group)
+        found, unread = committed_in_files(self, group), unread_offsets(self.contents(), group)
         if not found:
             is_there = any(not (log.error or log.is_text) for log in self.contents().of_topic(OFFSETS_TOPIC))
+            why = unread if is_there else [f"No segment of {OFFSETS_TOPIC} is among them"]
             raise NotFound(
                 f"The files have no committed offset of the group {group!r}.",
-                means="" if is_there else f"No segment of {OFFSETS_TOPIC} is among them, so the group may have some.",
-                do="List the groups in the files: LogDir.offsets_log()." if is_there else f"Copy {OFFSETS_TOPIC}, too.",
+                means=f"{'; '.join(why)}, so the group may have some." if why else "",
+                do=f"Copy {OFFSETS_TOPIC}, too." if why else "List the groups in the files: LogDir.offsets_log().",
             )
         present = {log.where.tp for log in self.contents().named_logs()}
         committed = {tp: offset for tp, offset in found.items() if tp in present}
         lags = lag_of_group(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
         absent = {tp: offset for tp, (offset, _) in found.items() if tp not in present}
         lags += absent_lags(group, absent, taken_at=self.contents().taken_at)
-        return lags
+        observed_at = self.contents().taken_at
+        errors = (f"OFFSETS_NOT_READ: more offsets may be committed: {why}" for why in unread)
+        return lags + [GroupLag(group_id=group, observed_at=observed_at, error=each) for each in errors]
 
     def committing_groups(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
         """Groups that have committed offsets of some partitions, by the records of ``__consumer_offsets`` in the files.

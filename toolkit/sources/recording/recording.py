@@ -398,6 +398,9 @@ def select_partitions(
         for tp in sorted(selected - replicas.keys()):
             raise NotFound(f"{name} has no partition {tp}.")
     if broker_id is not None:
+        known = {*observation.coverage.brokers}.union(*replicas.values())
+        if broker_id not in known:
+            raise NotFound(f"{name} has no broker {broker_id}, only {', '.join(map(str, sorted(known)))}.")
         selected = {tp for tp in selected if broker_id in replicas[tp]}
 
     hidden_topics = replace(observation.coverage, topic_gaps=())  # a gap of the whole cluster only

@@ -274,6 +274,7 @@ class AbortPanel(PanelLayout):
         Each partition is read by its name: the panel may be about others, where nothing shows that it was read.
         """
         for key, finding in [*self._uncertain.items()]:
+            assert finding.tp is not None
             try:
                 here = records_of(self.cluster.finding_rows(partitions=[finding.tp], recheck_after=0), Finding)
                 why = unread(here)
