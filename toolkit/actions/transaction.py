@@ -409,7 +409,8 @@ def _headers(cluster: Cluster, partition: Partition, first: int, stop: int) -> t
     import numpy as np
 
     from toolkit.formats.headers import HEADER
-    from toolkit.sources.live.partition_log import WRONG_CHECKSUM, read_offsets
+    from toolkit.sources.live.partition_log import read_offsets
+    from toolkit.sources.offset_reader import WRONG_CHECKSUM
 
     parts: list[Headers] = [np.empty(0, HEADER)]
     size, deadline, unread = 0, time.monotonic() + IMPACT_TIMEOUT_S, ""

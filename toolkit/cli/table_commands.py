@@ -367,10 +367,9 @@ def _all_groups(source: Cluster | LogDir) -> tuple[list[str], list[str]]:
     from toolkit.sources.logdir import LogDir
 
     if isinstance(source, LogDir):
-        from toolkit.sources.logdir.coordinator_state import groups_in_files, unread_offsets
+        from toolkit.sources.logdir.coordinator_state import groups_in_files
 
-        missing = unread_offsets(source.contents())
-        return groups_in_files(source), [f"Groups may be missing: {each}." for each in missing]
+        return groups_in_files(source)
     from toolkit.sources.live.group_offsets import groups_with_offsets
 
     groups, gaps = groups_with_offsets(source.client)

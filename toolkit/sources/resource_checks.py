@@ -153,13 +153,6 @@ class _Check:
         except ToolkitError as error:
             self.not_checked.append(f"Groups that commit offsets of {names}: {error}")
             return []
-        from toolkit.sources.logdir import LogDir
-
-        if isinstance(self.groups_of, LogDir):  # a cluster raises if a group may be hidden
-            from toolkit.sources.logdir.coordinator_state import unread_offsets
-
-            gaps = unread_offsets(self.groups_of.contents())
-            self.not_checked += [f"Groups that commit offsets of {names}: {gap}" for gap in gaps]
         return [each for each in dict.fromkeys(chain(*found.values())) if each not in self.groups]
 
     def _lags_on(self, partitions: Sequence[TopicPartition], groups: Sequence[str]) -> Iterator[GroupLag]:

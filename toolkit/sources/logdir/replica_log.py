@@ -614,10 +614,11 @@ def opened_before(snapshot: ProducerSnapshot) -> dict[int, tuple[int, int]]:
     }
 
 
-def known_before(log: ReplicaLog, start: int | None) -> PartialTransactions:
-    """The open transactions of a log at an offset, from a snapshot and the batches after it.
+def known_before(log: ReplicaLog, start: int | None, *, cleaned: int = -1) -> PartialTransactions:
+    """The open transactions of a log at an offset, from a snapshot and the batches after it; unknown if one is missing.
 
     `start`: the offset; null for the base offset of the first segment.
+    `cleaned`: offset up to which it was cleaned, as in `at_missing_offsets`.
     """
     first = log.base_offsets[0] if log.base_offsets else 0
     at = first if start is None else max(start, first)
@@ -625,7 +626,10 @@ def known_before(log: ReplicaLog, start: int | None) -> PartialTransactions:
     if known is None and first > 0:
         return EMPTY
     before = begin(opened_before=opened_before(known) if known else None)
-    for part in log.parts(start=known.offset if known else None, stop=at):
+    since = known.offset if known else None
+    for part in at_missing_offsets(log.parts(start=since, stop=at), expected=since, cleaned=cleaned):
+        if part.missing is not None or any(not each.is_torn for each in part.damage):
+            return EMPTY
         headers = part.headers
         after = known.offset if known else 0
         inside = (headers["base_offset"] >= after) & (headers["last_offset"] < at)
