@@ -185,7 +185,7 @@ def test_the_environment_names_the_cluster_unless_an_option_names_a_source(monke
 
     def refuse(options: SourceOptions) -> NoReturn:
         seen.append(options)
-        raise UsageError("Seen.")
+        raise UsageError("Seen.", do="")
 
     monkeypatch.setattr(SourceOptions, "open", refuse)
     monkeypatch.setenv("KAFKA_TXN_BOOTSTRAP_SERVER", "prod:9092")

@@ -770,7 +770,7 @@ def test_every_record_is_in_the_copy(batches: list[Batch], monkeypatch: pytest.M
     assert [file.metadata.row_group(each).num_rows for each in range(file.metadata.num_row_groups)] == [3, 1, 1]
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), ActionRefused("The action was cancelled.")])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ActionRefused("The action was cancelled.", do="")])
 def test_an_interrupt_while_the_copy_is_written_leaves_none(error: BaseException, tmp_path: Path) -> None:
     def interrupt() -> None:
         raise error

@@ -62,7 +62,7 @@ class Told:
 
 
 def nobody() -> NoReturn:
-    raise ConnectionFailed("No broker is there.")
+    raise ConnectionFailed("No broker is there.", do="")
 
 
 def after_a_while() -> NoReturn:

@@ -135,7 +135,9 @@ class Audit:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise ActionRefused(
-                f"The lock file {path} cannot be written: {error.strerror or error}.", means="Nothing was sent."
+                f"The lock file {path} cannot be written: {error.strerror or error}.",
+                means="Nothing was sent.",
+                do="Run it as a user that may write there.",
             ) from error
         try:
             while not _is_locked(file):

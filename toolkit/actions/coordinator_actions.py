@@ -151,7 +151,11 @@ def describe_owner(cluster: Cluster, transactional_id: str) -> Transaction:
     if owner.error:
         code = Error.of(owner.error).code
         if code == "TRANSACTIONAL_ID_NOT_FOUND":
-            raise NotFound(f"There is no transactional id {transactional_id!r}.", means="It never was, or has expired.")
+            raise NotFound(
+                f"There is no transactional id {transactional_id!r}.",
+                means="It never was, or has expired.",
+                do="kafka-txn list shows those that are there.",
+            )
         raise BrokerError(f"{transactional_id!r} could not be described: {owner.error}.", code=code)
     return owner
 
@@ -412,6 +416,7 @@ def _checkpointed(cluster: Cluster, transactional_id: str) -> tuple[FlinkCheckpo
             raise ActionRefused(
                 f"{checkpoint.name} leaves {transactional_id!r} to checkpoint {committable.checkpoint_id}.",
                 means=COMMIT.nothing,
+                do=f"Name checkpoint {committable.checkpoint_id} by --flink-checkpoint PATH, if it is completed.",
             )
         return checkpoint, committable
     names = ", ".join(each.name for each in cluster.flink_checkpoints) or "The empty list of checkpoints"
@@ -436,7 +441,9 @@ def check_owner(owner: Transaction, committable: Committable) -> None:
         )
     if owner.state != "Ongoing":
         means = "It is committed already." if owner.state in COMMITTED else "It cannot be committed any more."
-        raise ActionRefused(f"{name!r} of {theirs} is {owner.state}.", means=f"{means} {COMMIT.nothing}")
+        raise ActionRefused(
+            f"{name!r} of {theirs} is {owner.state}.", means=f"{means} {COMMIT.nothing}", do="Diagnose it again."
+        )
 
 
 FENCED = "The producer that uses the id gets ProducerFenced at its next request, and must be restarted."

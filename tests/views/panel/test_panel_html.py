@@ -321,12 +321,12 @@ class PanelCluster(RowCluster):
         return [self.named.row()]
 
     def partition_rows(self, **arguments: Any) -> list[Row]:
-        raise BrokerError("No picture is drawn.", code="NONE")
+        raise BrokerError("No picture is drawn.", code="NONE", do="")
 
 
 GONE = finding(verdict=Verdict.CLEAR, producer_id=None, start_offset=None, action=None)
 UNREAD = finding(verdict=Verdict.UNKNOWN, producer_id=None, start_offset=None, error="LEADER_NOT_AVAILABLE: no leader")
-LOST = ActionFailed("It did not answer.", effect="uncertain")
+LOST = ActionFailed("It did not answer.", effect="uncertain", do="")
 
 
 def acted(cluster: PanelCluster, error: BaseException, trail: Audit, monkeypatch: pytest.MonkeyPatch) -> AbortPanel:
@@ -353,7 +353,10 @@ def became(panel: AbortPanel) -> list[str]:
         (GONE, "is not open any more"),
         (finding(), "is still open"),
         (UNREAD, "may be open: its partition could not be read (LEADER_NOT_AVAILABLE)"),
-        (NotFound("There is no topic 'orders'."), "may be open: its partition could not be read (There is no topic 'o"),
+        (
+            NotFound("There is no topic 'orders'.", do=""),
+            "may be open: its partition could not be read (There is no topic 'o",
+        ),
     ],
 )
 def test_what_became_of_an_uncertain_action_is_read_and_said_until_it_has_ended(
@@ -390,7 +393,9 @@ def test_what_was_interrupted_may_have_been_done(
 
 
 def test_what_refused_it_leaves_nothing_uncertain(trail: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
-    panel = acted(PanelCluster(findings=[]), ActionFailed("It did not answer.", effect="nothing"), trail, monkeypatch)
+    panel = acted(
+        PanelCluster(findings=[]), ActionFailed("It did not answer.", effect="nothing", do=""), trail, monkeypatch
+    )
     assert became(panel) == []
 
 

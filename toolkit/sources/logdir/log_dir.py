@@ -667,7 +667,10 @@ class LogDir(Source, OffsetTables):
         layout = self._layout()
         found = Contents(layout, self.broker_logs, assertions=self.assertions)
         if layout.texts and not found.logs:
-            raise UsageError(f"{layout.texts[0]} has no row of kafka-dump-log.sh that can be read.")
+            raise UsageError(
+                f"{layout.texts[0]} has no row of kafka-dump-log.sh that can be read.",
+                do="Dump it again with --deep-iteration, or pass the segment itself.",
+            )
         return found
 
     @property
