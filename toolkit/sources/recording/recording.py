@@ -401,6 +401,10 @@ def select_partitions(
         for tp in sorted(selected - replicas.keys()):
             raise NotFound(f"{name} has no partition {tp}.", do="Check its number, or read a later sample.")
     if broker_id is not None:
+        known = {*observation.coverage.brokers}.union(*replicas.values())
+        if broker_id not in known:
+            brokers = ", ".join(map(str, sorted(known)))
+            raise NotFound(f"{name} has no broker {broker_id}, only {brokers}.", do="Name one of these.")
         selected = {tp for tp in selected if broker_id in replicas[tp]}
 
     hidden_topics = replace(observation.coverage, topic_gaps=())  # a gap of the whole cluster only
