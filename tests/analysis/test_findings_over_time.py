@@ -193,7 +193,7 @@ def test_the_log_gives_the_times_and_the_recording_the_verdict() -> None:
 
 def test_what_is_open_after_its_marker_has_not_ended() -> None:
     """A deposed leader's log, or a backup, has a marker that the leader lost: what hung now was said to have ended."""
-    late = {"outcome": "undecided", "action": "abort", "queue_position": 1}
+    late: Row = {"outcome": "undecided", "action": "abort", "queue_position": 1}
     for looked, verdict in ((6.4, "ended"), (7, "unknown")):
         now = finding(9, **late, brokers_time=due(looked))
         merged = only(merge_findings([log_finding()], recorded_findings(now)))
