@@ -314,6 +314,7 @@ def test_an_answer_that_passes_by_itself_is_followed_by_another_request(code: in
 ANSWERS: dict[str, tuple[Sequence[int], str]] = {
     "denied": ((DENIED,), "nothing"),
     "an invalid request": ((INVALID,), "nothing"),
+    "a timeout above the brokers' limit": ((50,), "nothing"),
     "loading for ever": ((LOADING,), "nothing"),
     "no coordinator for ever": ((UNAVAILABLE,), "uncertain"),
     "another coordinator for ever": ((NOT_COORDINATOR,), "uncertain"),

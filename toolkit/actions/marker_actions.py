@@ -93,6 +93,7 @@ UNCERTAIN = frozenset(
     {
         "INCOMPLETE_RESPONSE",
         "KAFKA_STORAGE_ERROR",
+        "NONE",
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
         "NOT_LEADER_OR_FOLLOWER",
         "REQUEST_TIMED_OUT",
@@ -100,7 +101,7 @@ UNCERTAIN = frozenset(
         "UNKNOWN_TOPIC_OR_PARTITION",
     }
 )
-"""Errors after which the marker may be in the log: the leader appended it, and its replicas may not have it.
+"""Answers after which the marker may be in the log: the leader appended it, and its replicas may not have it.
 
 A broker that leads the partition no more while it waits for its replicas says so, too: the next leader may have the
 marker (``Partition.checkEnoughReplicasReachOffset``).
@@ -261,7 +262,8 @@ class MarkerAction(Action):
         fields = marker_fields(txn, is_commit=self.is_commit(fresh))
         progress.sending()
         answer = progress.wait(partial(write_marker, client, txn.tp, fields, leader=txn.leader or 0))
-        progress.effect = "uncertain" if Error.of(answer).code in UNCERTAIN else "nothing"
+        if Error.of(answer).code not in UNCERTAIN:
+            progress.effect = "nothing"
         return answer
 
     def refused(self, fresh: Plan) -> str:
