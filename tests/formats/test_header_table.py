@@ -81,8 +81,8 @@ def test_columns_of_real_segments_have_the_values_of_the_headers() -> None:
     for name in ("crc", *AS_WRITTEN):
         assert table.column(name).to_pylist() == [None if each == -1 else each for each in headers[name].tolist()], name
     flags = {"is_transactional": TRANSACTIONAL, "is_control": CONTROL}
-    for name, flag in flags.items():
-        assert table.column(name).to_pylist() == (headers["attributes"] & flag != 0).tolist(), name
+    for column, flag in flags.items():
+        assert table.column(column).to_pylist() == (headers["attributes"] & flag != 0).tolist(), column
     times = table.column("max_timestamp").cast("int64").to_pylist()
     assert times == headers["max_timestamp"].tolist()
     assert {"COMMIT", "ABORT", None} == {*table.column("marker").to_pylist()}
