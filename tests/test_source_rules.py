@@ -117,7 +117,7 @@ def names(arguments: ast.arguments) -> set[str]:
 def of_options(function: Function) -> set[str]:
     """What a function reads of options or arguments that it gets as an object."""
     attributes = [each for each in ast.walk(function) if isinstance(each, ast.Attribute)]
-    return {each.attr for each in attributes if ast.unparse(each.value).endswith(("options", "arguments"))}
+    return {each.attr for each in attributes if (_name(each.value) or "").endswith(("options", "arguments"))}
 
 
 def is_constant(value: ast.expr) -> bool:
