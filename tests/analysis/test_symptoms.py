@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.symptom_texts import CITED, UNRELATED
+from toolkit import explain
 from toolkit.analysis.symptoms import recognition
 from toolkit.analysis.symptoms.recognition import SYMPTOMS, NamedResources, named_resources, recognize, searchable
 from toolkit.command_line import command_in
@@ -173,6 +174,7 @@ def test_resources_named_by_the_caller_are_listed_first() -> None:
     assert resources.topics == ()
     assert NamedResources().with_more(topics=["orders"]).topics == ("orders",)
     assert not NamedResources()
+    assert explain("groupId=g", groups=["billing"]).named.groups == ("billing", "g")
 
 
 SECRETS = [

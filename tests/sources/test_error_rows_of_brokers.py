@@ -420,6 +420,8 @@ def test_a_lag_that_cannot_be_explained_or_may_lack_topics_tells_so() -> None:
         checks = check_resources(cluster, NamedResources(groups=("nobody",)), recheck_after=0)
     error = "GROUP_ID_NOT_FOUND: no broker lists it, so it has no committed offset"
     assert [given(asdict(each)) for each in checks.group_lag] == [{"group_id": "nobody", "error": error}]
+    assert not checks.is_incomplete
+    assert replace(checks, not_checked=("Groups: no answer.",)).is_incomplete
 
 
 def answering(code: int, high_watermark: int) -> Callable[..., Any]:
