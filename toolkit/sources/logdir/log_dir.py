@@ -56,6 +56,7 @@ from toolkit.sources.logdir.coordinator_state import (
     unread_histories_of,
 )
 from toolkit.sources.logdir.log_dir_layout import (
+    CLEANED,
     METADATA_TOPIC,
     LogDirLayout,
     SkippedFile,
@@ -108,13 +109,14 @@ class ReplicaOffsetReader(OffsetReader):
 
     @cached_property
     def is_compacted(self) -> bool | None:
-        """By the cleaner's checkpoint; null if it is not among the files."""
+        """By the cleaner's checkpoint; null if it is not among the files, or a line of it cannot be read."""
         log, checkpoints = self._state.log, self._state.checkpoints
         if log.where.topic in COMPACTED:
             return True
-        if log.root is None or not checkpoints.has_cleaned:
-            return None
-        return log.where.tp in checkpoints.cleaned
+        if log.where.tp in checkpoints.cleaned:
+            return True
+        is_read = log.root is not None and checkpoints.has_cleaned and CLEANED not in checkpoints.errors
+        return False if is_read else None
 
     @cached_property
     def opened(self) -> Mapping[int, int]:
