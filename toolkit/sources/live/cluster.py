@@ -45,7 +45,6 @@ from toolkit.sources.live.leaders import (
     PartitionLeader,
     read_brokers_time,
     read_metadata,
-    read_newest_metadata,
     read_partitions,
     read_producers,
     read_replica_producers,
@@ -457,8 +456,8 @@ class ClusterEvidence(LiveEvidence):
         return [self._first]
 
     def observe_again(self, partitions: Sequence[TopicPartition]) -> Observation:
-        """With the topic gaps of the first, and by all brokers: the one that named the leaders may be cut off."""
-        leaders = read_newest_metadata(self.client, {topic for topic, _ in partitions}).at(partitions)
+        """With the topic gaps of the first, and leaders by all brokers: the one that names them may be cut off."""
+        leaders = read_metadata(self.client, {topic for topic, _ in partitions}).at(partitions)
         selection = Selection(partitions=leaders)
         second = observe(self.client, leaders, selection=selection, idle_producers=False, every_broker=True)
         return replace(second, coverage=replace(second.coverage, topic_gaps=self._first.coverage.topic_gaps))
