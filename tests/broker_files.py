@@ -80,7 +80,7 @@ def _while_files_stay(folder: Path, read: Callable[[], T]) -> T:
             if names == sorted(folder.iterdir()):
                 return found
         time.sleep(0.02)
-    raise LabError(f"The files of {folder} do not stay.")
+    raise LabError(f"The files of {folder} do not stay.", do="")
 
 
 def batches_of(content: bytes) -> Iterator[LogBatch]:

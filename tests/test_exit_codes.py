@@ -14,7 +14,10 @@ from toolkit.cli.output import Answer
 from toolkit.errors import ActionFailed, AuditFailed
 from toolkit.schema import Row
 
-FAULTS = {"failed": ActionFailed("x", effect="written"), "done, but not in the audit trail": AuditFailed("x")}
+FAULTS = {
+    "failed": ActionFailed("x", effect="written", do=""),
+    "done, but not in the audit trail": AuditFailed("x", do=""),
+}
 ELSEWHERE = {70, 130}  # a defect in `test_cli`, an interrupt in `test_cli_processes`
 
 

@@ -39,7 +39,7 @@ from toolkit.actions import transaction as transaction_module
 from toolkit.actions.audit import Audit
 from toolkit.actions.marker_actions import Complete, plan_abort, plan_complete
 from toolkit.actions.plan import Plan
-from toolkit.actions.transaction import PartitionResult, PlannedTransaction, save_records
+from toolkit.actions.transaction import PartitionResult, PlannedTransaction, check_ended, lso_moved, save_records
 from toolkit.analysis.diagnosis.decision import NOT_PROVEN, PROVEN
 from toolkit.analysis.diagnosis.rules import OFFSETS_DROPPED
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, UsageError
@@ -527,6 +527,17 @@ def test_a_cancel_while_the_marker_is_sent_or_the_lso_is_read(plan_of: Planner, 
     assert "written" in audit.rows()[-1]["error"]
 
 
+@pytest.mark.parametrize("wait", [check_ended, lso_moved])
+def test_a_cancel_ends_the_wait_for_a_marker(wait: Callable[..., object]) -> None:
+    def cancelled() -> None:
+        raise ActionFailed("The action was cancelled.", effect="written", do="")
+
+    cluster = RowCluster(timeout=60)
+    (txn,) = abort_plan(cluster).transactions
+    with pytest.raises(ActionFailed, match="The action was cancelled"):
+        wait(cluster, txn, cancelled, **{"patience": 60} if wait is check_ended else {})
+
+
 @both
 def test_an_interrupt_names_the_effect(plan_of: Planner) -> None:
     def interrupt(cluster: RowCluster) -> None:
@@ -727,6 +738,23 @@ def test_a_copy_that_is_not_safely_on_disk_is_none(name: str, monkeypatch: pytes
     assert not (audit.path.parent / "trail.records").exists()
 
 
+def test_the_longest_name_of_a_topic_has_a_copy(batches: list[Batch], audit: Audit) -> None:
+    """Its file had a longer name than file systems take: no abort on such a topic without --no-save-records."""
+    plan = abort_plan(RowCluster())
+    path = audit.records_path(f"{'t' * 249}-0@913095344", 171100)
+    saved = save_records(plan.cluster, plan.transaction, path)
+    assert saved.path.name.endswith("ttt-0@913095344-171100.parquet")
+
+
+@both
+def test_until_it_is_noted_that_the_marker_was_written_it_is_uncertain(plan_of: Planner) -> None:
+    """Ctrl-C right behind the answer deleted the copy of what the marker had discarded."""
+    plan = plan_of(RowCluster())
+    progress = plan.action.progress(plan, None)
+    assert plan.action.send(plan, progress) == "NONE"
+    assert progress.effect == "uncertain"
+
+
 def test_every_record_is_in_the_copy(batches: list[Batch], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In row groups of bounded memory: by their bytes, and by their number."""
 
@@ -753,7 +781,7 @@ def test_every_record_is_in_the_copy(batches: list[Batch], monkeypatch: pytest.M
     assert [file.metadata.row_group(each).num_rows for each in range(file.metadata.num_row_groups)] == [3, 1, 1]
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), ActionRefused("The action was cancelled.")])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ActionRefused("The action was cancelled.", do="")])
 def test_an_interrupt_while_the_copy_is_written_leaves_none(error: BaseException, tmp_path: Path) -> None:
     def interrupt() -> None:
         raise error

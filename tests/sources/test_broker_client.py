@@ -68,7 +68,7 @@ def test_the_first_token_is_made_before_the_time_of_a_request_begins() -> None:
 
     def token(config: str) -> tuple[str, float]:
         threads.append(threading.current_thread())
-        raise AuthenticationFailed("There is no token.")
+        raise AuthenticationFailed("There is no token.", do="")
 
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": token}
     with pytest.raises(AuthenticationFailed, match="There is no token"):
@@ -381,6 +381,14 @@ def serving(cluster: FakeCluster) -> Iterator[list[Listener]]:
             exits.callback(thread.join, PATIENCE_S)
             exits.callback(listener.shutdown)
         yield listeners
+
+
+def test_a_broker_is_asked_for_the_partitions_of_which_it_has_a_replica() -> None:
+    brokers = FakeCluster(5, 100, 10)
+    with serving(brokers), Cluster(f"127.0.0.1:{brokers.ports[0]}", timeout=PATIENCE_S) as cluster:
+        own = {row["partition"] for row in cluster.partition_rows() if 3 in row["replicas"]}
+        assert {row["partition"] for row in cluster.producer_rows(broker_id=3)} <= own
+        assert {row["partition"] for row in cluster.finding_rows(broker_id=3, recheck_after=0)} == own
 
 
 @pytest.mark.parametrize(("api", "method"), [(2, Cluster.partition_rows), (61, Cluster.producer_rows)])

@@ -193,6 +193,21 @@ def test_an_offset_is_a_number_from_zero(tmp_path: Path) -> None:
         LogDir(root).offset_visibility_rows("orders", 0, -1)
 
 
+def test_the_index_of_finished_output_of_the_cleaner_has_its_aborted_transactions(tmp_path: Path) -> None:
+    """Beside another index, after a crash between two renames, read_committed consumers were said to receive them."""
+    batches = [data(0, 7, NOON), marker(1, 7, NOON, commit=False), data(2, 7, NOON), marker(3, 7, NOON, commit=False)]
+    root = log_dir(tmp_path / "one", batches[:2], end=4)
+    folder = write_log(root, "orders-0", batches[2:], base_offset=2)
+    for base in (0, 2):
+        (folder / f"{base:020}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 7, base, base + 1, base + 2))
+    for name in ("log", "txnindex"):
+        (folder / f"{0:020}.{name}").rename(folder / f"{0:020}.{name}.swap")
+    aborted = [(0, 0, "aborted"), (1, 1, "marker"), (2, 2, "aborted"), (3, 3, "marker")]
+    assert missing(root, stop=4) == aborted
+    (folder / f"{2:020}.txnindex").unlink()  # it began after the files of a running broker were listed
+    assert missing(root, stop=4) == aborted
+
+
 def fetched_chunks(responses: Iterable[bytes | str]) -> Generator[FetchedChunk, None, None]:
     """Responses of a broker: bytes, or an error."""
     for each in responses:

@@ -23,8 +23,10 @@ from toolkit.schema.table import EVERYTHING, Selection, TopicPartition, utc_now
 from toolkit.sources.live import transactions
 from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.live.cluster import ClusterEvidence
+from toolkit.sources.live.coordinators import CoordinatorTopic
 from toolkit.sources.live.group_offsets import group_ids, groups_at
 from toolkit.sources.live.leaders import (
+    ClusterMetadata,
     FetchedBatches,
     FetchPosition,
     PartitionLeader,
@@ -197,7 +199,7 @@ def test_a_loading_or_unresponsive_coordinator_proves_no_permission() -> None:
     loading = SimpleNamespace(error_code=14, API_VERSION=2, transaction_states=[])
 
     def silent(broker: int, request: Any) -> Any:
-        raise ConnectionFailed("Nobody is there.")
+        raise ConnectionFailed("Nobody is there.", do="")
 
     cluster = FakeCluster(ListTransactions=lambda broker, request: loading, DescribeAcls=silent)
     leaders = read_metadata(wire_to(cluster), ["orders"]).partitions
@@ -520,7 +522,10 @@ def test_a_high_watermark_behind_the_end_is_waited_for(responses: list[FetchedBa
 
 
 def test_a_leader_that_moved_is_looked_up(responses: list[FetchedBatches], monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_up = [ConnectionFailed("No broker answers."), SimpleNamespace(at=lambda tps: dict.fromkeys(tps, leader(2)))]
+    looked_up = [
+        ConnectionFailed("No broker answers.", do=""),
+        SimpleNamespace(at=lambda tps: dict.fromkeys(tps, leader(2))),
+    ]
 
     def metadata(client: object, topics: object) -> Any:
         found = looked_up.pop(0)
@@ -666,3 +671,8 @@ def test_a_leader_that_controllers_have_lost_keeps_nothing_open() -> None:
     diagnosis = diagnosis.with_next(ClusterEvidence.observe_again(evidence, [tp]))
     (row,) = diagnosis.findings(requested=[tp])
     assert (row.verdict, row.last_stable_offset) == ("clear", 150)
+
+
+def test_a_coordinators_topic_has_its_own_error_and_no_others() -> None:
+    read = ClusterMetadata(partitions={}, errors={STATE_TOPIC: "TOPIC_AUTHORIZATION_FAILED: no", "orders": "GONE: no"})
+    assert CoordinatorTopic.of(STATE_TOPIC, read).metadata.errors == {STATE_TOPIC: "TOPIC_AUTHORIZATION_FAILED: no"}

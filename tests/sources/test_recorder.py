@@ -3,6 +3,7 @@
 import builtins
 import datetime as dt
 import shutil
+import signal
 import subprocess
 import threading
 import urllib.request
@@ -20,6 +21,7 @@ from tests.sources.recorded import NINE, sample, take_sample
 from tests.stored import compare
 from toolkit import Cluster, Recording
 from toolkit.analysis.diagnosis.decision import UNDECIDED, Outcome
+from toolkit.cli.record_commands import _until_stopped
 from toolkit.errors import ConnectionFailed, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.clients import blocked_consumer
@@ -62,7 +64,7 @@ class Told:
 
 
 def nobody() -> NoReturn:
-    raise ConnectionFailed("No broker is there.")
+    raise ConnectionFailed("No broker is there.", do="")
 
 
 def after_a_while() -> NoReturn:
@@ -178,6 +180,33 @@ def test_what_is_not_known_by_now_resolves_no_alert() -> None:
         metrics.on_sample(each, written=True)
         found.append(numbers(metrics).get(hangs))
     assert found == [0, 1, 1, 1, 0]
+
+
+def test_producers_or_groups_that_were_not_read_resolve_no_alert() -> None:
+    """A broker showed the offsets of a partition and not its producers: its LSO was held for 0 s, and by all answers.
+
+    And a group was not held any more once a coordinator of groups did not answer.
+    """
+    one = sample(NINE)
+    assert one.observation is not None
+    (hung,) = one.findings
+    waits = replace(one, findings=[replace(hung, groups_held=("billing",), held_from=NINE - 3600 * SECOND)])
+    without_groups = replace(one, findings=[replace(hung, groups_held=None)])
+    unseen = replace(producer(start=None, observed_at=NINE), producer_id=None, error="CLUSTER_AUTHORIZATION_FAILED: no")
+    observed = replace(one.observation, producers=[unseen], producers_after=[unseen])
+    without_producers = replace(
+        one, observation=observed, findings=sample_diagnosis(observed, one.observation).findings()
+    )
+    (finding,) = without_producers.findings
+    assert (finding.verdict, finding.missing) == (Verdict.UNKNOWN, ("CLUSTER_AUTHORIZATION_FAILED: no",))
+    metrics, held = Metrics(), ("kafka_txn_partition_lso_held_seconds", (("partition", "0"), ("topic", "orders")))
+    found = []
+    for each in (waits, without_groups, waits, without_producers):
+        metrics.on_sample(each, written=True)
+        now = numbers(metrics)
+        group = now["kafka_txn_group_held_partitions", (("group", "billing"),)]
+        found.append((now[held], group, now["kafka_txn_last_sample_unread_partitions", ()]))
+    assert found == [(3600, 1, 0), (0, 1, 0), (3600, 1, 0), (3600, 1, 1)]
 
 
 @pytest.mark.parametrize(("age", "is_known"), [(30 * SECOND, True), (90 * SECOND, False), (-3600 * SECOND, False)])
@@ -377,3 +406,11 @@ def test_without_prometheus_client_the_error_names_the_package(monkeypatch: pyte
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(UsageError, match=r"--metrics-port needs prometheus-client\. pip install prometheus-client"):
         Metrics()
+
+
+def test_a_recorder_that_was_stopped_gives_its_signals_back() -> None:
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    with _until_stopped() as stop:
+        assert signal.getsignal(signal.SIGTERM) not in before
+        assert not stop.is_set()
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before

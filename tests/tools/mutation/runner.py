@@ -214,7 +214,7 @@ class Runner:
         if (child := os.fork()) == 0:
             os.setpgid(0, 0)
             signal.setitimer(signal.ITIMER_PROF, 30 + 5 * seconds)  # of processor, as the machine may be busy
-            signal.alarm(300 + round(20 * seconds))
+            signal.alarm(90 + round(5 * seconds))  # what waits for ever
             code = 99
             try:
                 code = self._in_fork(nodeids, results)

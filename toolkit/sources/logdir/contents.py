@@ -85,7 +85,10 @@ class FileAssertions:
 
     def __post_init__(self) -> None:
         if self.txn_state_partitions is not None and self.txn_state_partitions < 1:
-            raise UsageError(f"__transaction_state cannot have {self.txn_state_partitions} partitions.")
+            raise UsageError(
+                f"__transaction_state cannot have {self.txn_state_partitions} partitions.",
+                do="Pass transaction.state.log.num.partitions of the brokers, 50 by default.",
+            )
         if self.as_of is not None and (self.as_of.tzinfo is None or self.as_of > dt.datetime.now(dt.UTC)):
             raise UsageError(
                 f"The files cannot be of {self.as_of}.",
@@ -494,13 +497,17 @@ def _selected(
     requested = [] if partitions is None else requested_partitions(topics, partitions)
     for topic in topics or [topic for topic, _ in requested]:
         if all(topic != name for name, _ in present):
-            raise NotFound(f"These files contain no partition of topic {topic!r}.")
+            raise NotFound(
+                f"These files contain no partition of topic {topic!r}.",
+                do="Check its name, or copy it from its broker, too.",
+            )
     if partitions is None:
         return {tp for tp in present if tp[0] in set(topics or ())}
     for topic, number in sorted(set(requested) - present):
         numbers = sorted(found for name, found in present if name == topic and found is not None)
         raise NotFound(
-            f"These files do not contain partition {number} of topic {topic!r}, only partitions {_short(numbers)}."
+            f"These files do not contain partition {number} of topic {topic!r}, only partitions {_short(numbers)}.",
+            do="Copy it from its broker, too.",
         )
     return {*requested}
 

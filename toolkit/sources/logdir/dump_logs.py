@@ -151,7 +151,7 @@ def read_texts(path: LogPath) -> Sequence[TextLog]:
         stat = path.stat()
         return _read(path, stat.st_size, stat.st_mtime_ns)
     except OSError as exc:
-        raise UsageError(f"{path} cannot be read: {exc.strerror}.") from None
+        raise UsageError(f"{path} cannot be read: {exc.strerror}.", do="Name a file that you may read.") from None
 
 
 @lru_cache(maxsize=4)

@@ -134,13 +134,15 @@ class ReplicaOffsetReader(OffsetReader):
         touching = {each for each in aborted if each.last_offset is None or each.last_offset >= start}
         for part in self._state.log.parts(start=start, stop=stop, crc=True):
             damage = [each.reason for each in part.damage if not each.is_torn]
-            yield slice_of(
+            found = slice_of(
                 part,
                 partial(self._bytes_of, part.file),
                 aborted=touching,
                 is_index_complete=is_complete,
                 errors=[*damage, *errors],
             )
+            found.indexed = {each.last_offset for each in aborted if each.last_offset is not None}
+            yield found
 
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
         found = transactions_of(read_state_topic(self._contents))
@@ -669,7 +671,10 @@ class LogDir(Source, OffsetTables):
         layout = self._layout()
         found = Contents(layout, self.broker_logs, assertions=self.assertions)
         if layout.texts and not found.logs:
-            raise UsageError(f"{layout.texts[0]} has no row of kafka-dump-log.sh that can be read.")
+            raise UsageError(
+                f"{layout.texts[0]} has no row of kafka-dump-log.sh that can be read.",
+                do="Dump it again with --deep-iteration, or pass the segment itself.",
+            )
         return found
 
     @property
