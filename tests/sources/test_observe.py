@@ -68,7 +68,7 @@ def test_partitions_are_numbers_of_topics_or_pairs() -> None:
     for topics, partitions in ((None, [0]), (["orders"], [("orders", 0)])):
         with pytest.raises(UsageError, match=r"^partitions are either numbers, with topics, or pairs"):
             resolve_partitions(metadata, topics, partitions)
-    with pytest.raises(NotFound, match=rf"^Topic '{STATE_TOPIC}' has no partition 7: it has 0 to 1\.$"):
+    with pytest.raises(NotFound, match=rf"^Topic '{STATE_TOPIC}' has no partition 7: it has 0 to 1\."):
         resolve_partitions(metadata, [STATE_TOPIC], [0, 7])
     with pytest.raises(NotFound, match=r"^The cluster has no topic 'nowhere'\.$"):
         resolve_partitions(read_metadata(wire_to(FakeCluster()), ["orders", "nowhere"]), ["orders", "nowhere"], None)
