@@ -70,7 +70,7 @@ def test_partitions_are_numbers_of_topics_or_pairs() -> None:
             resolve_partitions(metadata, topics, partitions)
     with pytest.raises(NotFound, match=rf"^Topic '{STATE_TOPIC}' has no partition 7: it has 0 to 1\."):
         resolve_partitions(metadata, [STATE_TOPIC], [0, 7])
-    with pytest.raises(NotFound, match=r"^The cluster has no topic 'nowhere'\.$"):
+    with pytest.raises(NotFound, match=r"^The cluster has no topic 'nowhere'\."):
         resolve_partitions(read_metadata(wire_to(FakeCluster()), ["orders", "nowhere"]), ["orders", "nowhere"], None)
     denied = FakeCluster(Metadata=lambda broker, request: SimpleNamespace(topics=[FakeCluster()._topic("orders", 29)]))
     with pytest.raises(BrokerError, match=r"^Topic 'orders' cannot be described: TOPIC_AUTHORIZATION_FAILED"):
