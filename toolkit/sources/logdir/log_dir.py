@@ -56,7 +56,6 @@ from toolkit.sources.logdir.coordinator_state import (
     unread_histories_of,
 )
 from toolkit.sources.logdir.log_dir_layout import (
-    CLEANED,
     METADATA_TOPIC,
     LogDirLayout,
     SkippedFile,
@@ -111,12 +110,9 @@ class ReplicaOffsetReader(OffsetReader):
     def is_compacted(self) -> bool | None:
         """By the cleaner's checkpoint; null if it is not among the files, or a line of it cannot be read."""
         log, checkpoints = self._state.log, self._state.checkpoints
-        if log.where.topic in COMPACTED:
+        if log.where.topic in COMPACTED or log.where.tp in checkpoints.cleaned:
             return True
-        if log.where.tp in checkpoints.cleaned:
-            return True
-        is_read = log.root is not None and checkpoints.has_cleaned and CLEANED not in checkpoints.errors
-        return False if is_read else None
+        return None if log.root is None or not checkpoints.has_cleaned else False
 
     @cached_property
     def opened(self) -> Mapping[int, int]:
