@@ -1,4 +1,4 @@
-"""The logs of a broker on this machine: read without the toolkit's readers, and cut as a loss of power cuts them."""
+"""The logs of a broker on this machine: batches, read here once more, and cut as a loss of power cuts them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from toolkit.errors import LabError
+from toolkit.formats.batch_records import read_records
 from toolkit.formats.batches import CONTROL, HEADER_SIZE, TRANSACTIONAL
 from toolkit.formats.coordinator_records import (
     STATE_TOPIC,
@@ -79,7 +80,7 @@ def _while_files_stay(folder: Path, read: Callable[[], T]) -> T:
             if names == sorted(folder.iterdir()):
                 return found
         time.sleep(0.02)
-    raise LabError(f"The files of {folder} do not stay.")
+    raise LabError(f"The files of {folder} do not stay.", do="")
 
 
 def batches_of(content: bytes) -> Iterator[LogBatch]:
@@ -110,40 +111,11 @@ def read_states(folder: Path) -> list[tuple[str, TransactionState]]:
     """The records of a partition of ``__transaction_state``, tombstones left out."""
     found = []
     for batch in read_batches(folder):
-        for key, value in _records(batch.content):
-            transactional_id = read_transaction_key(key) if key else None
-            if transactional_id is not None and value is not None:
-                found.append((transactional_id, read_transaction_value(value)))
+        for record in read_records(batch.content):
+            transactional_id = read_transaction_key(record.key) if record.key else None
+            if transactional_id is not None and record.value is not None:
+                found.append((transactional_id, read_transaction_value(record.value)))
     return found
-
-
-def _records(batch: bytes) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Key and value of the records of an uncompressed batch."""
-    position = HEADER_SIZE
-    while position < len(batch):
-        length, position = _varint(batch, position)
-        end = position + length
-        position += 1
-        for _ in ("timestamp", "offset"):
-            _, position = _varint(batch, position)
-        parts: list[bytes | None] = []
-        for _ in ("key", "value"):
-            size, position = _varint(batch, position)
-            parts.append(None if size < 0 else batch[position : position + size])
-            position += max(size, 0)
-        yield parts[0], parts[1]
-        position = end
-
-
-def _varint(content: bytes, position: int) -> tuple[int, int]:
-    raw = shift = 0
-    while True:
-        byte = content[position]
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return (raw >> 1) ^ -(raw & 1), position
 
 
 def partition_folder(kafka: Kafka, topic: str, partition: int) -> Path:

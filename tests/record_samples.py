@@ -335,7 +335,7 @@ def make(script: SampleScript, into: Path) -> dict[str, Any]:
         if _diagnosed(LogDir(whole, consistent_copy=True).finding_rows()) != _diagnosed(
             sample.log_dir().finding_rows()
         ):
-            raise LabError(f"The archive of {script.name} has other findings than the complete log directory.")
+            raise LabError(f"The archive of {script.name} has other findings than the complete log directory.", do="")
         expected = _held_finding(script, sample.finding_rows())
         (into / f"{script.name}.tar.xz").write_bytes(packed(folder))
     return {
@@ -358,7 +358,7 @@ def _held_finding(script: SampleScript, rows: Sequence[Row]) -> Row:
     """The row of the transaction that holds or held the LSO."""
     first = min((row for row in rows if row["start_offset"] is not None), key=lambda row: int(row["start_offset"]))
     if first["verdict"] != script.expected:
-        raise LabError(f"{script.name} was to be {script.expected}, not {[row['verdict'] for row in rows]}.")
+        raise LabError(f"{script.name} was to be {script.expected}, not {[row['verdict'] for row in rows]}.", do="")
     return first
 
 
@@ -366,7 +366,7 @@ def _dump(kafka: Kafka, folder: str) -> str:
     segment = kafka.log_dirs[1] / folder / f"{0:020}.log"
     done = kafka.run_tool("org.apache.kafka.tools.DumpLogSegments", "--deep-iteration", "--files", str(segment))
     if done.returncode:
-        raise LabError(f"kafka-dump-log.sh failed: {done.stderr[-600:]}")
+        raise LabError(f"kafka-dump-log.sh failed: {done.stderr[-600:]}", do="")
     return done.stdout.replace(str(segment.parent.parent), "/var/lib/kafka/data")
 
 

@@ -7,15 +7,12 @@ something else.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.builders import create_topics
-from tests.process import on
 from toolkit import Cluster, LogDir
 from toolkit.analysis.symptoms.recognition import recognize
 from toolkit.lab import Kafka
@@ -107,59 +104,3 @@ def test_a_cluster_without_transactions_says_so() -> None:
         (coordinator,) = cluster.records(Coordinator, transactional_ids=["sink-1"], groups=[])
         assert "transaction.state.log.replication.factor says (3); 1 registered" in (coordinator.error or "")
         assert "the cluster has no __transaction_state" in LogDir(*kafka.log_dirs.values()).proof().line
-
-
-LEDGER_WRITER = """
-import sys
-from confluent_kafka import Producer
-producer = Producer({
-    "bootstrap.servers": sys.argv[1], "transactional.id": "ledger-writer", "transaction.timeout.ms": 3_600_000,
-    "message.timeout.ms": 60_000, "log_level": 0,
-})
-producer.init_transactions(60)
-if sys.argv[2] == "begin":
-    producer.begin_transaction()
-    for _ in range(26):
-        producer.produce("ledger", b"x", partition=0)
-    producer.flush(60)
-    print("sent", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_a_dead_process_with_a_long_timeout_is_not_called_healthy(kafka: Kafka) -> None:
-    """Case 10: who holds the LSO, what waits, its last write, when it ends by itself, and how to end it sooner."""
-    create_topics(kafka, "ledger")
-    group = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "ledger-readers", "log_level": 0})
-    commit_offset(group, TopicPartition("ledger", 0, 0))
-    writer = [sys.executable, "-c", LEDGER_WRITER, kafka.bootstrap_servers]
-    with subprocess.Popen([*writer, "begin"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "sent\n"
-        process.kill()
-    # soon after, and as if it were open for as long as is unusual: 15 min by default
-    for verdict, age in (("ongoing", ()), ("long", ("--max-transaction-timeout", "0s"))):
-        said = " ".join(on(kafka, "diagnose", "--topic", "ledger", *age).stdout.split())
-        for part in (
-            "ledger-0 LSO 0 held",
-            "26 records waiting · group ledger-readers cannot move" if verdict == "long" else " waiting",
-            f"{verdict} producer ",
-            'owner "ledger-writer": not seen; only a member of a group that the id names could be',
-            'id "ledger-writer" is Ongoing',
-            "within its own timeout of 1 h. Its last batch here has the time",
-            "No request shows whether its process is alive",
-            "If its process is gone, start it again with the same transactional.id",
-            "its coordinator aborts it after",
-            "Fence its id only to end it sooner.",
-        ):
-            assert part in said
-        assert "healthy" not in said
-        fence = on(kafka, "fence", "--transactional-id", "ledger-writer", *age)
-        assert "Whether its process is alive, no coordinator knows" in " ".join(fence.stdout.split())
-        assert f"An override has to repeat, word for word: {verdict}" in fence.stdout
-        assert fence.returncode == 5
-    subprocess.run([*writer, "end"], check=True, timeout=120)
-    until(
-        lambda: "ledger-0 clear" in " ".join(on(kafka, "diagnose", "--topic", "ledger").stdout.split()),
-        awaited="the end of what the writer had left open",
-    )

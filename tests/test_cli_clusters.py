@@ -21,7 +21,7 @@ from toolkit.lab import Kafka
 from toolkit.schema import GROUP_LAG, Row
 from toolkit.views.document import Command
 
-DOWN = ConnectionFailed("The broker at down:9092 cannot be used: connection refused.")
+DOWN = ConnectionFailed("The broker at down:9092 cannot be used: connection refused.", do="")
 FOUND: dict[str, Any] = {"hangs": [finding()], "healthy": [healthy()], "down": DOWN, "hidden": [UNKNOWN]}
 
 
@@ -181,7 +181,9 @@ def test_a_failed_look_as_json_is_a_finding_about_the_cluster(monkeypatch: pytes
     assert (row["verdict"], row["topic"], row["error"], watched.returncode) == ("unknown", None, str(DOWN), 3)
 
 
-@pytest.mark.parametrize("gone", [NotFound("No broker lists the group 'old'."), DOWN], ids=["deleted", "no broker"])
+@pytest.mark.parametrize(
+    "gone", [NotFound("No broker lists the group 'old'.", do=""), DOWN], ids=["deleted", "no broker"]
+)
 def test_a_group_that_is_gone_since_it_was_listed_leaves_the_lag_of_the_others(
     gone: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:

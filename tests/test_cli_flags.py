@@ -102,7 +102,7 @@ ANSWERS: Mapping[str, Any] = {
     **{f"plan_{each}().refusal": None for each in ("abort", "complete", "commit", "fence")},
     "Redaction.applied()": lambda value: value,
     "named_cluster().timeout": None,
-    "groups_in_files()": ["one"],
+    "groups_in_files()": (["one"], []),
     "groups_with_offsets()": (["one"], []),
     "transaction_at()": found(partition=3),
 }

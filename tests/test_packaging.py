@@ -43,9 +43,10 @@ def test_all_is_every_extra() -> None:
     assert everything.extras == extras.keys() - {"all", "kerberos"}, "no extra that has to be compiled"
 
 
-@pytest.mark.parametrize("module", ["toolkit", "toolkit.cli", "toolkit.errors"])
+@pytest.mark.parametrize("module", ["toolkit", "toolkit.cli", "toolkit.config", "toolkit.errors"])
 def test_importing_is_cheap(module: str) -> None:
-    heavy = {"pandas", "pyarrow", "numpy", "pyspark", "plotly", "ipywidgets", "confluent_kafka", "kafka"}
+    heavy = {"pandas", "pyarrow", "numpy", "pyspark", "plotly", "ipywidgets", "confluent_kafka", "kafka", "ssl"}
+    heavy |= {"cryptography", "urllib.request"}
     code = f"import sys, {module}; print(*sys.modules)"
     command = [sys.executable, "-c", code]
     loaded = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)

@@ -7,6 +7,7 @@ import datetime as dt
 import importlib
 import io
 import json
+import pickle
 import pkgutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 
 import toolkit
 from tests.distinct import distinct_rows
+from toolkit.errors import ActionFailed, BrokerError, NotFound
 from toolkit.schema import RECORDED, TABLES, Row
 from toolkit.schema.coerce import records_of, rows_of
 from toolkit.schema.table import TableRow
@@ -111,3 +113,12 @@ def test_recordings(tmp_path: Path) -> None:
             for name, rows in tables.items():
                 table = RECORDED[name]
                 assert table.rows(Recording(tmp_path).history(name)) == table.ordered(rows), (name, merged)
+
+
+def test_errors() -> None:
+    """A worker of a pool sends its error as a pickle: one with more than a text broke the pool."""
+    broker = BrokerError("Denied.", code="TOPIC_AUTHORIZATION_FAILED", means="It is.", do="Ask.", command=["kafka-txn"])
+    failed = ActionFailed("Late.", effect="uncertain", code="REQUEST_TIMED_OUT", do="Look.")
+    for each in (broker, failed, NotFound("Gone.", do="Look.")):
+        copy = pickle.loads(pickle.dumps(each))
+        assert (type(copy), str(copy), vars(copy)) == (type(each), str(each), vars(each))

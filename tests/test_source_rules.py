@@ -427,11 +427,3 @@ def test_names_in_commands_are_quoted() -> None:
                 shown = ast.unparse(value.value)
                 raw += [f"{path.relative_to(ROOT)}:{value.lineno}: {shown}"] if not QUOTED.search(shown) else []
     assert not raw, "\n".join(raw)
-
-
-@pytest.mark.parametrize("folder", ["sources", "spark", "cli"])
-def test_no_table_is_found_by_a_composed_name(folder: str) -> None:
-    calls = [(path, node) for path, node in nodes() if folder in path.parts and isinstance(node, ast.Call)]
-    for path, call in calls:
-        if isinstance(call.func, ast.Name) and call.func.id == "getattr":
-            assert not isinstance(call.args[1], ast.JoinedStr | ast.BinOp), f"{path}:{call.lineno}"

@@ -257,7 +257,7 @@ def _leave_open(kafka: Kafka, name: str, tp: tuple[str, int], *, timeout_ms: int
     if process.stdout is None or process.stdout.readline() != "open\n":
         process.kill()
         process.communicate()
-        raise LabError(f"The producer {name!r} could not open a transaction on {tp[0]}-{tp[1]}.")
+        raise LabError(f"The producer {name!r} could not open a transaction on {tp[0]}-{tp[1]}.", do="")
     return process
 
 

@@ -53,17 +53,21 @@ class ToolkitError(Exception):
     means
         What that means for the user; optional.
     do
-        What to do next; optional.
+        What to do next. Required, but of what a broker or bytes say: `BrokerError`, `DecodeError`.
     command
         The command that does it, as its arguments; a line of its own where the error is printed.
     """
 
-    def __init__(self, what: str, *, means: str = "", do: str = "", command: Sequence[str] = ()) -> None:
+    def __init__(self, what: str, *, means: str = "", do: str, command: Sequence[str] = ()) -> None:
         self.what = what
         self.means = means
         self.do = do
         self.command = tuple(command)
         super().__init__(self.text + (f"\n{command_line(command)}" if command else ""))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # A pickle calls the class with the text alone, which is not how it is made: workers of a pool send it.
+        return type(self).__new__, (type(self), *self.args), vars(self)
 
     @property
     def text(self) -> str:
@@ -153,7 +157,7 @@ class ActionFailed(ToolkitError):
         effect: Effect,
         code: str | None = None,
         means: str = "",
-        do: str = "",
+        do: str,
         command: Sequence[str] = (),
     ) -> None:
         self.effect = effect
@@ -175,7 +179,7 @@ class AuditFailed(ToolkitError):
     effect: Effect = "written"
 
     def __init__(
-        self, what: str, *, effect: Effect = "written", means: str = "", do: str = "", command: Sequence[str] = ()
+        self, what: str, *, effect: Effect = "written", means: str = "", do: str, command: Sequence[str] = ()
     ) -> None:
         self.effect = effect
         super().__init__(what, means=means, do=do, command=command)

@@ -68,7 +68,7 @@ def test_the_trail_is_in_the_users_state_directory_if_none_is_named(
 
 def test_of_two_at_once_the_second_waits_until_the_first_is_done(audit: Audit) -> None:
     def waits() -> None:
-        raise ActionRefused("The action was cancelled.")
+        raise ActionRefused("The action was cancelled.", do="")
 
     audit.path.parent.mkdir()
     with (
@@ -140,11 +140,11 @@ def test_an_invalid_line_is_reported(audit: Audit, line: str) -> None:
 
 
 def test_a_refusal_is_written_and_never_raises(audit: Audit, tmp_path: Path) -> None:
-    audit.refused(ActionRefused("It is ongoing."), ABORT_ACTION)
+    audit.refused(ActionRefused("It is ongoing.", do=""), ABORT_ACTION)
     (row,) = audit.rows()
     assert (row["step"], row["error"]) == ("refused", "ActionRefused: It is ongoing.")
     assert audit.unfinished() == []
-    Audit(tmp_path).refused(ActionRefused("It is ongoing."), ABORT_ACTION)
+    Audit(tmp_path).refused(ActionRefused("It is ongoing.", do=""), ABORT_ACTION)
 
 
 @pytest.mark.parametrize("path", [".", "/dev/full", "/proc/none/audit.jsonl", "a-file/audit.jsonl"])
@@ -167,9 +167,9 @@ def test_an_unwritable_file_stops_the_command_before_its_plan(audit: Audit, tmp_
     ("failure", "effect"),
     [
         (None, "written"),
-        (ActionFailed("no response", effect="uncertain"), "uncertain"),
-        (ActionFailed("denied", effect="nothing"), "nothing"),
-        (ActionRefused("changed"), "nothing"),
+        (ActionFailed("no response", effect="uncertain", do=""), "uncertain"),
+        (ActionFailed("denied", effect="nothing", do=""), "nothing"),
+        (ActionRefused("changed", do=""), "nothing"),
         (KeyboardInterrupt(), "uncertain"),
     ],
 )

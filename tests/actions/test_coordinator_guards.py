@@ -202,7 +202,7 @@ def test_what_is_open_is_read_before_the_request_and_what_is_not_proven_then_is_
     cluster.own_findings = [found(verdict=Verdict.OVERDUE, evidence=outcome_claims("not proven"))]
     plan = fence_plan(cluster)
     assert (plan.verdict, plan.needed_override) == ("unproven", first)
-    cluster.own_findings = NotFound("There is no topic orders.")  # or it is hidden
+    cluster.own_findings = NotFound("There is no topic orders.", do="")  # or it is hidden
     assert f"is not what is not proven now: {second}" in refusal(plan, override=first)
     cluster.own_findings = [found(verdict=Verdict.ONGOING, evidence=outcome_claims("refuted"))]
     assert "is committed now, which cannot be overridden" in refusal(plan, override=first)
@@ -314,6 +314,7 @@ def test_an_answer_that_passes_by_itself_is_followed_by_another_request(code: in
 ANSWERS: dict[str, tuple[Sequence[int], str]] = {
     "denied": ((DENIED,), "nothing"),
     "an invalid request": ((INVALID,), "nothing"),
+    "a timeout above the brokers' limit": ((50,), "nothing"),
     "loading for ever": ((LOADING,), "nothing"),
     "no coordinator for ever": ((UNAVAILABLE,), "uncertain"),
     "another coordinator for ever": ((NOT_COORDINATOR,), "uncertain"),
@@ -459,7 +460,7 @@ def test_a_cancel_ends_the_wait_for_the_markers() -> None:
     cluster.transactions = [transaction(epoch=1, state="PrepareAbort")]
 
     def cancelled() -> None:
-        raise ActionFailed("The action was cancelled.", effect="written")
+        raise ActionFailed("The action was cancelled.", effect="written", do="")
 
     with pytest.raises(ActionFailed, match="The action was cancelled"):
         plan.verify(check=cancelled)

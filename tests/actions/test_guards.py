@@ -727,6 +727,23 @@ def test_a_copy_that_is_not_safely_on_disk_is_none(name: str, monkeypatch: pytes
     assert not (audit.path.parent / "trail.records").exists()
 
 
+def test_the_longest_name_of_a_topic_has_a_copy(batches: list[Batch], audit: Audit) -> None:
+    """Its file had a longer name than file systems take: no abort on such a topic without --no-save-records."""
+    plan = abort_plan(RowCluster())
+    path = audit.records_path(f"{'t' * 249}-0@913095344", 171100)
+    saved = save_records(plan.cluster, plan.transaction, path)
+    assert saved.path.name.endswith("ttt-0@913095344-171100.parquet")
+
+
+@both
+def test_until_it_is_noted_that_the_marker_was_written_it_is_uncertain(plan_of: Planner) -> None:
+    """Ctrl-C right behind the answer deleted the copy of what the marker had discarded."""
+    plan = plan_of(RowCluster())
+    progress = plan.action.progress(plan, None)
+    assert plan.action.send(plan, progress) == "NONE"
+    assert progress.effect == "uncertain"
+
+
 def test_every_record_is_in_the_copy(batches: list[Batch], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In row groups of bounded memory: by their bytes, and by their number."""
 
@@ -753,7 +770,7 @@ def test_every_record_is_in_the_copy(batches: list[Batch], monkeypatch: pytest.M
     assert [file.metadata.row_group(each).num_rows for each in range(file.metadata.num_row_groups)] == [3, 1, 1]
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), ActionRefused("The action was cancelled.")])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ActionRefused("The action was cancelled.", do="")])
 def test_an_interrupt_while_the_copy_is_written_leaves_none(error: BaseException, tmp_path: Path) -> None:
     def interrupt() -> None:
         raise error

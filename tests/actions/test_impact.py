@@ -380,7 +380,7 @@ def test_no_batch_is_looked_for_behind_the_limit_of_records(
 
 def test_a_cancel_ends_the_read(reads: SimpleNamespace) -> None:
     def cancelled() -> None:
-        raise ActionRefused("The action was cancelled.")
+        raise ActionRefused("The action was cancelled.", do="")
 
     with pytest.raises(ActionRefused):
         received(150, cancelled)

@@ -29,7 +29,7 @@ from toolkit.actions import marker_actions
 from toolkit.actions import plan as plan_module
 from toolkit.actions.audit import Audit, is_on
 from toolkit.actions.marker_actions import Abort, plan_abort_list
-from toolkit.actions.plan import ASSERTED, PlanList, Result
+from toolkit.actions.plan import ASSERTED, ListResult, PlanList, Result
 from toolkit.actions.transaction import PartitionResult, transaction_at
 from toolkit.analysis.diagnosis.decision import PROVEN
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
@@ -37,6 +37,7 @@ from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
 from toolkit.version import __version__
+from toolkit.views.action_document import list_result
 
 NUMBERS = (0, 1, 2)
 ORDERS_0 = TopicPartition("orders", 0)
@@ -283,5 +284,7 @@ def test_a_list_names_each_transaction_once_and_leaves_out_what_is_not_open() ->
     cluster.producers = ENDED
     plan = plan_abort_list(cluster, [found(), found(start_offset=None, producer_id=None), found(topic=None)])
     assert [each.target for each in plan.left_out] == [*targets(0), "orders-0", "the whole cluster"]
+    # with --confirm, nobody saw a dry run that names them
+    assert [*list_result(plan, ListResult(done=[]))][-1] == f"Left out: {targets(0)[0]}, orders-0, the whole cluster."
     with pytest.raises(ActionRefused, match="No transaction of the list"):
         plan.execute(confirm=plan.target)

@@ -1,6 +1,7 @@
 """What becomes of findings over time: of samples, of a log and a recording, and once their end is known."""
 
 import datetime as dt
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,21 @@ from tests.analysis.build import (
     twice,
 )
 from tests.analysis.logged import by_logs, diagnosed, diagnosed_sample, sample_diagnosis
-from toolkit.analysis.diagnosis.decision import ALL_COMMITTED, NO_COMMIT, Outcome
+from toolkit.analysis.diagnosis.decision import (
+    ABORT,
+    ALL_COMMITTED,
+    COMMIT,
+    NO_COMMIT,
+    NOT_PROVEN,
+    PROVEN,
+    REFUTED,
+    UNDECIDED,
+    UNKNOWN,
+    Decision,
+    Outcome,
+    decide_merged,
+    recorded_claims,
+)
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.analysis.history.findings_over_time import (
@@ -348,6 +363,86 @@ def test_clocks_of_two_machines_tell_no_order(log: Any, recorded: Any, verdict: 
     of_log = log_finding(**log, observed_at=due(1), held_to=None)
     rows = recorded_findings(finding(**{"number": 9, "brokers_time": None, **recorded}))
     assert only(merge_findings([of_log], rows)).verdict == verdict
+
+
+NO, ALL = "no commit includes", "a commit includes"
+STATES: dict[str, tuple[Verdict, str | None, str | None, tuple[str, str]]] = {
+    "hanging": (Verdict.HANGING, UNDECIDED, "abort", (PROVEN, REFUTED)),
+    "hanging after an abort": (Verdict.HANGING, ABORT, "abort", (PROVEN, REFUTED)),
+    "hanging after a commit": (Verdict.HANGING, COMMIT, "complete", (REFUTED, PROVEN)),
+    "unknown": (Verdict.UNKNOWN, UNKNOWN, None, (NOT_PROVEN, REFUTED)),
+    "perhaps committed": (Verdict.UNKNOWN, UNKNOWN, None, (NOT_PROVEN, NOT_PROVEN)),
+    "committed in part": (Verdict.UNKNOWN, UNKNOWN, None, (REFUTED, REFUTED)),
+    "committed, perhaps all": (Verdict.UNKNOWN, UNKNOWN, None, (REFUTED, NOT_PROVEN)),
+    "to abort": (Verdict.STUCK_ENDING, ABORT, "complete", (PROVEN, REFUTED)),
+    "to commit": (Verdict.STUCK_ENDING, COMMIT, "complete", (REFUTED, PROVEN)),
+    "overdue": (Verdict.OVERDUE, UNDECIDED, "fence", (PROVEN, REFUTED)),
+    "prepared": (Verdict.PREPARED, UNDECIDED, "commit", (PROVEN, REFUTED)),
+    "ongoing": (Verdict.ONGOING, UNDECIDED, None, (PROVEN, REFUTED)),
+    "ending": (Verdict.ENDING, COMMIT, None, (REFUTED, PROVEN)),
+    "ended": (Verdict.ENDED, None, None, (NOT_PROVEN, REFUTED)),
+}
+"""What a source may show of a transaction: verdict, outcome, action, and the claims: no commit, all committed."""
+
+
+def look(state: str, *, epoch: int, seconds: float | None, offsets: str) -> Finding:
+    verdict, outcome, action, (no_commit, all_committed) = STATES[state]
+    values = {NO_COMMIT: f"{NO} {offsets}: {no_commit}", ALL_COMMITTED: f"{ALL} {offsets}: {all_committed}"}
+    claimed = [{"source": "claims", "name": name, "value": value} for name, value in values.items()]
+    time = None if seconds is None else due(seconds)
+    return log_finding(
+        verdict=verdict, outcome=outcome, action=action, reason=f"{state}, {offsets}",
+        missing=["one decision"] if verdict is Verdict.UNKNOWN else [], evidence=claimed if outcome else [],
+        producer_epoch=epoch, brokers_time=time, held_to=None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("epochs", [(0, 0), (0, 1), (1, 0)], ids=["one epoch", "log older", "log newer"])
+@pytest.mark.parametrize("times", [(1, 0), (0, 1), (1, 1), (None, 1), (1, None)], ids=str)
+def test_of_any_two_looks_at_a_transaction_none_is_trusted_with_what_the_other_denies(times: Any, epochs: Any) -> None:
+    """The decision on two looks had ten rules, each of which had been a fault: here is every pair of them."""
+    order = (epochs[0] > epochs[1]) - (epochs[0] < epochs[1])
+    if None not in times and not order:
+        order = (times[0] > times[1]) - (times[0] < times[1])
+    more = "offsets 100 to 104 of orders-0"
+    for of_log, of_recording, joined in itertools.product(STATES, STATES, (False, True)):
+        looks = look(of_log, epoch=epochs[0], seconds=times[0], offsets=more if joined else "offset 100 of orders-0"), \
+            look(of_recording, epoch=epochs[1], seconds=times[1], offsets="offset 100 of orders-0")  # fmt: skip
+        log, recorded = looks
+        decided = decide_merged(log, recorded)
+        context = f"{of_log}, {of_recording} {order} {joined}: {decided}"
+        if decided not in (Decision.of(log), Decision.of(recorded)):
+            assert (decided.verdict, decided.action, len(decided.missing)) == (Verdict.UNKNOWN, None, 1), context
+            assert Verdict.ENDED in (log.verdict, recorded.verdict) or COMMIT in (log.outcome, recorded.outcome), (
+                context
+            )
+            continue
+        if Verdict.ENDED in (log.verdict, recorded.verdict):
+            assert log.verdict is Verdict.ENDED or decided.verdict is Verdict.ENDED, context
+            assert log.verdict is Verdict.ENDED or (None not in times and times[0] <= times[1]), context
+            continue
+        is_log = decided == Decision.of(log)
+        chosen, other = looks if is_log else reversed(looks)
+        may_be_later = (order <= 0) if is_log else (order >= 0)  # the other look
+        claims = recorded_claims(other)
+        if chosen.outcome in (UNDECIDED, ABORT) and chosen.verdict is not other.verdict:
+            assert claims[NO_COMMIT].status != REFUTED or (other.outcome == COMMIT and not may_be_later), context
+            assert claims[ALL_COMMITTED].status != NOT_PROVEN or not may_be_later, context
+        if chosen.outcome == COMMIT:
+            assert other.outcome != ABORT, context
+            assert other.outcome != UNDECIDED or not may_be_later, context
+            assert not other.reason.startswith("committed in part"), context
+        if other.verdict is Verdict.UNKNOWN and chosen.verdict is not Verdict.UNKNOWN and may_be_later:
+            assert epochs[0] == epochs[1], f"what joined it is not known: {context}"
+            assert not joined, f"what joined it is not known: {context}"
+            assert not chosen.verdict.is_healthy, f"no all-clear for what is not known: {context}"
+        elif chosen.verdict.is_healthy and not other.verdict.is_healthy:
+            assert not may_be_later, f"an all-clear of before: {context}"
+        is_known = Verdict.UNKNOWN not in (log.verdict, recorded.verdict) and (of_log != of_recording or joined)
+        if order and is_known and (log.verdict is not Verdict.PREPARED or epochs[0] != epochs[1]):
+            assert is_log is (order > 0), f"the later look decides: {context}"
+        if Verdict.PREPARED not in (log.verdict, recorded.verdict):  # which only files show of Flink
+            assert decide_merged(recorded, log).verdict == decided.verdict, context
 
 
 def test_of_several_recorded_findings_the_last_one_counts() -> None:

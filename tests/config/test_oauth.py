@@ -68,7 +68,7 @@ def test_a_valid_token_outlives_a_failing_token_endpoint(clock: Clock) -> None:
 
     def fetch(config: str) -> tuple[str, float]:
         if down:
-            raise AuthenticationFailed("The token endpoint answered HTTP 503.")
+            raise AuthenticationFailed("The token endpoint answered HTTP 503.", do="")
         return "token", clock.now + 300
 
     provider = TokenProvider({"oauth_cb": fetch})

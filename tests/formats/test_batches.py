@@ -5,7 +5,6 @@ import re
 import struct
 import subprocess
 import sys
-import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -46,10 +45,6 @@ def header_of(**fields: int) -> bytes:
         "record_count": 0,
     } | fields
     return struct.pack(">qiibIhiqqqhii", *fields.values())
-
-
-def test_a_header_is_61_bytes() -> None:
-    assert HEADER_SIZE == len(header_of()) == 61
 
 
 @given(
@@ -312,20 +307,11 @@ def test_more_than_the_limit_is_rejected() -> None:
 
 LIMIT = 1 << 20
 SMALL = 100_000
-BOMB = 64 << 20
 
 
 DATA = st.binary(max_size=300) | st.builds(
     lambda data, times: data * times, st.binary(max_size=50), st.integers(0, 500)
 )
-
-
-@given(DATA, st.sampled_from(CODECS))
-def test_every_codec_round_trips(data: bytes, codec: str) -> None:
-    stored = compress(codec, data)
-    for form in (stored, bytearray(stored), memoryview(stored)):
-        assert decompress(codec, form, limit=LIMIT) == data
-    assert decompress(codec, stored, limit=max(len(data), len(stored))) == data
 
 
 @given(DATA)
@@ -348,19 +334,6 @@ def test_every_codec_rejects_more_than_the_limit(codec: str) -> None:
     assert caught.value.position == 7
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_a_decompression_bomb_takes_no_memory(codec: str) -> None:
-    stored = compress(codec, bytes(BOMB))
-    tracemalloc.start()
-    try:
-        with pytest.raises(DecodeError, match="take more than"):
-            decompress(codec, stored, limit=LIMIT)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 4 * LIMIT
-
-
 IN_A_SMALL_SPACE = """
 import resource, sys
 from pathlib import Path
@@ -379,12 +352,12 @@ for path in sys.argv[2:]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Only Linux holds a process to its address space.")
-def test_a_decompression_bomb_takes_no_memory_in_the_codec(tmp_path: Path) -> None:
-    """Memory that a codec takes outside Python counts here too."""
+def test_a_decompression_bomb_takes_no_memory(tmp_path: Path) -> None:
+    """Nor in the codec, outside of Python: of 256 MB, a process with 200 MB more reads the limit."""
     paths = []
     for codec in CODECS[1:]:
         path = tmp_path / codec
-        path.write_bytes(compress(codec, bytes(512 << 20)))
+        path.write_bytes(compress(codec, bytes(256 << 20)))
         paths.append(str(path))
     small = compress("gzip", b"").hex()
     command = [sys.executable, "-c", IN_A_SMALL_SPACE, small, *paths]

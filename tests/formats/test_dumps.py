@@ -9,12 +9,9 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.formats.dumped import FAKE, HOME, LOGS, RECORDED, TEXTS
+from tests.formats.dumped import HOME, LOGS, RECORDED, TEXTS
 from tests.stored import compare
-from tests.tiers import fuzzed
 from toolkit.formats.batch_records import read_records
 from toolkit.formats.batches import CONTROL, read_header
 from toolkit.formats.coordinator_log_rows import transaction_log
@@ -368,13 +365,6 @@ def check(found: Dump, lines: int) -> None:
         assert isinstance(damage, DamagedRange)
         assert 1 <= damage.position <= lines
     TRANSACTION_LOG.arrow(found.events)
-
-
-@fuzzed(100)
-@given(st.lists(st.sampled_from([LOG, STATE_LOG, batch(0), batch(1), record(0), FAKE, "", "version: 0"]), max_size=12))
-def test_arbitrary_lines_in_any_order(lines: list[str]) -> None:
-    for each in read_dump(lines):
-        check(each, len(lines))
 
 
 def test_recorded_dumps_have_their_topic_and_partition() -> None:

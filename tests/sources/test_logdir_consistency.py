@@ -19,6 +19,7 @@ import pytest
 from tests.sources.log_files import (
     CLEANED,
     HIGH_WATERMARK,
+    NOON,
     SEGMENT,
     STATE_TOPIC,
     after,
@@ -35,6 +36,7 @@ from tests.sources.log_files import (
 )
 from tests.stored import compare
 from toolkit import LogDir
+from toolkit.formats.batches import write_batch
 from toolkit.schema import FINDINGS, Row
 from toolkit.sources.logdir.consistency import end_time
 from toolkit.sources.logdir.contents import found_in
@@ -466,6 +468,19 @@ def test_a_batch_with_a_wrong_checksum_clears_nothing(staged: StagedFiles) -> No
     assert str(row["error"]).startswith("CORRUPT_BATCH: the checksum at offset 0 is wrong")
 
 
+def test_a_copy_without_the_first_segments_and_snapshots_clears_nothing(tmp_path: Path) -> None:
+    """Of a log whose newest segment alone was copied, the partition was clear: what is open may have begun before."""
+    root = write_root(tmp_path / "one")
+    folder = write_log(root, "orders-0", [write_batch([(None, b"v")], timestamp=NOON, base_offset=9)], base_offset=9)
+    write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): 10})
+    (row,) = LogDir(root).finding_rows(topics=["orders"])
+    assert (row["verdict"], row["last_stable_offset"]) == ("unknown", None)
+    assert str(row["error"]).startswith("NO_SNAPSHOT: the files begin at offset 9")
+    write_snapshot(folder, 9, {})
+    (row,) = LogDir(root).finding_rows(topics=["orders"])
+    assert (row["verdict"], row["last_stable_offset"]) == ("clear", 10)
+
+
 def test_a_follower_that_lags_clears_nothing_that_a_damaged_replica_may_hold(staged: StagedFiles) -> None:
     """The leader's replica has a damaged batch, so the follower's was read, which ends before the open transaction."""
     follower = write_root(staged.root.parent / "follower", broker_id=2)
@@ -478,7 +493,36 @@ def test_a_follower_that_lags_clears_nothing_that_a_damaged_replica_may_hold(sta
     write_checkpoint(staged.root, HIGH_WATERMARK, {**staged.replicated, ORDERS: 4})
     (row,) = LogDir(staged.root, follower).finding_rows(topics=["orders"])
     assert row["verdict"] == "unknown"
-    assert "reaches further, to offset 4, and could not be read completely (CORRUPT_BATCH)" in str(row["error"])
+    error = "reaches further, to offset 4, and could not be read completely (CORRUPT_BATCH)"
+    assert error in str(row["error"])
+    # The record at 3 was "not written, or truncated", and nothing had held the LSO.
+    files = LogDir(staged.root, follower)
+    (row,) = files.offset_visibility_rows("orders", 0, 3)
+    assert error in str(row["error"])
+    assert any(error in str(each["error"]) for each in files.missing_offset_rows("orders", 0, start=0, stop=4))
+    assert any(error in str(each["error"]) for each in files.lso_hold_rows(topics=["orders"]))
+
+
+def test_a_follower_that_lags_ends_no_history_that_a_damaged_replica_may_have(staged: StagedFiles) -> None:
+    """Its newest record, Ongoing, was that of the id: the damaged replica has the commit."""
+    begun = [state_record(0, OWNER, 7, "Empty", after()), state_record(1, OWNER, 7, "Ongoing", after(), on=[ORDERS])]
+    decided = state_record(2, OWNER, 7, "PrepareCommit", after(), on=[ORDERS])
+    follower = write_root(staged.root.parent / "follower", broker_id=2)
+    for root, more in (
+        (follower, []),
+        (staged.root, [b"x" * len(decided), state_record(3, OWNER, 7, "Empty", after())]),
+    ):
+        write_state_topic(root, {K: [*begun, *more]})
+        write_checkpoint(root, HIGH_WATERMARK, {STATES: 2 + len(more)})
+    files = LogDir(staged.root, follower)
+    for rows in (
+        files.transaction_history_rows(transactional_ids=[OWNER])[-1:],
+        files.transaction_history_rows()[-1:],
+        [each for each in files.transaction_rows(transactional_ids=[OWNER]) if each["error"]],
+        [each for each in files.exposure_rows() if each["subject"] == "transactional_id" and each["error"]],
+    ):
+        (row,) = rows
+        assert "reaches further, to offset 4" in str(row["error"])
 
 
 def test_of_several_replicas_the_longest_is_diagnosed(staged: StagedFiles) -> None:

@@ -7,7 +7,7 @@ marker on left-0 is missing. It committed two more on right-0, and of its record
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -208,6 +208,35 @@ def test_damage_elsewhere_may_hide_a_marker(files: SkippedMarker, damage: bytes)
     row = files.finding()
     assert row["verdict"] == ("unknown" if damage else "hanging")
     assert any("right-0 could not be read" in each for each in row["missing"]) == bool(damage)
+
+
+@pytest.mark.parametrize(
+    ("right", "most", "verdict"),
+    [
+        ([data(20, 7, after(seconds=1), epoch=5), marker(21, 7, after(seconds=2), epoch=5)], 22, "unknown"),
+        ([data(20, 7, after(seconds=1), epoch=5), marker(21, 7, after(seconds=2), epoch=5)], 5, "unknown"),
+        ([data(20, 7, after(seconds=1), epoch=5)], 20, "hanging"),
+        ([], 5, "hanging"),
+    ],
+    ids=["read", "beyond what is read", "open there", "ended before"],
+)
+def test_a_marker_beyond_what_is_read_of_a_busy_partition_is_not_known(
+    files: SkippedMarker, monkeypatch: pytest.MonkeyPatch, right: Sequence[bytes], most: int, verdict: str
+) -> None:
+    """Records of a lost commit of a client of version 1 were `hanging`: 20,000 others were before its marker."""
+    monkeypatch.setattr(observe_files, "MAX_OFFSETS", 4)
+    monkeypatch.setattr(observe_files, "MOST_OFFSETS", most)
+    files.state, files.epoch, files.written_at = "Empty", 5, after(minutes=-8)
+    others = [data(0, 8, after(minutes=-2)), marker(1, 8, after(minutes=-2))]
+    later = [data(3, 8, after(minutes=1)), marker(4, 8, after(minutes=1))]
+    files.logs[LEFT] = [*others, data(2, 7, after(), epoch=5), *later]
+    files.logs[RIGHT] = [data(0, 7, after(minutes=-9), epoch=4), marker(1, 7, after(minutes=-8), epoch=4)]
+    files.logs[RIGHT] += [marker(number, 8, after(seconds=-110)) for number in range(2, 20)]
+    files.logs[RIGHT] += right
+    files.replicated |= {LEFT: 5, RIGHT: 20 + len(right)}
+    del files.logs[EARLIER], files.replicated[EARLIER]
+    row = files.finding()
+    assert row["verdict"] == verdict, row["missing"]
 
 
 @pytest.mark.parametrize(

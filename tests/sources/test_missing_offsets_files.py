@@ -2,7 +2,7 @@
 
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
 import pytest
@@ -22,9 +22,12 @@ from tests.sources.log_files import (
 from toolkit import LogDir
 from toolkit.cli.commands import app
 from toolkit.errors import UsageError
-from toolkit.formats.batches import write_batch
+from toolkit.formats.batches import CONTROL, write_batch
+from toolkit.formats.scan import scan
 from toolkit.lab.samples import load
 from toolkit.sources import offset_reader
+from toolkit.sources.live.partition_log import FetchedChunk, FetchedRange, log_transaction_tables_of
+from toolkit.sources.log_tables import LogId
 
 Ranges = list[tuple[int, int, str | None]]
 
@@ -70,6 +73,17 @@ def test_unreadable_bytes_are_not_compaction(tmp_path: Path) -> None:
     assert (row["status"], row["read_committed"], row["read_uncommitted"]) == ("committed", None, True)
     assert row["reason"].endswith("is unknown, as the LSO is.")
     assert rows[1]["error"].startswith("CORRUPT_BATCH")
+
+
+def test_a_batch_with_a_wrong_checksum_is_received_by_nobody(tmp_path: Path) -> None:
+    """It was a committed record, which "read_committed consumers receive", and no offset was missing."""
+    spoiled = bytearray(data(0, 7, NOON))
+    spoiled[-2] ^= 1  # of its record
+    root = log_dir(tmp_path / "one", [bytes(spoiled), marker(1, 7, NOON)], end=2)
+    assert missing(root, stop=2) == [(0, 0, None), (1, 1, "marker")]
+    (row,) = LogDir(root).offset_visibility_rows("orders", 0, 0)
+    assert (row["status"], row["read_committed"]) == (None, None)
+    assert row["error"] == "CORRUPT_MESSAGE: the checksum of the batch at offset 0 does not match its bytes"
 
 
 def test_truncation_by_a_newer_leader_is_named(tmp_path: Path) -> None:
@@ -172,3 +186,91 @@ def test_an_offset_is_a_number_from_zero(tmp_path: Path) -> None:
     root = log_dir(tmp_path / "one", [data(0, 7, NOON)], end=1)
     with pytest.raises(UsageError, match="Offset -1 is negative"):
         LogDir(root).offset_visibility_rows("orders", 0, -1)
+
+
+def test_the_index_of_finished_output_of_the_cleaner_has_its_aborted_transactions(tmp_path: Path) -> None:
+    """Beside another index, after a crash between two renames, read_committed consumers were said to receive them."""
+    batches = [data(0, 7, NOON), marker(1, 7, NOON, commit=False), data(2, 7, NOON), marker(3, 7, NOON, commit=False)]
+    root = log_dir(tmp_path / "one", batches[:2], end=4)
+    folder = write_log(root, "orders-0", batches[2:], base_offset=2)
+    for base in (0, 2):
+        (folder / f"{base:020}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 7, base, base + 1, base + 2))
+    for name in ("log", "txnindex"):
+        (folder / f"{0:020}.{name}").rename(folder / f"{0:020}.{name}.swap")
+    aborted = [(0, 0, "aborted"), (1, 1, "marker"), (2, 2, "aborted"), (3, 3, "marker")]
+    assert missing(root, stop=4) == aborted
+    (folder / f"{2:020}.txnindex").unlink()  # it began after the files of a running broker were listed
+    assert missing(root, stop=4) == aborted
+
+
+def fetched_chunks(responses: Iterable[bytes | str]) -> Generator[FetchedChunk, None, None]:
+    """Responses of a broker: bytes, or an error."""
+    for each in responses:
+        if isinstance(each, str):
+            yield FetchedChunk.unread(each, broker_id=1)
+        else:
+            found = scan(each)
+            yield FetchedChunk(headers=found.headers, damage=found.damage, records=each, broker_id=1)
+
+
+def test_what_is_open_before_unread_offsets_of_a_response_may_have_ended_there() -> None:
+    """An aborted and a committed transaction with damage between them were one, committed; an unread end left one open.
+
+    The broker's own bytes: a marker in them that cannot be read, offsets that retention deletes meanwhile, a leader
+    that is gone before the end.
+    """
+    aborted, committed = data(0, 7, NOON), [data(2, 7, NOON), marker(3, 7, NOON)]
+    rest = marker(1, 7, NOON, commit=False)
+    responses: dict[str, list[bytes | str]] = {
+        "damage": [b"".join([aborted, b"\xff" * len(rest), *committed])],
+        "deleted": [aborted, "OFFSET_OUT_OF_RANGE: offsets 1 to 1 are deleted", b"".join(committed)],
+        "end": [b"".join([aborted, rest, committed[0]]), "LEADER_NOT_AVAILABLE: offsets 3 to 3 were not read"],
+    }
+    found = {}
+    for name, of_name in responses.items():
+        fetched = FetchedRange(
+            log_id=LogId(topic="orders", partition=0), start=0, stop=4, chunks=fetched_chunks(of_name)
+        )
+        rows = [row for table in log_transaction_tables_of(fetched) for row in table.to_pylist()]
+        found[name] = [(row["first_offset"], row["outcome"]) for row in rows if row["producer_id"] is not None]
+        assert sum(row["producer_id"] is None for row in rows) == 1, "what could not be read"
+    assert found == {
+        "damage": [(0, None), (2, "commit")],
+        "deleted": [(0, None), (2, "commit")],
+        "end": [(0, "abort"), (2, None)],
+    }
+
+
+def test_a_transaction_may_have_ended_in_lines_that_a_text_lacks(tmp_path: Path) -> None:
+    """As in missing bytes of a segment: an aborted and a committed transaction were one, committed."""
+    batches = [data(0, 7, NOON), marker(1, 7, NOON, commit=False), data(2, 7, NOON), marker(3, 7, NOON)]
+    segment = scan(b"".join(batches)).headers
+    lines = ["Dumping /kafka/orders-0/00000000000000000000.log", "Log starting offset: 0"]
+    for each in segment:
+        is_control = str(bool(each["attributes"] & CONTROL)).lower()
+        lines.append(
+            f"baseOffset: {each['base_offset']} lastOffset: {each['last_offset']} count: {each['record_count']} "
+            f"baseSequence: {each['base_sequence']} lastSequence: {each['base_sequence']} producerId: 7 "
+            f"producerEpoch: 0 partitionLeaderEpoch: 0 isTransactional: true isControl: {is_control} deleteHorizonMs: "
+            f"OptionalLong.empty position: {each['position']} CreateTime: {each['max_timestamp']} size: {each['size']} "
+            f"magic: 2 compresscodec: none crc: {each['crc']} isvalid: true"
+        )
+    found = []
+    for removed in (None, 3):
+        text = tmp_path / f"{removed}.txt"
+        text.write_text("".join(f"{line}\n" for number, line in enumerate(lines) if number != removed))
+        rows = LogDir(text).log_transaction_rows()
+        found.append([(row["first_offset"], row["marker_offset"]) for row in rows if row["producer_id"] is not None])
+    assert found == [[(0, 1), (2, 3)], [(0, None), (2, 3)]]
+
+
+def test_a_range_begins_with_what_is_known_of_the_offsets_before_it(tmp_path: Path) -> None:
+    """With the marker of an aborted transaction unreadable before the range, it was the next one, and committed."""
+    rest = marker(1, 7, NOON, commit=False)
+    for name, lost in (("whole", rest), ("damaged", b"\xff" * len(rest))):
+        batches = [data(0, 7, NOON), lost, data(2, 8, NOON), data(3, 7, NOON), marker(4, 7, NOON)]
+        rows = LogDir(log_dir(tmp_path / name, batches, end=5)).log_transaction_rows(start=3)
+        ((first, outcome, truncated),) = [
+            (row["first_offset"], row["outcome"], row["truncated"]) for row in rows if row["producer_id"] == 7
+        ]
+        assert (first, outcome, truncated) == (3, "commit", False if name == "whole" else None)

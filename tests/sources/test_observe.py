@@ -196,7 +196,7 @@ def test_a_loading_or_unresponsive_coordinator_proves_no_permission() -> None:
     loading = SimpleNamespace(error_code=14, API_VERSION=2, transaction_states=[])
 
     def silent(broker: int, request: Any) -> Any:
-        raise ConnectionFailed("Nobody is there.")
+        raise ConnectionFailed("Nobody is there.", do="")
 
     cluster = FakeCluster(ListTransactions=lambda broker, request: loading, DescribeAcls=silent)
     leaders = read_metadata(wire_to(cluster), ["orders"]).partitions
@@ -519,7 +519,10 @@ def test_a_high_watermark_behind_the_end_is_waited_for(responses: list[FetchedBa
 
 
 def test_a_leader_that_moved_is_looked_up(responses: list[FetchedBatches], monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_up = [ConnectionFailed("No broker answers."), SimpleNamespace(at=lambda tps: dict.fromkeys(tps, leader(2)))]
+    looked_up = [
+        ConnectionFailed("No broker answers.", do=""),
+        SimpleNamespace(at=lambda tps: dict.fromkeys(tps, leader(2))),
+    ]
 
     def metadata(client: object, topics: object) -> Any:
         found = looked_up.pop(0)

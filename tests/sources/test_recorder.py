@@ -62,7 +62,7 @@ class Told:
 
 
 def nobody() -> NoReturn:
-    raise ConnectionFailed("No broker is there.")
+    raise ConnectionFailed("No broker is there.", do="")
 
 
 def after_a_while() -> NoReturn:
@@ -190,7 +190,7 @@ def test_producers_or_groups_that_were_not_read_resolve_no_alert() -> None:
     (hung,) = one.findings
     waits = replace(one, findings=[replace(hung, groups_held=("billing",), held_from=NINE - 3600 * SECOND)])
     without_groups = replace(one, findings=[replace(hung, groups_held=None)])
-    unseen = replace(producer(None, start=None, observed_at=NINE), error="CLUSTER_AUTHORIZATION_FAILED: no")
+    unseen = replace(producer(start=None, observed_at=NINE), producer_id=None, error="CLUSTER_AUTHORIZATION_FAILED: no")
     observed = replace(one.observation, producers=[unseen], producers_after=[unseen])
     without_producers = replace(
         one, observation=observed, findings=sample_diagnosis(observed, one.observation).findings()

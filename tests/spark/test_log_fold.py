@@ -22,6 +22,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.analysis.random_logs import KINDS, LEADER_CHANGE, Step, batches
+from tests.sources.log_files import NOON, data, marker
 from tests.spark.frames import damaged_copy
 from tests.spark.test_incomplete_copies import Tables, assert_like_log_dir
 from tests.spark.test_log_state import expected_holds
@@ -30,7 +31,10 @@ from toolkit.analysis.log.log_transactions import EMPTY, END_NOT_READ, PartialTr
 from toolkit.analysis.log.offset_status import at_missing_offsets
 from toolkit.formats.batches import DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.headers import HEADER, DamagedRange, Headers, LogChunk
+from toolkit.formats.scan import scan
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, Row
+from toolkit.sources.live import partition_log
+from toolkit.sources.live.partition_log import FetchedChunk, FetchedRange
 from toolkit.sources.log_tables import (
     LogFold,
     LogId,
@@ -40,8 +44,9 @@ from toolkit.sources.log_tables import (
     lso_timeline_table,
 )
 from toolkit.spark.arrow_types import spark_table
+from toolkit.spark.datasources.log_reader import LogListing
 from toolkit.spark.pipeline import log_fold
-from toolkit.spark.pipeline.log_fold import LogRead, LogState, StoppedRead, fold_log
+from toolkit.spark.pipeline.log_fold import LogRead, LogState, LogWork, StoppedRead, WorkOptions, fold_log, fold_work
 from toolkit.spark.pipeline.log_states import LOST, REMEMBERED, TRUNCATED, LogPlan
 from toolkit.spark.pipeline.stored_tables import STATE, StoredState, damaged_segments
 
@@ -297,6 +302,33 @@ def read_on(stored: Stored, units: Sequence[Unit], before: PartialTransactions, 
     stored.run(units, plan, before=before, **options)
     stop_errors = [row for row in stored.rows() if "it moved" in (row["error"] or "")]
     assert len(stop_errors) == ("failure" in options)
+
+
+def test_damage_in_a_response_of_a_broker_is_a_row_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An aborted transaction whose marker was unreadable got the COMMIT of the next one; the next run had no error.
+
+    The cleaner has removed what is above the last batch: nothing is lost there.
+    """
+    aborted, rest = data(0, 7, NOON), marker(1, 7, NOON, commit=False)
+    found = scan(b"".join([aborted, b"\xff" * len(rest), data(2, 7, NOON), marker(3, 7, NOON)]))
+    chunk = FetchedChunk(headers=found.headers, damage=found.damage, broker_id=1)
+    fetched = FetchedRange(log_id=LOG_ID, start=0, stop=6, chunks=(each for each in [chunk]))
+    monkeypatch.setattr(partition_log, "read_range", lambda client, log_range: fetched)
+    monkeypatch.setattr(log_fold, "_connect", mock.MagicMock())
+    work = LogWork(
+        log=LOG,
+        listing=LogListing(log=LOG, topic="orders", partition=3, broker_id=1),
+        plan=LogPlan(start=0, stop=6),
+        state=None,
+    )
+    folded = list(fold_work(work, WorkOptions(min_held_ms=0, config=mock.Mock())))
+    of_log = [each for each in folded if each.table == LOG_TRANSACTIONS.name]
+    rows = [(row, each.is_final) for each in of_log for row in each.rows.to_pylist()]
+    (damage,) = [is_final for row, is_final in rows if row["producer_id"] is None]
+    assert damage, "the next run begins after it"
+    outcomes = {row["first_offset"]: row["outcome"] for row, _ in rows if row["producer_id"] is not None}
+    assert outcomes == {0: None, 2: "commit"}
+    assert StoredState.of_table(folded[-1].rows)[0].log_end_offset == 6
 
 
 @fuzzed(15)

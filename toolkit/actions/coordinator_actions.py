@@ -151,7 +151,11 @@ def describe_owner(cluster: Cluster, transactional_id: str) -> Transaction:
     if owner.error:
         code = Error.of(owner.error).code
         if code == "TRANSACTIONAL_ID_NOT_FOUND":
-            raise NotFound(f"There is no transactional id {transactional_id!r}.", means="It never was, or has expired.")
+            raise NotFound(
+                f"There is no transactional id {transactional_id!r}.",
+                means="It never was, or has expired.",
+                do="kafka-txn list shows those that are there.",
+            )
         raise BrokerError(f"{transactional_id!r} could not be described: {owner.error}.", code=code)
     return owner
 
@@ -412,6 +416,7 @@ def _checkpointed(cluster: Cluster, transactional_id: str) -> tuple[FlinkCheckpo
             raise ActionRefused(
                 f"{checkpoint.name} leaves {transactional_id!r} to checkpoint {committable.checkpoint_id}.",
                 means=COMMIT.nothing,
+                do=f"Name checkpoint {committable.checkpoint_id} by --flink-checkpoint PATH, if it is completed.",
             )
         return checkpoint, committable
     names = ", ".join(each.name for each in cluster.flink_checkpoints) or "The empty list of checkpoints"
@@ -436,7 +441,9 @@ def check_owner(owner: Transaction, committable: Committable) -> None:
         )
     if owner.state != "Ongoing":
         means = "It is committed already." if owner.state in COMMITTED else "It cannot be committed any more."
-        raise ActionRefused(f"{name!r} of {theirs} is {owner.state}.", means=f"{means} {COMMIT.nothing}")
+        raise ActionRefused(
+            f"{name!r} of {theirs} is {owner.state}.", means=f"{means} {COMMIT.nothing}", do="Diagnose it again."
+        )
 
 
 FENCED = "The producer that uses the id gets ProducerFenced at its next request, and must be restarted."
@@ -473,7 +480,7 @@ class Fence(CoordinatorAction):
         "it was not fenced if it still has epoch {producer_epoch} of producer {producer_id}. With transaction version "
         "2 a commit by its client raises the epoch, too: kafka-txn history has PrepareCommit then, not PrepareAbort."
     )
-    not_done = NOT_DONE | {"INVALID_REQUEST"}
+    not_done = NOT_DONE | {"INVALID_REQUEST", "INVALID_TRANSACTION_TIMEOUT"}
     kafka_tool = ("forceTerminateTransaction", "--transactionalId")  # newer than 4.0
 
     def plan_now(self, cluster: Cluster, name: str, *, long_after_ms: int, earlier: Plan | None = None) -> Plan:

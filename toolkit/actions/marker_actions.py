@@ -93,6 +93,7 @@ UNCERTAIN = frozenset(
     {
         "INCOMPLETE_RESPONSE",
         "KAFKA_STORAGE_ERROR",
+        "NONE",
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
         "NOT_LEADER_OR_FOLLOWER",
         "REQUEST_TIMED_OUT",
@@ -100,7 +101,7 @@ UNCERTAIN = frozenset(
         "UNKNOWN_TOPIC_OR_PARTITION",
     }
 )
-"""Errors after which the marker may be in the log: the leader appended it, and its replicas may not have it.
+"""Answers after which the marker may be in the log: the leader appended it, and its replicas may not have it.
 
 A broker that leads the partition no more while it waits for its replicas says so, too: the next leader may have the
 marker (``Partition.checkEnoughReplicasReachOffset``).
@@ -211,7 +212,7 @@ class MarkerAction(Action):
             raise changed(old.target, f"its epoch is {found.producer_epoch}, not {old.producer_epoch}")
         txn = planned_transaction(found, partition, producers_on(producers, old.tp))
         if txn is None:
-            raise ActionRefused(f"{old.target} ended just now.", means=self.nothing)
+            raise ActionRefused(f"{old.target} ended just now.", means=self.nothing, do="Diagnose it again.")
         check_state(old, txn)
         fresh = replace(plan, ruling=self.ruling(found), transactions=[replace(txn, impact=old.impact)])
         if fresh.outcome != plan.outcome:
@@ -225,7 +226,9 @@ class MarkerAction(Action):
             if owner.error:
                 if fresh.refusal is not None or owner.error.startswith(TOO_OLD):
                     continue  # what it would say is what was overridden
-                raise ActionRefused(f"A coordinator no longer responds: {owner.error}.", means=self.nothing)
+                raise ActionRefused(
+                    f"A coordinator no longer responds: {owner.error}.", means=self.nothing, do="Diagnose it again."
+                )
             if self.is_in_use(txn, owner):
                 raise changed(txn.target, f'"{owner.transactional_id}" is {owner.state} on it now')
         # A new coordinator may have another log than the one that was read, and says nothing before it loads it.
@@ -246,7 +249,7 @@ class MarkerAction(Action):
             )
         state = open_state(cluster, txn, broker_id=txn.leader)
         if state is None:
-            raise ActionRefused(f"{txn.target} ended just now.", means=self.nothing)
+            raise ActionRefused(f"{txn.target} ended just now.", means=self.nothing, do="Diagnose it again.")
         check_state(txn, state)
 
     def request(self, fresh: Plan) -> str:
@@ -259,7 +262,8 @@ class MarkerAction(Action):
         fields = marker_fields(txn, is_commit=self.is_commit(fresh))
         progress.sending()
         answer = progress.wait(partial(write_marker, client, txn.tp, fields, leader=txn.leader or 0))
-        progress.effect = "uncertain" if Error.of(answer).code in UNCERTAIN else "nothing"
+        if Error.of(answer).code not in UNCERTAIN:
+            progress.effect = "nothing"
         return answer
 
     def refused(self, fresh: Plan) -> str:
@@ -375,6 +379,7 @@ def no_longer_open(producer_id: int | None, target: str) -> ActionRefused:
     return ActionRefused(
         f"Producer {producer_id} has no transaction open at {target} any more.",
         means=f"It ended since it was found. {Action.nothing}",
+        do="Diagnose it again.",
     )
 
 

@@ -503,7 +503,7 @@ class Progress:
         if self.cancel is None or not self.cancel.is_set():
             return
         if self.effect == "nothing":
-            raise ActionRefused("The action was cancelled.", means=self.nothing)
+            raise ActionRefused("The action was cancelled.", means=self.nothing, do="Plan it again to take it.")
         raise ActionFailed(
             "The action was cancelled.", effect=self.effect, means=self._means, do=self.find_out, command=self.command
         )
@@ -767,6 +767,15 @@ class LeftOut:
     command: Sequence[str] = ()
 
 
+def no_targets() -> ActionRefused:
+    """The refusal of a list of which nothing is proven."""
+    return ActionRefused(
+        "No transaction of the list is proven to be hanging.",
+        means="Nothing was written.",
+        do="kafka-txn diagnose shows what each of them is.",
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanList:
     """Plans of one action on several targets, to be executed one after another once their number is confirmed.
@@ -831,7 +840,7 @@ class PlanList:
         """
         trail = Audit(None if audit is None else audit.path, confirmation=self.target)
         if not self.plans:
-            none = ActionRefused("No transaction of the list is proven to be hanging.", means="Nothing was written.")
+            none = no_targets()
             trail.refused(none, step_on(self.cluster, "abort", self.target))
             raise none
         return Run(

@@ -409,7 +409,8 @@ def _headers(cluster: Cluster, partition: Partition, first: int, stop: int) -> t
     import numpy as np
 
     from toolkit.formats.headers import HEADER
-    from toolkit.sources.live.partition_log import WRONG_CHECKSUM, read_offsets
+    from toolkit.sources.live.partition_log import read_offsets
+    from toolkit.sources.offset_reader import WRONG_CHECKSUM
 
     parts: list[Headers] = [np.empty(0, HEADER)]
     size, deadline, unread = 0, time.monotonic() + IMPACT_TIMEOUT_S, ""
@@ -461,7 +462,7 @@ def save_records(
     """
     partition = partition_view(cluster, txn.tp)
     batches = _limited(batches_of(cluster, txn, partition), MAX_SAVE_BYTES if max_bytes is None else max_bytes, check)
-    hidden = final = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    hidden = final = path.with_name(f".{uuid.uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         records, size = _write(hidden, batches, partition)

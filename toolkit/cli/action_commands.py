@@ -203,6 +203,8 @@ COLUMNS: Mapping[str, Callable[[str], str | int]] = {
     "start_offset": int,
 }
 
+LISTS = "Make it by kafka-txn find-hanging --format csv."
+
 
 def read_list(path: Path) -> list[Row]:
     """The transactions of a CSV file of ``find-hanging``, by the columns that name them.
@@ -214,18 +216,15 @@ def read_list(path: Path) -> list[Row]:
         with path.open(newline="", encoding="utf-8") as file:
             rows = csv.DictReader(file)
             if missing := COLUMNS.keys() - set(rows.fieldnames or ()):
-                raise UsageError(
-                    f"{path} has no column {', '.join(sorted(missing))}.",
-                    do="Make it by kafka-txn find-hanging --format csv.",
-                )
+                raise UsageError(f"{path} has no column {', '.join(sorted(missing))}.", do=LISTS)
             found = list(rows)
             if len(clusters := {row["cluster"] for row in found if "cluster" in row}) > 1:
                 raise UsageError(f"{path} names transactions of {', '.join(sorted(clusters))}.", do="Use one for each.")
             return [{name: read(row[name]) if row[name] else None for name, read in COLUMNS.items()} for row in found]
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+        raise UsageError(f"{path} cannot be read: {error.strerror}.", do=LISTS) from None
     except (ValueError, csv.Error) as error:
-        raise UsageError(f"{path} is no list of transactions: {error}.") from None
+        raise UsageError(f"{path} is no list of transactions: {error}.", do=LISTS) from None
 
 
 def abort_list(
@@ -247,6 +246,7 @@ def abort_list(
     Raises ToolkitError: what stopped the list, once the result is written.
     """
     from toolkit.actions.marker_actions import plan_abort_list
+    from toolkit.actions.plan import no_targets
     from toolkit.views.action_document import preview
 
     progress(f"Checking {len(transactions)} transactions ...")
@@ -255,7 +255,7 @@ def abort_list(
     if not plan.plans:
         answer.say(parts)
     if not plan.plans and confirm is None:
-        raise ActionRefused("No transaction of the list is proven to be hanging.", means="Nothing was written.")
+        raise no_targets()
     confirmed = answer.confirmation(plan, confirm, parts)
     if confirmed is None:
         return
@@ -368,7 +368,10 @@ def abort(
     from toolkit.actions.transaction import transaction_at
 
     if list_file is not None and (topic, partition, start_offset, override) != (None, None, None, None):
-        raise UsageError("--list names the transactions, and nothing of it can be overridden.")
+        raise UsageError(
+            "--list names the transactions, and nothing of it can be overridden.",
+            do="Leave --topic, --partition, --start-offset and --override out.",
+        )
     audit = Audit(audit_file)
     answer = ActionAnswer(action="abort", output=output, connection=source_options.connection)
     if confirm is not None:
@@ -388,7 +391,10 @@ def abort(
             )
         return
     if topic is None or partition is None or start_offset is None:
-        raise UsageError("abort needs --topic, --partition and --start-offset, or --list.")
+        raise UsageError(
+            "abort needs --topic, --partition and --start-offset, or --list.",
+            do="kafka-txn find-hanging prints them, in a command to copy.",
+        )
     with source_options.connect() as cluster:
         progress("Checking that it hangs ...")
         tp = TopicPartition(topic, partition)

@@ -148,7 +148,7 @@ def key_values(option: str, pairs: list[str] | None) -> dict[str, str]:
     Raises UsageError if one has no value.
     """
     if wrong := [pair for pair in pairs or () if "=" not in pair]:
-        raise UsageError(f"{option} {wrong[0]} is not KEY=VALUE.")
+        raise UsageError(f"{option} {wrong[0]} is not KEY=VALUE.", do=f"Write {option} {wrong[0]}=VALUE.")
     return dict(pair.split("=", 1) for pair in pairs or ())
 
 
@@ -166,7 +166,9 @@ def check_output_path(output: Path, read_only: Iterable[str]) -> None:
         with TemporaryFile(dir=output.parent):
             pass
     except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror}.") from None
+        raise UsageError(
+            f"{output} cannot be written: {error.strerror}.", do="Name a file in a folder that you may write to."
+        ) from None
 
 
 def open_files(paths: Sequence[str], *, broker_log_time_zone: str = UTC, **options: Any) -> LogDir:
@@ -583,7 +585,9 @@ def takes_source(*options: str) -> Callable[[Callable[..., None]], Callable[...,
             }
             if len(used := [way for way, is_used in ways.items() if is_used]) > 1:
                 raise UsageError(f"{used[0]} names a cluster, and {used[1]} does.", do="Use one of them.")
-            source_options = source_options.named().or_environment()
+            source_options = source_options.named()
+            if not (values.get("inputs") or values.get("more")):  # files that `pipeline` reads
+                source_options = source_options.or_environment()
             SOURCE.set(source_options)
             for name in WAITS:
                 source = ctx.get_parameter_source(name)

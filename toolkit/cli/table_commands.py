@@ -120,7 +120,10 @@ def describe(
         rows = cluster.transaction_rows(transactional_ids=transactional_id)
         hidden = _hidden_partitions(cluster, rows)
     if all((row["error"] or "").startswith("TRANSACTIONAL_ID_NOT_FOUND") for row in rows):
-        raise NotFound(f"The cluster has no transactional id {', '.join(map(repr, transactional_id))}.")
+        raise NotFound(
+            f"The cluster has no transactional id {', '.join(map(repr, transactional_id))}.",
+            do="kafka-txn list shows those that are there; kafka-txn history those that have expired.",
+        )
     without = ("source", "broker_id")
     answer = Answer(table=TRANSACTIONS, rows=rows, source=cluster, missing=hidden, without=without)
     raise typer.Exit(answer.write(output))
@@ -190,7 +193,10 @@ def history(
     with source_options.open_logs() as source:
         rows = source.transaction_history_rows(transactional_ids=transactional_id)
     if not rows:
-        raise NotFound(f"__transaction_state has no record of {', '.join(map(repr, transactional_id))}.")
+        raise NotFound(
+            f"__transaction_state has no record of {', '.join(map(repr, transactional_id))}.",
+            do="kafka-txn list shows the ids that coordinators have.",
+        )
     found = {row["transactional_id"] for row in rows}
     absent = ", ".join(repr(each) for each in transactional_id if each not in found)
     missing = [f"__transaction_state has no record of {absent}."] if absent else []
@@ -369,7 +375,7 @@ def _all_groups(source: Cluster | LogDir) -> tuple[list[str], list[str]]:
     if isinstance(source, LogDir):
         from toolkit.sources.logdir.coordinator_state import groups_in_files
 
-        return groups_in_files(source), []
+        return groups_in_files(source)
     from toolkit.sources.live.group_offsets import groups_with_offsets
 
     groups, gaps = groups_with_offsets(source.client)

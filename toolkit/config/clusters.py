@@ -57,11 +57,13 @@ def named_clusters() -> dict[str, NamedCluster]:
             f'"broker:9092", or set {CLUSTERS_VARIABLE} to another file.',
         ) from None
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}.", do=f"Name another file by {CLUSTERS_VARIABLE}."
+        ) from None
     except UnicodeDecodeError:
-        raise UsageError(f"{path} is not UTF-8.") from None
+        raise UsageError(f"{path} is not UTF-8.", do="Save it as UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not TOML: {error}.") from None
+        raise UsageError(f"{path} is not TOML: {error}.", do="Correct that line.") from None
     if not content:
         raise UsageError(f"{path} names no cluster.", do="Add a table such as [prod-eu].")
     return {name: _cluster(name, table, path) for name, table in content.items()}

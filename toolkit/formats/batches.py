@@ -316,7 +316,7 @@ def write_batch(
     from google_crc32c import value as crc32c
 
     if not records:
-        raise UsageError("A batch needs at least one record.")
+        raise UsageError("A batch needs at least one record.", do="Pass records.")
     milliseconds = (in_utc(timestamp) - EPOCH) // dt.timedelta(milliseconds=1)
     body = b"".join(_record(delta, key, value) for delta, (key, value) in enumerate(records))
     header = HEADER.pack(

@@ -376,7 +376,9 @@ def _read(metadata: Path) -> FlinkCheckpoint:
     try:
         checkpoint_id, states, properties = read_metadata(metadata.read_bytes())
     except OSError as error:
-        raise NotFound(f"{metadata} cannot be read: {error.strerror}.") from None
+        raise NotFound(
+            f"{metadata} cannot be read: {error.strerror}.", do="Name a completed checkpoint that you may read."
+        ) from None
     if CHECKPOINT_FOLDER.fullmatch(metadata.parent.name) and _number(metadata.parent) != checkpoint_id:
         raise UsageError(
             f"{metadata} is checkpoint {checkpoint_id}.",
@@ -472,6 +474,7 @@ def _item(data: bytes, offset: int) -> Reader:
         raise UsageError(
             "The states of this checkpoint are compressed (execution.checkpointing.snapshot-compression).",
             means="Which transactions it is to commit is not known.",
+            do="Restore the job from it; its transactions are then committed.",
         )
     reader = Reader(data[offset:], "state of an operator of Flink")
     return Reader(reader.take(reader.int32()), "state of a sink of Flink")

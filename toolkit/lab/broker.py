@@ -372,9 +372,12 @@ class Kafka:
         if version not in lab_versions():
             raise UsageError(f"{version!r} is not a Kafka version of the lab.", do=f"Use {', '.join(lab_versions())}.")
         if brokers not in (1, 2, 3):
-            raise UsageError(f"The lab starts 1 to 3 brokers, not {brokers}.")
+            raise UsageError(f"The lab starts 1 to 3 brokers, not {brokers}.", do="Pass brokers=1, 2 or 3.")
         if unknown := set(super_users) - set(users):
-            raise UsageError(f"super_users names {', '.join(sorted(unknown))}, which have no password in `users`.")
+            raise UsageError(
+                f"super_users names {', '.join(sorted(unknown))}, which have no password in `users`.",
+                do="Add them to `users`.",
+            )
         if sys.platform == "win32":
             raise LabError("The lab runs on Linux and macOS.", do="On Windows, use it inside WSL.")
         self.version = version
@@ -455,7 +458,10 @@ class Kafka:
             return config
         name = user or next(iter([*self._super_users, *self._users]))
         if name not in self._users:
-            raise NotFound(f"This Kafka has no user {name!r}; it has {', '.join(self._users) or 'none'}.")
+            raise NotFound(
+                f"This Kafka has no user {name!r}; it has {', '.join(self._users) or 'none'}.",
+                do="Pass it in `users` when it starts.",
+            )
         login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
         return config | login | {"sasl.username": name, "sasl.password": self._users[name]}
 
@@ -697,7 +703,7 @@ class Kafka:
     def _node(self, broker_id: int) -> Node:
         self._running()
         if broker_id not in self._nodes:
-            raise NotFound(f"This Kafka has no broker {broker_id}; it has {self.broker_ids}.")
+            raise NotFound(f"This Kafka has no broker {broker_id}; it has {self.broker_ids}.", do="Pass one of these.")
         return self._nodes[broker_id]
 
     def _configure(self, broker_id: int, properties: Mapping[str, object]) -> None:

@@ -102,7 +102,9 @@ def until(condition: Callable[[], T | None], *, awaited: str, timeout: float = 1
     deadline = time.monotonic() + timeout
     while (found := condition()) is None:
         if time.monotonic() > deadline:
-            raise LabError(f"Waited {timeout:g} s in vain for {awaited}.")
+            raise LabError(
+                f"Waited {timeout:g} s in vain for {awaited}.", do="Try again when this machine has less to do."
+            )
         time.sleep(0.05)
     return found
 
@@ -513,7 +515,10 @@ class BlockedConsumer:
         records = []
         while self._end < self._offset(LATEST, IsolationLevel.READ_COMMITTED):
             if time.monotonic() > deadline:
-                raise LabError(f"{self.group} did not reach the end of {self.topic}-{self.partition} in {timeout:g} s.")
+                raise LabError(
+                    f"{self.group} did not reach the end of {self.topic}-{self.partition} in {timeout:g} s.",
+                    do="Wait longer, or see what holds the LSO.",
+                )
             records += self._read_to_end()
         until(self._commit, awaited=f"the coordinator of group {self.group}")
         return records

@@ -368,11 +368,17 @@ class Stage:
 def _check(plot: Incident, kafka: Kafka | None) -> None:
     """Raise if the incident cannot be staged on this cluster, as far as known."""
     if kafka is None and plot.brokers > 1:
-        raise UsageError(f"{plot.name} stops brokers, so it needs a lab cluster rather than an address.")
+        raise UsageError(f"{plot.name} stops brokers.", do="Stage it in a lab's Kafka rather than at an address.")
     if kafka and len(kafka.broker_ids) < plot.brokers:
-        raise UsageError(f"{plot.name} needs {plot.brokers} brokers, and this Kafka has {len(kafka.broker_ids)}.")
+        raise UsageError(
+            f"{plot.name} needs {plot.brokers} brokers, and this Kafka has {len(kafka.broker_ids)}.",
+            do=f"Start it with brokers={plot.brokers}.",
+        )
     if kafka and version_numbers(kafka.version) < version_numbers(plot.since):
-        raise UsageError(f"{plot.name} can be staged from Kafka {plot.since} on, and this one is {kafka.version}.")
+        raise UsageError(
+            f"{plot.name} can be staged from Kafka {plot.since} on, and this one is {kafka.version}.",
+            do=f"Start it with version={plot.since!r} or later.",
+        )
 
 
 @incident("hanging", outcome="undecided", action="abort", setup=EVERYDAY)

@@ -116,6 +116,7 @@ class LogFold:
         file_id = self.files.setdefault(file, len(self.files))
         if len(headers):
             position = headers["position"][-1]
+            headers = placed(headers, file)
             self.damage_inside = len(self.damage) + sum(each.position < position for each in chunk.damage)
             self.log_end_offset = max(self.log_end_offset, int(headers["last_offset"].max()) + 1)
             self.end_time = int(headers["max_timestamp"][-1])
@@ -158,6 +159,14 @@ class LogFold:
             self.damage.append(ReadError(None, None, missing.error))
 
 
+def placed(headers: Headers, file: str | None) -> Headers:
+    """Headers, without positions if they are of a response, in which these mean nothing."""
+    if file is None:
+        headers = headers.copy()
+        headers["position"] = -1
+    return headers
+
+
 def from_offset(headers: Headers, offset: int) -> Headers:
     """The batches that begin at or after an offset; a copy only if they are not all."""
     return headers if headers["base_offset"][0] >= offset else headers[headers["base_offset"] >= offset]
@@ -171,7 +180,7 @@ def batch_tables(chunks: Iterable[LogChunk], log_id: LogId, *, producer_id: int 
     `producer_id`: only batches of this producer, and damage.
     """
     for chunk in chunks:
-        headers, file = chunk.headers, chunk.file
+        headers, file = placed(chunk.headers, chunk.file), chunk.file
         if producer_id is not None:
             headers = headers[headers["producer_id"] == producer_id]
         if len(headers):

@@ -368,6 +368,8 @@ class OffsetTables(ABC):
         if reader.partition.high_watermark is None:
             code, text = Error.of(reader.partition.error or "UNKNOWN")
             if code == "UNKNOWN_TOPIC_OR_PARTITION":
-                raise NotFound(f"The cluster has no partition {topic}-{partition}.")
+                raise NotFound(
+                    f"The cluster has no partition {topic}-{partition}.", do="kafka-txn partitions lists them."
+                )
             raise BrokerError(f"{topic}-{partition} cannot be read: {code} ({text.rstrip('.')}).", code=code)
         return reader

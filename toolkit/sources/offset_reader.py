@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 ENDED = {COMMIT: "commit", ABORT: "abort"}
 BACK = (1_000, 20_000)  # offsets before a transaction's record in which to search its first one
 FORWARD = 200_000  # offsets after it in which to search its marker
+WRONG_CHECKSUM = "CORRUPT_MESSAGE: the checksum of the batch at offset {} does not match its bytes"
 NO_RECORDS = (
     "NO_RECORDS: compaction removed records of the batch at {}; the output of kafka-dump-log.sh does not show which"
 )
@@ -307,10 +308,14 @@ def slice_of(
 ) -> LogSlice:
     """A chunk, with the offsets of the records that compaction left of a batch.
 
+    Without batches whose checksum is wrong: what they say may be wrong, too, and a consumer stops at them.
     `bytes_of`: the bytes of a batch; null if they are not at hand.
     """
-    found = LogSlice(batches=chunk.headers, aborted=aborted, is_index_complete=is_index_complete, errors=[*errors])
-    for header in chunk.headers[partial_batches(chunk.headers)]:
+    is_wrong = chunk.headers["crc_ok"] == 0
+    headers = chunk.headers[~is_wrong]
+    found = LogSlice(batches=headers, aborted=aborted, is_index_complete=is_index_complete, errors=[*errors])
+    found.errors += [WRONG_CHECKSUM.format(offset) for offset in chunk.headers["base_offset"][is_wrong][:1].tolist()]
+    for header in headers[partial_batches(headers)]:
         base = int(header["base_offset"])
         try:
             buf = bytes_of(header)

@@ -406,7 +406,9 @@ class Source:
         for argument in arguments.not_default:
             if argument not in function.takes:
                 raise UsageError(
-                    f"{name}.{declared.spec.__name__} does not take {argument}.", means=ARGUMENTS[argument]
+                    f"{name}.{declared.spec.__name__} does not take {argument}.",
+                    means=ARGUMENTS[argument],
+                    do="Leave it out.",
                 )
         return function.read(self, arguments)
 

@@ -79,7 +79,7 @@ def _translated(error: Exception) -> ToolkitError:
     text = str(error)
     if found := RAISED.search(text):
         kind: type[ToolkitError] = getattr(errors, found[1]) if found[1] in PLAIN else ToolkitError
-        return kind(found[2])
+        return kind(found[2], do="")  # which its text has
     if NO_DELTA in text:
         return SetupError(
             "This Spark session has no Delta Lake.",

@@ -355,7 +355,9 @@ def replaced_file(path: Path) -> Iterator[Path]:
         yield unfinished
         unfinished.replace(path)
     except OSError as exc:
-        raise UsageError(f"{path} cannot be written: {exc.strerror}.") from None
+        raise UsageError(
+            f"{path} cannot be written: {exc.strerror}.", do="Name a file in a folder that you may write to."
+        ) from None
     finally:
         unfinished.unlink(missing_ok=True)
 

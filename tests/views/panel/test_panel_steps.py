@@ -82,7 +82,7 @@ def test_after_an_uncertain_action_a_refresh_shows_what_became_of_it(
         """The connection breaks before the marker is sent, or before its response."""
         if is_written:
             send(*arguments, leader=leader)
-        raise ConnectionFailed("The broker did not answer.")
+        raise ConnectionFailed("The broker did not answer.", do="")
 
     monkeypatch.setattr(marker_actions, "write_marker", lost)
     panel.execute(f"{staged.topic}-0@{staged.start_offset}")

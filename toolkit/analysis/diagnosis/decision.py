@@ -327,25 +327,27 @@ def decide_merged(log: Finding, recorded: Finding) -> Decision:
 
     `log`: its finding by a log, or by the running cluster. `recorded`: its last finding by a recording.
     """
-    # By the brokers' time of both: without it, clocks of two machines tell no order, and each may be the later one.
-    logged_at, recorded_at = log.brokers_time, recorded.brokers_time
-    is_known_order = None not in (logged_at, recorded_at)
-    is_log_later = logged_at is not None and recorded_at is not None and logged_at > recorded_at
-    is_recorded_later = logged_at is not None and recorded_at is not None and recorded_at > logged_at
+    # Epochs only rise, and the brokers' time tells which look is later; clocks of two machines do not.
+    log_time, recorded_time = log.brokers_time, recorded.brokers_time
+    order = 0 if log_time is None or recorded_time is None else (log_time > recorded_time) - (log_time < recorded_time)
+    is_timed = None not in (log_time, recorded_time)
     if log.verdict is Verdict.ENDED:
         return Decision.of(log)
-    if recorded.verdict is Verdict.ENDED and (is_log_later or not is_known_order):
+    if recorded.verdict is Verdict.ENDED and (order > 0 or not is_timed):
         why = f"why the sample of {at(recorded.observed_at)} does not have what is open after it"
-        order = "the brokers' time of both: whether it was open before that sample, or is open after it"
+        which = "the brokers' time of both: whether it was open before that sample, or is open after it"
         return decide_unknown(
-            f"It is open as of {at(log.observed_at)}. {recorded.reason}", missing=(why if is_known_order else order,)
+            f"It is open as of {at(log.observed_at)}. {recorded.reason}", missing=(why if is_timed else which,)
         )
     if recorded.verdict is Verdict.ENDED:
         return Decision.of(recorded)
-    earlier, later = (log, recorded) if is_recorded_later else (recorded, log)
-    is_lost = earlier.outcome == COMMIT and later.outcome == UNDECIDED  # what is committed stays committed
-    is_lost |= not is_known_order and {log.outcome, recorded.outcome} == {COMMIT, UNDECIDED}
-    if is_lost or {log.outcome, recorded.outcome} == {COMMIT, ABORT}:
+    epochs = {each.producer_epoch for each in (log, recorded) if each.producer_epoch is not None}
+    if len(epochs) > 1:
+        order = 1 if log.producer_epoch == max(epochs) else -1
+    earlier, later = (log, recorded) if order < 0 else (recorded, log)  # of neither is known to be later if order is 0
+    outcomes = {log.outcome, recorded.outcome}
+    is_lost = outcomes == {COMMIT, UNDECIDED} and (order == 0 or later.outcome == UNDECIDED)
+    if is_lost or outcomes == {COMMIT, ABORT}:  # what is committed stays committed
         return decide_unknown(
             f"As of {at(earlier.observed_at)} its outcome was {earlier.outcome}, as of {at(later.observed_at)} "
             f"{later.outcome}; what is committed stays committed.",
@@ -354,29 +356,32 @@ def decide_merged(log: Finding, recorded: Finding) -> Decision:
     # What a commit includes in part, no other one makes free of it, or committed as a whole; nor does an earlier one
     # free what a commit may include now.
     for doubtful, other in ((log, recorded), (recorded, log)):
-        if doubtful.verdict is not Verdict.UNKNOWN:
-            continue
-        outcome, may_be_later = recorded_outcome(doubtful), doubtful is later or not is_known_order
+        outcome, may_be_later = recorded_outcome(doubtful), doubtful is later or order == 0
         may_be_committed = outcome.is_partly_committed or (may_be_later and outcome.commit_claim is not None)
         is_in_part = outcome.is_partly_committed and outcome.commit_claim is None
-        if (may_be_committed and other.outcome in (UNDECIDED, ABORT)) or (is_in_part and other.outcome == COMMIT):
+        is_doubted = (may_be_committed and other.outcome in (UNDECIDED, ABORT)) or (
+            is_in_part and other.outcome == COMMIT
+        )
+        if doubtful.verdict is Verdict.UNKNOWN and is_doubted:
             return Decision.of(doubtful)
-    if None not in (epochs := (log.producer_epoch, recorded.producer_epoch)) and len(set(epochs)) > 1:
-        # Batches of another epoch have joined it: of a higher one, where no time tells.
-        return Decision.of(later if is_known_order else max(log, recorded, key=lambda each: each.producer_epoch or 0))
     # A `hanging` of a version that did not record the outcome may be of committed records, and decides nothing.
-    decides = recorded.verdict is not Verdict.HANGING or recorded.outcome is not None
-    # That it was live then is no all-clear for what is not known now.
-    decides = decides and not (recorded.verdict.is_healthy and (is_log_later or not is_known_order))
-    if log.verdict is Verdict.UNKNOWN and decides:
-        return Decision.of(recorded)
-    # A state may have changed since; what hangs, or lacks its marker, still does if a later look does not know.
-    has_changed = recorded.verdict is not log.verdict or recorded.outcome == COMMIT
-    is_known = recorded.verdict is not Verdict.UNKNOWN or log.verdict.is_healthy
-    may_be_newer = is_recorded_later or (not is_known_order and log.verdict.is_healthy)
-    if may_be_newer and decides and has_changed and is_known and log.verdict is not Verdict.PREPARED:
-        return Decision.of(recorded)
-    return Decision.of(log)
+    if recorded.verdict is Verdict.HANGING and recorded.outcome is None:
+        return Decision.of(log)
+    # What hangs, or lacks its marker, still does if a later look does not know, unless records have joined it; that it
+    # was live is no all-clear for what is not known now.
+    claims = [recorded_claims(each).get(NO_COMMIT) for each in (log, recorded)]
+    has_same_records = len(epochs) < 2 and len({each.claim for each in claims if each}) < 2
+    for known, other in ((log, recorded), (recorded, log)):
+        if known.verdict is not Verdict.UNKNOWN and other.verdict is Verdict.UNKNOWN:
+            decides = (order != 0 and known is later) or (has_same_records and not known.verdict.is_healthy)
+            return Decision.of(known if decides else other)
+    # Only files show that a checkpoint of Flink is to commit it.
+    if log.verdict is Verdict.PREPARED and recorded.outcome == UNDECIDED and len(epochs) < 2:
+        return Decision.of(log)
+    if order == 0:  # the more urgent one: what was live hangs or is overdue afterwards
+        return Decision.of(min(log, recorded, key=lambda each: each.verdict.urgency))
+    is_same = has_same_records and (log.verdict, log.outcome) == (recorded.verdict, recorded.outcome)
+    return Decision.of(log if is_same else later)
 
 
 OVERDUE, UNPROVEN, COMMITTED = "overdue", "unproven", "committed"

@@ -251,6 +251,7 @@ def excerpt_starts(cases: Iterable[Case]) -> list[ExcerptStart]:
 
 
 MAX_OFFSETS = 20_000  # to read of each partition, from the time of the open records on
+MOST_OFFSETS = 200_000  # where a marker of their transaction may be after these
 MAX_PARTITIONS = 1_000
 NONE: Mapping[TopicPartition, str] = {}
 
@@ -259,12 +260,13 @@ NONE: Mapping[TopicPartition, str] = {}
 class MarkerSearchPlan:
     """Which partitions to read for markers of which open transactions, and what is not read, by producer id.
 
-    `ahead`: as in `MarkerSearch`.
+    `ahead`: as in `MarkerSearch`. `states`: the producers as leaders had them before, by partition and producer id.
     """
 
     partitions: Mapping[TopicPartition, Sequence[Case]]
     unread: Mapping[int, str]
     ahead: Mapping[int, Producer]
+    states: Mapping[tuple[TopicPartition, int], Producer] = field(default_factory=dict)
 
 
 def plan_marker_search(
@@ -288,11 +290,16 @@ def plan_marker_search(
     failed = {tp: f"{tp.topic}-{tp.partition} could not be read ({why})" for tp, why in unread.items()}
     written: defaultdict[int, list[tuple[int, TopicPartition]]] = defaultdict(list)
     highest: dict[int, Producer] = {}
+    states: dict[tuple[TopicPartition, int], Producer] = {}
+    cases = list(cases)
+    open_ids = {case.producer_id for case in cases}
     for each in producers:
         if each.error:
             failed[each.tp] = f"{each.topic}-{each.partition} could not be read ({Error.of(each.error).code})"
         elif each.topic != STATE_TOPIC and each.producer_id is not None and each.producer_epoch is not None:
             written[each.producer_id].append((each.producer_epoch, each.tp))
+            if each.producer_id in open_ids:
+                states[each.tp, each.producer_id] = each
             before = highest.get(each.producer_id)
             if before is None or each.producer_epoch > (before.producer_epoch or 0):
                 highest[each.producer_id] = each
@@ -314,21 +321,7 @@ def plan_marker_search(
                 of_producer[producer_id] = f"more than {MAX_PARTITIONS:,} partitions would have to be read"
         for tp in sorted(case.recorded_partitions & failed.keys()):
             of_producer[producer_id] = failed[tp]
-    return MarkerSearchPlan(partitions=known, unread=of_producer, ahead=ahead)
-
-
-def cut_search(tp: TopicPartition, cases: Iterable[Case], *, start: int | None, is_cut: bool) -> str | None:
-    """Why not all markers that may count were looked for on a partition; null if they were.
-
-    `MAX_OFFSETS` from a broker's time right before the open records on are enough; from any earlier time on, they may
-    end before those.
-    `start`: where it was read from if that is not the beginning of the log; `is_cut`: whether the end was not read.
-    """
-    if all(each.opened_after is not None for each in cases):
-        return None
-    if is_cut or (start is not None and search_from(cases) is None):
-        return f"more than {MAX_OFFSETS:,} offsets of {tp.topic}-{tp.partition} would have to be read"
-    return None
+    return MarkerSearchPlan(partitions=known, unread=of_producer, ahead=ahead, states=states)
 
 
 def named_topics(cases: Iterable[Case]) -> set[str]:

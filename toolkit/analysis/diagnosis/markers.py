@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING
 from toolkit.analysis.coordinator.transaction_history import IdHistory
 from toolkit.analysis.diagnosis.decision import ABORT, COMMIT, UNKNOWN, Outcome
 from toolkit.analysis.diagnosis.evidence_text import FILES, REQUESTS, at, elsewhere_entry, record_entry
-from toolkit.analysis.diagnosis.log_excerpts import Excerpt, OpenPart, producer_batches
+from toolkit.analysis.diagnosis.log_excerpts import Excerpt, OpenPart, producer_batches, search_from
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import ABORT as ABORT_MARKER
@@ -434,15 +434,50 @@ class MarkerSearch:
 
 
 def markers_found(
-    tp: TopicPartition, excerpt: Excerpt, producer_ids: Collection[int], *, errors: Sequence[str], cut: str | None
+    tp: TopicPartition,
+    excerpt: Excerpt,
+    cases: Sequence[Case],
+    states: Mapping[tuple[TopicPartition, int], Producer],
+    *,
+    errors: Sequence[str],
+    end: int,
 ) -> MarkerSearch:
-    """The markers of producers in what was read of a partition; one may be in what could not be read, or was cut off.
+    """The markers of open transactions' producers in what was read of a partition, and of which others may be there.
 
-    `errors`: what could not be read. `cut`: as by `cut_search`.
+    `states`: as in `MarkerSearchPlan`. `errors`: what could not be read.
+    `end`: where the partition ended; it may have been read up to an earlier offset, from `search_from` on.
     """
-    unread = f"{tp} could not be read ({errors[0]})" if errors else cut
-    markers = [each for producer_id in producer_ids for each in other_markers(tp, excerpt, producer_id)]
-    return MarkerSearch(markers=markers, unread=dict.fromkeys(producer_ids, unread) if unread else {})
+    found = {each.producer_id: list(other_markers(tp, excerpt, each.producer_id)) for each in cases}
+    has_times = all(each.opened_after is not None for each in cases)
+    is_from_end = search_from(cases) is None and excerpt.start > (excerpt.log_start_offset or 0)
+    unread = dict[int, str]()
+    for case in cases:
+        own, state = found[case.producer_id], states.get((tp, case.producer_id))
+        if errors:
+            unread[case.producer_id] = f"{tp} could not be read ({errors[0]})"
+        elif is_from_end or (excerpt.stop < end and not (has_times and _is_enough(case, own, state, excerpt.stop))):
+            offsets = excerpt.stop - excerpt.start
+            unread[case.producer_id] = f"more than {offsets:,} offsets of {tp} would have to be read"
+    return MarkerSearch(markers=[each for own in found.values() for each in own], unread=unread)
+
+
+def _is_enough(case: Case, own: Sequence[OtherMarker], state: Producer | None, stop: int) -> bool:
+    """Whether the marker of a transaction that includes open records is among the producer's own on a partition that
+    was read up to an offset, if it has one there.
+
+    It is none after the first one that is younger than the open records, nor after the producer's last one, nor after
+    the beginning of what is open there.
+    `state`: the producer there, before the partition was read: without an open transaction, it ended with a marker.
+    """
+    times = [each.time for each in own if each.time is not None]
+    before = case.open_parts[-1].before
+    if before is not None and any(each.timestamp() * 1000 >= before.time + MAX_DIFFERENCE_MS for each in times):
+        return True
+    if state is None or state.last_timestamp is None or case.opened_after is None:
+        return False
+    if state.current_txn_start_offset is not None:
+        return state.current_txn_start_offset <= stop
+    return state.last_timestamp < case.opened_after or state.last_timestamp in times
 
 
 def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Iterator[OtherMarker]:

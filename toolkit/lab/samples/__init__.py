@@ -164,7 +164,9 @@ def _write(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> N
     name = PurePosixPath(member.name)
     content = members.extractfile(member) if member.isreg() else None
     if content is None or name.is_absolute() or ".." in name.parts:
-        raise UsageError(f"The sample's archive is damaged: {member.name!r} has no place in it.")
+        raise UsageError(
+            f"The sample's archive is damaged: {member.name!r} has no place in it.", do="Install the package again."
+        )
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.read())

@@ -501,7 +501,7 @@ class BrokerClient:
         `timeout`: seconds, instead of those of this client.
         """
         if self._manager.closed:
-            raise UsageError("This connection to the cluster is closed.")
+            raise UsageError("This connection to the cluster is closed.", do="Connect again: toolkit.connect(...).")
         return list(self._net.run(self._send_all, requests, time.monotonic() + (timeout or self.timeout)))
 
     def send_one(self, request: Request, *, broker_id: int | None = None) -> Any:
@@ -549,7 +549,7 @@ class BrokerClient:
         """An open connection: the current one, or a new one without backoff."""
         if self._manager.cluster.broker_metadata(broker_id) is None:
             brokers = ", ".join(map(str, sorted(self.brokers)))
-            raise NotFound(f"Broker {broker_id} is not in the cluster; it has {brokers}.")
+            raise NotFound(f"Broker {broker_id} is not in the cluster; it has {brokers}.", do="Name one of these.")
         # So that each connection negotiates versions with its own broker, instead of reusing the first broker's.
         self._manager.broker_version_data = None
         self._manager.reset_backoff(broker_id)

@@ -179,7 +179,10 @@ class Cluster(Source, OffsetTables):
             raise _unlisted_group(self.client, group)
         coordinator_id, protocol_type = listed
         if protocol_type not in {*WITH_OFFSETS, SHARE}:
-            raise UsageError(f"The group {group!r} is of type {protocol_type}, whose groups commit no offsets.")
+            raise UsageError(
+                f"The group {group!r} is of type {protocol_type}, whose groups commit no offsets.",
+                do="Name a group of consumers; kafka-txn lag shows them all.",
+            )
         if protocol_type == SHARE:
             partitions = share_group_offsets(self.client, group, coordinator_id)
             readers, level = self.offset_readers(sorted(partitions)), share_isolation_level(self.client, group)
@@ -428,7 +431,7 @@ class Cluster(Source, OffsetTables):
         read_metadata(self.client, [])  # refreshes the brokers
         if broker_id not in self.client.brokers:
             brokers = ", ".join(map(str, sorted(self.client.brokers)))
-            raise NotFound(f"Broker {broker_id} is not in the cluster; it has {brokers}.")
+            raise NotFound(f"Broker {broker_id} is not in the cluster; it has {brokers}.", do="Name one of these.")
 
 
 class ClusterEvidence(LiveEvidence):

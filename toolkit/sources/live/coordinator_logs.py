@@ -254,7 +254,9 @@ def _partitions(client: BrokerClient, topic: CoordinatorTopic, numbers: Collecti
     """The partitions of a topic, by number."""
     leaders = topic.metadata.partitions
     for missing in sorted(set(numbers or ()) - {tp.partition for tp in leaders}):
-        raise NotFound(f"Topic {topic.topic!r} has no partition {missing}: it has 0 to {topic.count - 1}.")
+        raise NotFound(
+            f"Topic {topic.topic!r} has no partition {missing}: it has 0 to {topic.count - 1}.", do="Name one of these."
+        )
     selected = {tp: leader for tp, leader in sorted(leaders.items()) if numbers is None or tp.partition in numbers}
     return sorted(read_partitions(client, selected), key=lambda each: each.partition)
 

@@ -153,7 +153,9 @@ def resolve_partitions(
     """
     for topic, error in metadata.errors.items():
         if is_missing(error):
-            raise NotFound(f"The cluster has no topic {topic!r}.")
+            raise NotFound(
+                f"The cluster has no topic {topic!r}.", do="kafka-txn partitions lists the topics that you may see."
+            )
         code, text = Error.of(error)
         raise BrokerError(f"Topic {topic!r} cannot be described: {code} ({text.rstrip('.')}).", code=code)
     if partitions is None:
@@ -162,7 +164,9 @@ def resolve_partitions(
     for tp in requested:
         if tp not in metadata.partitions:
             count = sum(topic == tp.topic for topic, _ in metadata.partitions)
-            raise NotFound(f"Topic {tp.topic!r} has no partition {tp.partition}: it has 0 to {count - 1}.")
+            raise NotFound(
+                f"Topic {tp.topic!r} has no partition {tp.partition}: it has 0 to {count - 1}.", do="Name one of these."
+            )
     return sorted(set(requested))
 
 

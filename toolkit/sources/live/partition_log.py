@@ -22,9 +22,9 @@ import numpy as np
 from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.log_excerpts import (
     MAX_OFFSETS,
+    MOST_OFFSETS,
     Excerpt,
     ExcerptStart,
-    cut_search,
     have_ended,
     named_topics,
     plan_marker_search,
@@ -32,7 +32,7 @@ from toolkit.analysis.diagnosis.log_excerpts import (
 )
 from toolkit.analysis.diagnosis.markers import MarkerSearch, OtherMarker, markers_found
 from toolkit.analysis.log.log_transactions import EMPTY, PartialTransactions, begin
-from toolkit.analysis.log.offset_status import AbortedRange, LogSlice
+from toolkit.analysis.log.offset_status import AbortedRange, LogSlice, at_missing_offsets
 from toolkit.errors import BrokerError, ConnectionFailed, ToolkitError
 from toolkit.formats.batches import CONTROL
 from toolkit.formats.coordinator_log_rows import offsets_log
@@ -60,7 +60,7 @@ from toolkit.sources.live.leaders import (
 from toolkit.sources.live.transactions import TransactionFilters, filtered_transactions
 from toolkit.sources.log_tables import LogId, batch_tables, log_transaction_tables, lso_timeline_table
 from toolkit.sources.offset_queries import OffsetSpec, check_offset_range
-from toolkit.sources.offset_reader import OffsetReader, slice_of
+from toolkit.sources.offset_reader import WRONG_CHECKSUM, OffsetReader, slice_of
 from toolkit.sources.progress_bar import progress
 
 if TYPE_CHECKING:
@@ -73,7 +73,6 @@ OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 NOT_RETURNED = (
     "REMOTE_STORAGE: the leader returns nothing at offset {}, which is in remote storage: that is slow, or fails there"
 )
-WRONG_CHECKSUM = "CORRUPT_MESSAGE: the checksum of the batch at offset {} does not match its bytes"
 UNREPLICATED = "OFFSET_NOT_AVAILABLE: the high watermark stays at {}, so later offsets are not replicated yet"
 
 
@@ -359,6 +358,7 @@ class LiveOffsetReader(OffsetReader):
                     self.partition,
                     first,
                     last,
+                    crc=True,
                     read_committed=read_committed,
                     max_bytes=SLICE_FETCH_BYTES,
                 )
@@ -445,6 +445,8 @@ class _ExcerptScan:
         if (headers["crc_ok"] == 0).any():  # what it says may be another producer's, or no marker
             headers = headers[: int((headers["crc_ok"] == 0).argmax())]
             self.error = WRONG_CHECKSUM.format(int(scanned.headers["base_offset"][len(headers)]))
+        if (damage := next((each for each in scanned.damage if not each.is_torn), None)) is not None:
+            headers, self.error = headers[headers["position"] < damage.position], self.error or damage.reason
         if len(headers):
             self.headers.append(headers)
             self.position = int(headers["last_offset"][-1]) + 1
@@ -519,7 +521,7 @@ def search_markers(client: BrokerClient, cases: Sequence[Case]) -> MarkerSearch:
         ahead = _still_ahead(client, plan.ahead, cases)
         for partition in read_partitions(client, read_metadata(client, topics).at(sorted(plan.partitions))):
             of_partition = plan.partitions[partition.tp]
-            found = _read_markers(client, partition, of_partition)
+            found = _read_markers(client, partition, of_partition, plan.states)
             markers += found.markers
             unread |= found.unread
     except ToolkitError as error:
@@ -552,48 +554,65 @@ def _still_ahead(client: BrokerClient, ahead: Mapping[int, Producer], cases: Seq
     return found
 
 
-def _read_markers(client: BrokerClient, partition: Partition, cases: Sequence[Case]) -> MarkerSearch:
+def _read_markers(
+    client: BrokerClient,
+    partition: Partition,
+    cases: Sequence[Case],
+    states: Mapping[tuple[TopicPartition, int], Producer],
+) -> MarkerSearch:
     """The markers of open transactions' producers on another partition."""
-    tp, producer_ids = partition.tp, {each.producer_id for each in cases}
+    tp = partition.tp
     if partition.error:
         name = f"{tp.topic}-{tp.partition}"
-        return MarkerSearch(unread=dict.fromkeys(producer_ids, f"{name} could not be read ({partition.error})"))
+        return MarkerSearch(
+            unread={each.producer_id: f"{name} could not be read ({partition.error})" for each in cases}
+        )
     begin, end = partition.log_start_offset or 0, partition.high_watermark or 0
     since = search_from(cases)
     start = max(begin, end - MAX_OFFSETS) if since is None else since
     fetched = fetch_range(client, partition, start, "high_watermark", crc=True)
-    is_cut = fetched.stop > fetched.start + MAX_OFFSETS
-    cut = cut_search(tp, cases, start=fetched.start if fetched.start > begin else None, is_cut=is_cut)
     parts, errors = list[Headers](), list[str]()
+
+    def found(stop: int) -> MarkerSearch:
+        excerpt = Excerpt(
+            headers=concatenate(parts),
+            start=fetched.start,
+            stop=stop,
+            log_start_offset=begin,
+            observed_at=partition.observed_at,
+            broker_id=partition.leader,
+        )
+        return markers_found(tp, excerpt, cases, states, errors=errors, end=fetched.stop)
+
     for chunk in fetched.chunks:
         headers = chunk.headers
         wrong = headers["crc_ok"] == 0
         parts.append(headers[~wrong])
         errors += [each.reason for each in chunk.damage if not each.is_torn]
         errors += [WRONG_CHECKSUM.format(offset) for offset in headers["base_offset"][wrong][:1].tolist()]
-        if len(headers) and int(headers["last_offset"][-1]) >= fetched.start + MAX_OFFSETS:
-            break
-    excerpt = Excerpt(
-        headers=concatenate(parts),
-        start=fetched.start,
-        stop=min(fetched.stop, fetched.start + MAX_OFFSETS),
-        log_start_offset=begin,
-        observed_at=partition.observed_at,
-        broker_id=partition.leader,
-    )
-    return markers_found(tp, excerpt, producer_ids, errors=errors, cut=cut)
+        reached = int(headers["last_offset"][-1]) + 1 if len(headers) else fetched.start
+        if fetched.start + MAX_OFFSETS <= reached < fetched.stop:
+            so_far = found(reached)
+            if errors or not so_far.unread or reached >= fetched.start + MOST_OFFSETS:
+                return so_far
+    return found(fetched.stop)
 
 
 def batch_tables_of(log_range: FetchedRange, *, producer_id: int | None = None) -> Iterator[pa.Table]:
     """Batches, or a producer's, as ``schema.BATCHES``, in log order, with error rows between them."""
     for chunk in log_range.chunks:
         log_id = replace(log_range.log_id, broker_id=chunk.broker_id)
-        yield from batch_tables([without_positions(chunk)], log_id, producer_id=producer_id)
+        yield from batch_tables([chunk], log_id, producer_id=producer_id)
 
 
 def log_transaction_tables_of(log_range: FetchedRange, *, producer_id: int | None = None) -> Iterator[pa.Table]:
-    """Transactions, or a producer's, as ``schema.LOG_TRANSACTIONS``; error rows are last."""
-    chunks = map(without_positions, log_range.chunks)
+    """Transactions, or a producer's, as ``schema.LOG_TRANSACTIONS``; error rows are last.
+
+    Those that are open before offsets that could not be read may have ended there.
+    """
+    start, stop = log_range.start, log_range.stop
+    # What is missing without an error was compacted.
+    chunks = at_missing_offsets(log_range.chunks, expected=start, end=stop, cleaned=stop)
     return log_transaction_tables(chunks, log_range.log_id, before=log_range.before, producer_id=producer_id)
 
 
@@ -608,14 +627,7 @@ def lso_timeline_of(log_range: FetchedRange) -> pa.Table:
             for damage in chunk.damage:
                 code, text = Error.of(damage.reason)
                 raise BrokerError(f"{log_range.log_id} could not be read: {text.rstrip('.')}.", code=code)
-            yield without_positions(chunk)
+            yield chunk
 
     end = max(log_range.start, log_range.stop)
     return lso_timeline_table(chunks(), log_range.log_id, before=log_range.before, log_end_offset=end)
-
-
-def without_positions(chunk: FetchedChunk) -> LogChunk:
-    """A chunk without the positions of its batches, which are meaningless in a response."""
-    headers = chunk.headers.copy()
-    headers["position"] = -1
-    return LogChunk(headers=headers, damage=chunk.damage)

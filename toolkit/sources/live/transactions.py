@@ -321,7 +321,9 @@ class TransactionFilters:
         try:
             object.__setattr__(self, "_regex", re.compile(self.pattern or ""))
         except re.error as exc:
-            raise UsageError(f"{self.pattern!r} is not a regular expression: {exc}.") from None
+            raise UsageError(
+                f"{self.pattern!r} is not a regular expression: {exc}.", do="Put a backslash before . ( [ * + and ?."
+            ) from None
 
     def request(self) -> Any:
         """ListTransactions; fields that the broker's version lacks are dropped on encoding."""

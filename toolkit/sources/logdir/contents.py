@@ -85,7 +85,10 @@ class FileAssertions:
 
     def __post_init__(self) -> None:
         if self.txn_state_partitions is not None and self.txn_state_partitions < 1:
-            raise UsageError(f"__transaction_state cannot have {self.txn_state_partitions} partitions.")
+            raise UsageError(
+                f"__transaction_state cannot have {self.txn_state_partitions} partitions.",
+                do="Pass transaction.state.log.num.partitions of the brokers, 50 by default.",
+            )
         if self.as_of is not None and (self.as_of.tzinfo is None or self.as_of > dt.datetime.now(dt.UTC)):
             raise UsageError(
                 f"The files cannot be of {self.as_of}.",
@@ -413,7 +416,8 @@ class Contents:
     ) -> Iterator[tuple[TopicPartition, list[ReplicaState]]]:
         """The replicas of each partition, the one with most of the log first; only that one is read by `limit`.
 
-        One of a topic that was deleted since, by the metadata log, comes after all others.
+        One of a topic that was deleted since, by the metadata log, comes after all others. The first one has `error`
+        also if another one may have what it lacks (`unread`).
         """
         found: dict[TopicPartition, list[ReplicaLog]] = {}
         for log in logs:
@@ -429,24 +433,21 @@ class Contents:
         with ThreadPoolExecutor(max_workers=self._at_once) as pool:  # small logs are read next to the last large one
             list(pool.map(lambda log: self.read(log, limit=limit), firsts))
         for tp in sorted(found):
-            yield tp, list(map(self.read, found[tp]))
+            states = list(map(self.read, found[tp]))
+            yield tp, [replace(states[0], error=states[0].error or self.unread(states)), *states[1:]]
 
-    def created_again(self, replicas: Sequence[ReplicaState]) -> str | None:
-        """Why the first replica may be of a topic that was deleted since, as an error; null if it is not."""
-        ids = topic_ids(replicas)
-        if len(ids) < 2 or replicas[0].topic_id in self._current_topic_ids(replicas[0]):
-            return None
-        return (
-            f"INCONSISTENT_TOPIC_ID: its topic was deleted and created again: the replicas have {len(ids)} topic ids, "
-            "and the metadata log of these files does not show which one is current"
-        )
+    def unread(self, replicas: Sequence[ReplicaState]) -> str | None:
+        """Why another replica may have what the first one lacks, as an error; null if none may.
 
-    def unread_replica(self, replicas: Sequence[ReplicaState]) -> str | None:
-        """Why another replica may have what the first one lacks, as an error: it reaches further, and is damaged.
-
-        Null if none does. The first one may be a follower that lags: what it shows clear may be held since.
+        The first one may be of a topic that was deleted since; or another one reaches further, and is damaged, so that
+        this may be a follower that lags: what it shows clear may be held since.
         """
-        first = replicas[0]
+        first, ids = replicas[0], topic_ids(replicas)
+        if len(ids) > 1 and first.topic_id not in self._current_topic_ids(first):
+            return (
+                f"INCONSISTENT_TOPIC_ID: its topic was deleted and created again: the replicas have {len(ids)} topic "
+                "ids, and the metadata log of these files does not show which one is current"
+            )
         for each in replicas[1:]:
             is_same = first.topic_id is None or each.topic_id in {None, first.topic_id}
             if is_same and each.error is not None and _reach(each) > _reach(first):
@@ -496,13 +497,17 @@ def _selected(
     requested = [] if partitions is None else requested_partitions(topics, partitions)
     for topic in topics or [topic for topic, _ in requested]:
         if all(topic != name for name, _ in present):
-            raise NotFound(f"These files contain no partition of topic {topic!r}.")
+            raise NotFound(
+                f"These files contain no partition of topic {topic!r}.",
+                do="Check its name, or copy it from its broker, too.",
+            )
     if partitions is None:
         return {tp for tp in present if tp[0] in set(topics or ())}
     for topic, number in sorted(set(requested) - present):
         numbers = sorted(found for name, found in present if name == topic and found is not None)
         raise NotFound(
-            f"These files do not contain partition {number} of topic {topic!r}, only partitions {_short(numbers)}."
+            f"These files do not contain partition {number} of topic {topic!r}, only partitions {_short(numbers)}.",
+            do="Copy it from its broker, too.",
         )
     return {*requested}
 

@@ -11,20 +11,20 @@ import numpy as np
 
 from toolkit.analysis.coordinator.transaction_history import newest, unread_histories
 from toolkit.analysis.diagnosis.observation import AsOf
-from toolkit.errors import NotFound
+from toolkit.errors import DecodeError, NotFound
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC, USUAL_COUNT, coordinator_partition
 from toolkit.schema import utc
 from toolkit.schema.coerce import records_of
-from toolkit.schema.live import Coordinator, Producer, Transaction
+from toolkit.schema.live import Coordinator, Transaction
 from toolkit.schema.log import LogTransaction, OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.replica_log import NO_OFFSETS
-from toolkit.sources.logdir.replica_state import ReadLimit, ReplicaState
+from toolkit.sources.logdir.replica_state import ReadLimit, ReplicaState, producers_of
 from toolkit.sources.offset_queries import DELETED, NO_TRANSACTION, CommittedOffset
 
 if TYPE_CHECKING:
-    from toolkit.sources.source import Source
+    from toolkit.sources.logdir.log_dir import LogDir
 
 
 CLOCKS_APART = dt.timedelta(seconds=60)  # assumed maximum difference between the clocks of two brokers
@@ -82,9 +82,6 @@ def read_state_topic(contents: Contents) -> StateTopic:
     count = contents.assertions.txn_state_partitions
     found = dict(contents.by_partition(contents.of_topic(STATE_TOPIC), limit=ReadLimit.RECORDS))
     read = {tp.partition: _read(replicas[0]) for tp, replicas in sorted(found.items())}
-    for tp, replicas in found.items():
-        if (unread := contents.unread_replica(replicas)) is not None:
-            read[tp.partition].errors.append(unread)
     expected = count if count is not None else max([USUAL_COUNT, *(number + 1 for number in read)])
     gaps = [*_gaps(read, expected)]
     if count is None and gaps:
@@ -169,9 +166,14 @@ def transactions_of(state_topic: StateTopic) -> list[Transaction]:
 def named_transactions(
     transactions: Sequence[Transaction], transactional_ids: Sequence[str], *, taken_at: dt.datetime
 ) -> Iterator[Transaction]:
-    """The transactions of the requested ids; an id without record has one with `error`."""
+    """The transactions of the requested ids; an id without record has one with `error`.
+
+    What could not be read of their partitions has errors, too: newer records of these ids may be there.
+    """
     found = {each.transactional_id: each for each in transactions if each.transactional_id}
     errors = [each for each in transactions if each.error and not each.transactional_id]
+    partitions = {found[name].txn_state_partition for name in transactional_ids if name in found}
+    yield from (each for each in errors if each.txn_state_partition in partitions)
     for name in transactional_ids:
         if name in found:
             yield found[name]
@@ -259,26 +261,29 @@ def _count(group_ids: Mapping[str, int], present: Collection[int]) -> int | None
 OPEN = "UNSTABLE_OFFSET_COMMIT: an open transaction has committed another offset"
 
 
-def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, CommittedOffset]:
+def committed_in_files(files: LogDir, group: str) -> tuple[Mapping[TopicPartition, CommittedOffset], str | None]:
     """Every committed offset of a group; null with an error where an open transaction has a pending commit.
+
+    And why some may be missing or older ones, as an error: what could not be read of its partition, or, of a group
+    without any, of the topic.
 
     A transactional commit counts from its COMMIT marker on, unless it was deleted before. A pending one that was
     deleted, or whose transaction is not open by the producer state, has an error of its own.
 
-    `files`: log directories with ``__consumer_offsets``. Raises NotFound if ``__consumer_offsets`` is not among them.
+    `files`: log directories with ``__consumer_offsets``.
     """
-    commits = [
-        record
-        for record in files.records(OffsetsLogRecord, groups=[group])
-        if record.error is None and record.kind == "offset_commit" and record.topic is not None
-    ]
-    transactional = {record.group_partition for record in commits if record.is_transactional} - {None}
+    read = [*_offset_records(files.contents())]
+    commits = [each for each in read if each.group_id == group and each.kind == "offset_commit" and each.topic]
+    own = {each.group_partition for each in commits}
+    unread = next((each.error for each in read if each.error and (not own or each.group_partition in own)), None)
+    transactional = {each.group_partition for each in commits if each.is_transactional} - {None}
     partitions = sorted(number for number in transactional if number is not None)
-    log_transactions = (
-        records_of(files.log_transactions(topics=OFFSETS_TOPIC, partitions=partitions), LogTransaction)
-        if transactional
-        else []
-    )
+    states = files.contents().best(OFFSETS_TOPIC) if transactional else {}
+    log_transactions: list[LogTransaction] = []
+    if transactional:  # of the same replicas: one that lags has open what has ended
+        rows = records_of(files.log_transactions(topics=OFFSETS_TOPIC, partitions=partitions), LogTransaction)
+        brokers = {number: state.log.where.broker_id for number, state in states.items()}
+        log_transactions = [each for each in rows if each.broker_id == brokers.get(each.partition or 0)]
     deleted = {_tp(record): record.offset or 0 for record in commits if record.tombstone}
     kept = [each for each in commits if not each.is_transactional or deleted.get(_tp(each), -1) < (each.offset or 0)]
     ordered = []  # with the offset from which on a record counts: its own or its COMMIT marker's
@@ -295,10 +300,10 @@ def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, Com
             found[tp] = CommittedOffset(record.committed_offset, None)
     owned = ((record, _log_transaction(record, log_transactions)) for record in commits)
     pending = {_tp(record): record for record, txn in owned if txn is not None and txn.outcome == "open"}
-    producers = files.records(Producer, topics=OFFSETS_TOPIC, partitions=partitions) if pending else []
     opened = {
         (each.partition, each.producer_id)
-        for each in producers
+        for number in partitions
+        for each in producers_of(states[number])
         if each.current_txn_start_offset is not None or each.error
     }
     for tp, record in pending.items():
@@ -308,39 +313,66 @@ def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, Com
             found[tp] = CommittedOffset(None, OPEN)
         elif tp not in found:
             found[tp] = CommittedOffset(None, DELETED.format(record.committed_offset))
-    return found
+    return found, unread
 
 
-def groups_in_files(files: Source) -> list[str]:
-    """Groups with a committed or a pending offset in the files, sorted.
+def groups_in_files(files: LogDir) -> tuple[list[str], list[str]]:
+    """Groups with a committed or a pending offset in the files, sorted; and sentences about what could not be read.
 
     Raises NotFound if ``__consumer_offsets`` is not among them.
     """
-    commits = _offset_records(files)
-    found = (each.group_id for each in commits if each.kind == "offset_commit" and not each.tombstone)
-    return sorted({group for group in found if group is not None})
+    read = _all_offset_records(files)
+    found = (each.group_id for each in read if each.kind == "offset_commit" and not each.tombstone)
+    unread = dict.fromkeys(each.error for each in read if each.error)
+    return sorted({group for group in found if group is not None}), [
+        f"Groups and offsets may be missing: {error}" for error in unread
+    ]
 
 
-def committing_in_files(files: Source, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
+def committing_in_files(files: LogDir, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
     """Groups with a record about some partitions, sorted; a tombstone or an abort does not take a group out.
 
-    Raises NotFound if ``__consumer_offsets`` is not among the files.
+    Raises NotFound if ``__consumer_offsets`` is not among the files. Raises DecodeError if it could not be read whole.
     """
     found: dict[TopicPartition, set[str]] = {tp: set() for tp in partitions}
-    for record in _offset_records(files):
+    for record in _all_offset_records(files):
+        if record.error:
+            raise DecodeError(f"{OFFSETS_TOPIC} could not be read: {record.error}", position=record.position or 0)
         if record.kind == "offset_commit" and record.topic is not None and _tp(record) in found:
             found[_tp(record)].add(record.group_id or "")
     return {tp: sorted(groups) for tp, groups in found.items()}
 
 
-def _offset_records(files: Source) -> Iterator[OffsetsLogRecord]:
-    """The records of ``__consumer_offsets``. Raises NotFound if it is not among the files, or only as text."""
-    files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none
-    for record in files.records(OffsetsLogRecord):
-        if record.error == NO_OFFSETS:
-            raise NotFound(f"{OFFSETS_TOPIC} is among the files as text, which is not read for groups.",
-                           do="Copy its segments.")  # fmt: skip
-        yield record
+def _all_offset_records(files: LogDir) -> list[OffsetsLogRecord]:
+    """As `_offset_records`. Raises NotFound if ``__consumer_offsets`` is not among the files, or only as text."""
+    files.contents().named_logs([OFFSETS_TOPIC])  # it raises if there are none
+    found = [*_offset_records(files.contents())]
+    if any(record.error == NO_OFFSETS for record in found):
+        raise NotFound(f"{OFFSETS_TOPIC} is among the files as text, which is not read for groups.",
+                       do="Copy its segments.")  # fmt: skip
+    return found
+
+
+def _offset_records(contents: Contents) -> Iterator[OffsetsLogRecord]:
+    """The records of ``__consumer_offsets``, of the best replica of each partition, and what could not be read.
+
+    Also a partition that is not among the files, or that nothing shows how many there are.
+    """
+    best, group_ids = contents.best(OFFSETS_TOPIC), dict[str, int]()
+    for number, state in best.items():
+        for record in state.log.offsets_log():
+            if record.group_id is not None:
+                group_ids[record.group_id] = number
+            if not (record.error or "").startswith("TORN_TAIL"):  # a broker may be writing it
+                yield record
+        if state.error:
+            yield OffsetsLogRecord(group_partition=number, broker_id=state.log.where.broker_id, error=state.error)
+    count = contents.metadata.partition_count(OFFSETS_TOPIC) or _count(group_ids, best)
+    if count is None and best.keys() != {*range(USUAL_COUNT)}:
+        yield OffsetsLogRecord(error=f"UNKNOWN_PARTITIONS: how many {OFFSETS_TOPIC} has is not known")
+    for number in sorted({*range(count or 0)} - best.keys()):
+        error = f"UNKNOWN_TOPIC_OR_PARTITION: {OFFSETS_TOPIC}-{number} is not among the files"
+        yield OffsetsLogRecord(group_partition=number, error=error)
 
 
 def _tp(commit: OffsetsLogRecord) -> TopicPartition:

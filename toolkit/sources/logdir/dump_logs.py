@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
 
 from toolkit.analysis.log.offset_status import clip
 from toolkit.errors import UsageError
 from toolkit.formats.coordinator_records import USUAL_COUNT, coordinator_partition
 from toolkit.formats.dumps import Dump, read_dump
-from toolkit.formats.headers import Headers, LogChunk
+from toolkit.formats.headers import Headers, LogChunk, LostOffsets
 from toolkit.formats.log_dir_files import FileName, LogPath, parse_file_name
 from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
 from toolkit.sources.log_tables import LogId
@@ -62,10 +65,10 @@ class TextLog:
 
     def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[LogChunk]:
         """Kafka's tool has checked the checksums; batches that it reports as invalid are damage."""
-        return clip(self._parts(), start=start, stop=stop)
+        return _divided(clip(self._parts(), start=start, stop=stop))
 
     def parts_near(self, start: int, *, crc: bool = False) -> Iterator[LogChunk]:
-        return self._parts()
+        return _divided(self._parts())
 
     def _parts(self) -> Iterator[LogChunk]:
         """Batches have positions in the dumped file, damage has lines of the text."""
@@ -87,7 +90,7 @@ class TextLog:
         index = RecordIndex()
         for record in self.transaction_log():
             index.add_record(record)
-        return index, self._parts()
+        return index, _divided(self._parts())
 
     def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[OffsetsLogRecord]:
         yield OffsetsLogRecord(group_partition=self.where.partition, file=self.name, error=NO_OFFSETS)
@@ -126,6 +129,18 @@ class TextLog:
         return []
 
 
+def _divided(chunks: Iterable[LogChunk]) -> Iterator[LogChunk]:
+    """The chunks, divided where lines of batches are missing, which no cleaner has removed: the bytes are there."""
+    for chunk in chunks:
+        headers = chunk.headers
+        begins, ends = headers["position"][1:], (headers["position"] + headers["size"])[:-1]
+        for first, stop in pairwise([0, *(np.flatnonzero(begins != ends) + 1).tolist(), len(headers)]):
+            if first:
+                expected, found = int(headers["last_offset"][first - 1]) + 1, int(headers["base_offset"][first])
+                yield LogChunk(file=chunk.file, missing=LostOffsets(expected, found, None))
+            yield replace(chunk, headers=headers[first:stop])
+
+
 def read_texts(path: LogPath) -> Sequence[TextLog]:
     """The partitions in a text, which is read again only if it has changed; each dump without topic and partition is a
     log of its own.
@@ -136,7 +151,7 @@ def read_texts(path: LogPath) -> Sequence[TextLog]:
         stat = path.stat()
         return _read(path, stat.st_size, stat.st_mtime_ns)
     except OSError as exc:
-        raise UsageError(f"{path} cannot be read: {exc.strerror}.") from None
+        raise UsageError(f"{path} cannot be read: {exc.strerror}.", do="Name a file that you may read.") from None
 
 
 @lru_cache(maxsize=4)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.coordinator.transaction_owners import transaction_owners
 from toolkit.analysis.diagnosis.observation import BrokersTime, Observation
-from toolkit.analysis.log.log_transactions import Statistics, statistics_row
+from toolkit.analysis.log.log_transactions import PartialTransactions, Statistics, statistics_row
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice, at_missing_offsets
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.broker_logs import broker_log_files, time_zone_of
@@ -130,15 +130,17 @@ class ReplicaOffsetReader(OffsetReader):
     def slices(self, start: int, stop: int) -> Iterator[LogSlice]:
         aborted, is_complete, errors = self._aborted
         touching = {each for each in aborted if each.last_offset is None or each.last_offset >= start}
-        for part in self._state.log.parts(start=start, stop=stop):
+        for part in self._state.log.parts(start=start, stop=stop, crc=True):
             damage = [each.reason for each in part.damage if not each.is_torn]
-            yield slice_of(
+            found = slice_of(
                 part,
                 partial(self._bytes_of, part.file),
                 aborted=touching,
                 is_index_complete=is_complete,
                 errors=[*damage, *errors],
             )
+            found.indexed = {each.last_offset for each in aborted if each.last_offset is not None}
+            yield found
 
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
         found = transactions_of(read_state_topic(self._contents))
@@ -293,12 +295,15 @@ class LogDir(Source, OffsetTables):
         """`group_lag` as records; a partition whose log is not among the files has an error."""
         from toolkit.sources.offset_queries import absent_lags, lag_of_group
 
-        found = committed_in_files(self, group)
+        found, unread = committed_in_files(self, group)
         if not found:
             is_there = any(not (log.error or log.is_text) for log in self.contents().of_topic(OFFSETS_TOPIC))
+            means = f"Not all of {OFFSETS_TOPIC} could be read, so the group may have some: {unread}" if unread else ""
             raise NotFound(
                 f"The files have no committed offset of the group {group!r}.",
-                means="" if is_there else f"No segment of {OFFSETS_TOPIC} is among them, so the group may have some.",
+                means=means
+                if is_there
+                else f"No segment of {OFFSETS_TOPIC} is among them, so the group may have some.",
                 do="List the groups in the files: LogDir.offsets_log()." if is_there else f"Copy {OFFSETS_TOPIC}, too.",
             )
         present = {log.where.tp for log in self.contents().named_logs()}
@@ -306,7 +311,10 @@ class LogDir(Source, OffsetTables):
         lags = lag_of_group(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
         absent = {tp: offset for tp, (offset, _) in found.items() if tp not in present}
         lags += absent_lags(group, absent, taken_at=self.contents().taken_at)
-        return lags
+        return [
+            *lags,
+            *([GroupLag(group_id=group, observed_at=self.contents().taken_at, error=unread)] if unread else []),
+        ]
 
     def committing_groups(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
         """Groups that have committed offsets of some partitions, by the records of ``__consumer_offsets`` in the files.
@@ -315,8 +323,9 @@ class LogDir(Source, OffsetTables):
         ------
         NotFound
             If ``__consumer_offsets`` is not among the files.
+        DecodeError
+            If it could not be read whole.
         """
-
         return committing_in_files(self, partitions)
 
     def proof(self) -> FilesProof:
@@ -348,7 +357,7 @@ class LogDir(Source, OffsetTables):
                 continue
             parts = _counted(_parts(contents, log, start, stop), advance)
             yield from log_tables.log_transaction_tables(
-                parts, log.where, before=known_before(log, start), producer_id=arguments.producer_id
+                parts, log.where, before=_before(contents, log, start), producer_id=arguments.producer_id
             )
 
     @implements(Source.lso_timeline)
@@ -359,7 +368,9 @@ class LogDir(Source, OffsetTables):
                 continue
             parts = _counted(_parts(contents, log, start, stop), advance)
             end = None if stop is not None or not log.base_offsets else log.base_offsets[-1]
-            table = log_tables.lso_timeline_table(parts, log.where, before=known_before(log, start), log_end_offset=end)
+            table = log_tables.lso_timeline_table(
+                parts, log.where, before=_before(contents, log, start), log_end_offset=end
+            )
             if arguments.producer_id is not None:
                 table = table.filter(pc.equal(table["holder_producer_id"], arguments.producer_id))
             yield table
@@ -383,7 +394,9 @@ class LogDir(Source, OffsetTables):
                     return PartitionStats(log.where, Statistics(), [log.error])
                 start, stop = offsets(contents, log, arguments)
                 parts = _counted(_parts(contents, log, start, stop), advance)
-                return PartitionStats(log.where, *log_tables.log_statistics(parts, before=known_before(log, start)))
+                return PartitionStats(
+                    log.where, *log_tables.log_statistics(parts, before=_before(contents, log, start))
+                )
 
             with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 4)) as pool:  # the loops release the GIL
                 return list(pool.map(partition_stats, logs))
@@ -424,17 +437,12 @@ class LogDir(Source, OffsetTables):
     def transaction_history(self, arguments: TableArguments) -> Iterator[PastTransaction]:
         """From the replica with most of the log of each partition."""
         contents, ids = self.contents(), arguments.transactional_ids
-        logs = contents.of_topic(STATE_TOPIC, arguments.partition_numbers)
         records: Iterable[TransactionLogRecord]
         if ids is None or arguments.start is not None or arguments.stop is not None:
-            best = [replicas[0].log for _, replicas in contents.by_partition(logs)]
-            read = (record for log in best for record in transaction_log_records(contents, log, arguments))
-            records = only(read, ids=ids, id_of=lambda record: record.transactional_id)
+            records = only(_best_records(contents, arguments), ids=ids, id_of=lambda record: record.transactional_id)
             records = records if ids is None else list(records)
         else:
-            by_partition = contents.by_partition(logs, limit=ReadLimit.RECORDS)
-            indexes = [replicas[0].window.records for _, replicas in by_partition]
-            records = [record for index in indexes for record in index.records(ids)]
+            records = list(_best_records(contents, arguments, indexed=ids))
         past = list(transaction_history(records, broker_log_events=contents.broker_log_events))
         yield from only(past, producer_id=arguments.producer_id, id_of=lambda record: record.transactional_id)
         without = {*(ids or ())} - {each.transactional_id for each in past}
@@ -582,7 +590,7 @@ class LogDir(Source, OffsetTables):
         )
 
         version, contents = arguments.kafka_version, self.contents()
-        records = self.records(TransactionLogRecord)
+        records = list(_best_records(contents, arguments))
         times = (each.timestamp for each in records if each.timestamp is not None)
         as_of = max(times, default=contents.taken_at)
         metadata = contents.metadata
@@ -661,7 +669,10 @@ class LogDir(Source, OffsetTables):
         layout = self._layout()
         found = Contents(layout, self.broker_logs, assertions=self.assertions)
         if layout.texts and not found.logs:
-            raise UsageError(f"{layout.texts[0]} has no row of kafka-dump-log.sh that can be read.")
+            raise UsageError(
+                f"{layout.texts[0]} has no row of kafka-dump-log.sh that can be read.",
+                do="Dump it again with --deep-iteration, or pass the segment itself.",
+            )
         return found
 
     @property
@@ -708,6 +719,22 @@ def transaction_log_records(
     return between(log.transaction_log(start=start, stop=stop), start, stop)
 
 
+def _best_records(
+    contents: Contents, arguments: TableArguments, *, indexed: Collection[str] | None = None
+) -> Iterator[TransactionLogRecord]:
+    """The records of the replica with most of the log of each partition, and why another one may have more.
+
+    `indexed`: only those of some ids, by the index of all records.
+    """
+    logs = contents.of_topic(STATE_TOPIC, arguments.partition_numbers)
+    limit = ReadLimit.TAIL if indexed is None else ReadLimit.RECORDS
+    for tp, replicas in contents.by_partition(logs, limit=limit):
+        log, records = replicas[0].log, replicas[0].window.records
+        yield from transaction_log_records(contents, log, arguments) if indexed is None else records.records(indexed)
+        if (error := contents.unread(replicas)) is not None:
+            yield TransactionLogRecord(txn_state_partition=tp.partition, broker_id=log.where.broker_id, error=error)
+
+
 def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[TransactionStatistics]:
     """Rows of ``schema.STATISTICS``: of each log and, if there are several, of all together."""
     for stats in by_log:
@@ -743,6 +770,10 @@ def _parts(contents: Contents, log: ReplicaLog, start: int | None, stop: int | N
         end=log.base_offsets[-1] if stop is None and log.base_offsets else None,
         cleaned=contents.cleaned(log),
     )
+
+
+def _before(contents: Contents, log: ReplicaLog, start: int | None) -> PartialTransactions:
+    return known_before(log, start, cleaned=contents.cleaned(log))
 
 
 def _counted(parts: Iterable[LogChunk], advance: Callable[[int], object]) -> Iterator[LogChunk]:

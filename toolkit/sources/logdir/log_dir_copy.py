@@ -273,7 +273,7 @@ def _folders(source: LogPath, topics: Sequence[str] | None) -> Mapping[str, list
     try:
         names = sorted(entry.name for entry in scandir(source) if not entry.is_file())
     except FileNotFoundError:
-        raise NotFound(f"There is no folder {source}.") from None
+        raise NotFound(f"There is no folder {source}.", do="Pass one entry of log.dirs.") from None
     except OSError as error:
         raise UsageError(f"{source} cannot be read: {error.strerror}.", do="Run as a user that may read it.") from None
     for name in names:
@@ -291,7 +291,10 @@ def _folders(source: LogPath, topics: Sequence[str] | None) -> Mapping[str, list
             f"{source} is no log directory: it has no folder of a partition.", do="Pass one entry of log.dirs."
         )
     if missing := sorted(set(topics or ()) - present):
-        raise NotFound(f"{source} has no partition of topic {missing[0]!r}.")
+        raise NotFound(
+            f"{source} has no partition of topic {missing[0]!r}.",
+            do="Check its name, or copy from another entry of log.dirs.",
+        )
     return found
 
 

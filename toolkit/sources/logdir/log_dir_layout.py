@@ -166,7 +166,7 @@ class _PathSearch:
                 path.stat()
                 self._file(path)
         except FileNotFoundError:
-            raise NotFound(f"There is no file or folder {path}.") from None
+            raise NotFound(f"There is no file or folder {path}.", do="Check the path.") from None
         except OSError as exc:
             do = path.credentials if isinstance(path, ObjectPath) else "Run as a user that may read it."
             raise UsageError(f"{path} cannot be read: {exc.strerror}.", do=do) from None
@@ -225,6 +225,7 @@ class _PathSearch:
             raise UsageError(
                 f"{path} is not a segment, snapshot, transaction index or output of kafka-dump-log.sh.",
                 means=kind or "Its first bytes match none of these.",
+                do="Leave it out, or pass the folder of its partition.",
             )
 
     def _loose_file(self, path: LogPath) -> None:

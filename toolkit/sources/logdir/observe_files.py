@@ -16,9 +16,9 @@ from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.log_excerpts import (
     MAX_OFFSETS,
+    MOST_OFFSETS,
     Excerpt,
     ExcerptStart,
-    cut_search,
     have_ended,
     named_topics,
     plan_marker_search,
@@ -127,12 +127,7 @@ def observe_files(
     of_coordinators = [each.time for tp, each in as_of.items() if tp.topic == STATE_TOPIC]
     observed_at = max(of_coordinators or [state.observed_at for state in states.values()], default=contents.taken_at)
     partitions = [  # the replica takes the leader's role: the rules check that the same broker answered twice
-        replace(
-            partition_of(state),
-            leader=state.log.where.broker_id,
-            error=state.error or contents.created_again(replicas[tp]) or contents.unread_replica(replicas[tp]),
-        )
-        for tp, state in states.items()
+        replace(partition_of(state), leader=state.log.where.broker_id, error=state.error) for state in states.values()
     ]
     producers = [each for state in states.values() for each in producers_of(state) if not each.error]
     transactions = state_topic.transactions(as_of, observed_at=observed_at)
@@ -388,7 +383,7 @@ def search_replica_markers(
     markers: list[OtherMarker] = []
     unread = dict(plan.unread)
     for tp, found in plan.partitions.items():
-        search = _replica_markers(tp, states[tp], found)
+        search = _replica_markers(tp, states[tp], found, plan.states)
         markers += search.markers
         unread |= search.unread
     return MarkerSearch(markers=markers, unread=unread, ahead=plan.ahead)
@@ -414,32 +409,39 @@ def _further_logs(
     return read, dict.fromkeys(too_large, f"more than {MAX_SEARCHED >> 30} GiB of segments would have to be read")
 
 
-def _replica_markers(tp: TopicPartition, state: ReplicaState, cases: Sequence[Case]) -> MarkerSearch:
+def _replica_markers(
+    tp: TopicPartition,
+    state: ReplicaState,
+    cases: Sequence[Case],
+    states: Mapping[tuple[TopicPartition, int], Producer],
+) -> MarkerSearch:
     log, begin, end = state.log, state.log_start_offset or 0, state.high_watermark
-    producer_ids = {case.producer_id for case in cases}
     if end is None or not isinstance(log, FolderLog):  # a marker may be a deposed leader's, a text may be incomplete
         why = "text of kafka-dump-log.sh" if end is not None else "without a high watermark"
-        return MarkerSearch(unread=dict.fromkeys(producer_ids, f"{tp.topic}-{tp.partition} is {why}"))
+        return MarkerSearch(unread={case.producer_id: f"{tp.topic}-{tp.partition} is {why}" for case in cases})
     since = search_from(cases)
     start = max(begin, end - MAX_OFFSETS if since is None else log.offset_before(milliseconds(since)))
-    stop = min(end, start + MAX_OFFSETS)
-    cut = cut_search(tp, cases, start=start if start > begin else None, is_cut=stop < end)
-    parts = list(log.parts(start=start, stop=stop, crc=True))
-    headers = concatenate([part.headers for part in parts])
-    is_wrong = headers["crc_ok"] == 0
-    errors = [damage.reason for part in parts for damage in part.damage if not damage.is_torn]
-    errors += ["CORRUPT_BATCH: a checksum is wrong"] if is_wrong.any() else []
-    errors += [state.error] if state.error else []
-    excerpt = Excerpt(
-        headers=headers[~is_wrong],
-        start=start,
-        stop=stop,
-        log_start_offset=state.log_start_offset,
-        observed_at=state.observed_at,
-        source="log",
-        broker_id=log.where.broker_id,
-    )
-    return markers_found(tp, excerpt, producer_ids, errors=errors, cut=cut)
+    for most in (MAX_OFFSETS, MOST_OFFSETS):
+        stop = min(end, start + most)
+        parts = list(log.parts(start=start, stop=stop, crc=True))
+        headers = concatenate([part.headers for part in parts])
+        is_wrong = headers["crc_ok"] == 0
+        errors = [damage.reason for part in parts for damage in part.damage if not damage.is_torn]
+        errors += ["CORRUPT_BATCH: a checksum is wrong"] if is_wrong.any() else []
+        errors += [state.error] if state.error else []
+        excerpt = Excerpt(
+            headers=headers[~is_wrong],
+            start=start,
+            stop=stop,
+            log_start_offset=state.log_start_offset,
+            observed_at=state.observed_at,
+            source="log",
+            broker_id=log.where.broker_id,
+        )
+        found = markers_found(tp, excerpt, cases, states, errors=errors, end=end)
+        if stop == end or errors or not found.unread:
+            break
+    return found
 
 
 def with_holds(observed: FileObservation, current_findings: Sequence[Finding], *, min_held_ms: int) -> list[Finding]:

@@ -429,6 +429,11 @@ NO_HIGH_WATERMARK = (
 
 WRITTEN_BY_BROKERS = {STATE_TOPIC, OFFSETS_TOPIC, METADATA_TOPIC}
 EMPTY_FOLDER = "EMPTY: it contains no segment."
+NO_PRODUCER_SNAPSHOT = (
+    "NO_SNAPSHOT: the files begin at offset {}, and none is an intact producer snapshot: what is open may have "
+    "begun before"
+)
+WITHOUT_TRANSACTIONS = {STATE_TOPIC, METADATA_TOPIC}
 REMOTE = (
     "REMOTE_STORAGE: the segments in remote storage end before the log does; its end is in the leader's log directory"
 )
@@ -453,7 +458,6 @@ class ReplicaState:
     window: LogWindow = field(default_factory=LogWindow)  # the data that was read
     # of its log directory; empty for a text
     checkpoints: PartitionCheckpoints = field(default_factory=PartitionCheckpoints)
-    is_whole: bool = False  # whether the producer state covers the complete log, deleted segments included
     # unusable snapshots, for which an older one or none was used; a broker does the same
     snapshot_errors: Sequence[str] = ()
     topic_id: str | None = None  # by ``partition.metadata``; differs if the topic was deleted and created again
@@ -501,6 +505,9 @@ def read_state(
     unread = [f"{each.reason.rstrip('.')} ({each.place})." for each in damage]
     unread += [each.error for each in window.missing if each.error is not None]
     unread += [each.error for each in window.records.errors if each.error and not each.error.startswith("TORN_TAIL")]
+    may_have_begun_before = window.snapshot is None and first > 0 and tp.topic not in WITHOUT_TRANSACTIONS
+    is_clear_by_chance = may_have_begun_before and not window.open_starts
+    unread += [NO_PRODUCER_SNAPSHOT.format(first)] if is_clear_by_chance else []
     high_watermark = None if written is None else min(max(written, log_start), log_end)
     last_time = window.last_time if log.where.topic in WRITTEN_BY_BROKERS else window.last_broker_time
     written_at = utc(last_time)
@@ -515,12 +522,11 @@ def read_state(
         last_stable_offset=_last_stable_offset(
             window, log_start, log_end if high_watermark is None else high_watermark, final=needed is not None
         )
-        if not window.missing
+        if not (window.missing or is_clear_by_chance)
         else None,
         leader_epoch=None if leader_epoch < 0 else leader_epoch,
         window=window,
         checkpoints=checkpoints,
-        is_whole=window.snapshot is not None or first == 0,
         snapshot_errors=snapshot_errors,
         topic_id=next((entry.value for entry in entries if entry.key == "topic_id" and not entry.error), None),
         written_at=written_at,

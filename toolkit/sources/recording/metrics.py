@@ -195,7 +195,10 @@ class Metrics:
         try:
             self._server, _ = start_http_server(port, addr=host, registry=self.registry)
         except OSError as error:
-            raise UsageError(f"Cannot listen on {host}:{port}: {error.strerror}.") from error
+            raise UsageError(
+                f"Cannot listen on {host}:{port}: {error.strerror}.",
+                do="Use a free port, and an address of this machine.",
+            ) from error
         self._server.set_app(self._with_health(self._server.get_app()))
         return int(self._server.server_port)
 

@@ -277,13 +277,13 @@ class SampleWriter:
                 raise UsageError(f"{directory} is not a recording and not empty.", do="Use another --output folder.")
             self._lock = _locked(self.directory)
         except OSError as error:
-            raise UsageError(f"{directory} cannot be written to: {error.strerror}.") from error
+            raise _not_writable(self.directory, error) from error
         try:
             self._recover()
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
-                raise UsageError(f"{directory} cannot be written to: {error.strerror}.") from error
+                raise _not_writable(self.directory, error) from error
             raise
 
     def __enter__(self) -> SampleWriter:
@@ -433,6 +433,10 @@ def _merge(path: Path, paths: Sequence[Path], table: str) -> None:
             raise
         raise damaged(path.parent, error) from error
     flush(path.parent)
+
+
+def _not_writable(directory: Path, error: OSError) -> UsageError:
+    return UsageError(f"{directory} cannot be written to: {error.strerror}.", do="Use another --output folder.")
 
 
 def _locked(directory: Path) -> int:

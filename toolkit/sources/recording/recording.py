@@ -281,7 +281,10 @@ def find_samples(directory: Path, *, at: dt.datetime | None = None) -> FoundSamp
         stop = start
     if not successful:
         when = "" if at is None else f" by {at.isoformat()}"
-        raise NotFound(f"No successful sample in {directory}{when}.")
+        raise NotFound(
+            f"No successful sample in {directory}{when}.",
+            do="Recording.samples() shows when, and why the others failed.",
+        )
     return FoundSamples(sample=successful[0], before=successful[1] if len(successful) > 1 else None, failed=failed)
 
 
@@ -391,13 +394,17 @@ def select_partitions(
     name = f"The sample of {observation.observed_at.isoformat(timespec='seconds')}"
     for topic in topics or ():
         if all(tp.topic != topic for tp in replicas):
-            raise NotFound(f"{name} has no topic {topic!r}.")
+            raise NotFound(f"{name} has no topic {topic!r}.", do="Check its name, or read a later sample.")
     selected = {tp for tp in replicas if topics is None or tp.topic in topics}
     if partitions is not None:
         selected = set(requested_partitions(topics, partitions))
         for tp in sorted(selected - replicas.keys()):
-            raise NotFound(f"{name} has no partition {tp}.")
+            raise NotFound(f"{name} has no partition {tp}.", do="Check its number, or read a later sample.")
     if broker_id is not None:
+        known = {*observation.coverage.brokers}.union(*replicas.values())
+        if broker_id not in known:
+            brokers = ", ".join(map(str, sorted(known)))
+            raise NotFound(f"{name} has no broker {broker_id}, only {brokers}.", do="Name one of these.")
         selected = {tp for tp in selected if broker_id in replicas[tp]}
 
     hidden_topics = replace(observation.coverage, topic_gaps=())  # a gap of the whole cluster only
@@ -756,4 +763,6 @@ def failed_samples(samples: Sequence[RecordedSample]) -> list[Finding]:
 def _time(bound: OffsetSpec | None) -> dt.datetime | None:
     if bound is None or isinstance(bound, dt.datetime):
         return bound
-    raise UsageError(f"{bound!r} is not a time: the samples of a recording are selected by time.")
+    raise UsageError(
+        f"{bound!r} is not a time: the samples of a recording are selected by time.", do="Pass a time, as in samples()."
+    )

@@ -655,19 +655,20 @@ def _live_read(work: LogWork, options: WorkOptions) -> LogRead:
         chunks=_live_chunks(work.where.tp, start, stop, options),
         before=begin() if start == 0 else EMPTY,
         end=max(start, stop),
+        cleaned=stop,  # what is missing without an error was compacted
     )
 
 
 def _live_chunks(tp: TopicPartition, start: int, stop: int, options: WorkOptions) -> Iterator[LogChunk]:
     from toolkit.sources.live.broker_client import row_text
-    from toolkit.sources.live.partition_log import LogRange, read_range, without_positions
+    from toolkit.sources.live.partition_log import LogRange, read_range
 
     try:
         with _connect(options) as client:
             for chunk in read_range(client, LogRange(tp=tp, start=start, stop=stop)).chunks:
-                yield replace(without_positions(chunk), damage=())
-                if chunk.damage:
+                if chunk.damage and not len(chunk.headers):
                     raise StoppedRead(*(ReadError(None, None, each.reason) for each in chunk.damage))
+                yield chunk
     except ToolkitError as error:
         text = f"{row_text(error).rstrip('.')}; offsets {start} to {stop - 1} were not read"
         raise StoppedRead(ReadError(None, None, text)) from None

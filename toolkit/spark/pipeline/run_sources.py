@@ -207,7 +207,9 @@ def list_files(
         logs = LogListing.of_table(_in_a_task(spark, listed, struct_type(LogListing.table)))
     if topics is not None:
         if missing := sorted(set(topics) - {row.topic for row in logs}):
-            raise NotFound(f"The files contain no partition of topic {missing[0]!r}.")
+            raise NotFound(
+                f"The files contain no partition of topic {missing[0]!r}.", do="Check its name, or copy it, too."
+            )
         logs = [row for row in logs if row.topic in {*topics, STATE_TOPIC}]
     return ListedLogs(spark=spark, paths=paths, topics=topics, assertions=assertions, files=files, logs=logs)
 
