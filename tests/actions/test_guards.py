@@ -39,7 +39,7 @@ from toolkit.actions import transaction as transaction_module
 from toolkit.actions.audit import Audit
 from toolkit.actions.marker_actions import Complete, plan_abort, plan_complete
 from toolkit.actions.plan import Plan
-from toolkit.actions.transaction import PartitionResult, PlannedTransaction, save_records
+from toolkit.actions.transaction import PartitionResult, PlannedTransaction, check_ended, lso_moved, save_records
 from toolkit.analysis.diagnosis.decision import NOT_PROVEN, PROVEN
 from toolkit.analysis.diagnosis.rules import OFFSETS_DROPPED
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, UsageError
@@ -525,6 +525,17 @@ def test_a_cancel_while_the_marker_is_sent_or_the_lso_is_read(plan_of: Planner, 
         execute(plan_of(RowCluster(before={("partition_rows", reads + 1): held}, timeout=60)), cancel=cancel)
     assert raised.value.effect == "written"
     assert "written" in audit.rows()[-1]["error"]
+
+
+@pytest.mark.parametrize("wait", [check_ended, lso_moved])
+def test_a_cancel_ends_the_wait_for_a_marker(wait: Callable[..., object]) -> None:
+    def cancelled() -> None:
+        raise ActionFailed("The action was cancelled.", effect="written", do="")
+
+    cluster = RowCluster(timeout=60)
+    (txn,) = abort_plan(cluster).transactions
+    with pytest.raises(ActionFailed, match="The action was cancelled"):
+        wait(cluster, txn, cancelled, **{"patience": 60} if wait is check_ended else {})
 
 
 @both

@@ -476,18 +476,25 @@ def test_other_findings_are_unchanged() -> None:
     ended = hold(producer_id=8, first_offset=80)
     rows = held_findings([open_hold(), ended], current_findings=[second])
     assert [row.verdict for row in rows] == ["ended", "hanging"]
-    (row,) = held_findings([hold()], current_findings=[current_finding()], min_held_ms=120_001)
+    (row,) = held_findings([hold()], current_findings=[current_finding(brokers_time=at(119))], min_held_ms=120_001)
     assert row.verdict == "ended", "its marker is in the log, however short it was held"
 
 
 def test_a_transaction_that_has_ended_since_is_reported_once() -> None:
-    row = only(held_findings([hold()], current_findings=[current_finding(transactional_id="payments")]))
+    found = current_finding(transactional_id="payments", brokers_time=at(119))
+    row = only(held_findings([hold()], current_findings=[found]))
     assert (row.verdict, row.transactional_id, row.remedy) == ("ended", "payments", "None: it has ended.")
     histories = by_producer([history()])
-    row = only(held_findings([hold()], transaction_history=histories, current_findings=[current_finding()]))
+    found = current_finding(brokers_time=at(119))
+    row = only(held_findings([hold()], transaction_history=histories, current_findings=[found]))
     assert row.transactional_id == "payments", "by the coordinators' log"
     before = row.evidence[-1]
     assert (before.name, before.value, before.observed_at) == ("verdict_before", "hanging", NOW)
+
+
+def test_a_transaction_that_is_open_minutes_after_its_marker_has_not_ended() -> None:
+    row = only(held_findings([hold()], current_findings=[current_finding()]))
+    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,13 @@ def test_missing_offsets_are_compacted_only_below_the_cleaner_checkpoint(
     assert row["status"] == status
 
 
+def test_a_damaged_checkpoint_of_the_cleaner_makes_no_offset_unexplained(tmp_path: Path) -> None:
+    root = log_dir(tmp_path / "one", [data(0, 7, NOON), marker(1, 7, NOON), data(5, 7, NOON), marker(6, 7, NOON)],
+                   cleaned=True, end=7)  # fmt: skip
+    (root / CLEANED).write_text("0\n1\norders 0 x\n")
+    assert missing(root, stop=7) == [(1, 1, "marker"), (2, 4, None), (6, 6, "marker")]
+
+
 def test_unreadable_bytes_are_not_compaction(tmp_path: Path) -> None:
     root = log_dir(tmp_path / "one", [data(0, 7, NOON), b"\0" * 100, data(5, 7, NOON), marker(6, 7, NOON)], end=7)
     rows = LogDir(root).missing_offset_rows("orders", 0)

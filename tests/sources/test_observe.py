@@ -22,8 +22,10 @@ from toolkit.schema.live import Transaction
 from toolkit.schema.table import EVERYTHING, Selection, TopicPartition, utc_now
 from toolkit.sources.live import transactions
 from toolkit.sources.live.broker_client import BrokerClient
+from toolkit.sources.live.coordinators import CoordinatorTopic
 from toolkit.sources.live.group_offsets import group_ids, groups_at
 from toolkit.sources.live.leaders import (
+    ClusterMetadata,
     FetchedBatches,
     FetchPosition,
     PartitionLeader,
@@ -635,3 +637,8 @@ def test_an_end_before_the_range_is_not_the_end_of_the_read(monkeypatch: pytest.
     assert (unread.offsets, unread.reached) == ([], 100)
     looks[:] = [[Message(at=105, is_end=True)]]
     assert read_committed(config, "orders", 0, 100, 102, timeout=5).reached == 102, "they were aborted"
+
+
+def test_a_coordinators_topic_has_its_own_error_and_no_others() -> None:
+    read = ClusterMetadata(partitions={}, errors={STATE_TOPIC: "TOPIC_AUTHORIZATION_FAILED: no", "orders": "GONE: no"})
+    assert CoordinatorTopic.of(STATE_TOPIC, read).metadata.errors == {STATE_TOPIC: "TOPIC_AUTHORIZATION_FAILED: no"}

@@ -3,6 +3,7 @@
 import builtins
 import datetime as dt
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -21,7 +22,7 @@ from tests.sources.recorded import NINE, sample, take_sample
 from tests.stored import compare
 from toolkit import Cluster, Recording
 from toolkit.analysis.diagnosis.decision import UNDECIDED, Outcome
-from toolkit.cli.record_commands import RecorderScreen
+from toolkit.cli.record_commands import RecorderScreen, _until_stopped
 from toolkit.errors import ConnectionFailed, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.clients import blocked_consumer
@@ -418,3 +419,11 @@ def test_without_prometheus_client_the_error_names_the_package(monkeypatch: pyte
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(UsageError, match=r"--metrics-port needs prometheus-client\. pip install prometheus-client"):
         Metrics()
+
+
+def test_a_recorder_that_was_stopped_gives_its_signals_back() -> None:
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    with _until_stopped() as stop:
+        assert signal.getsignal(signal.SIGTERM) not in before
+        assert not stop.is_set()
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before

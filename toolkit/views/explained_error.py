@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.consumer_lag import never_read
 from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, number
-from toolkit.analysis.symptoms.recognition import NamedResources, RecognizedSymptom, pasted_records, recognize
+from toolkit.analysis.symptoms.recognition import (
+    MAX_NAMED,
+    NamedResources,
+    RecognizedSymptom,
+    is_over,
+    pasted_records,
+    recognize,
+)
 from toolkit.schema import FINDINGS, Column, ListOf, Row, StructOf, Table
 from toolkit.schema.live import GroupLag, Transaction
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
@@ -16,8 +23,9 @@ from toolkit.schema.table import INT16, INT32, INT64, STRING, TOPIC_PARTITIONS
 from toolkit.schema.verdict import symptom_page
 from toolkit.sources.resource_checks import ResourceChecks, check_resources
 from toolkit.views.document import NOWHERE, Connection, Field, Fields, Paragraph, Section, Value, text_values
-from toolkit.views.finding_document import finding_parts, linked_row, summary
+from toolkit.views.finding_document import finding_parts, first_names, linked_row, summary
 from toolkit.views.renderers import DocumentView, text_lines
+from toolkit.views.row_formats import count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,6 +73,14 @@ def said_of_ids(checks: ResourceChecks) -> list[str]:
     return [*map(_transaction, checks.transactions), *map(_ended, checks.history), *map(_lag, checks.group_lag)]
 
 
+def _pasted_lines(records: Sequence[TransactionLogRecord]) -> list[str]:
+    """A line for each of the first, and how many more there are."""
+    more = records[MAX_NAMED:]
+    still = sum(not is_over(each) for each in more)
+    rest = [f"{count(len(more), 'more transactional id')} in the text, {still:,} of them open by the last record"]
+    return [*map(_pasted, records[:MAX_NAMED]), *(rest if more else [])]
+
+
 def _pasted(record: TransactionLogRecord) -> str:
     if record.tombstone:
         return f"transactional id {record.transactional_id}: deleted, by its last record in the text"
@@ -82,7 +98,8 @@ def named_line(named: NamedResources) -> str:
     parts = [f"transactional id {each}" for each in named.transactional_ids]
     parts += [f"group {each}" for each in named.groups]
     parts += [f"topic {each}" for each in named.topics]
-    parts += [f"{topic}-{partition}" for topic, partition in named.partitions]
+    if named.partitions:
+        parts.append(first_names([f"{topic}-{partition}" for topic, partition in named.partitions], 2 * MAX_NAMED))
     parts += [f"producer {each}" for each in named.producer_ids]
     return ", ".join(parts)
 
@@ -196,7 +213,7 @@ class ExplainedError:
             "producer_ids": list(self.named.producer_ids),
             "findings": None,
         }
-        observed = list(map(_pasted, self.pasted))
+        observed = _pasted_lines(self.pasted)
         if self.pasted:
             shared["observed"] = observed
         if self.checks is not None:
@@ -237,7 +254,7 @@ class ExplainedError:
         if name := named_line(self.named):
             sections.append(Section(title="Named", lead=name, parts=()))
         if self.pasted:
-            sections.append(Section(title="In the text", parts=tuple(Paragraph(_pasted(each)) for each in self.pasted)))
+            sections.append(Section(title="In the text", parts=tuple(map(Paragraph, _pasted_lines(self.pasted)))))
         return sections if self.checks is None else [*sections, _checked_section(self.checks, self.named)]
 
     def lines(self, *, width: int | None = None) -> list[str]:

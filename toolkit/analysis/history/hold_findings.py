@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 
 from toolkit.analysis.coordinator.transaction_owners import PREPARE_GRACE, TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.causes import Cause, cause_of, habit
-from toolkit.analysis.diagnosis.decision import Decision, decide_ended, decide_unknown
+from toolkit.analysis.diagnosis.decision import Decision, decide_ended, decide_open_after_marker, decide_unknown
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.analysis.history.findings_over_time import close
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
@@ -370,6 +370,8 @@ def _ended(hold: LsoHold, attribution: Attribution, least_ms: int, finding: Find
     ended = _finding(hold, attribution, decide_ended(end))
     if finding is None:
         return ended
+    if (decision := decide_open_after_marker(finding, hold.held_to, end=end)) is not None:
+        return decision.applied_to(finding)
     known = replace(ended, transactional_id=ended.transactional_id or finding.transactional_id)
     return close(known, end=end, before=finding)
 

@@ -110,11 +110,9 @@ class ReplicaOffsetReader(OffsetReader):
     def is_compacted(self) -> bool | None:
         """By the cleaner's checkpoint; null if it is not among the files."""
         log, checkpoints = self._state.log, self._state.checkpoints
-        if log.where.topic in COMPACTED:
+        if log.where.topic in COMPACTED or log.where.tp in checkpoints.cleaned:
             return True
-        if log.root is None or not checkpoints.has_cleaned:
-            return None
-        return log.where.tp in checkpoints.cleaned
+        return None if log.root is None or not checkpoints.has_cleaned else False
 
     @cached_property
     def opened(self) -> Mapping[int, int]:
