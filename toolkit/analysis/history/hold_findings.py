@@ -126,7 +126,7 @@ def _with_times(found: pa.Table) -> pa.Table:
     alone = pc.is_null(found["after_offset"]).to_numpy()
     not_before, not_after = milliseconds(found["not_before"]), milliseconds(found["not_after"])
     end = milliseconds(found["end"])
-    until = np.where(end >= 0, end, milliseconds(found["as_of"]))
+    until: Array = np.where(end >= 0, end, milliseconds(found["as_of"]))
     opened_at, opened_at_clock = _openings(found, not_before, not_after)
     held_from: Array = np.where(alone, opened_at, not_after)
     held_from = np.where(end >= 0, np.minimum(held_from, end), held_from)
