@@ -13,7 +13,14 @@ from tests.analysis.logged import at
 from tests.analysis.random_logs import Step, batches, step_lists
 from tests.analysis.test_log_transactions import BASE, all_opened_before
 from tests.tiers import fuzzed
-from toolkit.analysis.history.hold_findings import attribute, by_producer, held_findings, held_offsets, lso_holds
+from toolkit.analysis.history.hold_findings import (
+    attribute,
+    by_producer,
+    held_findings,
+    held_offsets,
+    lso_holds,
+    merge_holds,
+)
 from toolkit.analysis.log.log_transactions import (
     OPEN,
     LogTransactions,
@@ -495,6 +502,14 @@ def test_a_transaction_that_has_ended_since_is_reported_once() -> None:
 def test_a_transaction_that_is_open_minutes_after_its_marker_has_not_ended() -> None:
     row = only(held_findings([hold()], current_findings=[current_finding()]))
     assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
+
+
+def test_a_hold_goes_on_after_a_marker_that_its_leader_lost() -> None:
+    """The holds of a recording and of a deposed leader's log said until when it had held the LSO."""
+    recorded = open_hold(as_of=at(500))
+    (ended,) = merge_holds([hold()], [recorded])
+    (goes_on,) = merge_holds([hold()], [recorded], still_open={recorded.key})
+    assert (ended.held_to, goes_on.held_to, goes_on.as_of) == (at(120), None, at(500))
 
 
 @pytest.mark.parametrize(

@@ -281,9 +281,9 @@ class MarkerAction(Action):
             written=f"The {kind} marker was written.",
             uncertain=f"It is uncertain whether the {kind} marker was written.",
             find_out=(
-                f"To find out, diagnose the partition: the marker was not written if producer {txn.producer_id} still "
-                f"has a transaction open at offset {txn.start_offset}. If not, kafka-txn scan shows which marker ended "
-                "it."
+                f"To find out, diagnose the partition: the marker was not written so far if producer {txn.producer_id} "
+                f"still has a transaction open at offset {txn.start_offset}; a request on its way may still write it. "
+                "If it is not open, kafka-txn scan shows which marker ended it."
             ),
             command=("kafka-txn", "diagnose", *txn.tp.options),
             cancel=cancel,

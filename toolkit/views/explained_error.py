@@ -60,11 +60,11 @@ def _values(sentences: Sequence[str]) -> tuple[Value, ...]:
     return tuple(value for sentence in sentences for value in text_values(sentence))
 
 
-def _checked_section(checks: ResourceChecks, named: NamedResources) -> Section:
+def _checked_section(checks: ResourceChecks, named: NamedResources, scope: str | None) -> Section:
     """Findings about the named partitions, or about all, and failed checks."""
     said = map(Paragraph, said_of_ids(checks))
     not_checked = (Paragraph(f"not checked: {each}") for each in checks.not_checked)
-    total = Fields((Field("in all", (_sum(checks, named),)),), indent=0)
+    total = Fields((Field("in all", (_sum(checks, named, scope),)),), indent=0)
     return Section(title="Looked up", parts=(*said, *finding_parts(checks.findings), total, *not_checked))
 
 
@@ -104,7 +104,8 @@ def named_line(named: NamedResources) -> str:
     return ", ".join(parts)
 
 
-def _sum(checks: ResourceChecks, named: NamedResources) -> str:
+def _sum(checks: ResourceChecks, named: NamedResources, scope: str | None) -> str:
+    """The last line; an all-clear names what was read."""
     if checks.findings:
         incomplete = "; not everything was checked" if checks.is_incomplete else ""
         return summary(checks.findings) + incomplete
@@ -112,7 +113,8 @@ def _sum(checks: ResourceChecks, named: NamedResources) -> str:
         return "no partition was checked"
     if checks.is_incomplete:
         return "nothing was found open, but not everything was checked"
-    return "nothing of it is open on any partition" if named else "nothing hangs, and nothing holds an LSO for long"
+    clear = "nothing of it is open on any partition" if named else "nothing hangs, and nothing holds an LSO for long"
+    return f"{clear} ({scope})" if scope else clear
 
 
 def _transaction(owner: Transaction) -> str:
@@ -196,6 +198,7 @@ class ExplainedError:
     named: NamedResources  # ids, groups and partitions in the text, and those of the caller
     pasted: tuple[TransactionLogRecord, ...] = ()  # the last record of each transactional id in the text
     checks: ResourceChecks | None = None  # state of them in a source; null without a source
+    scope: str | None = None  # what was read of the source
     connection: Connection = NOWHERE  # of the commands in it
 
     @property
@@ -255,7 +258,7 @@ class ExplainedError:
             sections.append(Section(title="Named", lead=name, parts=()))
         if self.pasted:
             sections.append(Section(title="In the text", parts=tuple(map(Paragraph, _pasted_lines(self.pasted)))))
-        return sections if self.checks is None else [*sections, _checked_section(self.checks, self.named)]
+        return sections if self.checks is None else [*sections, _checked_section(self.checks, self.named, self.scope)]
 
     def lines(self, *, width: int | None = None) -> list[str]:
         """The explanation as lines of text, wrapped at `width` columns."""
@@ -309,5 +312,10 @@ def explain(
     named = named.with_more(transactional_ids=transactional_ids, groups=groups, topics=topics, partitions=partitions)
     checks = None if source is None else check_resources(source, named, recheck_after=recheck_after)
     return ExplainedError(
-        recognized=recognized, named=named, pasted=pasted_records(text), checks=checks, connection=Connection.of(source)
+        recognized=recognized,
+        named=named,
+        pasted=pasted_records(text),
+        checks=checks,
+        scope=source.scope.text(source.principal) if source and source.scope else None,
+        connection=Connection.of(source),
     )

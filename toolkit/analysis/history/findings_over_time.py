@@ -187,7 +187,7 @@ def merge_findings(of_log: Iterable[Finding], of_recording: Iterable[Finding]) -
 def _both(log: Finding, recorded: Finding) -> Finding:
     decision = decide_merged(log, recorded)
     if log.verdict is Verdict.ENDED and decision.verdict is not Verdict.ENDED:  # it is open after its marker
-        log = replace(log, verdict=decision.verdict, held_to=None, observed_at=recorded.observed_at)
+        log = decision.applied_to(replace(log, held_to=None, observed_at=recorded.observed_at))
         log = replace(log, held_ms=None, brokers_time=recorded.brokers_time)
     merged = decision.applied_to(log.merged(recorded))
     held_ms = log.held_ms

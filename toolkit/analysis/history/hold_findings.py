@@ -277,19 +277,23 @@ def attributed_holds(holds: Iterable[LsoHold], transaction_history: History | No
     return [_attributed(hold, transaction_history)[0] for hold in holds]
 
 
-def merge_holds(of_log: Iterable[LsoHold], of_recording: Iterable[LsoHold]) -> list[LsoHold]:
+def merge_holds(
+    of_log: Iterable[LsoHold], of_recording: Iterable[LsoHold], *, still_open: Collection[TransactionKey] = ()
+) -> list[LsoHold]:
     """Holds in a log and in a recording: one for each transaction, with the times of the log.
 
     `of_log`: from `attributed_holds`.
     `of_recording`: from `toolkit.analysis.history.findings_over_time.observed_holds`.
+    `still_open`: the transactions that are open by both together: a marker in the log may be lost on its leader.
     """
     recorded = list(of_recording)
     by_key = {hold.key: hold for hold in recorded if hold.first_offset is not None}
     found = [hold for hold in recorded if hold.first_offset is None]  # partitions that could not be read
     for hold in of_log:
         same = by_key.pop(hold.key, hold)
-        held = held_so_far(hold, same.held_ms, same.least_ms)
-        found.append(replace(held, transactional_id=hold.transactional_id or same.transactional_id))
+        is_other = hold.marker_offset is not None and hold.key in still_open
+        hold = same if is_other else held_so_far(hold, same.held_ms, same.least_ms)
+        found.append(replace(hold, transactional_id=hold.transactional_id or same.transactional_id))
     return [*found, *by_key.values()]
 
 

@@ -393,8 +393,9 @@ class TopicFindings:
             by_origin[known[-1] if known and origin not in known else origin].append(each)
         for origin, of_topic in by_origin.items():
             results = found.setdefault(origin, _TopicResults())
-            results.holds = merge_holds(results.holds, observed_holds(of_topic))
             results.findings = merge_findings(results.findings, of_topic)
+            still_open = {each.key for each in results.findings if is_open(each)}
+            results.holds = merge_holds(results.holds, observed_holds(of_topic), still_open=still_open)
         (newest,) = samples.where("error is null").agg(sf.max("sampled_at").alias("at")).toArrow()["at"].to_pylist()
         if newest is None:
             return looks
