@@ -313,6 +313,16 @@ def test_exposure_keeps_what_was_read_before_a_broker_failed(monkeypatch: pytest
     ]
 
 
+def test_exposure_tells_that_older_records_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id whose client wrote before the newest 20,000 offsets was not exposed, as no row had it."""
+    leader = Partition(topic=STATE_TOPIC, partition=3, leader=1, log_start_offset=5, observed_at=after())
+    monkeypatch.setattr(coordinator_logs, "transaction_log_records", lambda *_, newest: iter(()))
+    for end, error in ((20_005, []), (20_006, ["NOT_READ: of partition 3, only the newest 20,000 offsets were read"])):
+        partition = replace(leader, high_watermark=end)
+        monkeypatch.setattr(coordinator_logs, "_partitions", lambda *_, partition=partition: [partition])
+        assert [each.error for each in coordinator_logs._records_or_error(client())] == error
+
+
 def test_a_finding_tells_that_the_log_around_it_could_not_be_read() -> None:
     """It had neither cause nor a word about why."""
     [row] = rows_of(changed(load(), FETCH, deny_one), "findings", **OF_TOPIC, recheck_after=1.0)
@@ -579,6 +589,8 @@ def test_an_owner_that_is_not_described_and_a_coordinator_that_may_not_have_load
 def test_a_coordinator_that_is_not_found_has_an_error() -> None:
     (row,) = read_coordinators(client(FindCoordinator=empty()), ["payments"], TRANSACTION)
     assert (row.error or "").startswith(f"{INCOMPLETE}FindCoordinator does not have this transaction")
+    assert row.leader is not None
+    assert row.agrees is None
 
 
 def test_a_topic_or_partition_without_metadata_has_an_error() -> None:

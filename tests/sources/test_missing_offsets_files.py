@@ -84,10 +84,12 @@ def test_unreadable_bytes_are_not_compaction(tmp_path: Path) -> None:
 
 def test_a_batch_with_a_wrong_checksum_is_received_by_nobody(tmp_path: Path) -> None:
     """It was a committed record, which "read_committed consumers receive", and no offset was missing."""
-    spoiled = bytearray(data(0, 7, NOON))
+    spoiled, ended = bytearray(data(0, 7, NOON)), bytearray(marker(2, 7, NOON, commit=False))
     spoiled[-2] ^= 1  # of its record
-    root = log_dir(tmp_path / "one", [bytes(spoiled), marker(1, 7, NOON)], end=2)
-    assert missing(root, stop=2) == [(0, 0, None), (1, 1, "marker")]
+    ended[37] ^= 1  # of its time; what is around it is as it was
+    batches = [bytes(spoiled), data(1, 7, NOON), bytes(ended), data(3, 7, NOON), marker(4, 7, NOON)]
+    root = log_dir(tmp_path / "one", batches, end=5)
+    assert missing(root, stop=5) == [(0, 0, None), (1, 1, "aborted"), (2, 2, None), (4, 4, "marker")]
     (row,) = LogDir(root).offset_visibility_rows("orders", 0, 0)
     assert (row["status"], row["read_committed"]) == (None, None)
     assert row["error"] == "CORRUPT_MESSAGE: the checksum of the batch at offset 0 does not match its bytes"

@@ -160,6 +160,8 @@ class _Check:
     def _lags_on(self, partitions: Sequence[TopicPartition], groups: Sequence[str]) -> Iterator[GroupLag]:
         """The lag of some groups on the named partitions."""
         if self.groups_of is not None:
+            if len(groups) > MAX_NAMED:
+                self.not_checked.append(f"Lag of {len(groups) - MAX_NAMED} more groups: that of {MAX_NAMED} is read.")
             lags = chain.from_iterable(self._lags_of(group, self.groups_of) for group in groups[:MAX_NAMED])
             yield from (each for each in lags if (each.topic, each.partition) in partitions)
 

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from toolkit.analysis.coordinator.transaction_owners import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.evidence_text import at, number
-from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, TransactionAge, age_verdict
+from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, TransactionAge, age_verdict, is_held
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Transaction
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.recorded import ActionClaim
@@ -294,7 +294,10 @@ PARTITION_RULES: tuple[Rule[PartitionEvidence], ...] = (
         applies=lambda p: True,
         verdict=Verdict.CLEAR,
         why=lambda p: (
-            f"The LSO {number(p.partition.last_stable_offset)} is the high watermark: nothing is held back. "
+            f"Nothing was held when it was first read; what holds the LSO {number(p.partition.last_stable_offset)} has "
+            "begun since."
+            if is_held(p.partition)
+            else f"The LSO {number(p.partition.last_stable_offset)} is the high watermark: nothing is held back. "
             "kafka-txn lag --group GROUP shows what a lag here consists of: records to read, or markers."
         ),
         remedy=lambda p: "None.",

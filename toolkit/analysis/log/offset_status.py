@@ -212,7 +212,8 @@ def status_ranges(
         base, last = max(int(header["base_offset"]), at), min(int(header["last_offset"]), stop - 1)
         if at < base:
             found.append(StatusRange(at, base - 1, gap_status))
-        name = None if status == UNKNOWN else STATUSES[status]
+        is_known = status != UNKNOWN and header["crc_ok"] != 0  # a consumer stops at a wrong checksum
+        name = STATUSES[status] if is_known else None
         found += _of_batch(base, last, name, log.record_offsets.get(int(header["base_offset"])))
         at = last + 1
     if at < stop:

@@ -108,7 +108,7 @@ class ReplicaOffsetReader(OffsetReader):
 
     @cached_property
     def is_compacted(self) -> bool | None:
-        """By the cleaner's checkpoint; null if it is not among the files."""
+        """By the cleaner's checkpoint; null if it is not among the files, or a line of it cannot be read."""
         log, checkpoints = self._state.log, self._state.checkpoints
         if log.where.topic in COMPACTED or log.where.tp in checkpoints.cleaned:
             return True
