@@ -1,7 +1,7 @@
 """Take pictures of the panel with 2, 5 and 500 findings, light and dark, and of the page of notebook 9.
 
 ``python -m tests.browser.screenshot`` writes ``notebooks/panel.png`` and ``live.png``, and a dark one of each, with a
-palette of 64 colours, which needs Pillow (``pip install pillow``); ``python -m tests.browser.screenshot FOLDER`` also
+palette of 128 colours, which needs Pillow (``pip install pillow``); ``python -m tests.browser.screenshot FOLDER`` also
 writes all six, as ``panel-500-dark.png``, to a folder, and prints what axe finds in each.
 """
 
@@ -26,7 +26,7 @@ from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import BrokerClient
 
-COLOURS = 64
+COLOURS = 128
 COUNTS = (2, 5, 500)
 SUFFIXES = {False: ".png", True: "-dark.png"}
 SHOWN = 5  # findings in the picture of the README
@@ -88,8 +88,9 @@ def reduced(picture: Path) -> Path:
     with suppress(ImportError):
         from PIL import Image
 
-        with Image.open(picture) as whole:
-            whole.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(picture, optimize=True)
+        with Image.open(picture) as whole:  # the default method makes one colour of those of two verdicts
+            small = whole.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        small.save(picture, optimize=True)
     return picture
 
 
