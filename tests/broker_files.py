@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from tests.sources.log_files import HIGH_WATERMARK
 from toolkit.errors import LabError
 from toolkit.formats.batch_records import read_records
 from toolkit.formats.batches import CONTROL, HEADER_SIZE, TRANSACTIONAL
@@ -22,7 +23,7 @@ from toolkit.formats.coordinator_records import (
     read_transaction_value,
 )
 from toolkit.lab import Kafka
-from toolkit.lab.clients import ALWAYS_UP
+from toolkit.lab.clients import ALWAYS_UP, until
 
 T = TypeVar("T")
 
@@ -116,6 +117,20 @@ def read_states(folder: Path) -> list[tuple[str, TransactionState]]:
             if transactional_id is not None and record.value is not None:
                 found.append((transactional_id, read_transaction_value(record.value)))
     return found
+
+
+def copy_logs(kafka: Kafka, path: Path) -> Path:
+    """A copy of all log directories, once their checkpoints have every high watermark; nobody writes meanwhile."""
+    since = time.time()
+    for broker_id, log_dir in kafka.log_dirs.items():
+        checkpoint = log_dir / HIGH_WATERMARK
+
+        def is_written(file: Path = checkpoint) -> bool | None:
+            return True if file.exists() and file.stat().st_mtime > since else None
+
+        until(is_written, awaited=str(checkpoint))
+        shutil.copytree(log_dir, path / str(broker_id), copy_function=shutil.copy2)
+    return path
 
 
 def partition_folder(kafka: Kafka, topic: str, partition: int) -> Path:

@@ -8,9 +8,7 @@ cluster of three brokers, whose second one is killed once. The producer of case 
 from __future__ import annotations
 
 import contextlib
-import shutil
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +23,6 @@ from tests.broker_files import batches_of, forget_derived, read_batches
 from tests.builders import create_topics, received
 from tests.java_gateway import JavaClients, java_clients
 from tests.real_producers import JavaProducer, LibrdkafkaProducer, Steps
-from tests.sources.log_files import HIGH_WATERMARK
 from tests.staged_state import described_transaction
 from toolkit import Cluster
 from toolkit.actions.marker_actions import plan_abort, plan_complete
@@ -335,17 +332,7 @@ class StagedCase:
 
 
 class OutcomeCluster:
-    """A cluster of three brokers with staged cases.
-
-    Parameters
-    ----------
-    kafka
-        The brokers.
-    client
-        Connections to them.
-    java
-        Java's clients of the brokers' version; null if no case has one.
-    """
+    """A cluster of three brokers with staged cases, and Java's clients of its version if a case has one."""
 
     def __init__(self, kafka: Kafka, client: BrokerClient, java: JavaClients | None) -> None:
         self.kafka = kafka
@@ -396,18 +383,6 @@ class OutcomeCluster:
             if (each.topic, each.partition, each.start_offset) in found
             or (each.group and self.offset_of(each) == OFFSET)
         ]
-
-    def copy_logs(self, path: Path) -> Path:
-        """A copy of all log directories, once their checkpoints have every high watermark; nobody writes meanwhile."""
-        since = time.time()
-        for broker_id, log_dir in self.kafka.log_dirs.items():
-            checkpoint = log_dir / HIGH_WATERMARK
-            until(
-                lambda file=checkpoint: True if file.exists() and file.stat().st_mtime > since else None,  # type: ignore[misc]
-                awaited=str(checkpoint),
-            )
-            shutil.copytree(log_dir, path / str(broker_id), copy_function=shutil.copy2)
-        return path
 
     def offset_of(self, staged: StagedCase) -> int | None:
         """The group's stable offset (OffsetFetch); null while a transaction with it is open, negative for none."""

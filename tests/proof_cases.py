@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import itertools
-import shutil
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +24,7 @@ from google_crc32c import value as crc32c
 
 from tests.broker_files import batches_of, forget_derived
 from tests.builders import received
-from tests.sources.log_files import HIGH_WATERMARK, state_record
+from tests.sources.log_files import state_record
 from toolkit import Cluster
 from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.actions.plan import Plan
@@ -78,17 +77,7 @@ Story: TypeAlias = Callable[["Case"], Steps]
 
 
 class Case:
-    """A story on its broker.
-
-    Parameters
-    ----------
-    broker
-        The broker.
-    name
-        Its topic, and part of its ids.
-    state_partition
-        Its partition of ``__transaction_state``.
-    """
+    """A story on its broker, named as its topic, with a partition of ``__transaction_state`` of its own."""
 
     def __init__(self, broker: Broker, name: str, state_partition: int) -> None:
         self.broker = broker
@@ -195,13 +184,7 @@ class Case:
 
 
 class Broker:
-    """A broker whose power is lost now and then.
-
-    Parameters
-    ----------
-    kafka
-        The broker.
-    """
+    """A broker whose power is lost now and then."""
 
     def __init__(self, kafka: Kafka) -> None:
         self.kafka = kafka
@@ -233,13 +216,6 @@ class Broker:
         self._admin.delete_topics([topic])[topic].result()
         until(lambda: None if folder.exists() else True, awaited=f"the deletion of {folder}")
         self.create_topic(topic)
-
-    def copy_logs(self, path: Path) -> Path:
-        """A copy of the log directory, once its checkpoint has every high watermark; nobody writes meanwhile."""
-        root, since = self.kafka.log_dirs[1], time.time()
-        checkpoint = root / HIGH_WATERMARK
-        until(lambda: True if checkpoint.stat().st_mtime > since else None, awaited=str(checkpoint))
-        return Path(shutil.copytree(root, path, copy_function=shutil.copy2))
 
     def _stage(self) -> None:
         running: list[tuple[Case, Steps]] = []

@@ -302,13 +302,7 @@ COMPARED_COLUMNS = (
 
 
 def make(script: SampleScript, into: Path) -> dict[str, Any]:
-    """Run a script, write its archive, and return its row of the index.
-
-    Raises
-    ------
-    LabError
-        If the findings of the archive differ from those of the log directory, or from the script.
-    """
+    """Run a script, write its archive, and return its row of the index."""
     with tempfile.TemporaryDirectory(prefix="kafka-txn-sample-") as temporary:
         folder = Path(temporary) / "packed"
         folder.mkdir()

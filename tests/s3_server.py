@@ -29,15 +29,7 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "AKIDOFTESTS", "AWS_SECRET_ACCESS_KEY": "sec
 
 
 class S3Server(socketserver.ThreadingTCPServer):
-    """The proxy.
-
-    Attributes
-    ----------
-    received
-        Bytes that the server has sent to clients, with the headers of HTTP.
-    break_after
-        Bytes after which each of the next connections is cut; empty for none.
-    """
+    """The proxy."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -45,9 +37,9 @@ class S3Server(socketserver.ThreadingTCPServer):
     def __init__(self, port: int) -> None:
         super().__init__(("127.0.0.1", 0), Relay)
         self.port = port
-        self.received = 0
+        self.received = 0  # bytes that the server has sent to clients, with the headers of HTTP
         self.is_authorizing = False
-        self.break_after: list[int] = []
+        self.break_after: list[int] = []  # bytes after which each of the next connections is cut
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
     @contextmanager

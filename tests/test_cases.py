@@ -13,12 +13,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.builders import create_topics
-from toolkit import Cluster, LogDir
+from toolkit import Cluster, LogDir, explain
 from toolkit.analysis.symptoms.recognition import recognize
 from toolkit.lab import Kafka
 from toolkit.lab.clients import until
+from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema.live import Coordinator, Finding
-from toolkit.schema.log import PastTransaction
+from toolkit.schema.log import PastTransaction, TransactionLogRecord
 
 FOLDER = Path(__file__).parent / "cases"
 WORDS = [line.split("\t") for line in (FOLDER / "words.tsv").read_text(encoding="utf-8").splitlines()]
@@ -52,6 +53,7 @@ def test_files_get_their_right_answer(tmp_path: Path) -> None:
     for path, error in ((abbreviated, "MALFORMED_LINE"), (header_only, "NOTHING_READ"), (undecoded, "MALFORMED_LINE")):
         (finding,) = LogDir(path).records(Finding)
         assert (finding.verdict, (finding.error or "").partition(":")[0]) == ("unknown", error), path
+    assert any("MALFORMED_LINE" in (each.error or "") for each in LogDir(undecoded).records(TransactionLogRecord))
     segment = tmp_path / "old-0" / "00000000000000000000.log"
     segment.parent.mkdir()
     segment.write_bytes(bytes.fromhex(case("09")))
@@ -104,3 +106,17 @@ def test_a_cluster_without_transactions_says_so() -> None:
         (coordinator,) = cluster.records(Coordinator, transactional_ids=["sink-1"], groups=[])
         assert "transaction.state.log.replication.factor says (3); 1 registered" in (coordinator.error or "")
         assert "the cluster has no __transaction_state" in LogDir(*kafka.log_dirs.values()).proof().line
+
+
+def test_what_describe_producers_printed_is_looked_up(kafka: Kafka) -> None:
+    """Case 5: partitions "CurrentTransactionStartOffset-1000" and "None-1001" were looked up, and late-0 was not."""
+    staged = INCIDENTS["late_message"](kafka, topic="late")
+    printed = case("05").replace("1001", str(staged.producer_id)).replace("1000 ", "999999 ")
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        explained = explain(printed, cluster, recheck_after=1.1)
+    assert explained.symptoms == ("transactions-listed",)
+    assert explained.named.partitions == (("late", 0),)
+    assert explained.checks is not None
+    found = [(each.tp, each.verdict, each.start_offset) for each in explained.checks.findings]
+    assert found == [(("late", 0), "hanging", staged.start_offset)]
+    assert explained.checks.not_checked == ()

@@ -193,6 +193,8 @@ def test_the_environment_names_the_cluster_unless_an_option_names_a_source(monke
     assert "Cluster of the environment: --bootstrap-server prod:9092" in run("diagnose").stderr
     for arguments in (["--bootstrap-server", "test:9092"], ["--log-dir", "/copy"], ["--recording", "/samples"]):
         assert run("diagnose", *arguments).stderr == "kafka-txn: Seen.\n"
+    # the pipeline read no files at all where the variable was set
+    assert "/copy/t is in /copy" in run("pipeline", "--input", "/copy", "--output", "/copy/t").stderr
     assert [(each.bootstrap_server, each.command_config) for each in seen] == [
         ("prod:9092", "prod.properties"),
         ("test:9092", None),

@@ -4,9 +4,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pytest
 import typer
@@ -91,32 +89,13 @@ def test_the_docs_url_is_the_same_everywhere() -> None:
     assert urls["Changelog"].startswith(DOCS_URL)
 
 
-class Links(HTMLParser):
-    """The links of a page, and its anchors."""
-
-    def __init__(self, page: Path) -> None:
-        super().__init__()
-        self.hrefs: set[str] = set()
-        self.anchors: set[str] = set()
-        self.feed(page.read_text())
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.hrefs |= {value for name, value in attrs if name in {"href", "src"} and value and tag != "link"}
-        self.anchors |= {value for name, value in attrs if name == "id" and value}
-
-
 @pytest.mark.full
-def test_the_site_builds_without_warnings_or_broken_links(tmp_path: Path) -> None:
-    """Pages of notebooks show what is stored in git; what proves it is not in them, pictures and tables are."""
+def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
+    """It warns of links that lead nowhere. Pages of notebooks show what is stored in git, and not what proves it."""
     site = tmp_path / "site"
     line = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-b", "dirhtml", "-d", str(tmp_path / "doctrees")]
     done = subprocess.run([*line, str(DOCS), str(site)], cwd=ROOT, capture_output=True, text=True, timeout=1100)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    pages = {path: Links(path) for path in site.rglob("index.html")}
-    broken = [
-        (page, href) for page, links in pages.items() for href in links.hrefs if not leads(page, href, pages, site)
-    ]
-    assert broken == []
     linked = [*map(verdict_page, Verdict), *map(cause_page, CAUSES), *map(symptom_page, names("symptoms"))]
     assert [url for url in linked if not (site / url.removeprefix(DOCS_URL) / "index.html").is_file()] == []
     notebooks = {path.parent.name: path.read_text() for path in site.glob("notebooks/*_*/index.html")}
@@ -127,15 +106,3 @@ def test_the_site_builds_without_warnings_or_broken_links(tmp_path: Path) -> Non
         assert notebooks[path.stem].count("data:image/svg+xml;base64,") >= len(figures), path.stem
     asserted = [line for text in notebooks.values() for line in re.findall("assert .*", re.sub("<[^>]+>", "", text))]
     assert [line for line in asserted if "stop here" not in line] == []  # that one is for the reader
-
-
-def leads(page: Path, href: str, pages: dict[Path, Links], site: Path) -> bool:
-    """Whether a link within the site has something at its end; others are listed by Sphinx's linkcheck."""
-    parts = urlsplit(href)
-    if parts.scheme or parts.netloc:
-        return True
-    target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
-    target = target / "index.html" if target.is_dir() else target
-    if not target.is_file() or site.resolve() not in target.resolve().parents:
-        return False
-    return not parts.fragment or target not in pages or unquote(parts.fragment) in pages[target].anchors

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.actions.rows import forged
+from tests.broker_files import copy_logs
 from tests.outcomes import (
     FOLLOWER,
     LEADER,
@@ -166,7 +167,7 @@ def check_by_markers(rows: Sequence[Row], staged: Sequence[StagedCase]) -> None:
 
 def check_files(staged: OutcomeCluster, disowned: Sequence[StagedCase], path: Path) -> None:
     """A copy of the logs proves what the cluster does, also if the coordinators' log is compacted."""
-    with LogDir(staged.copy_logs(path), consistent_copy=True, txn_state_partitions=STATE_PARTITIONS) as files:
+    with LogDir(copy_logs(staged.kafka, path), consistent_copy=True, txn_state_partitions=STATE_PARTITIONS) as files:
         check_findings(files, disowned)
         if staged.kafka.version != "2.8.2":  # ZooKeeper: no metadata log
             check_causes(files, disowned)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from _pytest.mark import ParameterSet
 
+from tests.broker_files import copy_logs
 from tests.brokers import NEWEST
 from tests.outcomes import Expected, columns_of
 from tests.proof_cases import STATE_PARTITIONS, VERSIONS, Broker, Case, Fate, plan_of, stories
@@ -76,7 +77,7 @@ class _Started(dict[str, Staged]):
     def __missing__(self, version: str) -> Staged:
         broker = self._stack.enter_context(Broker.start(version))
         cluster = self._stack.enter_context(Cluster(broker.kafka.bootstrap_servers))
-        copy = broker.copy_logs(self._folder / version)
+        copy = copy_logs(broker.kafka, self._folder / version)
         with LogDir(copy, consistent_copy=True, txn_state_partitions=STATE_PARTITIONS) as files:
             in_files = verdicts_of(broker, files)
         live = verdicts_of(broker, cluster, recheck_after=0.1)

@@ -38,6 +38,7 @@ NOT_PASSED = {  # caller and callee: why an optional argument of the same name i
     ("lso_timeline_table", "LogFold"): "the log end is known once it is read",
     ("own_findings", "sample_row"): "the newest sample, as at is null",
     ("read", "until"): "each poll has its own time",
+    ("read_window", "known_before"): "nothing is read before the first segment",
     ("register", "register"): "of Spark",
     ("show", "one_table"): "known only once its columns are",
     ("transaction_history", "HistoryState"): "it collects the events",
@@ -60,7 +61,7 @@ NAMED_OTHERWISE = {  # arguments that are named like another parameter of their 
         "body_html(below=headings)",
         "decompress(codec=data)",
     ),
-    *("class_archive_options(new=archive)", "is_contiguous(stop=start)"),
+    *("class_archive_options(new=archive)", "decide_open_after_marker(marker_time=end)", "is_contiguous(stop=start)"),
     *("lso_steps(log_end_offset=stop)", "of_topic(name=topic)"),
     "ticks_of(settings=axis)",
 }
@@ -117,7 +118,7 @@ def names(arguments: ast.arguments) -> set[str]:
 def of_options(function: Function) -> set[str]:
     """What a function reads of options or arguments that it gets as an object."""
     attributes = [each for each in ast.walk(function) if isinstance(each, ast.Attribute)]
-    return {each.attr for each in attributes if ast.unparse(each.value).endswith(("options", "arguments"))}
+    return {each.attr for each in attributes if (_name(each.value) or "").endswith(("options", "arguments"))}
 
 
 def is_constant(value: ast.expr) -> bool:

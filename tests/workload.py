@@ -51,23 +51,10 @@ time.sleep(600)
 
 
 class Worker(threading.Thread):
-    """An application whose transactions end in every possible way.
+    """An application whose transactions end in every possible way; its id is the seed of its behaviour.
 
-    Parameters
-    ----------
-    kafka
-        The cluster.
-    partitions
-        Partitions that it writes to.
-    name
-        Its transactional id, and the seed of its behaviour.
-    stop
-        Set to end it.
-    endings
-        Weight of each ending: commit, abort, empty (nothing written), idle (an idempotent write without a
-        transaction), fence (another instance of the same id takes over an open transaction), timeout.
-    timeout_ms
-        Transaction timeout.
+    `endings`: weights, of empty (nothing written), idle (an idempotent write without a transaction), fence (another
+    instance of the same id takes over an open transaction) and others.
     """
 
     def __init__(
@@ -155,13 +142,7 @@ class Workload:
 
 
 def random_workload(
-    kafka: Kafka,
-    *,
-    seed: str = "one",
-    seconds: float = 10,
-    workers: int = 4,
-    delete_records: bool = True,
-    every_ending: bool = False,
+    kafka: Kafka, *, seed: str = "one", seconds: float = 10, delete_records: bool = True, every_ending: bool = False
 ) -> Workload:
     """Let real clients work for a while, and return their topics; the last transactions stay open.
 
@@ -169,22 +150,10 @@ def random_workload(
     are killed (SIGKILL) with a transaction open, which times out or stays; Java clients that copy records and their
     group's offsets in transactions, some of them aborted (from Kafka 4.0 on by transaction version 2); and idempotent
     writes without a transaction. Segments are rolled every half second; one topic is compacted, one has its oldest
-    records deleted, one has LogAppendTime.
+    records deleted, one has LogAppendTime. The cluster is best started with `BUSY`.
 
-    Parameters
-    ----------
-    kafka
-        Best started with `BUSY`.
-    seed
-        Determines everything but the timing; also part of every name.
-    seconds
-        Duration; start and end take a few seconds more.
-    workers
-        librdkafka producers at the same time.
-    delete_records
-        Whether the oldest records of one topic are deleted meanwhile.
-    every_ending
-        Whether to go on until transactions have ended in every way.
+    `seed`: of everything but the timing; also part of every name.
+    `every_ending`: whether to go on until transactions have ended in every way.
     """
     kinds = {
         f"plain-{seed}": (4, {}),
@@ -203,7 +172,7 @@ def random_workload(
         (topic, number) for topic, (count, _) in kinds.items() for number in range(count) if "cop" not in topic
     ]
     stop = threading.Event()
-    threads = [Worker(kafka, partitions, f"worker-{seed}-{number}", stop) for number in range(workers)]
+    threads = [Worker(kafka, partitions, f"worker-{seed}-{number}", stop) for number in range(4)]
     copying = threading.Thread(target=_copy, args=(kafka, seed, load))
     for thread in (*threads, copying):
         thread.start()

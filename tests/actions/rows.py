@@ -54,16 +54,9 @@ ALIVE: Sequence[Row] = (producer(),)
 class RowCluster:
     """Topic ``orders`` with one partition and a hanging transaction of producer 7 at offset 100.
 
-    Parameters
-    ----------
-    before
-        Changes before the n-th call of a method, the first being 1.
-    response
-        The error code of WriteTxnMarkers, or an error that is raised instead.
-    writes
-        Whether a marker ends the transaction.
-    coordinator_epoch
-        Leader epoch of ``__transaction_state-0``.
+    `before`: changes before the n-th call of a method, the first being 1.
+    `response`: the error code of WriteTxnMarkers, or an error that is raised instead.
+    `writes`: whether a marker ends the transaction; `coordinator_epoch`: leader epoch of ``__transaction_state-0``.
     """
 
     before: Mapping[tuple[str, int], Change] = field(default_factory=dict)

@@ -230,6 +230,7 @@ def test_a_topic_that_may_be_hidden_is_not_proven_to_have_no_committed_records()
         cluster.own_findings = [found(verdict=Verdict.OVERDUE, evidence=outcome_claims("proven"))]
         cluster.gaps, cluster.transaction_log = ["DESCRIBE on Topic '*'"], [without_others(each) for each in log]
         assert fence_plan(cluster).needed_override == needed
+        assert ("transaction_log_rows", {"transactional_ids": ["payments-7"]}) in cluster.arguments
     cluster.gaps, cluster.transaction_log = (), ()
     assert fence_plan(cluster).needed_override is None
 
@@ -314,6 +315,7 @@ def test_an_answer_that_passes_by_itself_is_followed_by_another_request(code: in
 ANSWERS: dict[str, tuple[Sequence[int], str]] = {
     "denied": ((DENIED,), "nothing"),
     "an invalid request": ((INVALID,), "nothing"),
+    "a timeout above the brokers' limit": ((50,), "nothing"),
     "loading for ever": ((LOADING,), "nothing"),
     "no coordinator for ever": ((UNAVAILABLE,), "uncertain"),
     "another coordinator for ever": ((NOT_COORDINATOR,), "uncertain"),

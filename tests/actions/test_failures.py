@@ -80,7 +80,7 @@ def test_without_a_response_it_is_uncertain(
     error = failure(plan)
     assert error.effect == "uncertain"
     assert "It is uncertain whether the ABORT marker was written." in str(error)
-    assert f"{FIND_OUT}: the marker was not written if producer" in str(error)
+    assert f"{FIND_OUT}: the marker was not written so far if producer" in str(error)
     assert str(error).splitlines()[-1] == f"kafka-txn diagnose --topic {plan.topic} --partition 0"
     until(lambda: None if is_open(broker, plan) else True, awaited="the marker")
     assert [row["step"] for row in audit.rows()] == ["intent", "outcome"]

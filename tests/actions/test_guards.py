@@ -39,11 +39,12 @@ from toolkit.actions import transaction as transaction_module
 from toolkit.actions.audit import Audit
 from toolkit.actions.marker_actions import Complete, plan_abort, plan_complete
 from toolkit.actions.plan import Plan
-from toolkit.actions.transaction import PartitionResult, PlannedTransaction, save_records
+from toolkit.actions.transaction import PartitionResult, PlannedTransaction, check_ended, lso_moved, save_records
 from toolkit.analysis.diagnosis.decision import NOT_PROVEN, PROVEN
 from toolkit.analysis.diagnosis.rules import OFFSETS_DROPPED
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, UsageError
 from toolkit.formats.batch_records import Record
+from toolkit.lab.clients import until
 from toolkit.schema import FINDINGS
 from toolkit.schema.live import Partition
 from toolkit.schema.verdict import Verdict
@@ -515,16 +516,34 @@ def test_a_cancel_while_the_marker_is_sent_or_the_lso_is_read(plan_of: Planner, 
         cancel.set()
         cluster.partitions = [partition(lso=100)]
 
+    cluster = RowCluster(before={("send_one", 1): waits})
     with pytest.raises(ActionFailed, match=r"cancelled.*It is uncertain whether.*To find out, diagnose") as raised:
-        execute(plan_of(RowCluster(before={("send_one", 1): waits})), cancel=cancel)
+        execute(plan_of(cluster), cancel=cancel)
+    # that it is still open shows only that no marker was written so far: it said that none was
+    assert (raised.value.effect, cluster.sent) == ("uncertain", [])
+    assert (
+        "written so far if producer 7 still has a transaction open at offset 100; a request on its way may still"
+        in (str(raised.value))
+    )
     answer.set()
-    assert raised.value.effect == "uncertain"
+    until(lambda: cluster.sent or None, awaited="the marker of the cancelled action")
     cancel.clear()
     reads = 3 if plan_of is abort_plan else 2  # before it
     with pytest.raises(ActionFailed, match=r"cancelled.* marker was written.*To find out") as raised:
         execute(plan_of(RowCluster(before={("partition_rows", reads + 1): held}, timeout=60)), cancel=cancel)
     assert raised.value.effect == "written"
     assert "written" in audit.rows()[-1]["error"]
+
+
+@pytest.mark.parametrize("wait", [check_ended, lso_moved])
+def test_a_cancel_ends_the_wait_for_a_marker(wait: Callable[..., object]) -> None:
+    def cancelled() -> None:
+        raise ActionFailed("The action was cancelled.", effect="written", do="")
+
+    cluster = RowCluster(timeout=60)
+    (txn,) = abort_plan(cluster).transactions
+    with pytest.raises(ActionFailed, match="The action was cancelled"):
+        wait(cluster, txn, cancelled, **{"patience": 60} if wait is check_ended else {})
 
 
 @both
@@ -725,6 +744,23 @@ def test_a_copy_that_is_not_safely_on_disk_is_none(name: str, monkeypatch: pytes
         execute(plan)
     assert plan.cluster.sent == []  # type: ignore[attr-defined]
     assert not (audit.path.parent / "trail.records").exists()
+
+
+def test_the_longest_name_of_a_topic_has_a_copy(batches: list[Batch], audit: Audit) -> None:
+    """Its file had a longer name than file systems take: no abort on such a topic without --no-save-records."""
+    plan = abort_plan(RowCluster())
+    path = audit.records_path(f"{'t' * 249}-0@913095344", 171100)
+    saved = save_records(plan.cluster, plan.transaction, path)
+    assert saved.path.name.endswith("ttt-0@913095344-171100.parquet")
+
+
+@both
+def test_until_it_is_noted_that_the_marker_was_written_it_is_uncertain(plan_of: Planner) -> None:
+    """Ctrl-C right behind the answer deleted the copy of what the marker had discarded."""
+    plan = plan_of(RowCluster())
+    progress = plan.action.progress(plan, None)
+    assert plan.action.send(plan, progress) == "NONE"
+    assert progress.effect == "uncertain"
 
 
 def test_every_record_is_in_the_copy(batches: list[Batch], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -278,18 +278,9 @@ class World:
     ) -> Outcome:
         """The outcome by what is left of the logs.
 
-        Parameters
-        ----------
-        compacted
-            Of these records only the last one is left.
-        first_record
-            Records are read from this one on.
-        first_batch
-            Batches are read from this one on.
-        cleaned
-            Offsets of batches before the open ones that the cleaner has removed.
-        is_one_clock
-            Whether it is known that one broker leads both partitions.
+        `compacted`: of so many records only the last one is left; `first_record`, `first_batch`: read from there on.
+        `cleaned`: offsets of batches before the open ones that the cleaner has removed.
+        `is_one_clock`: whether it is known that one broker leads both partitions.
         """
         kept = self.records[max(compacted - 1, 0) :][max(first_record - max(compacted - 1, 0), 0) :]
         start = self.open[0][0]

@@ -427,6 +427,11 @@ def test_brokers_of_several_releases() -> None:
     assert (row.value, row.exposed) == ("3.9 (broker 1 4), 4.0 (broker 2), unknown (broker 3)", True)
     for same in ([(4, 0), (4, 0)], [(4, 0), None], [None, None]):
         assert "mixed versions" not in {row.name for row in observed(*({"release": each} for each in same))}
+    # With ZooKeeper, APIs alone tell: brokers of one release or the other were not known to be older than a third.
+    either = Software(name="Apache Kafka", releases=["3.2", "3.3"], evidence="its APIs", system=None)
+    (row,) = [row for row in observed({"software": either}, {"release": (3, 6)}) if row.name == "mixed versions"]
+    assert row.value == "3.2 to 3.3 (broker 1), 3.6 (broker 2)"
+    assert "mixed versions" not in {row.name for row in observed({"software": either}, {"release": (3, 3)})}
 
 
 def test_clients_below_version_2_and_records_that_could_not_be_read() -> None:

@@ -191,6 +191,20 @@ def test_the_log_gives_the_times_and_the_recording_the_verdict() -> None:
     assert ("verdict", "hanging: It is, sample 2.") in entries(row)
 
 
+def test_what_is_open_after_its_marker_has_not_ended() -> None:
+    """A deposed leader's log, or a backup, has a marker that the leader lost: what hung now was said to have ended."""
+    late: Row = {"outcome": "undecided", "action": "abort", "queue_position": 1}
+    for looked, verdict in ((6.4, "ended"), (7, "unknown")):
+        now = finding(9, **late, brokers_time=due(looked))
+        merged = only(merge_findings([log_finding()], recorded_findings(now)))
+        closed = only(close_by_log(recorded_findings(now), [log_transaction(end=due(6))]))
+        for row in (merged, closed):
+            assert (row.verdict, row.action) == (verdict, None)
+            assert (row.held_to is None) == (verdict == "unknown")
+    assert (merged.outcome, merged.queue_position, merged.held_ms) == ("unknown", 1, 60_000)
+    assert "It is open as of 2026-11-21 12:01:10 UTC" in merged.reason
+
+
 def test_the_recording_supplies_the_verdict_that_a_log_lacks() -> None:
     open_row = log_finding(verdict=Verdict.UNKNOWN, missing=["an answer"], held_to=None, held_ms=90_000)
     row = only(

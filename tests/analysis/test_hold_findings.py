@@ -13,7 +13,14 @@ from tests.analysis.logged import at
 from tests.analysis.random_logs import Step, batches, step_lists
 from tests.analysis.test_log_transactions import BASE, all_opened_before
 from tests.tiers import fuzzed
-from toolkit.analysis.history.hold_findings import attribute, by_producer, held_findings, held_offsets, lso_holds
+from toolkit.analysis.history.hold_findings import (
+    attribute,
+    by_producer,
+    held_findings,
+    held_offsets,
+    lso_holds,
+    merge_holds,
+)
 from toolkit.analysis.log.log_transactions import (
     OPEN,
     LogTransactions,
@@ -476,18 +483,33 @@ def test_other_findings_are_unchanged() -> None:
     ended = hold(producer_id=8, first_offset=80)
     rows = held_findings([open_hold(), ended], current_findings=[second])
     assert [row.verdict for row in rows] == ["ended", "hanging"]
-    (row,) = held_findings([hold()], current_findings=[current_finding()], min_held_ms=120_001)
+    (row,) = held_findings([hold()], current_findings=[current_finding(brokers_time=at(119))], min_held_ms=120_001)
     assert row.verdict == "ended", "its marker is in the log, however short it was held"
 
 
 def test_a_transaction_that_has_ended_since_is_reported_once() -> None:
-    row = only(held_findings([hold()], current_findings=[current_finding(transactional_id="payments")]))
+    found = current_finding(transactional_id="payments", brokers_time=at(119))
+    row = only(held_findings([hold()], current_findings=[found]))
     assert (row.verdict, row.transactional_id, row.remedy) == ("ended", "payments", "None: it has ended.")
     histories = by_producer([history()])
-    row = only(held_findings([hold()], transaction_history=histories, current_findings=[current_finding()]))
+    found = current_finding(brokers_time=at(119))
+    row = only(held_findings([hold()], transaction_history=histories, current_findings=[found]))
     assert row.transactional_id == "payments", "by the coordinators' log"
     before = row.evidence[-1]
     assert (before.name, before.value, before.observed_at) == ("verdict_before", "hanging", NOW)
+
+
+def test_a_transaction_that_is_open_minutes_after_its_marker_has_not_ended() -> None:
+    row = only(held_findings([hold()], current_findings=[current_finding()]))
+    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
+
+
+def test_a_hold_goes_on_after_a_marker_that_its_leader_lost() -> None:
+    """The holds of a recording and of a deposed leader's log said until when it had held the LSO."""
+    recorded = open_hold(as_of=at(500))
+    (ended,) = merge_holds([hold()], [recorded])
+    (goes_on,) = merge_holds([hold()], [recorded], still_open={recorded.key})
+    assert (ended.held_to, goes_on.held_to, goes_on.as_of) == (at(120), None, at(500))
 
 
 @pytest.mark.parametrize(

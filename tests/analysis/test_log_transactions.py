@@ -3,14 +3,12 @@
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.analysis.aborted_transactions import aborted_transactions
 from tests.analysis.random_logs import Step, batches, random_headers, step_lists
-from tests.inverse import log_transactions_of
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     LOG_TRANSACTION,
@@ -135,18 +133,6 @@ def test_log_transactions_match_a_batch_by_batch_model(
 ) -> None:
     log_transactions = finish(partial_transactions(headers), from_start=from_start, opened_before=opened)
     assert sorted_rows(log_transactions) == reference_model(headers, from_start=from_start, opened=opened)
-
-
-@given(random_headers, st.booleans(), opened_before)
-def test_table_rows_match_the_log_transactions(headers: Headers, from_start: bool, opened: Opened | None) -> None:
-    log_transactions = finish(partial_transactions(headers), from_start=from_start, opened_before=opened)
-    table = log_transaction_table(log_transactions, topic="orders", partition=3)
-    assert log_transactions_of(table).tolist() == log_transactions.tolist()
-    times = [name for name in table.column_names if pa.types.is_timestamp(table.schema.field(name).type)]
-    for name in times:  # as in Spark
-        at = table.column_names.index(name)
-        table = table.set_column(at, name, table.column(name).cast(pa.timestamp("us", tz="UTC")))
-    assert log_transactions_of(table).tolist() == log_transactions.tolist()
 
 
 def test_an_empty_control_batch_ends_nothing() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.symptom_texts import CITED, UNRELATED
+from toolkit import explain
 from toolkit.analysis.symptoms import recognition
 from toolkit.analysis.symptoms.recognition import SYMPTOMS, NamedResources, named_resources, recognize, searchable
 from toolkit.command_line import command_in
@@ -145,6 +146,25 @@ def test_resources_named_in_a_text_are_found(text: str, expected: dict[str, Any]
     assert resources_in(text) == NamedResources(**expected)
 
 
+def test_of_a_long_table_every_partition_is_named_and_what_is_left_out_is_counted() -> None:
+    """Of a table of 15 partitions ten were looked up, and "nothing hangs" was said with the eleventh held."""
+    header = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\n"
+    named = resources_in(header + "".join(f"g-{n} orders {n} 5 6 1 - - -\n" for n in range(15)))
+    assert named.partitions == tuple(("orders", n) for n in range(15))
+    assert (len(named.groups), named.left_out) == (10, ("5 more groups",))
+
+
+def test_a_metric_of_the_lso_is_no_late_transaction() -> None:
+    """Of a transaction that was open for milliseconds, `explain` said that the broker counts it as late."""
+    for text in (
+        'kafka_cluster_partition_laststableoffsetlag{topic="orders",partition="3",} 2.0',
+        "kafka.cluster:type=Partition,name=LastStableOffsetLag,topic=orders,partition=31 Value = 120",
+    ):
+        assert symptoms(text) == ["lso-lag-metric"], text
+    assert symptoms("kafka.cluster:type=Partition,name=LastStableOffsetLag,topic=orders,partition=31 Value = 0") == []
+    assert symptoms("kafka_server_replicamanager_partitionswithlatetransactionscount 2.0") == ["late-transactions"]
+
+
 def test_resources_named_by_the_caller_are_listed_first() -> None:
     resources = resources_in("transactionalId=b, groupId=g").with_more(
         transactional_ids=["a"], topics=["orders"], partitions=[1, 2]
@@ -154,6 +174,7 @@ def test_resources_named_by_the_caller_are_listed_first() -> None:
     assert resources.topics == ()
     assert NamedResources().with_more(topics=["orders"]).topics == ("orders",)
     assert not NamedResources()
+    assert explain("groupId=g", groups=["billing"]).named.groups == ("billing", "g")
 
 
 SECRETS = [

@@ -53,19 +53,7 @@ def open_panel(
     height: int = 1000,
     dark: bool = False,
 ) -> Iterator[Locator]:
-    """Open a notebook, run it, and return its panel.
-
-    Parameters
-    ----------
-    server
-        One of `SERVERS`.
-    folder
-        For a copy of the notebook, settings and the log of the server.
-    width, height
-        Of the browser window, in pixels.
-    dark
-        Use the dark theme.
-    """
+    """Open a notebook by one of `SERVERS`, run it, and return its panel."""
     folder.mkdir(parents=True, exist_ok=True)
     notebook_copy = Path(shutil.copy(notebook, folder))
     with (

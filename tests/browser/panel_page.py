@@ -38,21 +38,7 @@ def panel_on(
     dark: bool = False,
     height: int = 1000,
 ) -> Iterator[Locator]:
-    """The panel of some topics.
-
-    Parameters
-    ----------
-    chromium, server, dark, height
-        As for `open_panel`.
-    kafka, topics
-        The cluster, and what the panel is about.
-    folder
-        A new one, for the notebook, the audit trail and what the server writes.
-    timeout
-        Of the cluster, in seconds.
-    checkpoints
-        Of Flink jobs.
-    """
+    """The panel of some topics."""
     source = OPEN_PANEL.format(
         servers=kafka.bootstrap_servers,
         timeout=timeout,

@@ -19,17 +19,7 @@ TIMEOUT_S = 60
 
 @contextmanager
 def jupyter_lab(notebook: Path, folder: Path, *, dark: bool = False) -> Iterator[str]:
-    """Serve a notebook and return the address that opens it.
-
-    Parameters
-    ----------
-    notebook
-        A copy that may be written to.
-    folder
-        For settings and the log.
-    dark
-        Use the dark theme.
-    """
+    """Serve a notebook, a copy that may be written to, and return the address that opens it."""
     _write_settings(folder, "apputils-extension/themes", {"theme": "JupyterLab Dark" if dark else "JupyterLab Light"})
     _write_settings(folder, "apputils-extension/notification", {"fetchNews": "false"})
     _write_settings(folder, "notebook-extension/tracker", {"windowingMode": "none"})  # every cell is in the page

@@ -186,6 +186,7 @@ def test_no_representation_shows_a_secret(secret: str) -> None:
         | CREDENTIALS
         | {"sasl.oauthbearer.token.endpoint.url": "https://idp/", "sasl.oauthbearer.client.secret": secret},
         {"bootstrap.servers": "b:9092", "security.protocol": "SSL", "ssl.key.password": secret},
+        {"bootstrap.servers": "b:9092", "basic.auth.user.info": secret},  # of a schema registry, beside the rest
     ]
     for form in forms:
         config = ClientConfig(form)

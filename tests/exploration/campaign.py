@@ -111,56 +111,15 @@ def explore_states(world: World, *, limit: int | None = None, first_only: bool =
     return report
 
 
-def explore_races(
-    world: World, *, steps: int, limit: int, first_only: bool = False, of_each: int | None = None
-) -> Report:
-    """Diagnose in every state, with every schedule of so many steps of the model between our requests."""
-
-    def judged(done: Run, state: State) -> Iterator[Violation]:
-        yield from judge_findings(world, state, done.result, done.states)
-
-    return _explore(world, steps, limit, first_only, of_each, lambda state: [diagnose], judged)
-
-
-def explore_fences(
-    world: World, *, steps: int, limit: int, first_only: bool = False, of_each: int | None = None
-) -> Report:
-    """Plan every fence that is safe, and execute it while so many steps of the model happen."""
-
-    def judged(done: Run, state: State) -> Iterator[Violation]:
-        yield from judge_fences(done, state)
-
-    def procedures(state: State) -> list[Procedure]:
-        return [fence_of(plan) for plan in fence_plans(ModelClient(world, state))]
-
-    return _explore(world, steps, limit, first_only, of_each, procedures, judged)
-
-
-def explore_actions(
-    world: World, *, steps: int, limit: int, first_only: bool = False, of_each: int | None = None
-) -> Report:
-    """Plan every action that a finding offers, and execute it while so many steps of the model happen."""
-
-    def judged(done: Run, state: State) -> Iterator[Violation]:
-        yield from judge_writes(done)
-        if not done.plan and done.result != "done":
-            yield Violation("what a finding offers is done", done.result)
-
-    def procedures(state: State) -> list[Procedure]:
-        client = ModelClient(world, state)
-        return [marker_of(plan) for plan in plans(client)]
-
-    return _explore(world, steps, limit, first_only, of_each, procedures, judged)
-
-
 def _explore(
     world: World,
+    *,
     steps: int,
     limit: int,
-    first_only: bool,
-    of_each: int | None,
-    procedures: Callable[[State], list[Procedure]],
-    judged: Callable[[Run, State], Iterable[Violation]],
+    first_only: bool = False,
+    of_each: int | None = None,
+    procedures: Callable[[World, State], list[Procedure]],
+    judged: Callable[[World, State, Run], Iterable[Violation]],
 ) -> Report:
     report, begun = Report(name=world.name), time.process_time()
     seen: set[object] = set()
@@ -170,7 +129,7 @@ def _explore(
             continue
         seen.add(key)
         report.states += 1
-        for procedure in procedures(state):
+        for procedure in procedures(world, state):
             runs = schedules(world, state, procedure, steps=steps, limit=of_each)
             while (found := _next(runs)) is not None:
                 done, names = found
@@ -179,12 +138,38 @@ def _explore(
                     report.witnesses.setdefault(f"rule: {name}", trace_of(trace.of(state), done.plan))
                 if isinstance(done.result, str):
                     report.verdicts[(done.result.partition(":")[0],)] += 1
-                report.add(world, state, judged(done, state), partial(_steps_of, trace, state, done))
+                report.add(world, state, judged(world, state, done), partial(_steps_of, trace, state, done))
                 if first_only and report.violations:
                     report.seconds = time.process_time() - begun
                     return report
     report.seconds = time.process_time() - begun
     return report
+
+
+def _judge_action(world: World, state: State, done: Run) -> Iterator[Violation]:
+    yield from judge_writes(done)
+    if not done.plan and done.result != "done":
+        yield Violation("what a finding offers is done", done.result)
+
+
+explore_races = partial(
+    _explore,
+    procedures=lambda world, state: [diagnose],
+    judged=lambda world, state, done: judge_findings(world, state, done.result, done.states),
+)
+"""Diagnose in every state, with every schedule of so many steps of the model between our requests."""
+explore_fences = partial(
+    _explore,
+    procedures=lambda world, state: [fence_of(plan) for plan in fence_plans(ModelClient(world, state))],
+    judged=lambda world, state, done: judge_fences(done, state),
+)
+"""Plan every fence that is safe, and execute it while so many steps of the model happen."""
+explore_actions = partial(
+    _explore,
+    procedures=lambda world, state: [marker_of(plan) for plan in plans(ModelClient(world, state))],
+    judged=_judge_action,
+)
+"""Plan every action that a finding offers, and execute it while so many steps of the model happen."""
 
 
 def _steps_of(trace: Trace, state: State, done: Run) -> list[str]:

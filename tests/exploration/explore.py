@@ -436,13 +436,7 @@ class Trace:
 def reached(
     world: World, *, depth: int, limit: int | None = None, interesting: Callable[[State], Hashable] | None = None
 ) -> Iterator[tuple[int, State, Trace]]:
-    """Every state within a depth, breadth first, with its depth and the trace of all.
-
-    Parameters
-    ----------
-    limit
-        Stop after so many states.
-    """
+    """Every state within a depth, breadth first and at most so many, with its depth and the trace of all."""
     trace = Trace({world.start: None}, world.after)
     frontier = [world.start]
     yield 0, world.start, trace

@@ -151,15 +151,7 @@ NOTHING_OPEN = "nothing is open there"
 def judge_findings(
     world: World, state: State, rows: Iterable[Row], during: Iterable[State] = ()
 ) -> Iterator[Violation]:
-    """Whether findings are right.
-
-    Parameters
-    ----------
-    state
-        In which they were made, if nothing happened meanwhile.
-    during
-        All states in which they were made, if something did: what was right in one of them counts as right.
-    """
+    """Whether findings are right in a state, or in one of those that there were while they were made."""
     rows = list(rows)
     states = list(during) or [state]
     for row in rows:

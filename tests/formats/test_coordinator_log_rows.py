@@ -17,7 +17,7 @@ from tests.formats.packed import CODECS, CONTROL, TRANSACTIONAL, pack_batch, sea
 from tests.formats.test_coordinator_records import states, write_key, write_value
 from toolkit.formats.batch_records import Record, read_records
 from toolkit.formats.batches import write_batch
-from toolkit.formats.coordinator_log_rows import keys_and_values, locate, offsets_log, transaction_log
+from toolkit.formats.coordinator_log_rows import LOST, _varints, keys_and_values, locate, offsets_log, transaction_log
 from toolkit.formats.coordinator_records import read_transaction_key, read_transaction_value
 from toolkit.formats.scan import scan
 from toolkit.schema import Row
@@ -165,3 +165,9 @@ def test_what_is_damaged_is_left_to_the_decoder(sound: list[bytes], chance: rand
         if row[0] > 0:
             assert position < row[0] <= row[1] <= end
             assert (row - [position, position, 0, 0, 0] == one).all()
+
+
+def test_a_varint_has_at_most_five_bytes() -> None:
+    data = np.frombuffer(b"\x80\x80\x80\x80\x01" + b"\x80" * 5 + b"\x01", np.uint8)
+    numbers, after = _varints(data, np.array([0, 5, LOST]), np.array([5, 11, 11]))
+    assert (numbers.tolist(), after.tolist()) == ([1 << 28, 0, 0], [5, LOST, LOST])

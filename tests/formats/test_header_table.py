@@ -4,27 +4,13 @@ import datetime as dt
 import struct
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.random_logs import random_headers
 from tests.formats.dumped import RECORDED
 from tests.formats.logs import NOON, batch, control_batch, logs, marker, placed
-from tests.inverse import headers_of
-from toolkit.formats.batches import CONTROL
-from toolkit.formats.headers import (
-    ABORT,
-    COMMIT,
-    HEADER,
-    NO_MARKER,
-    UNREAD_MARKER,
-    DamagedRange,
-    Headers,
-    LogChunk,
-    header_table,
-    take_rows,
-)
+from toolkit.formats.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.headers import AS_WRITTEN, COMMIT, HEADER, DamagedRange, LogChunk, header_table, take_rows
 from toolkit.formats.scan import scan
 from toolkit.schema import BATCHES
 from toolkit.sources.log_tables import LogId, batch_tables
@@ -89,44 +75,17 @@ def test_damage_is_a_row_with_only_an_error() -> None:
     assert values == PLACE | {"position": 10, "size": 5, "error": "TORN_TAIL: the bytes end."}
 
 
-def kept(headers: Headers) -> Headers:
-    """What the table keeps of headers: no type of a control record but those that end a transaction."""
-    headers = headers.copy()
-    ends = (headers["marker"] == ABORT) | (headers["marker"] == COMMIT)
-    unread = (headers["producer_id"] >= 0) & (headers["record_count"] != 0) & (headers["attributes"] & CONTROL != 0)
-    headers["marker"] = np.where(ends, headers["marker"], np.where(unread, UNREAD_MARKER, NO_MARKER))
-    return headers
-
-
-def in_microseconds(table: pa.Table) -> pa.Table:
-    """As Spark has it."""
-    types = [
-        pa.timestamp("us", tz="UTC") if pa.types.is_timestamp(field.type) else field.type for field in table.schema
-    ]
-    return table.cast(pa.schema([pa.field(name, type_) for name, type_ in zip(table.column_names, types, strict=True)]))
-
-
-@given(logs, st.booleans())
-def test_rows_of_any_log_round_trip(log: list[bytes], crc: bool) -> None:
-    headers = scan(b"".join(log), crc=crc).headers
-    assert headers_of(header_table(headers)).tolist() == kept(headers).tolist()
-    assert headers_of(in_microseconds(header_table(headers))).tolist() == kept(headers).tolist()
-
-
-@given(random_headers)
-def test_rows_of_any_history_round_trip(headers: Headers) -> None:
-    assert headers_of(header_table(headers)).tolist() == kept(headers).tolist()
-
-
-def test_rows_of_real_segments_round_trip() -> None:
+def test_columns_of_real_segments_have_the_values_of_the_headers() -> None:
     headers = np.concatenate([scan(path.read_bytes(), crc=True).headers for path in RECORDED.rglob("*.log")])
-    assert headers_of(header_table(headers)).tolist() == headers.tolist()
-
-
-def test_rows_with_many_nulls_round_trip() -> None:
-    (row,) = headers_of(header_table(scan(placed([batch(producer_id=5)])[0]).headers).select(["base_offset", "size"]))
-    assert (row["base_offset"], row["producer_id"], row["max_timestamp"], row["attributes"]) == (0, -1, -1, 0)
-    assert headers_of(pa.table({})).tolist() == []
+    table = header_table(headers)
+    for name in ("crc", *AS_WRITTEN):
+        assert table.column(name).to_pylist() == [None if each == -1 else each for each in headers[name].tolist()], name
+    flags = {"is_transactional": TRANSACTIONAL, "is_control": CONTROL}
+    for column, flag in flags.items():
+        assert table.column(column).to_pylist() == (headers["attributes"] & flag != 0).tolist(), column
+    times = table.column("max_timestamp").cast("int64").to_pylist()
+    assert times == headers["max_timestamp"].tolist()
+    assert {"COMMIT", "ABORT", None} == {*table.column("marker").to_pylist()}
 
 
 def test_rows_are_taken_in_the_order_of_their_indices() -> None:

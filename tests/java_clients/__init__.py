@@ -27,16 +27,8 @@ FOLDER = Path(__file__).parent
 class JavaClient:
     """A Java program of a framework, killed (SIGKILL) at the end of its block.
 
-    Parameters
-    ----------
-    kafka
-        The cluster it writes to; its jars are of that version, too.
-    framework
-        The jar list beside this file: ``streams`` or ``connect``.
-    main_class
-        What to run; its only argument is the file with `properties`.
-    properties
-        Settings, beside ``bootstrap.servers``.
+    `framework`: the jar list beside this file, for the version of the cluster. The program's only argument is the file
+    with its properties.
     """
 
     options: tuple[str, ...] = ()
@@ -79,22 +71,8 @@ class FlinkJob(JavaClient):
 
     It can be frozen after a checkpoint is complete and before the job has committed its transactions.
 
-    Parameters
-    ----------
-    kafka
-        The cluster it writes to.
-    folder
-        For the checkpoints, one of each job; and for what freezes it.
-    topic, prefix
-        Where the records go, and the prefix of its transactional ids.
-    naming
-        ``INCREMENTING`` or ``POOLING``.
-    restored
-        Path of the checkpoint that it is restored from; null for none.
-    records, rate
-        How many records it writes before it ends, and how many per second while there is no file `unpaced`.
-    parallelism, timeout_ms
-        Number of its subtasks, and the timeout of their transactions.
+    `naming`: ``INCREMENTING`` or ``POOLING``; `prefix`: of its transactional ids; `restored`: from this checkpoint.
+    `records`, `rate`: how many it writes before it ends, and per second while there is no file `unpaced`.
     """
 
     options = ("--add-opens=java.base/java.util=ALL-UNNAMED",)
@@ -142,13 +120,7 @@ class FlinkJob(JavaClient):
         }
 
     def freeze(self, checkpoint_id: int) -> None:
-        """Let each subtask stop some records after a checkpoint, which is complete then: it commits nothing any more.
-
-        Parameters
-        ----------
-        checkpoint_id
-            A checkpoint that has not begun yet.
-        """
+        """Let each subtask stop some records after a later checkpoint, which is complete then: nothing is committed."""
         new = self.freezes.with_suffix(".new")
         new.write_text(f"{checkpoint_id}")
         new.rename(self.freezes)
@@ -182,13 +154,7 @@ FLINK = "flink-2.1.1"
 
 
 def _flink_classes() -> Path:
-    """The folder of the compiled ``FlinkJob.java``.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the Java of this machine cannot compile.
-    """
+    """The folder of the compiled ``FlinkJob.java``."""
     compiler = shutil.which("javac", path=str(find_java().resolve().parent)) or shutil.which("javac")
     if compiler is None:
         raise FileNotFoundError("FlinkJob.java needs a JDK, and this machine has only a Java runtime.")

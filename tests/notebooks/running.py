@@ -38,16 +38,7 @@ def own_folders(folder: Path) -> dict[str, str]:
 def run(path: Path, folder: Path, *, seconds: float = 900, compares_words: bool = False) -> Outcome:
     """Run a notebook with nbval, which compares the outputs of its checked cells.
 
-    Parameters
-    ----------
-    path
-        The notebook.
-    folder
-        For the files that the run writes.
-    seconds
-        Timeout of the run.
-    compares_words
-        Whether the words of every stored output are compared, too: of a notebook that is run unchanged.
+    `compares_words`: those of every stored output, too, of a notebook that is run unchanged.
     """
     report = folder / "nbval.xml"
     plugins = ("tests.notebooks.plain", "nbval", "no:cacheprovider", "no:hypothesispytest")

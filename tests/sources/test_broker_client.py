@@ -383,6 +383,14 @@ def serving(cluster: FakeCluster) -> Iterator[list[Listener]]:
         yield listeners
 
 
+def test_a_broker_is_asked_for_the_partitions_of_which_it_has_a_replica() -> None:
+    brokers = FakeCluster(5, 100, 10)
+    with serving(brokers), Cluster(f"127.0.0.1:{brokers.ports[0]}", timeout=PATIENCE_S) as cluster:
+        own = {row["partition"] for row in cluster.partition_rows() if 3 in row["replicas"]}
+        assert {row["partition"] for row in cluster.producer_rows(broker_id=3)} <= own
+        assert {row["partition"] for row in cluster.finding_rows(broker_id=3, recheck_after=0)} == own
+
+
 @pytest.mark.parametrize(("api", "method"), [(2, Cluster.partition_rows), (61, Cluster.producer_rows)])
 def test_a_damaged_response_gives_error_rows(damaging: Damaging, api: int, method: Any) -> None:
     damaging.damaged = None

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
+from unittest.mock import Mock
 
 import pytest
 from kafka.protocol.api_header import ResponseClassRegistry
@@ -29,7 +30,7 @@ from tests.sources.log_files import STATE_TOPIC, after, data, marker, state_reco
 from tests.sources.test_broker_client import serving
 from tests.stored import compare
 from tests.tools.fake_cluster import FakeCluster as SocketCluster
-from toolkit import Cluster
+from toolkit import Cluster, LogDir
 from toolkit.analysis.diagnosis.decision import decide_unknown
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.log_excerpts import ExcerptStart
@@ -40,8 +41,9 @@ from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError
 from toolkit.schema import BATCHES, Row
 from toolkit.schema.live import Finding, Partition, Transaction
-from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.table import EPOCH, Selection, TopicPartition
+from toolkit.schema.verdict import Verdict
 from toolkit.sources import offset_reader
 from toolkit.sources.live import coordinator_logs, partition_log
 from toolkit.sources.live.broker_client import BrokerClient, error_text
@@ -274,6 +276,19 @@ def test_a_named_producer_may_be_open_on_a_partition_that_was_not_read() -> None
     assert verdict_exit_code(checks.findings) == 3
 
 
+def test_what_a_named_id_left_open_is_found_though_its_coordinator_has_forgotten_it() -> None:
+    """Its former producer id is in none of its last records, or in none at all: "nothing of it is open"."""
+    hanging = decide_unknown("It hangs.", missing=(), is_open=True).finding(observed_at=EPOCH)
+    hanging = replace(hanging, topic="orders", partition=1, producer_id=7, verdict=Verdict.HANGING)
+    past = [PastTransaction(transactional_id=ID, kind="init", reason="", producer_id=each) for each in (9, 1, 2, 3)]
+    of_producer = replace(hanging, partition=2, producer_id=9, transactional_id="another")
+    rows = {Finding: [hanging, of_producer], PastTransaction: past}
+    source = Mock(spec=LogDir)
+    source.records.side_effect = lambda record, **_: rows.get(record, [])
+    checks = check_resources(source, NamedResources(transactional_ids=(ID,)))
+    assert [each.tp for each in checks.findings] == [("orders", 1), ("orders", 2)]
+
+
 @pytest.mark.parametrize(("code", "is_incomplete"), [
     ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", True), ("TRANSACTIONAL_ID_NOT_FOUND", False),
 ])  # fmt: skip
@@ -296,6 +311,16 @@ def test_exposure_keeps_what_was_read_before_a_broker_failed(monkeypatch: pytest
         ("payments-7", ""),
         (None, "NOT_LEADER_OR_FOLLOWER"),
     ]
+
+
+def test_exposure_tells_that_older_records_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id whose client wrote before the newest 20,000 offsets was not exposed, as no row had it."""
+    leader = Partition(topic=STATE_TOPIC, partition=3, leader=1, log_start_offset=5, observed_at=after())
+    monkeypatch.setattr(coordinator_logs, "transaction_log_records", lambda *_, newest: iter(()))
+    for end, error in ((20_005, []), (20_006, ["NOT_READ: of partition 3, only the newest 20,000 offsets were read"])):
+        partition = replace(leader, high_watermark=end)
+        monkeypatch.setattr(coordinator_logs, "_partitions", lambda *_, partition=partition: [partition])
+        assert [each.error for each in coordinator_logs._records_or_error(client())] == error
 
 
 def test_a_finding_tells_that_the_log_around_it_could_not_be_read() -> None:
@@ -405,6 +430,8 @@ def test_a_lag_that_cannot_be_explained_or_may_lack_topics_tells_so() -> None:
         checks = check_resources(cluster, NamedResources(groups=("nobody",)), recheck_after=0)
     error = "GROUP_ID_NOT_FOUND: no broker lists it, so it has no committed offset"
     assert [given(asdict(each)) for each in checks.group_lag] == [{"group_id": "nobody", "error": error}]
+    assert not checks.is_incomplete
+    assert replace(checks, not_checked=("Groups: no answer.",)).is_incomplete
 
 
 def answering(code: int, high_watermark: int) -> Callable[..., Any]:
@@ -562,6 +589,8 @@ def test_an_owner_that_is_not_described_and_a_coordinator_that_may_not_have_load
 def test_a_coordinator_that_is_not_found_has_an_error() -> None:
     (row,) = read_coordinators(client(FindCoordinator=empty()), ["payments"], TRANSACTION)
     assert (row.error or "").startswith(f"{INCOMPLETE}FindCoordinator does not have this transaction")
+    assert row.leader is not None
+    assert row.agrees is None
 
 
 def test_a_topic_or_partition_without_metadata_has_an_error() -> None:

@@ -18,7 +18,7 @@ from kafka.protocol import admin
 
 from tests.builders import create_topics
 from tests.java_gateway import java_clients
-from tests.process import on
+from tests.process import on, run
 from tests.sources.log_files import HIGH_WATERMARK, META, SEGMENT, after, marker
 from toolkit import Cluster, LogDir
 from toolkit.errors import BrokerError, DecodeError, NotFound
@@ -97,6 +97,25 @@ def test_a_damaged_commit_leaves_no_older_one_as_the_newest(tmp_path: Path) -> N
     groups, gaps = groups_in_files(files)
     assert "billing" not in groups
     assert gaps[0].startswith("Groups and offsets may be missing: CORRUPT_BATCH")
+
+
+def test_offsets_of_partitions_that_are_not_among_the_files_may_exist(tmp_path: Path) -> None:
+    """Without the group's own partition of ``__consumer_offsets`` the lag was `no group lag`, with exit code 0."""
+    copied = shutil.copytree(str(load("late-message").log_dir().paths[0]), tmp_path / "data")
+    assert run("lag", "--log-dir", copied).returncode == 0
+    shutil.rmtree(copied / "__consumer_offsets-9")
+    absent = "UNKNOWN_TOPIC_OR_PARTITION: __consumer_offsets-9 is not among the files"
+    found = run("lag", "--log-dir", copied)
+    assert (found.returncode, found.stdout) == (3, "no group lag\n")
+    assert found.stderr == f"Groups and offsets may be missing: {absent}\n"
+    with pytest.raises(NotFound, match=f"the group may have some: {absent}"):
+        LogDir(copied).group_lags("billing")
+    explained = run("explain", "no progress", "--topic", "orders", "--partition", 0, "--log-dir", copied).stdout
+    assert f"not checked: Groups that commit offsets of orders-0: __consumer_offsets could not be read: {absent}" in (
+        explained
+    )
+    shutil.rmtree(copied / "__cluster_metadata-0")
+    assert "how many __consumer_offsets has is not known" in run("lag", "--log-dir", copied).stderr
 
 
 def test_a_replica_that_lags_has_no_pending_offset(tmp_path: Path) -> None:

@@ -36,13 +36,7 @@ def busy_kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
 def diagnose_in_a_loop(
     kafka: Kafka, *, timeout: float, replicas: int, fits: frozenset[str]
 ) -> tuple[Counter[str], Counter[str]]:
-    """Run the workers, read findings in a loop, and return the verdicts and the endings.
-
-    Parameters
-    ----------
-    fits
-        Verdicts that may be said of what these workers do.
-    """
+    """Run the workers, read findings in a loop, all of verdicts that fit, and return the verdicts and the endings."""
     topic = f"busy-{uuid.uuid4().hex[:8]}"
     create_topics(kafka, topic, partitions=PARTITIONS, replicas=replicas)
     stop = threading.Event()

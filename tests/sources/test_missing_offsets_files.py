@@ -60,6 +60,13 @@ def test_missing_offsets_are_compacted_only_below_the_cleaner_checkpoint(
     assert row["status"] == status
 
 
+def test_a_damaged_checkpoint_of_the_cleaner_makes_no_offset_unexplained(tmp_path: Path) -> None:
+    root = log_dir(tmp_path / "one", [data(0, 7, NOON), marker(1, 7, NOON), data(5, 7, NOON), marker(6, 7, NOON)],
+                   cleaned=True, end=7)  # fmt: skip
+    (root / CLEANED).write_text("0\n1\norders 0 x\n")
+    assert missing(root, stop=7) == [(1, 1, "marker"), (2, 4, None), (6, 6, "marker")]
+
+
 def test_unreadable_bytes_are_not_compaction(tmp_path: Path) -> None:
     root = log_dir(tmp_path / "one", [data(0, 7, NOON), b"\0" * 100, data(5, 7, NOON), marker(6, 7, NOON)], end=7)
     rows = LogDir(root).missing_offset_rows("orders", 0)
@@ -77,10 +84,12 @@ def test_unreadable_bytes_are_not_compaction(tmp_path: Path) -> None:
 
 def test_a_batch_with_a_wrong_checksum_is_received_by_nobody(tmp_path: Path) -> None:
     """It was a committed record, which "read_committed consumers receive", and no offset was missing."""
-    spoiled = bytearray(data(0, 7, NOON))
+    spoiled, ended = bytearray(data(0, 7, NOON)), bytearray(marker(2, 7, NOON, commit=False))
     spoiled[-2] ^= 1  # of its record
-    root = log_dir(tmp_path / "one", [bytes(spoiled), marker(1, 7, NOON)], end=2)
-    assert missing(root, stop=2) == [(0, 0, None), (1, 1, "marker")]
+    ended[37] ^= 1  # of its time; what is around it is as it was
+    batches = [bytes(spoiled), data(1, 7, NOON), bytes(ended), data(3, 7, NOON), marker(4, 7, NOON)]
+    root = log_dir(tmp_path / "one", batches, end=5)
+    assert missing(root, stop=5) == [(0, 0, None), (1, 1, "aborted"), (2, 2, None), (4, 4, "marker")]
     (row,) = LogDir(root).offset_visibility_rows("orders", 0, 0)
     assert (row["status"], row["read_committed"]) == (None, None)
     assert row["error"] == "CORRUPT_MESSAGE: the checksum of the batch at offset 0 does not match its bytes"
@@ -186,6 +195,21 @@ def test_an_offset_is_a_number_from_zero(tmp_path: Path) -> None:
     root = log_dir(tmp_path / "one", [data(0, 7, NOON)], end=1)
     with pytest.raises(UsageError, match="Offset -1 is negative"):
         LogDir(root).offset_visibility_rows("orders", 0, -1)
+
+
+def test_the_index_of_finished_output_of_the_cleaner_has_its_aborted_transactions(tmp_path: Path) -> None:
+    """Beside another index, after a crash between two renames, read_committed consumers were said to receive them."""
+    batches = [data(0, 7, NOON), marker(1, 7, NOON, commit=False), data(2, 7, NOON), marker(3, 7, NOON, commit=False)]
+    root = log_dir(tmp_path / "one", batches[:2], end=4)
+    folder = write_log(root, "orders-0", batches[2:], base_offset=2)
+    for base in (0, 2):
+        (folder / f"{base:020}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 7, base, base + 1, base + 2))
+    for name in ("log", "txnindex"):
+        (folder / f"{0:020}.{name}").rename(folder / f"{0:020}.{name}.swap")
+    aborted = [(0, 0, "aborted"), (1, 1, "marker"), (2, 2, "aborted"), (3, 3, "marker")]
+    assert missing(root, stop=4) == aborted
+    (folder / f"{2:020}.txnindex").unlink()  # it began after the files of a running broker were listed
+    assert missing(root, stop=4) == aborted
 
 
 def fetched_chunks(responses: Iterable[bytes | str]) -> Generator[FetchedChunk, None, None]:

@@ -22,8 +22,11 @@ from toolkit.schema.live import Transaction
 from toolkit.schema.table import EVERYTHING, Selection, TopicPartition, utc_now
 from toolkit.sources.live import transactions
 from toolkit.sources.live.broker_client import BrokerClient
+from toolkit.sources.live.cluster import ClusterEvidence
+from toolkit.sources.live.coordinators import CoordinatorTopic
 from toolkit.sources.live.group_offsets import group_ids, groups_at
 from toolkit.sources.live.leaders import (
+    ClusterMetadata,
     FetchedBatches,
     FetchPosition,
     PartitionLeader,
@@ -65,9 +68,9 @@ def test_partitions_are_numbers_of_topics_or_pairs() -> None:
     for topics, partitions in ((None, [0]), (["orders"], [("orders", 0)])):
         with pytest.raises(UsageError, match=r"^partitions are either numbers, with topics, or pairs"):
             resolve_partitions(metadata, topics, partitions)
-    with pytest.raises(NotFound, match=rf"^Topic '{STATE_TOPIC}' has no partition 7: it has 0 to 1\.$"):
+    with pytest.raises(NotFound, match=rf"^Topic '{STATE_TOPIC}' has no partition 7: it has 0 to 1\."):
         resolve_partitions(metadata, [STATE_TOPIC], [0, 7])
-    with pytest.raises(NotFound, match=r"^The cluster has no topic 'nowhere'\.$"):
+    with pytest.raises(NotFound, match=r"^The cluster has no topic 'nowhere'\."):
         resolve_partitions(read_metadata(wire_to(FakeCluster()), ["orders", "nowhere"]), ["orders", "nowhere"], None)
     denied = FakeCluster(Metadata=lambda broker, request: SimpleNamespace(topics=[FakeCluster()._topic("orders", 29)]))
     with pytest.raises(BrokerError, match=r"^Topic 'orders' cannot be described: TOPIC_AUTHORIZATION_FAILED"):
@@ -635,3 +638,41 @@ def test_an_end_before_the_range_is_not_the_end_of_the_read(monkeypatch: pytest.
     assert (unread.offsets, unread.reached) == ([], 100)
     looks[:] = [[Message(at=105, is_end=True)]]
     assert read_committed(config, "orders", 0, 100, 102, timeout=5).reached == 102, "they were aborted"
+
+
+class CutOff(FakeCluster):
+    """Broker 1 led orders-0 until controllers lost it; it answers on, and only broker 2 knows that it leads now."""
+
+    def Metadata(self, broker: int | None, request: Any) -> Any:  # noqa: N802
+        leaders = self.leaders
+        self.leaders = leaders | ({("orders", 0): (2, 5)} if broker == 2 else {})
+        answer = super().Metadata(broker, request)
+        self.leaders = leaders
+        return answer
+
+    def ListOffsets(self, broker: int, request: Any) -> Any:  # noqa: N802
+        if broker == 1:
+            return super().ListOffsets(broker, request)
+        offsets = [(topic, each) for topic, numbers in request.partitions.items() for each in numbers]
+        return by_topic((topic, listed_offset(number, 150, leader_epoch=5)) for topic, number in offsets)
+
+    def DescribeProducers(self, broker: int, request: Any) -> Any:  # noqa: N802
+        self.open = {("orders", 0): [producer(7, start=100)] if broker == 1 else []}
+        return super().DescribeProducers(broker, request)
+
+
+def test_a_leader_that_controllers_have_lost_keeps_nothing_open() -> None:
+    """Its followers have the marker; by its metadata it was the leader in every observation."""
+    cluster, tp = CutOff(), TopicPartition("orders", 0)
+    first = observation(cluster)
+    diagnosis = Diagnosis.of([first])
+    assert diagnosis.to_recheck() == [tp]
+    evidence: Any = SimpleNamespace(client=wire_to(cluster), _first=first)
+    diagnosis = diagnosis.with_next(ClusterEvidence.observe_again(evidence, [tp]))
+    (row,) = diagnosis.findings(requested=[tp])
+    assert (row.verdict, row.last_stable_offset) == ("clear", 150)
+
+
+def test_a_coordinators_topic_has_its_own_error_and_no_others() -> None:
+    read = ClusterMetadata(partitions={}, errors={STATE_TOPIC: "TOPIC_AUTHORIZATION_FAILED: no", "orders": "GONE: no"})
+    assert CoordinatorTopic.of(STATE_TOPIC, read).metadata.errors == {STATE_TOPIC: "TOPIC_AUTHORIZATION_FAILED: no"}

@@ -3,8 +3,10 @@
 import builtins
 import datetime as dt
 import shutil
+import signal
 import subprocess
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +22,7 @@ from tests.sources.recorded import NINE, sample, take_sample
 from tests.stored import compare
 from toolkit import Cluster, Recording
 from toolkit.analysis.diagnosis.decision import UNDECIDED, Outcome
+from toolkit.cli.record_commands import RecorderScreen, _until_stopped
 from toolkit.errors import ConnectionFailed, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.clients import blocked_consumer
@@ -30,7 +33,7 @@ from toolkit.schema.table import EPOCH, TransactionKey
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.diagnose import LogReading, _owner, _still_known
 from toolkit.sources.recording.metrics import LATE, MAX_GROUP_LAGS, Metrics
-from toolkit.sources.recording.recorder import Recorder, Sampler, SampleWriter
+from toolkit.sources.recording.recorder import Recorder, RecorderListener, Sampler, SampleWriter
 from toolkit.sources.recording.recording import Sample
 
 SECOND = dt.timedelta(seconds=1)
@@ -45,6 +48,9 @@ class Told:
         self.left_out = 0
         self.warnings: list[str] = []
         self._after = after
+
+    def on_resume(self, sample: Sample) -> None:
+        pass
 
     def on_wait(self, due: dt.datetime) -> None:
         pass
@@ -72,7 +78,7 @@ def after_a_while() -> NoReturn:
 
 def record(
     directory: Path,
-    evidence: Told,
+    evidence: RecorderListener,
     *,
     connect: Callable[[], Cluster] = nobody,
     stop: threading.Event | None = None,
@@ -178,6 +184,42 @@ def test_what_is_not_known_by_now_resolves_no_alert() -> None:
         metrics.on_sample(each, written=True)
         found.append(numbers(metrics).get(hangs))
     assert found == [0, 1, 1, 1, 0]
+
+
+def test_producers_or_groups_that_were_not_read_resolve_no_alert() -> None:
+    """A broker showed the offsets of a partition and not its producers: its LSO was held for 0 s, and by all answers.
+
+    And a group was not held any more once a coordinator of groups did not answer.
+    """
+    one = sample(NINE)
+    assert one.observation is not None
+    (hung,) = one.findings
+    waits = replace(one, findings=[replace(hung, groups_held=("billing",), held_from=NINE - 3600 * SECOND)])
+    without_groups = replace(one, findings=[replace(hung, groups_held=None)])
+    unseen = replace(producer(start=None, observed_at=NINE), producer_id=None, error="CLUSTER_AUTHORIZATION_FAILED: no")
+    observed = replace(one.observation, producers=[unseen], producers_after=[unseen])
+    without_producers = replace(
+        one, observation=observed, findings=sample_diagnosis(observed, one.observation).findings()
+    )
+    (finding,) = without_producers.findings
+    assert (finding.verdict, finding.missing) == (Verdict.UNKNOWN, ("CLUSTER_AUTHORIZATION_FAILED: no",))
+    metrics, held = Metrics(), ("kafka_txn_partition_lso_held_seconds", (("partition", "0"), ("topic", "orders")))
+    found = []
+    for each in (waits, without_groups, waits, without_producers):
+        metrics.on_sample(each, written=True)
+        now = numbers(metrics)
+        group = now["kafka_txn_group_held_partitions", (("group", "billing"),)]
+        found.append((now[held], group, now["kafka_txn_last_sample_unread_partitions", ()]))
+    assert found == [(3600, 1, 0), (0, 1, 0), (3600, 1, 0), (3600, 1, 1)]
+
+
+def test_a_restart_resolves_no_alert(begun: Path) -> None:
+    """What hung before it, and is not known since, was in no metric."""
+    metrics = Metrics()
+    record(begun, RecorderScreen(metrics, None), samples=1)
+    found = numbers(metrics)
+    assert found["kafka_txn_partition_hanging_transactions", (("partition", "0"), ("topic", "orders"))] == 1
+    assert time.time() - found["kafka_txn_last_sample_timestamp_seconds", ()] > 3000, "KafkaTxnRecorderBlind fires"
 
 
 @pytest.mark.parametrize(("age", "is_known"), [(30 * SECOND, True), (90 * SECOND, False), (-3600 * SECOND, False)])
@@ -359,7 +401,7 @@ def test_metrics_are_served_only_on_their_address() -> None:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             assert b"kafka_txn_samples_taken_total 0.0" in answer.read()
-        with pytest.raises(UsageError, match=rf"^Cannot listen on 127\.0\.0\.1:{port}: Address already in use\.$"):
+        with pytest.raises(UsageError, match=rf"^Cannot listen on 127\.0\.0\.1:{port}: Address already in use\."):
             other.serve("127.0.0.1", port)
     finally:
         metrics.close()
@@ -377,3 +419,11 @@ def test_without_prometheus_client_the_error_names_the_package(monkeypatch: pyte
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(UsageError, match=r"--metrics-port needs prometheus-client\. pip install prometheus-client"):
         Metrics()
+
+
+def test_a_recorder_that_was_stopped_gives_its_signals_back() -> None:
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    with _until_stopped() as stop:
+        assert signal.getsignal(signal.SIGTERM) not in before
+        assert not stop.is_set()
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before

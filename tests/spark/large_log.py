@@ -1,7 +1,7 @@
-"""A log larger than the memory of its workers: ``python -m tests.spark.large_log FOLDER MEGABYTES``.
+"""A log larger than the memory of its workers: ``python -m tests.spark.large_log MEGABYTES``.
 
 Runs in its own process, because the memory limit of workers is set when a session starts. Prints whether all
-transactions were found, and the result of the naive alternative: all batches of a partition in one group.
+transactions were found, and the result of the naive alternative: all batches of a partition in one table.
 """
 
 from __future__ import annotations
@@ -9,24 +9,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
 from pyspark.errors import PySparkException
 
-from tests.inverse import headers_of, log_transactions_of
-from toolkit.analysis.log.log_transactions import (
-    LogTransactions,
-    begin,
-    finish,
-    log_transaction_table,
-    partial_transactions,
-)
+from toolkit.analysis.log.log_transactions import begin, finish, log_transaction_table, partial_transactions
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import COMMIT, HEADER, NO_MARKER, Headers, LogChunk, header_table
-from toolkit.schema import LOG_TRANSACTIONS
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS
 from toolkit.sources.log_tables import LogId
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.pipeline.log_fold import LogRead, LogState, fold_log
@@ -58,26 +49,6 @@ def file_of(segment: int) -> str:
     return f"/kafka/large-0/{segment * BATCHES_PER_SEGMENT:020d}.log"
 
 
-def write(headers: Headers, folder: Path) -> None:
-    for segment in range(SEGMENTS):
-        segment_headers = headers[segment * BATCHES_PER_SEGMENT : (segment + 1) * BATCHES_PER_SEGMENT]
-        table = spark_table(
-            header_table(segment_headers, topic="large", partition=0, broker_id=1, file=file_of(segment))
-        )
-        pa.parquet.write_table(table, folder / f"{SEGMENTS - segment}.parquet")
-
-
-def sort_by_offset(transactions: LogTransactions) -> LogTransactions:
-    return transactions[
-        np.lexsort((transactions["producer_id"], transactions["marker_offset"], transactions["first_offset"]))
-    ]
-
-
-def fold_in_one_group(batches: pa.Table) -> pa.Table:
-    transactions = finish(begin() + partial_transactions(headers_of(batches.sort_by("base_offset"))))
-    return spark_table(log_transaction_table(transactions, topic="large", partition=0))
-
-
 def transactions_of_log(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What the pipeline folds from the log, in one task."""
 
@@ -93,26 +64,27 @@ def transactions_of_log(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
                 yield from spark_table(rows).to_batches()
 
 
-def main(folder: str, megabytes: str) -> None:
+def table_of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What no task has room for."""
+    for _ in batches:
+        yield from spark_table(header_table(large_log(), **LOG_ID.columns)).to_batches()
+
+
+def main(megabytes: str) -> None:
     # Other memory pools, and one heap per thread, reserve address space that they never use.
     os.environ |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
-    settings = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
-    spark = local_session(master="local[2]", config={**settings, "spark.executor.pyspark.memory": f"{megabytes}m"})
-    headers = large_log()
-    write(headers, Path(folder))
-    found = spark.range(1).coalesce(1).mapInArrow(transactions_of_log, struct_type(LOG_TRANSACTIONS)).toArrow()
-    actual = sort_by_offset(log_transactions_of(found))
-    expected = sort_by_offset(finish(begin() + partial_transactions(headers)))
-    actual["file"] = expected["file"] = 0
-    assert actual.tolist() == expected.tolist()
+    settings = {"spark.driver.memory": "1g", "spark.executor.pyspark.memory": f"{megabytes}m"}
+    one = local_session(master="local[2]", config=settings).range(1).coalesce(1)
+    found = one.mapInArrow(transactions_of_log, struct_type(LOG_TRANSACTIONS)).toArrow()
+    whole = log_transaction_table(finish(begin() + partial_transactions(large_log())), **LOG_ID.columns)
+    order = [(name, "ascending") for name in ("first_offset", "marker_offset", "producer_id")]
+    actual, expected = (each.drop_columns("file").sort_by(order).to_pylist() for each in (found, whole))
+    assert actual == expected
     print("in order: all", len(actual))
-    batches = spark.read.parquet(folder)
     try:
-        grouped = batches.groupBy("topic", "partition").applyInArrow(fold_in_one_group, struct_type(LOG_TRANSACTIONS))
-        print("in one group: all", grouped.count())
+        print("in one table: all", one.mapInArrow(table_of_batches, struct_type(BATCHES)).count())
     except PySparkException as exc:
-        print("in one group:", "out of memory" if "MemoryError" in str(exc) or "crashed" in str(exc) else exc)
-    spark.stop()
+        print("in one table:", "out of memory" if "MemoryError" in str(exc) or "crashed" in str(exc) else exc)
 
 
 if __name__ == "__main__":

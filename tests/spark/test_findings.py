@@ -16,6 +16,8 @@ import pytest
 from tests.analysis.random_logs import KINDS, Step, batches
 from tests.analysis.test_findings_over_time import due, finding, sample
 from tests.analysis.test_hold_findings import HERE, history
+from tests.sources.recorded import NINE, rows_of
+from tests.sources.recorded import sample as recorded_sample
 from toolkit.analysis.history import hold_findings as rules
 from toolkit.analysis.history.findings_over_time import close_by_log, observation_times, over_time, without_short
 from toolkit.analysis.history.hold_findings import by_producer, held_findings
@@ -24,25 +26,32 @@ from toolkit.errors import UsageError
 from toolkit.formats.headers import Headers
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, RECORDED, SAMPLES, TRANSACTION_HISTORY, Row, Table, utc
 from toolkit.schema.live import Finding
-from toolkit.schema.log import PastTransaction
+from toolkit.schema.log import LogTransaction, PastTransaction
 from toolkit.schema.recorded import LsoHold
-from toolkit.spark.arrow_types import spark_table
+from toolkit.schema.verdict import Verdict
+from toolkit.spark.arrow_types import from_arrow, spark_table
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing
-from toolkit.spark.pipeline.pipeline_run import check_clusters
+from toolkit.spark.pipeline.pipeline_run import _PipelineRun, check_clusters
 from toolkit.spark.pipeline.run_sources import RecordedSamples
 from toolkit.spark.pipeline.stored_findings import (
     NewestLooks,
+    TopicFindings,
     best_logs,
     findings_over_time,
     markers,
     near_transaction_history,
 )
-from toolkit.spark.pipeline.stored_tables import StoredState
+from toolkit.spark.pipeline.stored_tables import StoredRun, StoredState, TableStore, with_extra
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
+    from toolkit.sources.recording.recording import Sample
+
 PARTITIONS = range(24)
+SECOND = dt.timedelta(seconds=1)
 
 
 def random_headers(seed: int) -> Headers:
@@ -136,6 +145,89 @@ def test_what_one_look_does_not_show_is_as_the_other_has_it(
     assert looks.show(replace(HANGING, observed_at=due(of_log or sampled))) == is_current
 
 
+HUNG = recorded_sample(NINE)
+OF_PARTITION: Any = {
+    "producer_id": None,
+    "producer_epoch": None,
+    "transactional_id": None,
+    "start_offset": None,
+    "queue_position": None,
+    "outcome": None,
+    "action": None,
+}
+UNREAD = replace(HUNG.findings[0], verdict=Verdict.UNKNOWN, error="NOT_LEADER: no", **OF_PARTITION)
+
+
+def later(seconds: int, *findings: Finding, error: str | None = None) -> Sample:
+    """A sample so many seconds after the first one, with these findings."""
+    taken = recorded_sample(NINE + seconds * SECOND)
+    of_now = [replace(each, observed_at=taken.due) for each in findings]
+    return replace(taken, findings=of_now, row=replace(taken.row, error=error))
+
+
+def current_ones(
+    store: TableStore, samples: Sequence[Sample], run: StoredRun, states: Sequence[StoredState] = ()
+) -> list[str]:
+    """The current findings by samples and by the last diagnosis, which has read partition 0 of orders."""
+    for name in ("findings", "samples", "partitions") if samples else ():
+        found = from_arrow(store.spark, spark_table(rows_of(samples, name)))
+        store.replace_rows(f"recorded_{name}", RECORDED[name], found, run_id=1, replaced="true")
+    listing = LogListing(log="/leader/id/orders-0", topic="orders", partition=0)
+    of_topics = TopicFindings(
+        store=store,
+        states=SimpleNamespace(all={each.log: each for each in states}),  # type: ignore[arg-type]
+        run=run,
+        listings={} if states else {listing.log: listing},
+        is_consistent=False,
+        min_held_ms=0,
+    )
+    _, found_rows = of_topics.stored(with_samples=bool(samples))
+    return sorted(f"{each['verdict']} of {each['topic']}" for each in found_rows if each["is_current"])
+
+
+def test_what_could_not_be_read_hides_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """The recorder reached no broker any more, and a run found nothing: exit code 0, and no row in `lso_held_now`.
+
+    What hung by a sample was gone, too, once a diagnosis could not read its partition; and what hung by a diagnosis,
+    once a sample could not read the producers of its partition.
+    """
+    store = TableStore(spark=spark, path=str(tmp_path / "out"))
+    unreplicated = replace(UNREAD, verdict=Verdict.UNREPLICATED, error=None)
+    samples = [later(0, *HUNG.findings, unreplicated), later(10, error="NETWORK_EXCEPTION: no broker")]
+    for seconds, unreachable in ((5, ["unknown of None"]), (15, [])):
+        at = NINE + seconds * SECOND
+        run = StoredRun(signature="of a cluster", diagnosed_at=at, findings=(replace(UNREAD, observed_at=at),))
+        assert current_ones(store, samples, run) == ["hanging of orders", *unreachable, "unknown of orders"]
+    run = StoredRun(signature="of a cluster", diagnosed_at=NINE, findings=(HUNG.findings[0],))
+    assert current_ones(store, [later(5, UNREAD)], run) == ["hanging of orders", "unknown of orders"]
+
+
+def test_a_marker_that_the_leader_has_lost_ends_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """It is in the log of the former leader only: `ended`, said the run, of what hangs."""
+    store, hung = TableStore(spark=spark, path=str(tmp_path / "out")), HUNG.findings[0]
+    state = StoredState(log="of-a-test/1/id/orders-0", topic="orders", partition=0, leader_epoch=4, log_end_offset=150)
+    states = [state, replace(state, log="of-a-test/2/id/orders-0", leader_epoch=5)]
+    for broker, verdicts in ((1, ["hanging of orders"]), (2, [])):
+        marked = LogTransaction.of_record(
+            hung, first_offset=hung.start_offset, marker_offset=149, marker="ABORT", end=hung.observed_at
+        )
+        row = {**marked.row(), "log": states[broker - 1].log, "is_final": True}
+        found = from_arrow(spark, spark_table(with_extra("log_transactions", LOG_TRANSACTIONS).arrow([row])))
+        store.replace_rows("log_transactions", LOG_TRANSACTIONS, found, run_id=1, replaced="true")
+        assert current_ones(store, [HUNG], StoredRun(signature="of files"), states) == verdicts
+
+
+def test_a_run_on_one_topic_ends_nothing_on_others() -> None:
+    """A run with --topic, and what hangs on another topic was no row of `lso_held_now` any more."""
+    this: Any = SimpleNamespace(result=StoredRun(findings=(HUNG.findings[0],)), _signature=lambda logs: "of payments")
+    logs: Any = SimpleNamespace(
+        topics=["payments"], cluster="a cluster", current_findings=lambda: FINDINGS.arrow([]), proof=lambda: None
+    )
+    _PipelineRun._diagnose(this, logs)
+    store: Any = SimpleNamespace(load=lambda *names: None)
+    assert current_ones(store, [], this.result) == ["hanging of orders"]
+
+
 @pytest.mark.parametrize(("of_samples", "of_log", "is_one"), [
     (["a"], "a", True), ([], "a", True), (["a"], None, True), (["a", "b"], None, False), (["a"], "b", False),
 ])  # fmt: skip
@@ -145,15 +237,15 @@ def test_recordings_and_logs_of_a_run_are_of_one_cluster(
     """What hung in the first cluster had ended by the next sample of the second one."""
     times = {"listed": 1, "oldest": due(0), "newest": due(0), "after": None}
     recordings = [RecordedSamples(spark=None, path=each, cluster_ids=[each], **times) for each in of_samples]  # type: ignore[arg-type]
-    listed = SimpleNamespace(listings={str(LogIdentity(of_log, "1", None, "orders-0")): None})
+    listed = [str(LogIdentity(of_log, "1", None, "orders-0"))]  # in this run, or in an earlier one
     store: Any = SimpleNamespace(find=lambda name: None)
     stored = pa.table({"cluster_id": [*of_samples, None]})
     kept: Any = SimpleNamespace(select=lambda name: kept, distinct=lambda: kept, toArrow=lambda: stored)
-    earlier: Any = SimpleNamespace(find=lambda name: kept, load=lambda name, table: kept)
+    earlier: Any = SimpleNamespace(find=lambda name: kept)
     with nullcontext() if is_one else pytest.raises(UsageError, match="The recordings are of a"):
-        check_clusters(earlier, listed, [])  # type: ignore[arg-type]
+        check_clusters(earlier, listed, [])
     with nullcontext() if is_one else pytest.raises(UsageError, match="The recordings are of a"):
-        check_clusters(store, listed, recordings)  # type: ignore[arg-type]
+        check_clusters(store, listed, recordings)
 
 
 def test_history_near_a_hold_is_all_that_its_finding_needs(spark: SparkSession, logs: list[Headers]) -> None:

@@ -41,17 +41,7 @@ TIMEOUT_MS = 6000  # of transactions
 
 
 class Application:
-    """A framework's application with one process, which numbers what it writes from 0 on.
-
-    Parameters
-    ----------
-    kafka
-        The cluster.
-    folder
-        For its files.
-    seconds
-        For how long it is disturbed.
-    """
+    """A framework's application with one process, disturbed for some seconds; it numbers what it writes from 0 on."""
 
     owner: str
     """What findings say of its transactions."""

@@ -338,4 +338,5 @@ def test_a_notebook_shows_it_in_a_frame() -> None:
     assert "<h1>" not in output
     assert "<h3>Postmortem: orders-0</h3>" in instead, "where frames are dropped or cut, its summary is in its place"
     assert "producer 171100" in instead
+    assert "run the cell, choose Trust Notebook, or save it" in instead
     assert output.count("jpThemeLight") == 1, "it follows JupyterLab's theme; a saved page has no script"

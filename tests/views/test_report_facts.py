@@ -218,6 +218,37 @@ def test_a_group_waits_from_its_first_sample_until_it_commits_a_later_offset() -
     assert "Not known: orders-0 at offset 100 (late)." in plain(made.markdown)
 
 
+def test_a_sample_that_did_not_read_the_groups_ends_no_stall() -> None:
+    """The coordinator of a group did not answer for a sample, and the report took that for the end of its wait."""
+
+    def sample(second: int, **columns: Any) -> Row:
+        at = BEGUN + dt.timedelta(seconds=second)
+        return {**finding(observed_at=at, **columns), "sampled_at": at}
+
+    unread = sample(30, verdict=Verdict.UNKNOWN, producer_id=None, start_offset=None, groups_held=None)
+    recorded = [sample(10, groups_held=["billing"]), sample(20, groups_held=None), unread]
+    partitions = [
+        {"topic": "orders", "partition": 0, "sampled_at": at, "observed_at": at, "error": None}
+        for at in (BEGUN + dt.timedelta(seconds=second) for second in (0, 10, 20, 30, 40))
+    ]
+    made = report([ended(groups_held=["billing"])], recorded_findings=recorded, partitions=partitions)
+    assert [row["stall"] for row in grid(made, "Consumer groups")] == ["under 1 s to 40 s"]
+
+
+def test_a_commit_marker_that_published_what_no_commit_included_is_said() -> None:
+    """The marker of a new epoch committed the records of a dead one: "nothing is lost" was all that was said."""
+    made = report([ended()], log_transactions=[transaction("COMMIT")], actions=[done("undecided")])
+    assert "consumers received what was not committed" in plain(made.markdown)
+    made = report([ended()], log_transactions=[transaction("COMMIT")], actions=[done("commit")])
+    assert "consumers received what was not committed" not in plain(made.markdown)
+
+
+def test_healthy_transactions_are_open_though_no_incident() -> None:
+    """The section said "Nothing was open."; and of no finding at all, that no transaction is open anywhere."""
+    assert "What is open needs no action." in plain(report([finding(verdict=Verdict.ENDING, cause=None)]).markdown)
+    assert "of what was read, no transaction is open" in plain(report([]).markdown)
+
+
 def test_several_incidents_are_numbered_on_one_page() -> None:
     second = finding(
         topic="refunds", producer_id=7, transactional_id="refunds-1", start_offset=3, verdict=Verdict.STUCK_ENDING,
@@ -231,7 +262,10 @@ def test_several_incidents_are_numbered_on_one_page() -> None:
     assert (
         "2 transactions have held the last stable offset (LSO) of 2 partitions: refunds-0, orders-0" in made.summary[0]
     )
-    held = "4,000 records waited. The longest hold: 2 h so far. 2 consumer groups waited: billing, fraud."
+    held = (
+        "4,000 records waited. The longest hold: 2 h so far. 2 consumer groups waited: billing, fraud. "
+        "Which consumer groups waited for number 1 is not known."
+    )
     assert made.summary[1] == held, "of each partition, the most that one transaction held"
     assert "Number 2: ann@ops wrote the ABORT marker with kafka-txn abort" in " ".join(made.summary)
     assert "Not over: number 1." in made.summary

@@ -220,3 +220,15 @@ def test_the_ipython_extension_shows_data_frames_this_way(rows: list[Row]) -> No
     toolkit.unload_ipython_extension(shell)
     assert "dataframe" in html(findings)
     assert html(plan) is None
+
+
+@pytest.mark.parametrize(
+    ("held", "text"),
+    [
+        ({"records_held": 1234}, "1,234 records"),
+        ({"records_held": 1}, "1 record"),
+        ({"records_held": None, "offsets_held": 5678}, "5,678 offsets"),
+    ],
+)
+def test_what_waits_is_counted_with_its_unit(held: dict[str, Any], text: str) -> None:
+    assert any(cell.startswith(text) for cell in page([finding(**held)]).bodies[0])

@@ -38,6 +38,7 @@ AUDIT_FILE = "KAFKA_TXN_AUDIT_FILE"
 """Environment variable with the file; by default in the user's state directory."""
 
 LOCK_POLL_S = 0.05
+MAX_NAME = 200  # characters, of the 255 of a file: a topic may have 249
 REQUIRED = [column.name for column in ACTIONS.columns if not column.nullable]
 
 
@@ -161,7 +162,8 @@ class Audit:
 
     def records_path(self, target: str, producer_id: int) -> Path:
         """Where the records of a transaction go, beside the trail; with a number if such a file exists."""
-        return self.path.with_name(f"{self.path.stem}.records") / f"{target}-{producer_id}.parquet"
+        name = f"{target}-{producer_id}"[-MAX_NAME:]
+        return self.path.with_name(f"{self.path.stem}.records") / f"{name}.parquet"
 
     def rows(self) -> list[Row]:
         """Rows of ``schema.ACTIONS``, as they were written; a line that is cut off is a row with `error`."""

@@ -477,10 +477,11 @@ class Fence(CoordinatorAction):
     name = "fence"
     done = "The id was fenced"
     done_if = (
-        "it was not fenced if it still has epoch {producer_epoch} of producer {producer_id}. With transaction version "
-        "2 a commit by its client raises the epoch, too: kafka-txn history has PrepareCommit then, not PrepareAbort."
+        "it was not fenced so far if it still has epoch {producer_epoch} of producer {producer_id}. With transaction "
+        "version 2 a commit by its client raises the epoch, too: kafka-txn history has PrepareCommit then, not "
+        "PrepareAbort."
     )
-    not_done = NOT_DONE | {"INVALID_REQUEST"}
+    not_done = NOT_DONE | {"INVALID_REQUEST", "INVALID_TRANSACTION_TIMEOUT"}
     kafka_tool = ("forceTerminateTransaction", "--transactionalId")  # newer than 4.0
 
     def plan_now(self, cluster: Cluster, name: str, *, long_after_ms: int, earlier: Plan | None = None) -> Plan:

@@ -93,6 +93,7 @@ UNCERTAIN = frozenset(
     {
         "INCOMPLETE_RESPONSE",
         "KAFKA_STORAGE_ERROR",
+        "NONE",
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
         "NOT_LEADER_OR_FOLLOWER",
         "REQUEST_TIMED_OUT",
@@ -100,7 +101,7 @@ UNCERTAIN = frozenset(
         "UNKNOWN_TOPIC_OR_PARTITION",
     }
 )
-"""Errors after which the marker may be in the log: the leader appended it, and its replicas may not have it.
+"""Answers after which the marker may be in the log: the leader appended it, and its replicas may not have it.
 
 A broker that leads the partition no more while it waits for its replicas says so, too: the next leader may have the
 marker (``Partition.checkEnoughReplicasReachOffset``).
@@ -261,7 +262,8 @@ class MarkerAction(Action):
         fields = marker_fields(txn, is_commit=self.is_commit(fresh))
         progress.sending()
         answer = progress.wait(partial(write_marker, client, txn.tp, fields, leader=txn.leader or 0))
-        progress.effect = "uncertain" if Error.of(answer).code in UNCERTAIN else "nothing"
+        if Error.of(answer).code not in UNCERTAIN:
+            progress.effect = "nothing"
         return answer
 
     def refused(self, fresh: Plan) -> str:
@@ -279,9 +281,9 @@ class MarkerAction(Action):
             written=f"The {kind} marker was written.",
             uncertain=f"It is uncertain whether the {kind} marker was written.",
             find_out=(
-                f"To find out, diagnose the partition: the marker was not written if producer {txn.producer_id} still "
-                f"has a transaction open at offset {txn.start_offset}. If not, kafka-txn scan shows which marker ended "
-                "it."
+                f"To find out, diagnose the partition: the marker was not written so far if producer {txn.producer_id} "
+                f"still has a transaction open at offset {txn.start_offset}; a request on its way may still write it. "
+                "If it is not open, kafka-txn scan shows which marker ended it."
             ),
             command=("kafka-txn", "diagnose", *txn.tp.options),
             cancel=cancel,

@@ -462,7 +462,7 @@ def save_records(
     """
     partition = partition_view(cluster, txn.tp)
     batches = _limited(batches_of(cluster, txn, partition), MAX_SAVE_BYTES if max_bytes is None else max_bytes, check)
-    hidden = final = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    hidden = final = path.with_name(f".{uuid.uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         records, size = _write(hidden, batches, partition)

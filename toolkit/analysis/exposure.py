@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from importlib import resources
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from toolkit.errors import UsageError
@@ -405,14 +406,18 @@ def _software(broker: ObservedBroker, software: Software) -> Exposure:
 
 def _mixed_versions(cluster: ObservedCluster) -> Iterator[Exposure]:
     """A row if brokers are of several releases, as during a rolling upgrade; those of an unknown one are named, too."""
-    by_release: dict[Release | None, list[str]] = {}
+    by_release: dict[tuple[Release, ...], list[str]] = {}
     for each in cluster.brokers:
-        by_release.setdefault(each.release, []).append(str(each.broker_id))
-    unknown = by_release.pop(None, [])
-    known = [(release_text(each), by_release[each]) for each in sorted(filter(None, by_release))]
-    if len(known) > 1:
-        listed = [*known, ("unknown", unknown)] if unknown else known
-        value = ", ".join(f"{release} (broker {' '.join(ids)})" for release, ids in listed)
+        shown = each.software.releases if each.software else ()
+        possible = {each.release} if each.release else {release_of(one)[:2] for one in shown}
+        by_release.setdefault(tuple(sorted(possible)), []).append(str(each.broker_id))
+    unknown = by_release.pop((), [])
+    if any(set(one).isdisjoint(other) for one, other in combinations(by_release, 2)):
+        known = {
+            " to ".join(map(release_text, {each[0]: 0, each[-1]: 0})): by_release[each] for each in sorted(by_release)
+        }
+        listed = known | ({"unknown": unknown} if unknown else {})
+        value = ", ".join(f"{release} (broker {' '.join(ids)})" for release, ids in listed.items())
         yield replace(_setting_row(MIXED, value, of=cluster), broker_id=None)
 
 

@@ -585,7 +585,9 @@ def takes_source(*options: str) -> Callable[[Callable[..., None]], Callable[...,
             }
             if len(used := [way for way, is_used in ways.items() if is_used]) > 1:
                 raise UsageError(f"{used[0]} names a cluster, and {used[1]} does.", do="Use one of them.")
-            source_options = source_options.named().or_environment()
+            source_options = source_options.named()
+            if not (values.get("inputs") or values.get("more")):  # files that `pipeline` reads
+                source_options = source_options.or_environment()
             SOURCE.set(source_options)
             for name in WAITS:
                 source = ctx.get_parameter_source(name)

@@ -125,7 +125,7 @@ _IGNORED = (
 KNOWN = frozenset((*LIBRDKAFKA, *TLS, *PASSWORD, *KERBEROS, *OAUTH, *_CONSUMED, *_IGNORED))
 
 HIDDEN = "[hidden]"
-SECRET_KEY = re.compile(r"password|passphrase|secret|jaas|\.pem$|oauthbearer\.config$|keystore\.key$")
+SECRET_KEY = re.compile(r"password|passphrase|secret|jaas|user\.info|\.pem$|oauthbearer\.config$|keystore\.key$")
 
 
 def read_properties(path: str) -> dict[str, str]:

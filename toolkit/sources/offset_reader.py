@@ -308,14 +308,13 @@ def slice_of(
 ) -> LogSlice:
     """A chunk, with the offsets of the records that compaction left of a batch.
 
-    Without batches whose checksum is wrong: what they say may be wrong, too, and a consumer stops at them.
     `bytes_of`: the bytes of a batch; null if they are not at hand.
     """
-    is_wrong = chunk.headers["crc_ok"] == 0
-    headers = chunk.headers[~is_wrong]
+    headers = chunk.headers
     found = LogSlice(batches=headers, aborted=aborted, is_index_complete=is_index_complete, errors=[*errors])
-    found.errors += [WRONG_CHECKSUM.format(offset) for offset in chunk.headers["base_offset"][is_wrong][:1].tolist()]
-    for header in headers[partial_batches(headers)]:
+    found.errors += map(WRONG_CHECKSUM.format, headers["base_offset"][headers["crc_ok"] == 0][:1].tolist())
+    partial = headers[partial_batches(headers)]
+    for header in partial[partial["crc_ok"] != 0]:
         base = int(header["base_offset"])
         try:
             buf = bytes_of(header)

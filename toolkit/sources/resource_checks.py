@@ -14,6 +14,7 @@ from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.schema.live import Coordinator, Finding, GroupLag, Partition, Transaction
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.table import Error, TableRow, TopicPartition
+from toolkit.schema.verdict import Verdict
 
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
@@ -69,7 +70,8 @@ class _Check:
         self.options = {"recheck_after": recheck_after} if self.is_cluster else {}
         drivers = (each.removeprefix(SPARK_EXECUTOR) for each in named.groups)
         self.groups = list(dict.fromkeys([*named.groups, *filter(None, drivers)]))
-        self.not_checked: list[str] = []
+        self.not_checked = [f"{each}, which the text names: explain a part of it." for each in named.left_out]
+        self.owners = {*named.producer_ids}
         self.all_partitions = False
 
     def run(self) -> ResourceChecks:
@@ -85,10 +87,8 @@ class _Check:
             if each.held and each.topic is not None and each.partition is not None
         ]
         partitions += [tp for each in transactions for tp in each.topic_partitions or ()]
-        owners = {*self.named.producer_ids}
-        owners.update(each.producer_id for each in transactions if each.producer_id is not None)
-        owners.update(each.producer_id for each in history if each.producer_id is not None)
-        findings = tuple(self._findings(list(dict.fromkeys(partitions)), owners))
+        self.owners.update(each.producer_id for each in transactions if each.producer_id is not None)
+        findings = tuple(self._findings(list(dict.fromkeys(partitions))))
         return ResourceChecks(
             all_partitions=self.all_partitions,
             findings=findings,
@@ -115,6 +115,8 @@ class _Check:
             return
         subject = "the history of transactional ids (READ on __transaction_state)"
         found = self._records(subject, PastTransaction, transactional_ids=ids)
+        former = (number for each in found for number in (each.producer_id, each.previous_producer_id))
+        self.owners.update(number for number in former if number is not None)
         for name in ids:
             yield from [each for each in found if each.transactional_id == name][-NEWEST:]
 
@@ -158,6 +160,8 @@ class _Check:
     def _lags_on(self, partitions: Sequence[TopicPartition], groups: Sequence[str]) -> Iterator[GroupLag]:
         """The lag of some groups on the named partitions."""
         if self.groups_of is not None:
+            if len(groups) > MAX_NAMED:
+                self.not_checked.append(f"Lag of {len(groups) - MAX_NAMED} more groups: that of {MAX_NAMED} is read.")
             lags = chain.from_iterable(self._lags_of(group, self.groups_of) for group in groups[:MAX_NAMED])
             yield from (each for each in lags if (each.topic, each.partition) in partitions)
 
@@ -178,11 +182,12 @@ class _Check:
         for topic in self.named.topics:
             yield from (each.tp for each in self._records(f"topic {topic}", Partition, topics=[topic]))
 
-    def _findings(self, partitions: Sequence[TopicPartition], owners: set[int]) -> Iterator[Finding]:
+    def _findings(self, partitions: Sequence[TopicPartition]) -> Iterator[Finding]:
         """Findings of the partitions, of the producers on any partition, and of the whole cluster."""
         found: Sequence[Finding] = []
+        owners, ids = self.owners, self.named.transactional_ids
         offsets = self.groups_of is None and bool(partitions)  # its groups are not known, only what is open on them
-        if owners or offsets or not self.named:
+        if owners or ids or offsets or not self.named:
             before = len(self.not_checked)
             found = self._records("all partitions", Finding, **self.options)
             self.all_partitions = len(self.not_checked) == before
@@ -192,7 +197,9 @@ class _Check:
             if each.topic is None
             or each.tp in partitions
             or each.producer_id in owners
-            or (owners and each.topic != STATE_TOPIC and unread([each]) is not None)  # they may be open there
+            or each.transactional_id in ids
+            or (ids and _is_of_any_id(each))
+            or ((owners or ids) and each.topic != STATE_TOPIC and unread([each]) is not None)  # they may be open there
             or (offsets and each.topic == OFFSETS_TOPIC and not each.verdict.is_brief)
             or (not self.named and (not each.verdict.is_brief or each.cause))
         }
@@ -209,7 +216,8 @@ class _Check:
             if len(partitions) == 1:
                 self.not_checked.append(f"{partitions[0].topic}-{partitions[0].partition}: {error}")
                 return []
-            return [found for each in partitions for found in self._findings_of([each])]
+            middle = len(partitions) // 2
+            return [*self._findings_of(partitions[:middle]), *self._findings_of(partitions[middle:])]
 
     def _records(self, subject: str, record: type[R], **arguments: Any) -> Sequence[R]:
         """The rows of a table; a failure is added to `not_checked`."""
@@ -218,3 +226,9 @@ class _Check:
         except ToolkitError as error:
             self.not_checked.append(f"{subject[0].upper()}{subject[1:]}: {error}")
             return []
+
+
+def _is_of_any_id(finding: Finding) -> bool:
+    """Whether its transactional id is not known: it may be one that expired, or whose coordinator did not answer."""
+    is_known = finding.transactional_id is not None or finding.producer_id is None
+    return not is_known and finding.verdict in {Verdict.HANGING, Verdict.UNKNOWN}

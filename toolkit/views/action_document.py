@@ -369,6 +369,8 @@ def list_result(plan: PlanList, done: ListResult) -> Iterator[str]:
         yield f"{each.target}: {_lso_after(each.result.partitions[0])}{saved}."
     if done.not_tried:
         yield f"Not tried: {', '.join(done.not_tried)}."
+    if plan.left_out:
+        yield f"Left out: {', '.join(each.target for each in plan.left_out)}."
 
 
 FILES_AGE = (

@@ -222,7 +222,7 @@ class AgentTools:
             tables: dict[str, Any] = {"findings": rows, **tables_around(rows, source, remark=remarks.append)}
         aliases = Aliases(names_in(list(tables.values())))
         tables = {name: [aliases.applied(row) for row in of_table] for name, of_table in tables.items()}
-        markdown = aliases.applied(report(tables.pop("findings"), **tables).markdown)
+        markdown = aliases.applied(report(tables.pop("findings"), **tables, connection=self._connection).markdown)
         shared = {
             **aliases.applied(about(source)),
             "names": inert(aliases.names),

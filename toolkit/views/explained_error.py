@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.consumer_lag import never_read
 from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, number
-from toolkit.analysis.symptoms.recognition import NamedResources, RecognizedSymptom, pasted_records, recognize
+from toolkit.analysis.symptoms.recognition import (
+    MAX_NAMED,
+    NamedResources,
+    RecognizedSymptom,
+    is_over,
+    pasted_records,
+    recognize,
+)
 from toolkit.schema import FINDINGS, Column, ListOf, Row, StructOf, Table
 from toolkit.schema.live import GroupLag, Transaction
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
@@ -16,8 +23,9 @@ from toolkit.schema.table import INT16, INT32, INT64, STRING, TOPIC_PARTITIONS
 from toolkit.schema.verdict import symptom_page
 from toolkit.sources.resource_checks import ResourceChecks, check_resources
 from toolkit.views.document import NOWHERE, Connection, Field, Fields, Paragraph, Section, Value, text_values
-from toolkit.views.finding_document import finding_parts, linked_row, summary
+from toolkit.views.finding_document import finding_parts, first_names, linked_row, summary
 from toolkit.views.renderers import DocumentView, text_lines
+from toolkit.views.row_formats import count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,17 +60,25 @@ def _values(sentences: Sequence[str]) -> tuple[Value, ...]:
     return tuple(value for sentence in sentences for value in text_values(sentence))
 
 
-def _checked_section(checks: ResourceChecks, named: NamedResources) -> Section:
+def _checked_section(checks: ResourceChecks, named: NamedResources, scope: str | None) -> Section:
     """Findings about the named partitions, or about all, and failed checks."""
     said = map(Paragraph, said_of_ids(checks))
     not_checked = (Paragraph(f"not checked: {each}") for each in checks.not_checked)
-    total = Fields((Field("in all", (_sum(checks, named),)),), indent=0)
+    total = Fields((Field("in all", (_sum(checks, named, scope),)),), indent=0)
     return Section(title="Looked up", parts=(*said, *finding_parts(checks.findings), total, *not_checked))
 
 
 def said_of_ids(checks: ResourceChecks) -> list[str]:
     """Coordinator state of ids, the end of their last transactions, and the lag of groups: a sentence each."""
     return [*map(_transaction, checks.transactions), *map(_ended, checks.history), *map(_lag, checks.group_lag)]
+
+
+def _pasted_lines(records: Sequence[TransactionLogRecord]) -> list[str]:
+    """A line for each of the first, and how many more there are."""
+    more = records[MAX_NAMED:]
+    still = sum(not is_over(each) for each in more)
+    rest = [f"{count(len(more), 'more transactional id')} in the text, {still:,} of them open by the last record"]
+    return [*map(_pasted, records[:MAX_NAMED]), *(rest if more else [])]
 
 
 def _pasted(record: TransactionLogRecord) -> str:
@@ -82,12 +98,14 @@ def named_line(named: NamedResources) -> str:
     parts = [f"transactional id {each}" for each in named.transactional_ids]
     parts += [f"group {each}" for each in named.groups]
     parts += [f"topic {each}" for each in named.topics]
-    parts += [f"{topic}-{partition}" for topic, partition in named.partitions]
+    if named.partitions:
+        parts.append(first_names([f"{topic}-{partition}" for topic, partition in named.partitions], 2 * MAX_NAMED))
     parts += [f"producer {each}" for each in named.producer_ids]
     return ", ".join(parts)
 
 
-def _sum(checks: ResourceChecks, named: NamedResources) -> str:
+def _sum(checks: ResourceChecks, named: NamedResources, scope: str | None) -> str:
+    """The last line; an all-clear names what was read."""
     if checks.findings:
         incomplete = "; not everything was checked" if checks.is_incomplete else ""
         return summary(checks.findings) + incomplete
@@ -95,7 +113,8 @@ def _sum(checks: ResourceChecks, named: NamedResources) -> str:
         return "no partition was checked"
     if checks.is_incomplete:
         return "nothing was found open, but not everything was checked"
-    return "nothing of it is open on any partition" if named else "nothing hangs, and nothing holds an LSO for long"
+    clear = "nothing of it is open on any partition" if named else "nothing hangs, and nothing holds an LSO for long"
+    return f"{clear} ({scope})" if scope else clear
 
 
 def _transaction(owner: Transaction) -> str:
@@ -179,6 +198,7 @@ class ExplainedError:
     named: NamedResources  # ids, groups and partitions in the text, and those of the caller
     pasted: tuple[TransactionLogRecord, ...] = ()  # the last record of each transactional id in the text
     checks: ResourceChecks | None = None  # state of them in a source; null without a source
+    scope: str | None = None  # what was read of the source
     connection: Connection = NOWHERE  # of the commands in it
 
     @property
@@ -196,7 +216,7 @@ class ExplainedError:
             "producer_ids": list(self.named.producer_ids),
             "findings": None,
         }
-        observed = list(map(_pasted, self.pasted))
+        observed = _pasted_lines(self.pasted)
         if self.pasted:
             shared["observed"] = observed
         if self.checks is not None:
@@ -237,8 +257,8 @@ class ExplainedError:
         if name := named_line(self.named):
             sections.append(Section(title="Named", lead=name, parts=()))
         if self.pasted:
-            sections.append(Section(title="In the text", parts=tuple(Paragraph(_pasted(each)) for each in self.pasted)))
-        return sections if self.checks is None else [*sections, _checked_section(self.checks, self.named)]
+            sections.append(Section(title="In the text", parts=tuple(map(Paragraph, _pasted_lines(self.pasted)))))
+        return sections if self.checks is None else [*sections, _checked_section(self.checks, self.named, self.scope)]
 
     def lines(self, *, width: int | None = None) -> list[str]:
         """The explanation as lines of text, wrapped at `width` columns."""
@@ -292,5 +312,10 @@ def explain(
     named = named.with_more(transactional_ids=transactional_ids, groups=groups, topics=topics, partitions=partitions)
     checks = None if source is None else check_resources(source, named, recheck_after=recheck_after)
     return ExplainedError(
-        recognized=recognized, named=named, pasted=pasted_records(text), checks=checks, connection=Connection.of(source)
+        recognized=recognized,
+        named=named,
+        pasted=pasted_records(text),
+        checks=checks,
+        scope=source.scope.text(source.principal) if source and source.scope else None,
+        connection=Connection.of(source),
     )

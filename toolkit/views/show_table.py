@@ -229,6 +229,8 @@ def _plain(name: str, value: Any) -> TableCell:
 def _key(value: Any, text: str) -> int | str | None:
     if isinstance(value, dt.datetime):
         return round(value.timestamp() * 1000)
+    if isinstance(value, float):
+        return str(value)  # without separators
     return value if value is None or (isinstance(value, int) and not isinstance(value, bool)) else text
 
 

@@ -54,7 +54,7 @@ window.kafkaTxnTables = () => document.querySelectorAll(".kafka-txn:not([data-re
   };
   const key = (body, column, isNumber) => {
     const cell = body.rows[0].cells[column], text = cell.dataset.key ?? cell.textContent;
-    return cell.dataset.none !== undefined ? undefined : isNumber ? BigInt(text) : text;
+    return cell.dataset.none !== undefined ? undefined : !isNumber ? text : /^-?\d+$/.test(text) ? BigInt(text) : Number(text);
   };
   const sortBy = (heading) => {
     const column = heading.cellIndex, isNumber = heading.dataset.number, up = heading.ariaSort !== "ascending";

@@ -16,13 +16,7 @@ FOLDER = Path(__file__).parent
 
 
 def claimed_cells(notebook: str) -> list[str]:
-    """Ids of cells with a claim; the module is not imported, as it imports what its notebook does.
-
-    Parameters
-    ----------
-    notebook
-        Name of its file, for example ``01_detection``.
-    """
+    """Ids of cells with a claim; the module is not imported, as it imports what its notebook does."""
     file = FOLDER / f"{_module(notebook)}.py"
     body = ast.parse(file.read_text()).body if file.is_file() else []
     names = [each.name for each in body if isinstance(each, ast.FunctionDef)]
@@ -30,13 +24,7 @@ def claimed_cells(notebook: str) -> list[str]:
 
 
 def check(notebook: str, cell_id: str, variables: Mapping[str, object]) -> None:
-    """Check the claims of a cell; a parameter with a default is a variable that only some sources have.
-
-    Raises
-    ------
-    AssertionError
-        If one does not hold.
-    """
+    """Check the claims of a cell; a parameter with a default is a variable that only some sources have."""
     claim = getattr(import_module(f"{__name__}.{_module(notebook)}"), cell_id.replace("-", "_"))
     parameters = inspect.signature(claim).parameters.values()
     present = (each for each in parameters if each.name in variables or each.default is inspect.Parameter.empty)

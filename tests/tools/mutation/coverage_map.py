@@ -82,15 +82,7 @@ class FileCoverage:
 
 
 class CoverageMap:
-    """The tests by line, of all files whose tests ran.
-
-    Parameters
-    ----------
-    prefixes
-        Only tests whose ids start with one of these.
-    lab
-        With those that start Kafka.
-    """
+    """The tests by line, of all files whose tests ran; only those whose ids start with one of the prefixes."""
 
     def __init__(self, prefixes: Iterable[str] = ("",), *, lab: bool = True) -> None:
         self.tests: dict[str, ReachingTest] = {}

@@ -102,17 +102,7 @@ class Selected:
 
 
 class Runner:
-    """Tries faults in a copy of the repository.
-
-    Parameters
-    ----------
-    copy
-        The copy.
-    coverage
-        The tests to choose from.
-    limit_s
-        At most so many seconds of tests for a fault, as they took when the map was made.
-    """
+    """Tries faults in a copy of the repository, each by tests that took at most `limit_s` when the map was made."""
 
     def __init__(self, copy: Path, coverage: CoverageMap, *, limit_s: float) -> None:
         self.copy, self.coverage, self.limit_s = copy, coverage, limit_s
@@ -214,7 +204,7 @@ class Runner:
         if (child := os.fork()) == 0:
             os.setpgid(0, 0)
             signal.setitimer(signal.ITIMER_PROF, 30 + 5 * seconds)  # of processor, as the machine may be busy
-            signal.alarm(300 + round(20 * seconds))
+            signal.alarm(90 + round(5 * seconds))  # what waits for ever
             code = 99
             try:
                 code = self._in_fork(nodeids, results)
@@ -248,11 +238,6 @@ class CollectedRunner(Runner):
     """Tries faults within functions in forks of a process that has imported the toolkit and collected all tests.
 
     A fork puts the changed code into the functions, and what starts from it reads the changed file.
-
-    Parameters
-    ----------
-    session
-        The tests, as collected in the copy.
     """
 
     def __init__(self, copy: Path, coverage: CoverageMap, *, limit_s: float, session: pytest.Session) -> None:

@@ -237,7 +237,7 @@ def test_an_unexpected_error_is_shown_and_logged(
     faulty.fails = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         panel.refresh()
-    assert "Unexpected error KeyboardInterrupt" in panel_text(panel)
+    assert "Interrupted KeyboardInterrupt" in panel_text(panel)
     assert not panel.buttons["refresh"].disabled
     faulty.fails = None
     panel.refresh()

@@ -6,17 +6,22 @@ import gzip
 import html
 import json
 import re
-from dataclasses import replace
+from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
+from unittest.mock import Mock
 
+import pytest
 from plotly.offline import get_plotlyjs
 
 from tests.actions.rows import RowCluster, abort_plan
+from tests.views.panel.panel_state import panel_text
 from toolkit.actions.audit import Audit
 from toolkit.actions.plan import Plan, Result
 from toolkit.actions.transaction import MarkerImpact, PartitionResult
-from toolkit.errors import ActionFailed, ActionRefused, ToolkitError, UsageError
+from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound, ToolkitError, UsageError
+from toolkit.schema import Row
+from toolkit.schema.coerce import Scope, Seen, SeenBrokers
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.views.action_document import changes, done_section, lso_difference, passed
@@ -277,19 +282,6 @@ def _srcdoc(value: str) -> str:
     return html.unescape(found[1])
 
 
-def test_an_uncertain_action_on_a_partition_that_is_not_read_now_stays_uncertain() -> None:
-    """The leader that did not answer is why it was uncertain: `is not open any more`, it said."""
-    acted = finding(topic="orders", partition=0, producer_id=7, start_offset=100)
-    error = "LEADER_NOT_AVAILABLE: no leader"
-    unread = replace(acted, verdict=Verdict.UNKNOWN, producer_id=None, start_offset=None, error=error)
-    panel: Any = SimpleNamespace(_uncertain=acted, findings=[unread], problems=[])
-    AbortPanel._settle(panel)
-    assert panel.problems == [
-        "orders-0 at offset 100, whose action was uncertain, may be open: its partition could not be read "
-        "(LEADER_NOT_AVAILABLE)."
-    ]
-
-
 def test_what_has_no_action_in_the_panel_may_need_one() -> None:
     """After an abort, a transaction of which evidence was missing was `Nothing else needs an action.`"""
     unknown = finding(verdict="unknown", action=None)
@@ -307,13 +299,109 @@ def test_what_has_no_action_in_the_panel_may_need_one() -> None:
     assert said == {"unknown": False, "ongoing": True}
 
 
-def test_a_later_failure_does_not_forget_an_action_that_was_uncertain() -> None:
-    """What became of it was not said after the next refresh."""
-    acted = finding()
-    panel: Any = SimpleNamespace(_uncertain=None)
-    for error in (
-        ActionFailed("It did not answer.", effect="uncertain", do=""),
-        UsageError("It is not confirmed.", do=""),
-    ):
-        AbortPanel._keep_uncertain(panel, error, acted)
-    assert panel._uncertain is acted
+class PanelCluster(RowCluster):
+    """Finds a transaction on ``orders-0``; with `named`, answers about that partition by name, or raises it."""
+
+    scope = Scope(
+        partitions=Seen(seen=1, not_seen=0),
+        brokers=SeenBrokers(seen=[1]),
+        transactional_ids=Seen(seen=0, not_seen=0),
+        open_elsewhere=0,
+        open_only=True,
+    )
+    named: Finding | ToolkitError | None = None
+    kind = "files"  # so that no command needs a connection
+
+    def finding_rows(self, **arguments: Any) -> list[Row]:
+        self._called("finding_rows", arguments)
+        if "partitions" not in arguments or arguments["partitions"] is None or self.named is None:
+            return [*self.findings]
+        if isinstance(self.named, ToolkitError):
+            raise self.named
+        return [self.named.row()]
+
+    def partition_rows(self, **arguments: Any) -> list[Row]:
+        raise BrokerError("No picture is drawn.", code="NONE", do="")
+
+
+GONE = finding(verdict=Verdict.CLEAR, producer_id=None, start_offset=None, action=None)
+UNREAD = finding(verdict=Verdict.UNKNOWN, producer_id=None, start_offset=None, error="LEADER_NOT_AVAILABLE: no leader")
+LOST = ActionFailed("It did not answer.", effect="uncertain", do="")
+
+
+def acted(cluster: PanelCluster, error: BaseException, trail: Audit, monkeypatch: pytest.MonkeyPatch) -> AbortPanel:
+    """A panel about another topic in which the action on ``orders-0`` ends so."""
+    panel = AbortPanel(cast("Any", cluster), topics=["payments"], audit=trail, recheck_after=0)
+    panel.select(finding())
+    panel.plan, panel.step = plan(impact()), "checked"
+    monkeypatch.setattr(Plan, "execute", Mock(side_effect=error))
+    with pytest.raises(KeyboardInterrupt) if isinstance(error, KeyboardInterrupt) else nullcontext():
+        panel.execute("orders-0@5")
+    assert panel.error is error
+    return panel
+
+
+def became(panel: AbortPanel) -> list[str]:
+    """What a refresh says of it."""
+    panel.refresh()
+    return [each for each in panel.problems if "uncertain" in each]
+
+
+@pytest.mark.parametrize(
+    ("named", "now"),
+    [
+        (GONE, "is not open any more"),
+        (finding(), "is still open"),
+        (UNREAD, "may be open: its partition could not be read (LEADER_NOT_AVAILABLE)"),
+        (
+            NotFound("There is no topic 'orders'.", do=""),
+            "may be open: its partition could not be read (There is no topic 'o",
+        ),
+    ],
+)
+def test_what_became_of_an_uncertain_action_is_read_and_said_until_it_has_ended(
+    named: Any, now: str, trail: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a partition that the panel is not about, or that is hidden by now, it was `not open any more`.
+
+    What was open in the first look was not said again, though its request could still be on its way.
+    """
+    cluster = PanelCluster(findings=[])
+    panel = acted(cluster, LOST, trail, monkeypatch)
+    panel.execute("orders-0@5")
+    assert isinstance(panel.error, UsageError), "a later failure does not forget it"
+    cluster.named = named
+    for again in (True, named is not GONE):
+        assert [
+            each.startswith(f"orders-0 at offset 100, whose action was uncertain, {now}") for each in became(panel)
+        ] == [True] * again
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("a defect")])
+def test_what_was_interrupted_may_have_been_done(
+    error: BaseException, trail: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an interrupt of the kernel the panel still said `The dry run passed. Nothing was written.`"""
+    error.add_note("The ABORT marker was written.")
+    cluster = PanelCluster(findings=[])
+    cluster.named = GONE
+    panel = acted(cluster, error, trail, monkeypatch)
+    assert (panel.plan, panel.step) == (None, "chosen")
+    assert "Nothing was written" not in panel_text(panel)
+    assert "The ABORT marker was written." in panel_text(panel)
+    assert became(panel) == ["orders-0 at offset 100, whose action was uncertain, is not open any more."]
+
+
+def test_what_refused_it_leaves_nothing_uncertain(trail: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
+    panel = acted(
+        PanelCluster(findings=[]), ActionFailed("It did not answer.", effect="nothing", do=""), trail, monkeypatch
+    )
+    assert became(panel) == []
+
+
+def test_an_all_clear_of_the_panel_names_what_was_read(trail: Audit) -> None:
+    """A panel about one topic said of the whole cluster that nothing hangs."""
+    panel = AbortPanel(cast("Any", PanelCluster(findings=[])), topics=["payments"], audit=trail, recheck_after=0)
+    assert "Nothing hangs, no transaction is open (1 partition of broker 1; 0 open transactional ids)" in panel_text(
+        panel
+    )

@@ -50,3 +50,13 @@ def test_a_day_of_holds_and_one_that_goes_on() -> None:
         )
     assert "No hold of an LSO since 2026-11-21 12:58:30 UTC" in words(plot_holds([hold("a", 9, 8)], since=NOW))
     assert "No hold of an LSO since 20" in words(plot_holds([hold("a", 9, 8)], since="today"))
+
+
+def test_holds_at_one_time_count_once_and_one_of_unknown_time_is_named() -> None:
+    """An id that held ten partitions for the same hour had "held an LSO longest: 10 h", before one of three hours."""
+    many = [replace(hold("a", 2, 1), partition=number) for number in range(10)]
+    unread = LsoHold(topic="orders", partition=1, error="CORRUPT_BATCH: bytes 0 to 61")
+    text = words(plot_holds([*many, hold("b", 5, 2), replace(hold("c", 1, None), held_from=None), unread]))
+    assert "b held an LSO longest: 3 h in 1 hold" in text
+    assert "1 of unknown time not drawn; 1 log could not be read" in text
+    assert "When an LSO was held is not known" in words(plot_holds([unread])), 'it was "No hold of an LSO"'

@@ -41,3 +41,16 @@ def test_unknown_parts_are_named() -> None:
 def test_an_empty_figure_states_the_reason() -> None:
     assert "No row of group_lag was given" in words(plot_lag([]))
     assert "1 partition read: no lag" in words(plot_lag([lag(lag=0, behind=0, held=0, markers=0)]))
+
+
+def test_no_title_clears_partitions_whose_lag_is_not_known() -> None:
+    """With one partition read and one not, the title said "it has read everything", or "nothing is held"."""
+    unread = lag(partition=1, lag=None, behind=None, held=None, markers=None, error="TIMEOUT: no answer")
+    hidden = unread | {"topic": None, "partition": None}  # two of one rank were a TypeError
+    read = plot_lag([lag(lag=1, behind=0, held=0, markers=1), unread, hidden])
+    assert "billing: 2 partitions of 3 not known" in words(read)
+    assert "all topics" in traces(read)[HELD]["y"]
+    behind = words(plot_lag([lag(held=0, behind=22), unread]))
+    assert "billing: it has 22 records yet to read; 1 partition not known" in behind
+    assert "nothing is held" not in behind
+    assert "billing: 21 offsets held from it on payments-0" in words(plot_lag([lag(markers=None, held=21)]))

@@ -13,7 +13,7 @@ import pytest
 from tests.views.plots.busy import busy, finding, history
 from toolkit.schema.verdict import Verdict
 from toolkit.views.plots import figure_html, plot_lag, plot_overview, plot_timeline
-from toolkit.views.plots.notebook_figure import WIDTH, figure_svg, theme_style
+from toolkit.views.plots.notebook_figure import MAX_TICKS, WIDTH, Axis, figure_svg, theme_style, ticks_of
 from toolkit.views.plots.plot_theme import THEMES
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -83,3 +83,12 @@ def test_every_light_colour_has_a_rule_for_dark_pages() -> None:
             red, green, blue = bytes.fromhex(THEMES["light"][field.name][1:])
             assert f'[style*="fill: rgb({red}, {green}, {blue})"]' in style
             assert f"{{fill:{THEMES['dark'][field.name]}!important}}" in style
+
+
+@pytest.mark.parametrize(
+    ("rough", "step"), [(0.1, 1), (1, 1), (2, 2), (3, 5), (5, 5), (6, 10), (11, 20), (70, 100)], ids=str
+)
+def test_ticks_are_round_numbers(rough: float, step: int) -> None:
+    ticks = ticks_of(Axis(kind="linear", low=1, high=1 + rough * MAX_TICKS, start=0, end=700), {})
+    assert [value for value, _ in ticks[:2]] in ([step, 2 * step], [step])
+    assert [label for _, label in ticks] == [f"{value:,.0f}" for value, _ in ticks]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.views.plots.busy import FIRST, NOW, busy, finding, history
 from tests.views.plots.drawn import bars, hovers, traces, words
-from toolkit.schema import FINDINGS, LOG_TRANSACTIONS
+from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, PARTITIONS
 from toolkit.schema.coerce import records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.log import ClusterEvent, LogTransaction, PastTransaction
@@ -253,3 +253,18 @@ def test_a_pointer_finds_a_bar_between_its_ends() -> None:
     assert set(points["y"]) == {offset}
     assert all(start < x < end for x in points["x"])
     assert all("producer <b>4711<" in text for text in points["hovertext"])
+
+
+@pytest.mark.parametrize("table", ["findings", "log_transactions", "partitions"])
+def test_the_title_clears_nothing_that_was_not_read(table: str) -> None:
+    """Of a partition without a leader, and of a log with wrong checksums, it was "nothing is open"."""
+    failed: dict[str, Any] = {"topic": "orders", "partition": 0, "error": "LEADER_NOT_AVAILABLE: no leader"}
+    nothing = {"queue_position", "start_offset", "producer_id", "last_stable_offset", "held_from", "opened_at"}
+    unknown = finding(**dict.fromkeys(nothing), verdict=Verdict.UNKNOWN)
+    rows: dict[str, Any] = {"findings": unknown, "log_transactions": dict.fromkeys(LOG_TRANSACTIONS.names) | failed,
+            "partitions": dict.fromkeys(PARTITIONS.names) | failed | {"observed_at": NOW}}  # fmt: skip
+    tables: dict[str, Any] = {"log_transactions": [], table: [rows[table]]}
+    text = words(plot_timeline(**tables))
+    assert "orders-0: it is not known whether anything is open" in text
+    held = rows["partitions"] | {"error": None, "last_stable_offset": 3, "high_watermark": 90}
+    assert "LSO 3 is below the high watermark 90" in words(plot_timeline([], partitions=[held]))

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from toolkit.analysis.coordinator.transaction_owners import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.evidence_text import at, number
-from toolkit.analysis.diagnosis.observation import TransactionAge, age_verdict
+from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, TransactionAge, age_verdict, is_held
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Transaction
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.recorded import ActionClaim
@@ -294,7 +294,10 @@ PARTITION_RULES: tuple[Rule[PartitionEvidence], ...] = (
         applies=lambda p: True,
         verdict=Verdict.CLEAR,
         why=lambda p: (
-            f"The LSO {number(p.partition.last_stable_offset)} is the high watermark: nothing is held back. "
+            f"Nothing was held when it was first read; what holds the LSO {number(p.partition.last_stable_offset)} has "
+            "begun since."
+            if is_held(p.partition)
+            else f"The LSO {number(p.partition.last_stable_offset)} is the high watermark: nothing is held back. "
             "kafka-txn lag --group GROUP shows what a lag here consists of: records to read, or markers."
         ),
         remedy=lambda p: "None.",
@@ -322,6 +325,23 @@ def decide_unknown(
     )
 
 
+def decide_open_after_marker(finding: Finding, marker_time: dt.datetime | None, *, end: str) -> Decision | None:
+    """The decision on a transaction that a look has open after its marker, which a log has; null if it has ended.
+
+    Then the leader has lost the marker, or the log is not its partition's: a deposed leader's, or an older copy.
+
+    `finding`: that look. `end`: the marker, in sentences.
+    """
+    looked_at = finding.brokers_time
+    if marker_time is None or looked_at is None or looked_at <= marker_time + CLOCKS_DIFFER:
+        return None
+    return decide_unknown(
+        f"{end} It is open as of {at(looked_at)}, by the brokers' time, so its leader has lost that marker, or never "
+        "had it. What is committed stays committed.",
+        missing=("which replica's log is that of the partition, and what became of its marker",),
+    )
+
+
 def decide_merged(log: Finding, recorded: Finding) -> Decision:
     """The decision on a transaction that a log and a recording have: that of one of them, unless they contradict.
 
@@ -332,7 +352,9 @@ def decide_merged(log: Finding, recorded: Finding) -> Decision:
     order = 0 if log_time is None or recorded_time is None else (log_time > recorded_time) - (log_time < recorded_time)
     is_timed = None not in (log_time, recorded_time)
     if log.verdict is Verdict.ENDED:
-        return Decision.of(log)
+        is_open = recorded.verdict is not Verdict.ENDED
+        after_marker = decide_open_after_marker(recorded, log.held_to, end=log.reason) if is_open else None
+        return after_marker or Decision.of(log)
     if recorded.verdict is Verdict.ENDED and (order > 0 or not is_timed):
         why = f"why the sample of {at(recorded.observed_at)} does not have what is open after it"
         which = "the brokers' time of both: whether it was open before that sample, or is open after it"

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.analysis.coordinator.transaction_owners import TWO_PHASE_COMMIT
-from toolkit.analysis.diagnosis.decision import decide_ended, decide_merged
+from toolkit.analysis.diagnosis.decision import decide_ended, decide_merged, decide_open_after_marker
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.schema.durations import duration, elapsed_ms
@@ -77,7 +77,7 @@ def close(finding: Finding, *, end: str, before: Finding | None = None) -> Findi
 
 
 def close_by_log(findings: Iterable[Finding], log_transactions: Iterable[LogTransaction]) -> list[Finding]:
-    """Close the past findings whose marker is in the log.
+    """Close the past findings whose marker is in the log; one that is open after it is `unknown`.
 
     `findings`: findings, open and closed.
     `log_transactions`: transactions of their logs; findings of all other transactions stay unchanged.
@@ -90,10 +90,13 @@ def close_by_log(findings: Iterable[Finding], log_transactions: Iterable[LogTran
     found = []
     for each in findings:
         if is_open(each) and (marked := markers.get(each.key)) is not None:
-            held_to, held_ms = marked.end or each.held_to, elapsed_ms(each.held_from, marked.end)
-            ended = replace(each, held_to=each.held_from and held_to, held_ms=held_ms)
             marker = f"{marked.marker} marker" if marked.marker else "marker"
             end = f"Its {marker} is at offset {marked.marker_offset} of the log."
+            if (decision := decide_open_after_marker(each, marked.end, end=end)) is not None:
+                found.append(decision.applied_to(each))
+                continue
+            held_to, held_ms = marked.end or each.held_to, elapsed_ms(each.held_from, marked.end)
+            ended = replace(each, held_to=each.held_from and held_to, held_ms=held_ms)
             found.append(close(replace(ended, observed_at=marked.end or each.observed_at), end=end, before=each))
         else:
             found.append(each)
@@ -183,6 +186,9 @@ def merge_findings(of_log: Iterable[Finding], of_recording: Iterable[Finding]) -
 
 def _both(log: Finding, recorded: Finding) -> Finding:
     decision = decide_merged(log, recorded)
+    if log.verdict is Verdict.ENDED and decision.verdict is not Verdict.ENDED:  # it is open after its marker
+        log = decision.applied_to(replace(log, held_to=None, observed_at=recorded.observed_at))
+        log = replace(log, held_ms=None, brokers_time=recorded.brokers_time)
     merged = decision.applied_to(log.merged(recorded))
     held_ms = log.held_ms
     if log.verdict is Verdict.ENDED:
@@ -278,6 +284,7 @@ def observed_holds(findings: Iterable[Finding]) -> list[LsoHold]:
             each,
             first_offset=each.start_offset,
             held_ms=None if each.held_to is None else each.held_ms,
+            least_ms=each.held_ms if each.held_to is None else None,
             as_of=each.observed_at,
         )
         for each in findings

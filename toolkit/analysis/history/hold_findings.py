@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 
 from toolkit.analysis.coordinator.transaction_owners import PREPARE_GRACE, TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.causes import Cause, cause_of, habit
-from toolkit.analysis.diagnosis.decision import Decision, decide_ended, decide_unknown
+from toolkit.analysis.diagnosis.decision import Decision, decide_ended, decide_open_after_marker, decide_unknown
 from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.analysis.history.findings_over_time import close
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
@@ -126,6 +126,7 @@ def _with_times(found: pa.Table) -> pa.Table:
     alone = pc.is_null(found["after_offset"]).to_numpy()
     not_before, not_after = milliseconds(found["not_before"]), milliseconds(found["not_after"])
     end = milliseconds(found["end"])
+    until: Array = np.where(end >= 0, end, milliseconds(found["as_of"]))
     opened_at, opened_at_clock = _openings(found, not_before, not_after)
     held_from: Array = np.where(alone, opened_at, not_after)
     held_from = np.where(end >= 0, np.minimum(held_from, end), held_from)
@@ -137,7 +138,7 @@ def _with_times(found: pa.Table) -> pa.Table:
             "held_from": times(held_from),
             "held_to": times(end),
             "held_ms": numbers(np.where((end >= 0) & (held_from >= 0), end - held_from, -1)),
-            "least_ms": numbers(np.where((end >= 0) & (not_after >= 0), np.maximum(end - not_after, 0), -1)),
+            "least_ms": numbers(np.where((until >= 0) & (not_after >= 0), np.maximum(until - not_after, 0), -1)),
         },
     )
 
@@ -276,19 +277,30 @@ def attributed_holds(holds: Iterable[LsoHold], transaction_history: History | No
     return [_attributed(hold, transaction_history)[0] for hold in holds]
 
 
-def merge_holds(of_log: Iterable[LsoHold], of_recording: Iterable[LsoHold]) -> list[LsoHold]:
+def merge_holds(
+    of_log: Iterable[LsoHold], of_recording: Iterable[LsoHold], *, still_open: Collection[TransactionKey] = ()
+) -> list[LsoHold]:
     """Holds in a log and in a recording: one for each transaction, with the times of the log.
 
     `of_log`: from `attributed_holds`.
     `of_recording`: from `toolkit.analysis.history.findings_over_time.observed_holds`.
+    `still_open`: the transactions that are open by both together: a marker in the log may be lost on its leader.
     """
     recorded = list(of_recording)
     by_key = {hold.key: hold for hold in recorded if hold.first_offset is not None}
     found = [hold for hold in recorded if hold.first_offset is None]  # partitions that could not be read
     for hold in of_log:
         same = by_key.pop(hold.key, hold)
+        is_other = hold.marker_offset is not None and hold.key in still_open
+        hold = same if is_other else held_so_far(hold, same.held_ms, same.least_ms)
         found.append(replace(hold, transactional_id=hold.transactional_id or same.transactional_id))
     return [*found, *by_key.values()]
+
+
+def held_so_far(hold: LsoHold, *held_ms: int | None) -> LsoHold:
+    """A hold; if it is open, with the longest of these times as `least_ms`: no marker may follow it in the log."""
+    times = [each for each in (hold.least_ms, *held_ms) if each is not None]
+    return hold if hold.marker_offset is not None else replace(hold, least_ms=max(times, default=None))
 
 
 def held_offsets(hold: LsoHold, *, lso: int | None = None, high_watermark: int | None = None) -> tuple[int, int] | None:
@@ -362,6 +374,8 @@ def _ended(hold: LsoHold, attribution: Attribution, least_ms: int, finding: Find
     ended = _finding(hold, attribution, decide_ended(end))
     if finding is None:
         return ended
+    if (decision := decide_open_after_marker(finding, hold.held_to, end=end)) is not None:
+        return decision.applied_to(finding)
     known = replace(ended, transactional_id=ended.transactional_id or finding.transactional_id)
     return close(known, end=end, before=finding)
 

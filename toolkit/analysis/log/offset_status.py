@@ -91,6 +91,9 @@ class LogSlice:
     record_offsets: dict[int, Sequence[int]] = field(default_factory=dict)
     aborted: set[AbortedRange] = field(default_factory=set)  # aborted transactions that overlap the batches
     is_index_complete: bool = True  # whether `aborted` has all of them with data below the LSO
+    # of files: offsets of the markers in the transaction indexes, of which one may be missing; null if a broker sent
+    # what is aborted
+    indexed: Collection[int] | None = None
     errors: list[str] = field(default_factory=list)  # read errors
 
     @classmethod
@@ -98,6 +101,7 @@ class LogSlice:
         """Consecutive slices as one."""
         joined = cls(batches=concatenate(each.batches for each in slices))
         for each in slices:
+            joined.indexed = each.indexed
             joined.record_offsets |= each.record_offsets
             joined.aborted |= each.aborted
             joined.is_index_complete &= each.is_index_complete
@@ -130,6 +134,7 @@ def batch_statuses(log: LogSlice, *, last_stable_offset: int, opened: Mapping[in
             aborted.get(producer_id, ()),
             lso=last_stable_offset,
             is_index_complete=log.is_index_complete,
+            indexed=log.indexed,
             opened_at=opened.get(producer_id),
             reaches_end=reaches_end,
         )
@@ -144,6 +149,7 @@ def _of_producer(
     *,
     lso: int,
     is_index_complete: bool,
+    indexed: Collection[int] | None,
     opened_at: int | None,
     reaches_end: bool,
 ) -> Array:
@@ -156,7 +162,10 @@ def _of_producer(
     is_open = reaches_end | (base >= (NO_END if opened_at is None else opened_at))
     by_marker[is_last & is_open] = OPEN
     below = base < lso
-    statuses = np.where(below & (is_index_complete | (by_marker == OPEN)), COMMITTED, by_marker)
+    has_index: Array = np.full(len(base), is_index_complete)
+    if indexed is not None:  # that of the segment with the ABORT marker may not have been copied
+        has_index &= (marker != ABORT) | np.isin(np.append(offsets, NO_END)[following], list(indexed))
+    statuses = np.where(below & (has_index | (by_marker == OPEN)), COMMITTED, by_marker)
     for first, last in _intervals(aborted, offsets[types == ABORT]):
         if not is_index_complete:  # earlier data ended with a marker that compaction removed
             statuses[below & (np.append(offsets, NO_END)[following] == last)] = COMMITTED
@@ -203,7 +212,8 @@ def status_ranges(
         base, last = max(int(header["base_offset"]), at), min(int(header["last_offset"]), stop - 1)
         if at < base:
             found.append(StatusRange(at, base - 1, gap_status))
-        name = None if status == UNKNOWN else STATUSES[status]
+        is_known = status != UNKNOWN and header["crc_ok"] != 0  # a consumer stops at a wrong checksum
+        name = STATUSES[status] if is_known else None
         found += _of_batch(base, last, name, log.record_offsets.get(int(header["base_offset"])))
         at = last + 1
     if at < stop:

@@ -14,7 +14,9 @@ from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 
 MAX_NAMED = 10
-"""The first ones of each kind that are returned: each costs a request to the cluster."""
+"""The first ids and groups of a text that are looked up: each costs a request to the cluster."""
+MAX_PARTITIONS = 500
+"""Likewise; a request has many of them."""
 
 T = TypeVar("T")
 
@@ -86,6 +88,7 @@ _TABLES = (  # columns by which output of Kafka's tools is known, without the si
 )
 _RECORDS = ('"transactionalId"', "transaction_metadata::", "::TransactionMetadata(")
 _NO_NAMES = {"null", "none", "nil"}
+_OVER = {"CompleteCommit", "CompleteAbort", "Empty", "Dead"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,7 @@ class NamedResources:
     topics: tuple[str, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
     producer_ids: tuple[int, ...] = ()
+    left_out: tuple[str, ...] = ()  # how many more a text names, by kind: nobody looks them up
 
     def __bool__(self) -> bool:
         return any((self.transactional_ids, self.groups, self.topics, self.partitions, self.producer_ids))
@@ -123,7 +127,7 @@ class NamedResources:
 
 def named_resources(text: str) -> NamedResources:
     """The resources that a text names: a pasted text, with its lines."""
-    line, rows = searchable(text), list(_rows(text))
+    line, rows, records = searchable(text), list(_rows(text)), pasted_records(text)
 
     def column(name: str) -> list[str]:
         return [row[name] for row in rows if row.get(name, "-") != "-"]
@@ -133,17 +137,37 @@ def named_resources(text: str) -> NamedResources:
     ]
     listed = [match for each in column("topicpartitions") for match in re.finditer(_TOPIC_PARTITION, each)]
     tabled += [TopicPartition(match["topic"], int(match["partition"])) for match in listed]
-    tabled += [each for record in pasted_records(text) for each in record.topic_partitions or ()]
+    tabled += [each for record in records for each in record.topic_partitions or ()]
+    of_open = [record.transactional_id for record in records if record.transactional_id and not is_over(record)]
+    transactional_ids = _once([*of_open, *_first(_TRANSACTIONAL_ID, line), *column("transactionalid")])
+    groups = _once([*_first(_GROUP, line), *column("group")])
+    partitions = _once([*_listed(line), *_pairs(line), *tabled])
+    producer_ids = _once(map(int, [*_first(_PRODUCER_ID, line), *column("producerid")]))
+    more = {
+        "transactional ids": len(transactional_ids) - MAX_NAMED,
+        "groups": len(groups) - MAX_NAMED,
+        "partitions": len(partitions) - MAX_PARTITIONS,
+        "producer ids": len(producer_ids) - MAX_NAMED,
+    }
     return NamedResources(
-        transactional_ids=_once([*_first(_TRANSACTIONAL_ID, line), *column("transactionalid")])[:MAX_NAMED],
-        groups=_once([*_first(_GROUP, line), *column("group")])[:MAX_NAMED],
-        partitions=_once([*_listed(line), *_pairs(line), *tabled])[:MAX_NAMED],
-        producer_ids=_once(map(int, [*_first(_PRODUCER_ID, line), *column("producerid")]))[:MAX_NAMED],
+        transactional_ids=transactional_ids[:MAX_NAMED],
+        groups=groups[:MAX_NAMED],
+        partitions=partitions[:MAX_PARTITIONS],
+        producer_ids=producer_ids[:MAX_NAMED],
+        left_out=tuple(f"{number:,} more {kind}" for kind, number in more.items() if number > 0),
     )
 
 
+def is_over(record: TransactionLogRecord) -> bool:
+    """Whether nothing is open by a transactional id after this record of it."""
+    return record.tombstone or record.state in _OVER
+
+
 def pasted_records(text: str) -> tuple[TransactionLogRecord, ...]:
-    """The last record of each transactional id, in pasted output of kafka-dump-log.sh or of a console consumer."""
+    """The last record of each transactional id, in pasted output of kafka-dump-log.sh or of a console consumer.
+
+    Those by which a transaction is open come first.
+    """
     text = _both_ends(text)
     if not any(sign in text for sign in _RECORDS):
         return ()
@@ -151,7 +175,7 @@ def pasted_records(text: str) -> tuple[TransactionLogRecord, ...]:
 
     dumps = read_dump(text.splitlines(keepends=True))
     records = (record for dump in dumps for record in dump.events if record.transactional_id)
-    return tuple({record.transactional_id: record for record in records}.values())[:MAX_NAMED]
+    return tuple(sorted({record.transactional_id: record for record in records}.values(), key=is_over))
 
 
 def _rows(text: str) -> Iterator[dict[str, str]]:
@@ -174,7 +198,7 @@ def _rows(text: str) -> Iterator[dict[str, str]]:
 def _first(patterns: Iterable[re.Pattern[str]], text: str) -> tuple[str, ...]:
     found = [match for pattern in patterns for match in pattern.finditer(text)]
     names = [match["name"].rstrip(".:") for match in sorted(found, key=lambda match: match.start())]
-    return _once([name for name in names if name and name.lower() not in _NO_NAMES and "***" not in name])[:MAX_NAMED]
+    return _once([name for name in names if name and name.lower() not in _NO_NAMES and "***" not in name])
 
 
 def _pairs(text: str) -> Iterator[TopicPartition]:

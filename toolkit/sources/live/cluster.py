@@ -459,9 +459,10 @@ class ClusterEvidence(LiveEvidence):
         return [self._first]
 
     def observe_again(self, partitions: Sequence[TopicPartition]) -> Observation:
-        """With the topic gaps of the first."""
+        """With the topic gaps of the first, and leaders by all brokers: the one that names them may be cut off."""
         leaders = read_metadata(self.client, {topic for topic, _ in partitions}).at(partitions)
-        second = observe(self.client, leaders, selection=Selection(partitions=leaders), idle_producers=False)
+        selection = Selection(partitions=leaders)
+        second = observe(self.client, leaders, selection=selection, idle_producers=False, every_broker=True)
         return replace(second, coverage=replace(second.coverage, topic_gaps=self._first.coverage.topic_gaps))
 
     def owners(self, ids: Collection[str], observations: Sequence[Observation]) -> Mapping[str, str | None]:

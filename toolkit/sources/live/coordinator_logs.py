@@ -42,7 +42,7 @@ from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.schema.table import Error
 from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import BrokerClient, row_text
-from toolkit.sources.live.coordinators import CoordinatorTopic, broker_configs, broker_identities
+from toolkit.sources.live.coordinators import CoordinatorTopic, broker_configs, broker_identities, partition_numbers
 from toolkit.sources.live.leaders import offset_of, read_partitions
 from toolkit.sources.live.partition_log import FetchedChunk, fetch_range, read_offsets
 from toolkit.version import __version__
@@ -403,8 +403,8 @@ API_VERSIONS = {"client_software_name": "kafka-txn-toolkit", "client_software_ve
 def read_exposure(client: BrokerClient, *, release: Release | None = None) -> Iterator[Exposure]:
     """Exposure of the cluster, every broker, its software and known bugs, and ids with exposed clients.
 
-    What this principal may not read is a record with `error`. The newest 20,000 offsets of each partition of
-    ``__transaction_state`` are read.
+    What this principal may not read is a record with `error`, and that there are more than the newest 20,000 offsets of
+    a partition of ``__transaction_state``, which are read.
 
     `release`: release of the brokers; null to detect the minor release.
     """
@@ -449,8 +449,17 @@ def _minor_release(supported: Iterable[Any], software: Software | None) -> Relea
 
 
 def _records_or_error(client: BrokerClient) -> Iterator[TransactionLogRecord]:
-    """The newest records, and what ends the read as one more."""
+    """The newest records, and what ends the read, or is before it, as one more."""
     try:
-        yield from transaction_log_records(client, read_coordinator_topic(client, STATE_TOPIC), newest=NEWEST)
+        topic = read_coordinator_topic(client, STATE_TOPIC)
+        yield from transaction_log_records(client, topic, newest=NEWEST)
+        longer = [
+            each.partition
+            for each in _partitions(client, topic, None)
+            if (each.high_watermark or 0) - (each.log_start_offset or 0) > NEWEST
+        ]
+        if longer:
+            error = f"NOT_READ: of {partition_numbers(longer)}, only the newest {NEWEST:,} offsets were read"
+            yield TransactionLogRecord(error=error)
     except ToolkitError as error:
         yield TransactionLogRecord(error=row_text(error))

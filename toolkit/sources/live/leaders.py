@@ -12,8 +12,8 @@ import datetime as dt
 import operator
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
@@ -90,17 +90,37 @@ class ClusterMetadata:
 
 
 def read_metadata(
-    client: BrokerClient, topics: Iterable[str] | None = None, *, broker_id: int | None = None
+    client: BrokerClient, topics: Collection[str] | None = None, *, broker_id: int | None = None
 ) -> ClusterMetadata:
     """Read the metadata of topics from a broker, or any; null for all topics that this principal may describe.
 
     Raises ConnectionFailed or BrokerError if no broker answers.
     """
+    return _metadata(client.send_one(_metadata_request(topics), broker_id=broker_id), topics)
+
+
+def read_newest_metadata(client: BrokerClient, topics: Collection[str]) -> ClusterMetadata:
+    """As `read_metadata`, of each partition what the broker with the highest leader epoch says.
+
+    A broker that no controller reaches answers on, and takes itself for the leader of what others lead since.
+    """
+    responses = client.send([(each, _metadata_request(topics)) for each in sorted(client.brokers)])
+    found = [_metadata(each.message, topics) for each in responses if not each.error]
+    partitions: dict[TopicPartition, PartitionLeader] = {}
+    for tp, each in chain.from_iterable(metadata.partitions.items() for metadata in found):
+        known = partitions.get(tp)
+        if known is None or (each.leader_epoch or -1) > (known.leader_epoch or -1):
+            partitions[tp] = each
+    return replace(found[0], partitions=partitions) if found else read_metadata(client, topics)
+
+
+def _metadata_request(topics: Iterable[str] | None) -> Any:
     topic_request = broker_client.Metadata.MetadataRequestTopic
     requested = None if topics is None else [topic_request(name=name) for name in topics]
-    message = client.send_one(
-        broker_client.Metadata(topics=requested, allow_auto_topic_creation=False), broker_id=broker_id
-    )
+    return broker_client.Metadata(topics=requested, allow_auto_topic_creation=False)
+
+
+def _metadata(message: Any, topics: Iterable[str] | None) -> ClusterMetadata:
     now = utc_now()
     partitions: dict[TopicPartition, PartitionLeader] = {}
     for topic in message.topics:

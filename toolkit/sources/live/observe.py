@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from operator import itemgetter
@@ -42,6 +42,7 @@ from toolkit.sources.live.group_offsets import with_groups
 from toolkit.sources.live.leaders import (
     COORDINATORS_TOPICS,
     LSO_COLUMNS,
+    ClusterMetadata,
     FetchPosition,
     OffsetsQuery,
     PartitionLeader,
@@ -51,6 +52,7 @@ from toolkit.sources.live.leaders import (
     query_leaders,
     read_brokers_time,
     read_metadata,
+    read_newest_metadata,
     read_producers,
 )
 from toolkit.sources.live.transactions import (
@@ -80,6 +82,7 @@ def observe(
     first_batches: int = 3,
     idle_producers: bool = True,
     clear_partitions: bool = True,
+    every_broker: bool = False,
 ) -> Observation:
     """Observe partitions once.
 
@@ -90,14 +93,15 @@ def observe(
     `idle_producers`: include producers without an open transaction, as for `read_producers`.
     `clear_partitions`: include partitions where nothing is open or held and that have no error; they are most of a
         large cluster.
+    `every_broker`: ask all brokers for the leaders after the coordinators' answers, and not one.
     """
-    began = time.monotonic()
+    began, read_again = time.monotonic(), read_newest_metadata if every_broker else read_metadata
     offsets = OffsetsQuery(client, LSO_COLUMNS, notable_only=not clear_partitions)
     of_producers = ProducersQuery(idle_producers=idle_producers)
     partitions, producers = query_leaders(client, leaders, offsets, of_producers)
     opened = [each for each in producers if each.current_txn_start_offset is not None]
 
-    transactions, coverage, brokers_time = _query_coordinators(client, opened, selection)
+    transactions, coverage, brokers_time = _query_coordinators(client, opened, selection, read_again)
     if selection == EVERYTHING:
         coverage = replace(coverage, topic_gaps=visibility_of(TOPICS, client, coverage.brokers).gaps)
 
@@ -107,7 +111,7 @@ def observe(
     producers_after: list[Producer] = []
     partitions_after: list[Partition] = []
     if to_recheck:
-        fresh = read_metadata(client, {tp.topic for tp in to_recheck}).at(to_recheck)
+        fresh = read_again(client, {tp.topic for tp in to_recheck}).at(to_recheck)
         producers_after, partitions_after = query_leaders(client, fresh, of_producers, OffsetsQuery(client))
     observation = Observation(
         partitions=partitions,
@@ -149,7 +153,10 @@ def _absent(client: BrokerClient, observation: Observation) -> dict[TopicPartiti
 
 
 def _query_coordinators(
-    client: BrokerClient, opened: Sequence[Producer], selection: Selection
+    client: BrokerClient,
+    opened: Sequence[Producer],
+    selection: Selection,
+    read_again: Callable[[BrokerClient, Collection[str]], ClusterMetadata],
 ) -> tuple[list[Transaction], Coverage, BrokersTime]:
     """The coordinators' responses, whether they are complete, and the brokers' time before them."""
     topics = read_metadata(client, COORDINATORS_TOPICS)
@@ -198,7 +205,7 @@ def _query_coordinators(
         gaps += software_gaps(identities)
         software = [software_of(each) for each in identities]
     gaps += closable + _duplicate_ids(listing) + list(dict.fromkeys(unloaded))
-    gaps += before.gaps_until(CoordinatorTopic.read(client, STATE_TOPIC))
+    gaps += before.gaps_until(CoordinatorTopic(STATE_TOPIC, read_again(client, [STATE_TOPIC])))
     coverage = Coverage(
         brokers=brokers,
         proofs=proofs,

@@ -354,13 +354,25 @@ def _all_offset_records(files: LogDir) -> list[OffsetsLogRecord]:
 
 
 def _offset_records(contents: Contents) -> Iterator[OffsetsLogRecord]:
-    """The records of ``__consumer_offsets``, of the best replica of each partition, and what could not be read."""
-    for number, state in contents.best(OFFSETS_TOPIC).items():
+    """The records of ``__consumer_offsets``, of the best replica of each partition, and what could not be read.
+
+    Also a partition that is not among the files, or that nothing shows how many there are.
+    """
+    best, group_ids = contents.best(OFFSETS_TOPIC), dict[str, int]()
+    for number, state in best.items():
         for record in state.log.offsets_log():
+            if record.group_id is not None:
+                group_ids[record.group_id] = number
             if not (record.error or "").startswith("TORN_TAIL"):  # a broker may be writing it
                 yield record
         if state.error:
             yield OffsetsLogRecord(group_partition=number, broker_id=state.log.where.broker_id, error=state.error)
+    count = contents.metadata.partition_count(OFFSETS_TOPIC) or _count(group_ids, best)
+    if count is None and best.keys() != {*range(USUAL_COUNT)}:
+        yield OffsetsLogRecord(error=f"UNKNOWN_PARTITIONS: how many {OFFSETS_TOPIC} has is not known")
+    for number in sorted({*range(count or 0)} - best.keys()):
+        error = f"UNKNOWN_TOPIC_OR_PARTITION: {OFFSETS_TOPIC}-{number} is not among the files"
+        yield OffsetsLogRecord(group_partition=number, error=error)
 
 
 def _tp(commit: OffsetsLogRecord) -> TopicPartition:

@@ -108,13 +108,11 @@ class ReplicaOffsetReader(OffsetReader):
 
     @cached_property
     def is_compacted(self) -> bool | None:
-        """By the cleaner's checkpoint; null if it is not among the files."""
+        """By the cleaner's checkpoint; null if it is not among the files, or a line of it cannot be read."""
         log, checkpoints = self._state.log, self._state.checkpoints
-        if log.where.topic in COMPACTED:
+        if log.where.topic in COMPACTED or log.where.tp in checkpoints.cleaned:
             return True
-        if log.root is None or not checkpoints.has_cleaned:
-            return None
-        return log.where.tp in checkpoints.cleaned
+        return None if log.root is None or not checkpoints.has_cleaned else False
 
     @cached_property
     def opened(self) -> Mapping[int, int]:
@@ -132,13 +130,15 @@ class ReplicaOffsetReader(OffsetReader):
         touching = {each for each in aborted if each.last_offset is None or each.last_offset >= start}
         for part in self._state.log.parts(start=start, stop=stop, crc=True):
             damage = [each.reason for each in part.damage if not each.is_torn]
-            yield slice_of(
+            found = slice_of(
                 part,
                 partial(self._bytes_of, part.file),
                 aborted=touching,
                 is_index_complete=is_complete,
                 errors=[*damage, *errors],
             )
+            found.indexed = {each.last_offset for each in aborted if each.last_offset is not None}
+            yield found
 
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
         found = transactions_of(read_state_topic(self._contents))

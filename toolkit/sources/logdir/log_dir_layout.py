@@ -290,7 +290,7 @@ class PartitionCheckpoints:
     # only of partitions whose log starts after its first segment's base offset
     log_start: Mapping[TopicPartition, int] = field(default_factory=dict)
     cleaned: Mapping[TopicPartition, int] = field(default_factory=dict)  # offset up to which the cleaner has compacted
-    has_cleaned: bool = False  # whether the cleaner's checkpoint file exists
+    has_cleaned: bool = False  # whether the cleaner's checkpoint file exists, and was read without an error
     errors: Mapping[str, str] = field(default_factory=dict)  # unreadable lines, by file name
     # whether the broker has left `CLEAN_SHUTDOWN` and has not started since. *This* directory was then complete,
     # checkpoints included. It does not prove a consistent copy: other brokers may have kept running, and some files may
@@ -311,7 +311,7 @@ def read_partition_checkpoints(log_dir: LogPath) -> PartitionCheckpoints:
         high_watermark=offsets.get(HIGH_WATERMARK, {}),
         log_start=offsets.get(LOG_START, {}),
         cleaned=offsets.get(CLEANED, {}),
-        has_cleaned=(log_dir / CLEANED).exists(),
+        has_cleaned=(log_dir / CLEANED).exists() and CLEANED not in errors,
         errors=errors,
         clean_shutdown=(log_dir / CLEAN_SHUTDOWN).exists(),
     )

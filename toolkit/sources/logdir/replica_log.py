@@ -292,7 +292,7 @@ class FolderLog:
                 by_kind.setdefault((known.kind, suffix), []).append(LogFile(known.offset, path))
             elif replica.only and path.name not in CHECKPOINT_NAMES:
                 by_kind.setdefault(("log", None), []).append(LogFile(_first_offset(path), path))
-        segments, left_out = _finished_by_swaps(by_kind)
+        left_out = _finish_swaps(by_kind)
         for (_, suffix), files in by_kind.items():
             if suffix in {"deleted", "cleaned"}:
                 left_out += [SkippedFile(file.path, WHY_LEFT_OUT[suffix]) for file in files]
@@ -302,7 +302,7 @@ class FolderLog:
         if replica.is_remote and replica.only is None:
             self._add_remote(own)
             return
-        self.segments = segments
+        self.segments = sorted(by_kind.get(("log", None), ()))
         self.snapshot_files = [] if replica.is_remote else sorted(by_kind.get(("snapshot", None), ()))
         self.txn_indexes = sorted(by_kind.get(("txnindex", None), ()))
         self.offset_indexes = {file.offset: file.path for file in by_kind.get(("index", None), ())}
@@ -559,25 +559,26 @@ def decoded(part: LogChunk, decode: Callable[..., Iterator[R]], where: R) -> Ite
         yield replace(where, position=each.position, error=each.reason)
 
 
-def _finished_by_swaps(
-    by_kind: Mapping[tuple[str, str | None], Sequence[LogFile]],
-) -> tuple[list[LogFile], list[SkippedFile]]:
-    """The segments as after the broker's next start (``LogLoader``), and the files that these replace.
+def _finish_swaps(by_kind: dict[tuple[str, str | None], list[LogFile]]) -> list[SkippedFile]:
+    """Make the files those after the broker's next start (``LogLoader``), and return what these replace.
 
-    A ``.swap`` file is finished and replaces the segments that it covers, unless a ``.cleaned`` file shows that the
-    cleaner was not done.
+    A ``.swap`` file is finished and replaces the segments that it covers, with their indexes, unless a ``.cleaned``
+    file shows that the cleaner was not done.
     """
-    segments = sorted(by_kind.get(("log", None), ()))
     swaps = sorted(by_kind.get(("log", "swap"), ()))
     unfinished = min((file.offset for file in by_kind.get(("log", "cleaned"), ())), default=None)
     valid = [swap for swap in swaps if unfinished is None or swap.offset < unfinished]
     left_out = [SkippedFile(swap.path, WHY_LEFT_OUT["swap"]) for swap in swaps if swap not in valid]
     if not valid:
-        return segments, left_out
-    end = max(_next_offset(swap) for swap in valid)
-    replaced = [file for file in segments if valid[0].offset <= file.offset < end]
-    left_out += [SkippedFile(file.path, WHY_LEFT_OUT["swapped"]) for file in replaced]
-    return sorted([*(file for file in segments if file not in replaced), *valid]), left_out
+        return left_out
+    covered, offsets = range(valid[0].offset, max(map(_next_offset, valid))), {swap.offset for swap in valid}
+    for kind in ("log", "index", "timeindex", "txnindex"):
+        files = by_kind.get((kind, None), [])
+        if kind == "log":
+            left_out += [SkippedFile(each.path, WHY_LEFT_OUT["swapped"]) for each in files if each.offset in covered]
+        new = [each for each in by_kind.get((kind, "swap"), ()) if each.offset in offsets]
+        by_kind[kind, None] = sorted([*(each for each in files if each.offset not in covered), *new])
+    return left_out
 
 
 def _next_offset(segment: LogFile) -> int:

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from toolkit.analysis.diagnosis.decision import COMMIT, OUTCOMES
+from toolkit.analysis.history.findings_over_time import unread as why_unread
 from toolkit.errors import UsageError
 from toolkit.schema.live import Finding, GroupLag
 from toolkit.schema.table import TopicPartition
@@ -92,7 +93,7 @@ def measure(sample: Sample, before: MetricSeries) -> MetricSeries:
     for finding in sample.findings:
         if finding.tp is not None:
             by_partition.setdefault(finding.tp, []).append(finding)
-    unread = {tp for tp, findings in by_partition.items() if any(each.error for each in findings)}
+    unread = {tp for tp, findings in by_partition.items() if why_unread(findings) is not None}
     if sample.row.topic_gaps:  # a topic that is hidden by now is in no answer
         looked_at = {each.tp for each in sample.observation.partitions}
         unread |= {tp for tp in before.partitions if tp not in looked_at}
@@ -144,7 +145,13 @@ def _partition_series(
     if before is not None and (unknown := sum(each.verdict is Verdict.UNKNOWN for each in findings)):
         for name in ("hanging_transactions", "commits_without_marker"):
             gauges[name] = max(gauges[name], min(before.gauges[name], gauges[name] + unknown))
-    return PartitionSeries(gauges, sorted({group for each in findings for group in each.groups_held or ()}))
+    groups = {group for each in findings for group in each.groups_held or ()}
+    is_unread = any(
+        each.queue_position == 1 and each.groups_held is None for each in findings if not each.verdict.is_brief
+    )
+    if before is not None and is_unread:  # a coordinator of groups did not answer: they still wait
+        groups |= {*before.groups_held}
+    return PartitionSeries(gauges, sorted(groups))
 
 
 def _held_seconds(finding: Finding, sample: Sample) -> float:
@@ -225,6 +232,11 @@ class Metrics:
             self._server.shutdown()
             self._server.server_close()
             self._server = None
+
+    def on_resume(self, sample: Sample) -> None:
+        """Begin with the last sample before a restart: what is not known by now resolves no alert."""
+        with self._lock:
+            self._series = measure(sample, self._series)
 
     def on_sample(self, sample: Sample, *, written: bool) -> None:
         """Update the metrics from a sample."""

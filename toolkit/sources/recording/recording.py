@@ -401,6 +401,10 @@ def select_partitions(
         for tp in sorted(selected - replicas.keys()):
             raise NotFound(f"{name} has no partition {tp}.", do="Check its number, or read a later sample.")
     if broker_id is not None:
+        known = {*observation.coverage.brokers}.union(*replicas.values())
+        if broker_id not in known:
+            brokers = ", ".join(map(str, sorted(known)))
+            raise NotFound(f"{name} has no broker {broker_id}, only {brokers}.", do="Name one of these.")
         selected = {tp for tp in selected if broker_id in replicas[tp]}
 
     hidden_topics = replace(observation.coverage, topic_gaps=())  # a gap of the whole cluster only
@@ -670,11 +674,11 @@ class Recording(Source):
                 if each.verdict is Verdict.ENDED and (everything or (each.topic, each.partition) in selected)
             ]
             findings += without_short(ended, min_held_ms=arguments.min_held_ms)
-        return [*findings, *_failed_samples(found)]
+        return [*findings, *failed_samples(found.failed)]
 
     def unreachable(self) -> list[Finding]:
         """A finding about the whole cluster if its newest samples failed: what is open since is not known."""
-        return _failed_samples(self._find_samples(None))
+        return failed_samples(self._find_samples(None).failed)
 
     def _over_time(
         self,
@@ -740,17 +744,17 @@ class RecordedEvidence(EvidenceSource):
         return owner_clauses(self._transactions)
 
 
-def _failed_samples(found: FoundSamples) -> list[Finding]:
-    """A finding about the whole cluster if later samples failed."""
-    if not found.failed:
+def failed_samples(samples: Sequence[RecordedSample]) -> list[Finding]:
+    """A finding about the whole cluster if there are samples that failed after the last successful one, in order."""
+    if not samples:
         return []
-    first, last = found.failed[0], found.failed[-1]
-    count, since = len(found.failed), at_time(first.sampled_at)
+    first, last = samples[0], samples[-1]
+    count, since = len(samples), at_time(first.sampled_at)
     failed = f"the sample of {since}" if count == 1 else f"{count} samples since {since}"
     unreachable = decide_unknown(
         f"The cluster could not be reached any more: {failed} failed.",
         remedy="Diagnose the live cluster.",
-        missing=tuple(dict.fromkeys(each.error for each in found.failed if each.error)),
+        missing=tuple(dict.fromkeys(each.error for each in samples if each.error)),
         is_open=False,
     )
     return [replace(unreachable.finding(observed_at=last.observed_at), error=last.error)]

@@ -56,7 +56,7 @@ class BatchesReader(DataSourceReader):
                 fetched = read_range(client, item, crc=self._options.arguments.crc)
                 yield from batch_tables_of(fetched, producer_id=self._options.arguments.producer_id)
         except ToolkitError as error:
-            text = f"{row_text(error).rstrip('.')}; offsets {item.start} to {item.stop - 1} were not read"
+            text = f"{row_text(error)}; offsets {item.start} to {item.stop - 1} were not read"
             yield BATCHES.arrow([{"topic": item.tp.topic, "partition": item.tp.partition, "error": text}])
 
 

@@ -670,7 +670,7 @@ def _live_chunks(tp: TopicPartition, start: int, stop: int, options: WorkOptions
                     raise StoppedRead(*(ReadError(None, None, each.reason) for each in chunk.damage))
                 yield chunk
     except ToolkitError as error:
-        text = f"{row_text(error).rstrip('.')}; offsets {start} to {stop - 1} were not read"
+        text = f"{row_text(error)}; offsets {start} to {stop - 1} were not read"
         raise StoppedRead(ReadError(None, None, text)) from None
 
 

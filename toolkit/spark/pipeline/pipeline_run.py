@@ -24,6 +24,7 @@ from pyspark.sql import functions as sf
 from toolkit.errors import UsageError
 from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row, Table
 from toolkit.schema.live import Finding
+from toolkit.schema.table import utc_now
 from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions
 from toolkit.spark.arrow_types import from_arrow, mapped, spark_table
 from toolkit.spark.datasources.data_sources import register
@@ -174,7 +175,7 @@ def run(
         states = FoldStates.load(store)
         stored = {each.log: each.sampled_at for each in states.last.samples}
         logs, recordings = _sources(spark, source, topics=topics, assertions=assertions, stored=stored)
-        check_clusters(store, logs, recordings)
+        check_clusters(store, [*states.before, *(logs.listings if logs else ())], recordings)
         this = _PipelineRun(
             store=store,
             states=states,
@@ -224,17 +225,17 @@ def _sources(
     return logs, [list_samples(spark, path, stored=stored) for path in recorded]
 
 
-def check_clusters(store: TableStore, logs: ListedLogs | None, recordings: Sequence[RecordedSamples]) -> None:
+def check_clusters(store: TableStore, names: Iterable[str], recordings: Sequence[RecordedSamples]) -> None:
     """Raise UsageError if recordings, those that are stored included, are not all of one cluster, that of the logs.
 
     Their transactions have the same numbers, so that what is open in one has ended by the next sample of the other.
+
+    `names`: of the logs, those that are stored included.
     """
     recorded = {name for each in recordings for name in each.cluster_ids}
-    name = RECORDED_AS["samples"]
-    if store.find(name) is not None:
-        stored = store.load(name, KEPT[name])
+    if (stored := store.find(RECORDED_AS["samples"])) is not None:
         recorded |= {*stored.select("cluster_id").distinct().toArrow()["cluster_id"].to_pylist()} - {None}
-    of_logs = {LogIdentity.of(name).cluster_id for name in logs.listings} - {None} if logs and recorded else set()
+    of_logs = {LogIdentity.of(name).cluster_id for name in names} - {None} if recorded else set()
     if len(recorded) > 1 or not recorded.issuperset(of_logs):
         raise UsageError(
             f"The recordings are of {', '.join(sorted(recorded))}"
@@ -357,11 +358,14 @@ class _PipelineRun:
     def _diagnose(self, logs: ListedLogs) -> None:
         """Diagnose the current state."""
         rows = logs.current_findings()
+        # What the last diagnosis found on other topics has not ended by that these were selected.
+        others = [] if logs.topics is None else [each for each in self.result.findings if each.topic not in logs.topics]
         self.result = replace(
             self.result,
             signature=self._signature(logs),
-            diagnosed_at=pc.min(rows["observed_at"]).as_py(),
-            findings=tuple(Finding.of_table(rows)),
+            # Of files without findings it is not known; a cluster was diagnosed now.
+            diagnosed_at=pc.min(rows["observed_at"]).as_py() or (utc_now() if logs.cluster else None),
+            findings=(*Finding.of_table(rows), *others),
             proof=logs.proof(),
         )
 

@@ -26,14 +26,22 @@ from toolkit.analysis.history.findings_over_time import (
     observation_times,
     observed_holds,
     over_time,
+    unread,
     without_short,
 )
-from toolkit.analysis.history.hold_findings import attributed_holds, by_producer, held_findings, merge_holds
+from toolkit.analysis.history.hold_findings import (
+    attributed_holds,
+    by_producer,
+    held_findings,
+    held_so_far,
+    merge_holds,
+)
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, TRANSACTION_HISTORY, Row
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, PastTransaction
-from toolkit.schema.recorded import OBSERVATION_TIMES, LsoHold, ObservationTime, RecordedSample
+from toolkit.schema.recorded import OBSERVATION_TIMES, SAMPLES, LsoHold, ObservationTime, RecordedSample
 from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
+from toolkit.sources.recording.recording import failed_samples
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing, Origin
 from toolkit.spark.pipeline.log_fold import LogState
@@ -43,8 +51,8 @@ from toolkit.spark.pipeline.stored_tables import (
     IDS,
     IS_CURRENT,
     KEPT,
+    LOG,
     RECORDED_AS,
-    TOPIC_ID,
     StoredLog,
     StoredRun,
     StoredState,
@@ -227,7 +235,7 @@ class NewestLooks:
 
     diagnosed_at: dt.datetime | None  # when the diagnosis was made; null if it has no findings
     diagnosed: Collection[TransactionKey]  # what it has
-    logs: Collection[tuple[str | None, int | None]]  # the partitions that it is about
+    logs: Collection[tuple[str | None, int | None]]  # the partitions that it has read
     sampled_at: dt.datetime | None = None  # when the sample was due; null without any
     sampled: Collection[TransactionKey] = ()  # what it has
     read: Collection[tuple[str | None, int | None]] = ()  # the partitions that it has read, if it is the newer one
@@ -263,19 +271,27 @@ class TopicFindings:
         found = self._of_logs() if self.run.signature is not None else {}
         of_logs = [each for results in found.values() for each in results.findings if each.verdict != ENDED]
         since, listed = self.run.diagnosed_at, self.listings.values()
+        unread_partitions = {each.tp for each in of_logs if unread([each]) is not None}
+        known = {each.key for each in self.run.findings}  # also of an earlier run, of topics that this one has not read
         looks = NewestLooks(
             diagnosed_at=since,
-            diagnosed={each.key for each in of_logs if since is None or each.observed_at >= since},
-            logs={(each.topic, each.partition) for each in listed} or self._origins.keys(),
+            diagnosed={each.key for each in of_logs if since is None or each.observed_at >= since or each.key in known},
+            logs=({(each.topic, each.partition) for each in listed} or self._origins.keys()) - unread_partitions,
         )
-        if with_samples:
-            looks = self._add_samples(found, looks)
         holds: list[Row] = []
         findings: list[Row] = []
+        if with_samples:
+            looks = self._add_samples(found, looks)
+            unreachable = [{**each.row(), **self._cluster._asdict()} for each in self._unreachable(looks)]
+            findings += [{**each, IS_CURRENT: True} for each in unreachable]
         for origin, results in found.items():
             holds += [{**hold.row(), **origin._asdict()} for hold in results.holds]
+            # Of the verdicts on a partition itself, as that it could not be read, the newest is one of now.
+            of_partition = [each for each in results.findings if each.start_offset is None]
+            newest = {each.key: each.observed_at for each in sorted(of_partition, key=lambda each: each.observed_at)}
             for each in without_short(results.findings, min_held_ms=self.min_held_ms):
                 is_current = each.held_to is None and each.verdict != ENDED and looks.show(each)
+                is_current = is_current and each.observed_at >= newest.get(each.key, each.observed_at)
                 findings.append({**each.row(), **origin._asdict(), IS_CURRENT: is_current})
         return holds, findings
 
@@ -339,7 +355,8 @@ class TopicFindings:
             current_findings=current_findings,
             min_held_ms=self.min_held_ms,
         )
-        attributed = attributed_holds(holds, transactions)
+        so_far = {each.key: each.held_ms for each in found}
+        attributed = [held_so_far(hold, so_far.get(hold.key)) for hold in attributed_holds(holds, transactions)]
         long = [hold for hold in attributed if hold.held_ms is None or hold.held_ms >= self.min_held_ms]
         return _TopicResults(long, found)
 
@@ -365,7 +382,7 @@ class TopicFindings:
         samples = self._stored(RECORDED_AS["samples"])
         recorded = Finding.of_table(findings_over_time(self._stored(RECORDED_AS["findings"]), samples).toArrow())
         if self.run.signature is not None:
-            recorded = close_by_log(recorded, markers(recorded, self._present_transactions()))
+            recorded = close_by_log(recorded, markers(recorded, self._best_transactions()))
         origins: defaultdict[TransactionKey, list[Origin]] = defaultdict(list)
         for origin, results in found.items():
             for finding in results.findings:
@@ -376,25 +393,41 @@ class TopicFindings:
             by_origin[known[-1] if known and origin not in known else origin].append(each)
         for origin, of_topic in by_origin.items():
             results = found.setdefault(origin, _TopicResults())
-            results.holds = merge_holds(results.holds, observed_holds(of_topic))
             results.findings = merge_findings(results.findings, of_topic)
+            still_open = {each.key for each in results.findings if is_open(each)}
+            results.holds = merge_holds(results.holds, observed_holds(of_topic), still_open=still_open)
         (newest,) = samples.where("error is null").agg(sf.max("sampled_at").alias("at")).toArrow()["at"].to_pylist()
         if newest is None:
             return looks
         sampled = {each.key for each in recorded if each.verdict != ENDED and each.observed_at >= newest}
         is_newer = looks.diagnosed and (looks.diagnosed_at is None or looks.diagnosed_at < newest)
-        return replace(looks, sampled_at=newest, sampled=sampled, read=self._read_at(newest) if is_newer else ())
+        of_newest = [each for each in recorded if each.observed_at >= newest]
+        read = self._read_at(newest).difference(each.tp for each in of_newest if unread([each])) if is_newer else ()
+        return replace(looks, sampled_at=newest, sampled=sampled, read=read)
 
-    def _read_at(self, sampled_at: dt.datetime) -> Collection[tuple[str | None, int | None]]:
-        """The partitions that a sample has read."""
+    def _unreachable(self, looks: NewestLooks) -> Sequence[Finding]:
+        """The finding that the newest samples failed, and that no later diagnosis has succeeded."""
+        samples = self._stored(RECORDED_AS["samples"]).where("error is not null")
+        if looks.sampled_at is not None:
+            samples = samples.where(sf.col("sampled_at") > sf.lit(looks.sampled_at))
+        failed = SAMPLES.in_order(RecordedSample.of_table(samples.toArrow()))
+        is_past = failed and looks.diagnosed_at is not None and looks.diagnosed_at > failed[-1].observed_at
+        return [] if is_past else failed_samples(failed)
+
+    def _read_at(self, sampled_at: dt.datetime) -> set[tuple[str | None, int | None]]:
+        """The partitions whose offsets a sample has read."""
         rows = self._stored(RECORDED_AS["partitions"]).where(sf.col("sampled_at") == sf.lit(sampled_at))
         found = rows.groupBy(*PARTITION).agg(sf.count("error").alias("errors")).where("errors = 0").toArrow()
         return set(zip(found["topic"].to_pylist(), found["partition"].to_pylist(), strict=True))
 
-    def _present_transactions(self) -> DataFrame:
+    def _best_transactions(self) -> DataFrame:
+        """Those of the best replica of each present topic: another one may have a marker that its new leader lost."""
+        present = {*self._origins.values()}
+        best = [each.log for each in best_logs(self.states.all.values(), self.listings)]
+        of_present = [(name,) for name in best if LogIdentity.of(name).origin in present]
+        names = self.store.spark.createDataFrame(of_present, f"{LOG} string")
         stored = self.store.load("log_transactions", KEPT["log_transactions"])
-        topic_ids = sorted({each.topic_id for each in self._origins.values() if each.topic_id is not None})
-        return stored.where(sf.col(TOPIC_ID).isNull() | sf.col(TOPIC_ID).isin(topic_ids))
+        return stored.join(sf.broadcast(names), LOG, "left_semi")
 
     def _stored(self, name: str) -> DataFrame:
         return self.store.load(name, KEPT[name]).select(*KEPT[name].names)

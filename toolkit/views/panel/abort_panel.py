@@ -15,7 +15,7 @@ from toolkit.actions.audit import Audit, is_on
 from toolkit.actions.coordinator_actions import plan_fence
 from toolkit.actions.plan import RECHECK_AFTER, ListResult, Plan, PlanList
 from toolkit.analysis.history.findings_over_time import unread
-from toolkit.errors import ActionFailed, ActionRefused, AuditFailed, ToolkitError, UsageError
+from toolkit.errors import ActionRefused, ToolkitError, UsageError
 from toolkit.schema.coerce import finding_row, records_of
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.table import TopicPartition, TransactionKey
@@ -109,7 +109,8 @@ class AbortPanel(PanelLayout):
         self._last: tuple[str, float] = ("", 0.0)
         self.observe(self._forget_last, "typed")
         self._acted: dict[TransactionKey, Finding] = {}
-        self._uncertain: Finding | None = None
+        self._turn: Finding | None = None  # whose action is under way, or was the last one
+        self._uncertain: dict[TransactionKey, Finding] = {}  # those of which it is not known whether they were ended
         for name in ("refresh", "dry_run", "dry_run_all", "next", "explain", "postmortem"):
             self.buttons[name].on_click(partial(self._clicked, name))
         self.buttons["execute"].on_click(self._clicked_execute)
@@ -227,7 +228,7 @@ class AbortPanel(PanelLayout):
         elif name in {"dry_run", "dry_run_all"} and self.plan is not None:
             self.announce(f"The dry run passed. Nothing was written. To do it, type {self.plan.target}.")
         elif name == "refresh":
-            self.announce(f"{summary(self.findings)}.")
+            self.announce(f"{summary(self.findings, scope=self.seen)}.")
         elif name in {"choose", "next"} and self.selected is not None:
             self.announce(f"Chosen: {choice(self.selected)}.")
         elif name == "explain" and self.explained is not None:
@@ -248,6 +249,7 @@ class AbortPanel(PanelLayout):
             self.error = error
         except BaseException as error:  # an interrupt from the menu is also shown, and raised again
             self.error = error
+            self.draw()
             self.draw_problem()
             raise
 
@@ -258,6 +260,7 @@ class AbortPanel(PanelLayout):
         )  # if that fails, all that was known stays
         self.findings = records_of(rows, Finding)
         self.checked_at = dt.datetime.now(dt.UTC)
+        self.seen = self.cluster.scope.text(self.cluster.principal) if self.cluster.scope else None
         self.ended = self.result = self.picture = None
         self._settle()
         same = next((each for each in self.findings if is_same(each, self.selected)), None)
@@ -266,16 +269,24 @@ class AbortPanel(PanelLayout):
             self._select(same)
 
     def _settle(self) -> None:
-        """Say what became of a transaction whose action failed, so that it was uncertain whether it was done."""
-        if (finding := self._uncertain) is None:
-            return
-        is_open = any(is_same(each, finding) for each in self.findings)
-        why = unread(each for each in self.findings if each.tp in (finding.tp, None))
-        is_gone = "is not open any more" if why is None else f"may be open: its partition could not be read ({why})"
-        now = "is still open" if is_open else is_gone
-        name = f"{finding.topic}-{finding.partition} at offset {finding.start_offset}"
-        self.problems = [*self.problems, f"{name}, whose action was uncertain, {now}."]
-        self._uncertain = None
+        """Say what became of the transactions of which it was uncertain whether their action was done.
+
+        Each partition is read by its name: the panel may be about others, where nothing shows that it was read.
+        """
+        for key, finding in [*self._uncertain.items()]:
+            assert finding.tp is not None
+            try:
+                here = records_of(self.cluster.finding_rows(partitions=[finding.tp], recheck_after=0), Finding)
+                why = unread(here)
+            except ToolkitError as error:
+                here, why = [], error.what.rstrip(".")
+            now = "is still open"
+            if not any(is_same(each, finding) for each in here):
+                now = "is not open any more" if why is None else f"may be open: its partition could not be read ({why})"
+                if why is None:
+                    del self._uncertain[key]
+            name = f"{finding.topic}-{finding.partition} at offset {finding.start_offset}"
+            self.problems = [*self.problems, f"{name}, whose action was uncertain, {now}."]
 
     def _select(self, finding: Finding) -> None:
         self._reset(finding)
@@ -310,7 +321,7 @@ class AbortPanel(PanelLayout):
         plan, typed, finding = self.plan, self.typed, self.selected
         if plan is None:
             raise UsageError("No dry run has passed.", means="Nothing was written.", do="Do the dry run first.")
-        self.typed = ""
+        self.typed, self._turn = "", finding
         if typed == plan.target and finding is not None:
             self._acted[finding.key] = finding
         try:
@@ -318,27 +329,29 @@ class AbortPanel(PanelLayout):
                 plan.execute, confirm=typed, audit=self.audit, recheck_after=self.recheck_after, cancel=self._cancel
             )
             result = act(progress=self._begin_next_of_list) if isinstance(plan, PlanList) else act()
-        except Exception as error:
-            self._keep_uncertain(error, finding)
+        except BaseException as error:
+            self._keep_uncertain(error)
             if typed == plan.target:  # the result of the dry run is obsolete
                 self._reset(finding)
-                self._recheck(plan.topic_partitions)
+                if isinstance(error, Exception):
+                    self._recheck(plan.topic_partitions)
             raise
         finally:
             self._read_trail()
         self.plan, self.ended, self.result, self.step = None, plan, result, "done"
         self._recheck(plan.topic_partitions)
-        if isinstance(plan, PlanList) and isinstance(result, ListResult) and result.error is not None:
+        if isinstance(result, ListResult) and result.error is not None:
             self.error = result.error  # shown beside what was aborted before it
-            stopped = next(each.basis for each in plan.plans if each.target == result.stopped_at)
-            self._keep_uncertain(result.error, stopped)
+            self._keep_uncertain(result.error)
 
-    def _keep_uncertain(self, error: Exception, finding: Finding | None) -> None:
-        if isinstance(error, ActionFailed | AuditFailed) and error.effect != "nothing":
-            self._uncertain = finding
+    def _keep_uncertain(self, error: BaseException) -> None:
+        """Remember whose action failed, unless nothing was done; what is no error of ours does not say that."""
+        effect = getattr(error, "effect", "nothing" if isinstance(error, ToolkitError) else "uncertain")
+        if effect != "nothing" and self._turn is not None:
+            self._uncertain[self._turn.key] = self._turn
 
     def _begin_next_of_list(self, plan: Plan) -> None:
-        self._acted[plan.basis.key] = plan.basis
+        self._turn = self._acted[plan.basis.key] = plan.basis
         self.busy = f"{WORK['execute']}: {plan.target}"
 
     def _explain(self) -> None:

@@ -366,6 +366,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
     actions: traitlets.List[Row] = traitlets.List()
     busy = traitlets.Unicode()
     checked_at = traitlets.Instance(dt.datetime, allow_none=True)
+    seen: str | None = None  # what was read for the findings, which an all-clear names
 
     cluster: Cluster
     audit: Audit
@@ -504,7 +505,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         _show(self._boxes.get(name, widget), bool(text))
 
     def _headline(self) -> str:
-        text = summary(self.findings) if self.checked_at else "not checked yet"
+        text = summary(self.findings, scope=self.seen) if self.checked_at else "not checked yet"
         return escaped_html(text[:1].upper() + text[1:])
 
     def _checked(self) -> str:

@@ -132,7 +132,8 @@ _EFFECTS = {
     "written": "Written, but not verified",
     "uncertain": "It is uncertain whether it was written",
 }
-_UNEXPECTED = "This is a bug in the toolkit, not a result about the cluster. What was done before it is uncertain."
+_UNEXPECTED = "This is a bug in the toolkit, not a result about the cluster."
+_UNKNOWN = "What was done before it is uncertain."
 _NEXT = "Diagnose again before anything else; the traceback below shows where it happened."
 
 
@@ -140,7 +141,9 @@ def problem_section(error: BaseException) -> Section:
     """Any error."""
     if not isinstance(error, ToolkitError):
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return _problem("Unexpected error", ToolkitError(text, means=_UNEXPECTED, do=_NEXT))
+        head, why = ("Interrupted", "") if isinstance(error, KeyboardInterrupt) else ("Unexpected error", _UNEXPECTED)
+        done = " ".join(getattr(error, "__notes__", (_UNKNOWN,)))  # by an action, up to then
+        return _problem(head, ToolkitError(text, means=f"{why} {done}".lstrip(), do=_NEXT))
     head = next(text for kind, text in _HEADS if isinstance(error, kind))
     if isinstance(error, ActionFailed) or (isinstance(error, AuditFailed) and error.effect != "written"):
         head = _EFFECTS[error.effect]

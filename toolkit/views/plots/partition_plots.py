@@ -70,7 +70,8 @@ def plot_overview(findings: Data, *, partitions: Data = None, theme: ThemeName =
     records, read = records_of(findings, Finding), records_of(partitions, Partition)
     lines = partition_lines(records, newest(records))
     if not lines:
-        title = "Nothing is held" if records or read else "Nothing to draw"
+        doubt = any(each.error is not None or _is_below(each) for each in read)
+        title = "What is held is not known" if doubt else "Nothing is held" if records or read else "Nothing to draw"
         return empty_figure(colours, title=title, missing=_checked_text(records, read))
     visible = lines[:MAX_LINES]
     figure = make_subplots(figure=NotebookFigure(), rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.03,
@@ -115,10 +116,11 @@ def number_tiles(findings: Data) -> str:
     """
     records = records_of(findings, Finding)
     lines = partition_lines(records, newest(records))
-    held = [line for line in lines if line.finding.queue_position == 1]
+    held = [line for line in lines if line.holder is not None]
     hanging = sum(line.verdict is Verdict.HANGING for line in lines)
     unknown = sum(line.verdict is Verdict.UNKNOWN for line in lines)
-    longest = max((line.age for line in held if line.age is not None), default=None)
+    ages = (age(line.holder, newest(records)) for line in held if line.holder is not None)
+    longest = max((each for each in ages if each is not None), default=None)
     groups = {(each.cluster_id, group) for each in by_source(records) for group in each.groups_held or ()}
     doubt = f", {unknown:,} unknown" if unknown else ""
     waiting = "records waiting"
@@ -145,6 +147,7 @@ class PartitionLine:
     name: str
     verdict: Verdict
     finding: Finding
+    holder: Finding | None  # which holds the LSO: not always the worst one
     others: int
     age: dt.timedelta | None
     waiting: int | None
@@ -187,6 +190,7 @@ def partition_lines(findings: Iterable[Finding], now: dt.datetime) -> list[Parti
                 name=("all topics" if topic is None else f"{topic}-{partition}") + (f" ({cluster})" if many else ""),
                 verdict=worst.verdict,
                 finding=worst,
+                holder=next((each for each in here if each.queue_position == 1), None),
                 others=len(here) - 1,
                 age=age(worst, now),
                 waiting=max(records or offsets, default=None),
@@ -243,7 +247,7 @@ def _overview_title(lines: Sequence[PartitionLine]) -> str:
     counted = Counter(line.verdict for line in lines)
     hanging = counted.pop(Verdict.HANGING, 0)
     if not hanging:
-        return f"Nothing hangs: {_named(counted)}"
+        return f"{'No partition is known to hang' if counted[Verdict.UNKNOWN] else 'Nothing hangs'}: {_named(counted)}"
     longest = max((line for line in lines if line.verdict is Verdict.HANGING), key=lambda line: line.age_s or 0)
     since = "" if longest.age is None else f" for {duration(longest.age)}"
     return f"{count(hanging, 'partition hangs', 'partitions hang')}, longest {plain(longest.name, longest=50)}{since}"
@@ -259,9 +263,17 @@ def _checked_text(findings: Sequence[Finding], read: Sequence[Partition]) -> str
         return "There are no findings and no partitions: whether all is well is unknown."
     if failed:
         return f"{count(failed, 'partition')} of {len(read):,} could not be read."
+    if below := sum(map(_is_below, read)):
+        return f"{count(len(read), 'partition')} read: the LSO of {below:,} is below the high watermark."
     if read:
         return f"{count(len(read), 'partition')} read: no LSO is held."
     return f"{count(len(findings), 'finding')}: none holds an LSO."
+
+
+def _is_below(partition: Partition) -> bool:
+    """Whether something holds its LSO, by the sample alone."""
+    lso, end = partition.last_stable_offset, partition.high_watermark
+    return lso is not None and end is not None and lso < end
 
 
 THINNEST = 300  # share of the time for the shortest bar
@@ -287,7 +299,10 @@ def plot_holds(lso_holds: Data, *, since: dt.date | str | None = None, theme: Th
         If there is no such theme, or this is another table.
     """
     colours = theme_named(theme)
-    holds = [each for each in records_of(lso_holds, LsoHold) if each.held_from is not None]
+    records = records_of(lso_holds, LsoHold)
+    holds = [each for each in records if each.held_from is not None]
+    undated = len(records) - len(holds)
+    unread = sum(each.error is not None for each in records)
     first = None if since is None else _begin(since)
     if first is not None:
         holds = [replace(each, held_from=max(each.held_from or first, first)) for each in holds
@@ -296,14 +311,16 @@ def plot_holds(lso_holds: Data, *, since: dt.date | str | None = None, theme: Th
     if not times:
         after = "" if first is None else f" since {at(first)}"
         return empty_figure(
-            colours, title=f"No hold of an LSO{after}", missing=f"The table has no hold whose time is known{after}."
+            colours,
+            title=f"No hold of an LSO{after}" if not undated else "When an LSO was held is not known",
+            missing=f"The table has no hold whose time is known{after}.",
         )
     until = max(times)
     holds = [replace(each, as_of=each.as_of or until) for each in holds]
     by_name: dict[str, list[LsoHold]] = {}
     for hold in holds:
         by_name.setdefault(hold.transactional_id or f"producer {hold.producer_id}", []).append(hold)
-    ranked = sorted(by_name.items(), key=lambda item: -sum((_hold_length(each) for each in item[1]), dt.timedelta()))
+    ranked = sorted(by_name.items(), key=lambda item: -_time_held(item[1]))
     length = until - min(each.held_from or until for each in holds)
     figure = NotebookFigure()
     for name, verdict, is_over in HOLD_KINDS:
@@ -318,11 +335,13 @@ def plot_holds(lso_holds: Data, *, since: dt.date | str | None = None, theme: Th
     figure.update_yaxes(row_axis([name for name, _ in ranked[:MAX_LINES]], longest=NAME_WIDTH))
     figure.update_xaxes(type="date", title={"text": "time (UTC)", "standoff": 6}, nticks=7)
     longest, of_longest = ranked[0]
-    total = sum((_hold_length(each) for each in of_longest), dt.timedelta())
+    total = _time_held(of_longest)
     partitions = {(each.topic, each.partition) for each in holds}
     open_holds = sum(each.held_to is None for each in holds)
     rest = f", {open_holds:,} of them {'goes' if open_holds == 1 else 'go'} on" if open_holds else ""
     rest += f"; {count(len(ranked) - MAX_LINES, 'more')} not drawn" if ranked[MAX_LINES:] else ""
+    rest += f"; {undated - unread:,} of unknown time not drawn" if undated > unread else ""
+    rest += f"; {count(unread, 'log')} could not be read" if unread else ""
     subtitle = (
         f"{count(len(holds), 'hold')} of {count(len(partitions), 'partition')} by {count(len(ranked), 'id')}{rest}"
     )
@@ -350,6 +369,15 @@ def _hold_length(hold: LsoHold) -> dt.timedelta:
     """How long it lasted; up to when it was seen, if it goes on."""
     end = hold.held_to or hold.as_of
     return max(end - hold.held_from, dt.timedelta()) if end and hold.held_from else dt.timedelta()
+
+
+def _time_held(holds: Iterable[LsoHold]) -> dt.timedelta:
+    """For how long any LSO was held: what is held on several partitions at one time counts once."""
+    total, counted = dt.timedelta(), dt.datetime.min.replace(tzinfo=dt.UTC)
+    for start, end in sorted((each.held_from, each.held_from + _hold_length(each)) for each in holds if each.held_from):
+        total += max(end - max(start, counted), dt.timedelta())
+        counted = max(end, counted)
+    return total
 
 
 def _hold_bars(
@@ -438,14 +466,14 @@ def plot_lag(rows: Data, *, group: str | None = None, theme: ThemeName = "light"
         return empty_figure(colours, title="No lag to draw", missing=missing)
     lagging = sorted(
         (lag for lag in mine if lag.lag != 0),
-        key=lambda lag: (not lag.held, -(lag.held or 0), -(lag.lag or 0), lag.topic, lag.partition),
+        key=lambda lag: (not lag.held, -(lag.held or 0), -(lag.lag or 0), lag.topic or "", lag.partition or 0),
     )
     visible = lagging[:MAX_LINES]
     title = f"{plain(name, longest=40)}: {_lag_title(mine)}"
     if not visible:
         return empty_figure(colours, title=title, missing=f"{count(len(mine), 'partition')} read: no lag.")
     figure = NotebookFigure()
-    names = [f"{lag.topic}-{lag.partition}" for lag in visible]
+    names = ["all topics" if lag.topic is None else f"{lag.topic}-{lag.partition}" for lag in visible]
     labels = [plain(name) for name in names]
     for part in PARTS:
         figure.add_trace(_lag_bars(part, visible, labels, colours))
@@ -509,20 +537,24 @@ def _lag_hover(lag: GroupLag) -> str:
 
 
 def _lag_title(lags: Sequence[GroupLag]) -> str:
-    """The title: held before behind, behind before what is never read."""
+    """The title: held before behind, behind before what is never read; an all-clear only if all of it is known."""
     behind, held, rest = (sum(map(part.offsets, lags)) for part in PARTS)
+    unknown = sum(None in (lag.lag, lag.behind, lag.held) for lag in lags)
+    doubt = f"; {count(unknown, 'partition')} not known" if unknown else ""
+    unit = "offset" if any(lag.markers is None and lag.lag for lag in lags) else "record"
     if held:
         places = [lag for lag in lags if lag.held]
         where = f" on {places[0].topic}-{places[0].partition}" if len(places) == 1 else ""
         where = where or f" on {len(places)} partitions"
-        return f"{count(held, 'record')} held from it{plain(where, longest=50)}"
+        return f"{count(held, unit)} held from it{plain(where, longest=50)}{doubt}"
     if behind:
-        return f"nothing is held; it has {count(behind, 'record')} yet to read"
+        return f"{'' if unknown else 'nothing is held; '}it has {count(behind, unit)} yet to read{doubt}"
+    if unknown:
+        return f"{count(unknown, 'partition')} of {len(lags):,} not known"
     if rest:
         only = "markers" if rest == sum(lag.markers or 0 for lag in lags) else "markers and aborted or removed records"
         return f"it has read everything; its lag is only {only}"
-    unknown = sum(lag.lag is None for lag in lags)
-    return f"{count(unknown, 'partition')} not known" if unknown else "it has read everything"
+    return "it has read everything"
 
 
 def _lag_subtitle(lags: Sequence[GroupLag], lagging: Sequence[GroupLag], visible: Sequence[GroupLag]) -> str:

@@ -324,6 +324,7 @@ class TimelineData:
     states: Sequence[StateInterval]
     ids: Sequence[str]  # those in the lower lane
     was_coordinator_read: bool
+    is_unread: bool  # whether a part of it could not be read, or what is open is not known
     now: dt.datetime
     cluster_events: Sequence[ClusterEvent]  # in the initially visible time
     start: dt.datetime  # of the initially visible time
@@ -399,7 +400,10 @@ def timeline_data(
         findings=sorted(findings, key=lambda each: (each.queue_position is None, each.queue_position)),
         states=states,
         ids=ids,
-        was_coordinator_read=bool(transaction_history),
+        was_coordinator_read=any(past.error is None for past in transaction_history),
+        is_unread=any(txn.error for txn in log_transactions)
+        or any(sample.error for sample in partitions)
+        or any(each.error or each.verdict is Verdict.UNKNOWN for each in findings),
         now=until,
         cluster_events=[each for each in around if _is_between(each, start, until)][-MAX_EVENTS:],
         start=start,

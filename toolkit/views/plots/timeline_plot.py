@@ -686,7 +686,13 @@ def title_of(timeline: TimelineData) -> str:
         more = f", and {count(len(past) - 1, 'more time', 'more times')}" if past[1:] else ""
         held = f"LSO was held at {number(longest.start_offset)} for {duration(longest.length)}"
         return f"{timeline.name}: {held} by producer {longest.finding.producer_id}{more}"
-    return f"{timeline.name}: nothing is open, {count(len(timeline.bars), 'transaction')} ended"
+    ended = f"{count(len(timeline.bars), 'transaction')} ended"
+    if timeline.is_unread:
+        return f"{timeline.name}: it is not known whether anything is open, {ended}"
+    end, lso = (timeline.curve.points[-1].offset, timeline.curve.lso[-1]) if timeline.curve.points else (None, None)
+    if end is not None and lso is not None and lso < end:  # of a sample
+        return f"{timeline.name}: LSO {number(lso)} is below the high watermark {number(end)}, {ended}"
+    return f"{timeline.name}: nothing is open, {ended}"
 
 
 def subtitle_of(timeline: TimelineData, aggregated_bars: Sequence[AggregatedBar]) -> str:

@@ -362,6 +362,12 @@ def _detected(seen: Sequence[IncidentTime], acted: IncidentTime | None, finding:
     return min([*known[:1], *([acted] if acted else [])], key=lambda each: each.time, default=None)
 
 
+def _hides_groups(sampled: Finding, finding: Finding) -> bool:
+    """Whether a sample does not show which groups waited for a transaction: nobody moved by that."""
+    is_unread = sampled.tp == finding.tp and sampled.verdict is Verdict.UNKNOWN and sampled.producer_id is None
+    return is_unread or (sampled.key == finding.key and sampled.groups_held is None)
+
+
 def _stall(
     finding: Finding, group: str, samples: Sequence[tuple[dt.datetime, dt.datetime]], tables: ReportTables
 ) -> GroupStall:
@@ -369,7 +375,8 @@ def _stall(
     before = after = None
     if samples:
         first, last = samples[0][0], samples[-1][0]
-        others = [(due, each.observed_at) for due, each in tables.partition_samples(finding)]
+        unread = {due for due, each in tables.recorded_findings if _hides_groups(each, finding)}
+        others = [(due, each.observed_at) for due, each in tables.partition_samples(finding) if due not in unread]
         before = max((at for due, at in others if due < first), default=None)
         after = min((at for due, at in others if due > last), default=None)
     moved = min(

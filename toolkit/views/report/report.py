@@ -445,7 +445,7 @@ def _sections(
     """One page first: what happened is in the summary, then the picture, and what to do."""
     if not findings:
         lead = (
-            "There are no findings: of what was read, no transaction is open, and no last stable offset is held. From"
+            "There is no finding: of what was read, no transaction is open, and no last stable offset is held. From"
             " files and recordings, what has ended is included if it held one for long enough: 1 min, or what"
             " --min-held, or min_held_ms of collect_incident, says."
         )
@@ -465,7 +465,7 @@ def _appendix(
     if any(each.is_transaction for each in incidents):
         yield impact_section(incidents)
         yield times_section([each for each in incidents if each.holds])
-    yield _events(incidents, tables, has_plotly=has_plotly)
+    yield _events(findings, incidents, tables, has_plotly=has_plotly)
     if shown:
         yield cause_section(incidents)
     yield _done(tables)
@@ -491,13 +491,17 @@ def _done(tables: ReportTables) -> Section:
     return Section(title="What was done", lead=lead, parts=() if lead else (action_grid(tables.actions),))
 
 
-def _events(incidents: Sequence[IncidentFacts], tables: ReportTables, *, has_plotly: bool) -> Section:
+def _events(
+    findings: Sequence[Finding], incidents: Sequence[IncidentFacts], tables: ReportTables, *, has_plotly: bool
+) -> Section:
     """What happened when, and the pictures of the other partitions."""
     grids = tuple(event_grid(each, tables) for each in incidents if each.is_transaction)
     lead = ""
     if not grids:
         unknown = any(each.finding.verdict.is_open for each in incidents)
-        lead = "It could not be read whether anything was open." if unknown else "Nothing was open."
+        lead = "It could not be read whether anything was open." if unknown else "Nothing that was read was open."
+        if not unknown and any(each.verdict.is_open for each in findings):
+            lead = "What is open needs no action."
     if not has_plotly:
         lead = f"{lead} Not drawn: plotly is not installed (pip install plotly).".lstrip()
     return Section(title=EVENTS, lead=lead, parts=grids)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from toolkit.analysis.cluster_events import events_around
-from toolkit.analysis.diagnosis.decision import CAUSES, COMMIT, OUTCOMES, UNKNOWN
+from toolkit.analysis.diagnosis.decision import ABORT, CAUSES, COMMIT, OUTCOMES, UNDECIDED, UNKNOWN
 from toolkit.schema.durations import duration
 from toolkit.schema.recorded import INTENT, OUTCOME
 from toolkit.schema.verdict import DOCS_URL, RUNBOOK_URL, Verdict
@@ -105,7 +105,9 @@ def what_became(incident: IncidentFacts) -> str:
     if not incident.is_over:
         return f"The log still has {own}: nothing is discarded yet."
     if incident.marker == "COMMIT":
-        return f"The COMMIT marker delivered {own}; nothing is lost."
+        is_published = incident.outcome in {ABORT, UNDECIDED}
+        doubt = " But no commit had included them: consumers received what was not committed." if is_published else ""
+        return f"The COMMIT marker delivered {own}; nothing is lost.{doubt}"
     if incident.marker is None:
         return "What became of its records is not known: no log was read that has the marker."
     if incident.outcome == UNKNOWN:
@@ -192,7 +194,10 @@ def _of_several(incidents: Sequence[IncidentFacts]) -> Iterator[str]:
         f"{_few(names, 'partition', 'partitions')}.{first} read_committed consumers cannot read beyond a held LSO."
     )
     groups = sorted({group for each in incidents for group in each.finding.groups_held or ()})
-    yield " ".join([_held(incidents), *([_groups(groups, "waited")] if groups else [])])
+    unread = [each for each in incidents if each.finding.groups_held is None]
+    of_some = f" for {_numbers(unread)}" if len(unread) < len(incidents) else ""
+    not_read = [f"Which consumer groups waited{of_some} is not known."] if unread else []
+    yield " ".join([_held(incidents), *([_groups(groups, "waited")] if groups else []), *not_read])
     for each in incidents[:MAX_NAMES]:
         if each.marker_step is not None:
             yield f"{_numbers([each]).capitalize()}: {what_was_done(each)}"
