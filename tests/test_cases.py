@@ -19,7 +19,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.clients import until
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema.live import Coordinator, Finding
-from toolkit.schema.log import PastTransaction
+from toolkit.schema.log import PastTransaction, TransactionLogRecord
 
 FOLDER = Path(__file__).parent / "cases"
 WORDS = [line.split("\t") for line in (FOLDER / "words.tsv").read_text(encoding="utf-8").splitlines()]
@@ -53,6 +53,7 @@ def test_files_get_their_right_answer(tmp_path: Path) -> None:
     for path, error in ((abbreviated, "MALFORMED_LINE"), (header_only, "NOTHING_READ"), (undecoded, "MALFORMED_LINE")):
         (finding,) = LogDir(path).records(Finding)
         assert (finding.verdict, (finding.error or "").partition(":")[0]) == ("unknown", error), path
+    assert any("MALFORMED_LINE" in (each.error or "") for each in LogDir(undecoded).records(TransactionLogRecord))
     segment = tmp_path / "old-0" / "00000000000000000000.log"
     segment.parent.mkdir()
     segment.write_bytes(bytes.fromhex(case("09")))

@@ -230,6 +230,7 @@ def test_a_topic_that_may_be_hidden_is_not_proven_to_have_no_committed_records()
         cluster.own_findings = [found(verdict=Verdict.OVERDUE, evidence=outcome_claims("proven"))]
         cluster.gaps, cluster.transaction_log = ["DESCRIBE on Topic '*'"], [without_others(each) for each in log]
         assert fence_plan(cluster).needed_override == needed
+        assert ("transaction_log_rows", {"transactional_ids": ["payments-7"]}) in cluster.arguments
     cluster.gaps, cluster.transaction_log = (), ()
     assert fence_plan(cluster).needed_override is None
 

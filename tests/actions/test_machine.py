@@ -103,6 +103,31 @@ def test_several_are_checked_again_at_once_and_then_done_one_by_one(audit: Audit
     assert {row["confirmation"] for row in audit.rows()} == {"3 transactions"}
 
 
+class QueueCluster(RowCluster):
+    """Two of them on one partition: the marker of producer 7 moves the LSO to that of producer 8, at 120."""
+
+    def send_one(self, request: Any, *, broker_id: int) -> Any:
+        answer = super().send_one(request, broker_id=broker_id)
+        if not isinstance(answer, MetadataResponse):
+            is_first = request.markers[0].producer_id == 7
+            self.partitions = [partition(lso=120 if is_first else 150)]
+            self.producers = [producer(start=None), producer(8, start=120 if is_first else None)]
+        return answer
+
+
+def test_the_second_on_a_partition_moves_the_lso_from_where_the_first_has_left_it(audit: Audit) -> None:
+    """It was said, and written down, to have moved it from where the first had held it."""
+    of_second = {"producer_id": 8, "start_offset": 120}
+    second = found(queue_position=2, **of_second)
+    cluster: Any = QueueCluster(producers=[producer(), producer(8, start=120)], findings=[found().row(), second.row()])
+    plans = [abort_plan(cluster), with_txn(abort_plan(cluster), basis=second, **of_second)]
+    done = PlanList(cluster=cluster, plans=plans, left_out=[]).execute(confirm="2 transactions", recheck_after=0)
+    assert done.error is None
+    moved = [(each.result.last_stable_offset_before, each.result.last_stable_offset_after) for each in done.done]
+    assert moved == [(100, 120), (120, 150)]
+    assert [row["last_stable_offset_before"] for row in audit.rows() if row["step"] == "intent"] == [100, 120]
+
+
 def test_a_check_that_has_become_old_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_module, "MAX_CHECK_AGE_S", -1.0)
     cluster = list_cluster()

@@ -1,8 +1,8 @@
 """Take pictures of the panel with 2, 5 and 500 findings, light and dark, and of the page of notebook 9.
 
-``python -m tests.browser.screenshot`` writes ``notebooks/panel.png`` and ``live.png``; ``python -m
-tests.browser.screenshot FOLDER`` also writes all six, as ``panel-500-dark.png``, to a folder, and prints what axe finds
-in each.
+``python -m tests.browser.screenshot`` writes ``notebooks/panel.png`` and ``live.png``, and a dark one of each, with a
+palette of 128 colours, which needs Pillow (``pip install pillow``); ``python -m tests.browser.screenshot FOLDER`` also
+writes all six, as ``panel-500-dark.png``, to a folder, and prints what axe finds in each.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,8 +26,9 @@ from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import BrokerClient
 
-PICTURE, LIVE_PICTURE = FOLDER / "panel.png", FOLDER / "live.png"
+COLOURS = 128
 COUNTS = (2, 5, 500)
+SUFFIXES = {False: ".png", True: "-dark.png"}
 SHOWN = 5  # findings in the picture of the README
 STEP_TIMEOUT_MS = 120_000
 
@@ -68,16 +70,28 @@ def take_pictures(folder: Path, kafka: Kafka, counts: Sequence[int]) -> None:
                 print(f"{target.name}: {target.stat().st_size:,} bytes, {violations(panel.page)}", flush=True)
 
 
-def take_live_picture(folder: Path) -> None:
+def take_live_picture(folder: Path, *, dark: bool) -> None:
     """Notebook 9 as a page of Voila, once it has looked."""
+    target = FOLDER / f"live{SUFFIXES[dark]}"
     notebook = Path(shutil.copy(FOLDER / "09_live.ipynb", folder))
-    with browser() as chromium, voila(notebook, folder / "server") as address:
+    with browser() as chromium, voila(notebook, folder / f"server-{dark}", dark=dark) as address:
         page = chromium.new_page(viewport={"width": 1000, "height": 1400})  # a part that is not in view is not drawn
         page.goto(address, timeout=2 * START_TIMEOUT_MS)
         live = page.locator(".widget-html-content", has=page.locator(".kafka-txn-tiles .alarm"))
         live.wait_for(timeout=STEP_TIMEOUT_MS)
-        live.screenshot(path=LIVE_PICTURE, animations="disabled")
-        print(f"{LIVE_PICTURE.name}: {LIVE_PICTURE.stat().st_size:,} bytes, {violations(page, '.widget-html-content')}")
+        live.screenshot(path=target, animations="disabled")
+        print(f"{target.name}: {reduced(target).stat().st_size:,} bytes, {violations(page, '.widget-html-content')}")
+
+
+def reduced(picture: Path) -> Path:
+    """The picture with a palette, a third of its size; unchanged without Pillow."""
+    with suppress(ImportError):
+        from PIL import Image
+
+        with Image.open(picture) as whole:  # the default method makes one colour of those of two verdicts
+            small = whole.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        small.save(picture, optimize=True)
+    return picture
 
 
 if __name__ == "__main__":
@@ -85,5 +99,7 @@ if __name__ == "__main__":
         folder = Path(sys.argv[1]).resolve() if sys.argv[1:] else Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         take_pictures(folder, lab, COUNTS if sys.argv[1:] else (SHOWN,))
-        shutil.copy(folder / f"panel-{SHOWN}-light.png", PICTURE)
-        take_live_picture(Path(temporary))
+        for dark, suffix in SUFFIXES.items():
+            theme = "dark" if dark else "light"
+            reduced(Path(shutil.copy(folder / f"panel-{SHOWN}-{theme}.png", FOLDER / f"panel{suffix}")))
+            take_live_picture(Path(temporary), dark=dark)

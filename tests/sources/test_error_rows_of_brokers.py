@@ -589,6 +589,8 @@ def test_an_owner_that_is_not_described_and_a_coordinator_that_may_not_have_load
 def test_a_coordinator_that_is_not_found_has_an_error() -> None:
     (row,) = read_coordinators(client(FindCoordinator=empty()), ["payments"], TRANSACTION)
     assert (row.error or "").startswith(f"{INCOMPLETE}FindCoordinator does not have this transaction")
+    assert row.leader is not None
+    assert row.agrees is None
 
 
 def test_a_topic_or_partition_without_metadata_has_an_error() -> None:

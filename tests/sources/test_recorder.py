@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from tests.sources.recorded import NINE, sample, take_sample
 from tests.stored import compare
 from toolkit import Cluster, Recording
 from toolkit.analysis.diagnosis.decision import UNDECIDED, Outcome
-from toolkit.cli.record_commands import _until_stopped
+from toolkit.cli.record_commands import RecorderScreen, _until_stopped
 from toolkit.errors import ConnectionFailed, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.clients import blocked_consumer
@@ -32,7 +33,7 @@ from toolkit.schema.table import EPOCH, TransactionKey
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.diagnose import LogReading, _owner, _still_known
 from toolkit.sources.recording.metrics import LATE, MAX_GROUP_LAGS, Metrics
-from toolkit.sources.recording.recorder import Recorder, Sampler, SampleWriter
+from toolkit.sources.recording.recorder import Recorder, RecorderListener, Sampler, SampleWriter
 from toolkit.sources.recording.recording import Sample
 
 SECOND = dt.timedelta(seconds=1)
@@ -47,6 +48,9 @@ class Told:
         self.left_out = 0
         self.warnings: list[str] = []
         self._after = after
+
+    def on_resume(self, sample: Sample) -> None:
+        pass
 
     def on_wait(self, due: dt.datetime) -> None:
         pass
@@ -74,7 +78,7 @@ def after_a_while() -> NoReturn:
 
 def record(
     directory: Path,
-    evidence: Told,
+    evidence: RecorderListener,
     *,
     connect: Callable[[], Cluster] = nobody,
     stop: threading.Event | None = None,
@@ -207,6 +211,15 @@ def test_producers_or_groups_that_were_not_read_resolve_no_alert() -> None:
         group = now["kafka_txn_group_held_partitions", (("group", "billing"),)]
         found.append((now[held], group, now["kafka_txn_last_sample_unread_partitions", ()]))
     assert found == [(3600, 1, 0), (0, 1, 0), (3600, 1, 0), (3600, 1, 1)]
+
+
+def test_a_restart_resolves_no_alert(begun: Path) -> None:
+    """What hung before it, and is not known since, was in no metric."""
+    metrics = Metrics()
+    record(begun, RecorderScreen(metrics, None), samples=1)
+    found = numbers(metrics)
+    assert found["kafka_txn_partition_hanging_transactions", (("partition", "0"), ("topic", "orders"))] == 1
+    assert time.time() - found["kafka_txn_last_sample_timestamp_seconds", ()] > 3000, "KafkaTxnRecorderBlind fires"
 
 
 @pytest.mark.parametrize(("age", "is_known"), [(30 * SECOND, True), (90 * SECOND, False), (-3600 * SECOND, False)])
@@ -388,7 +401,7 @@ def test_metrics_are_served_only_on_their_address() -> None:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             assert b"kafka_txn_samples_taken_total 0.0" in answer.read()
-        with pytest.raises(UsageError, match=rf"^Cannot listen on 127\.0\.0\.1:{port}: Address already in use\.$"):
+        with pytest.raises(UsageError, match=rf"^Cannot listen on 127\.0\.0\.1:{port}: Address already in use\."):
             other.serve("127.0.0.1", port)
     finally:
         metrics.close()

@@ -624,6 +624,8 @@ class Run:
                 with self._before_request(turn):  # another one's turn may have been when it was checked again
                     self._check(turn)
                 done.append(Done(target=turn.plan.target, result=self._act(turn)))
+                for later in turns[number + 1 :]:
+                    later.fresh = _behind(later.fresh, done[-1].result)
                 if word != turn.plan.target:
                     _check_moved(turn.plan, done[-1].result)
         except ToolkitError as error:
@@ -708,6 +710,16 @@ class Run:
             if fresh.transactional_id is None:
                 outcome.last_stable_offset_after = done.last_stable_offset_after
         return done if copy is None else replace(done, records_file=copy.path, records_saved=copy.records)
+
+
+def _behind(fresh: Plan | ToolkitError | None, done: Result) -> Plan | ToolkitError | None:
+    """A fresh check once a transaction before it has ended: on the same partition the LSO has moved since."""
+    if not isinstance(fresh, Plan) or fresh.transaction.tp != (done.partitions[0].topic, done.partitions[0].partition):
+        return fresh
+    txn, lso = fresh.transaction, done.last_stable_offset_after
+    position = 1 if done.next_start_offset == txn.start_offset else txn.basis.queue_position
+    basis = replace(txn.basis, last_stable_offset=lso, queue_position=position)
+    return replace(fresh, transactions=[replace(txn, basis=basis)])
 
 
 def _of_list(turn: _Turn, word: str) -> _Turn:

@@ -237,6 +237,11 @@ class RecorderScreen:
         self._failed_since: dt.datetime | None = None
         self._skipped = self._skipped_warned = 0
 
+    def on_resume(self, sample: Sample) -> None:
+        """Measure the sample."""
+        if self._metrics:
+            self._metrics.on_resume(sample)
+
     def on_wait(self, due: dt.datetime) -> None:
         """Show when the next sample is due."""
         self._show(f"{self._last or 'no sample yet'} · next at {due:%H:%M:%S} UTC")

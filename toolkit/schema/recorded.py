@@ -211,7 +211,11 @@ class LsoHold(TableRow):
     held_ms: Annotated[
         Int64 | None, "How long it held the LSO; null if it is open or a time is unknown.", Unit("ms")
     ] = None
-    least_ms: Annotated[Int64 | None, "How long it held the LSO at least, by marker times alone.", Unit("ms")] = None
+    least_ms: Annotated[
+        Int64 | None,
+        "How long it held the LSO at least: by marker times alone, or up to the newest sample; so far if it is open.",
+        Unit("ms"),
+    ] = None
     as_of: Annotated[
         dt.datetime | None, "Time of the last marker in the log, or of the sample: the state is as of then."
     ] = None

@@ -107,6 +107,9 @@ def _record(config: ClientConfig, output: str, duration: dt.timedelta) -> None:
 class _Lines:
     """Warnings of a recorder, for the log of the job."""
 
+    def on_resume(self, sample: Sample) -> None:
+        pass
+
     def on_wait(self, due: dt.datetime) -> None:
         pass
 

@@ -284,6 +284,7 @@ def observed_holds(findings: Iterable[Finding]) -> list[LsoHold]:
             each,
             first_offset=each.start_offset,
             held_ms=None if each.held_to is None else each.held_ms,
+            least_ms=each.held_ms if each.held_to is None else None,
             as_of=each.observed_at,
         )
         for each in findings

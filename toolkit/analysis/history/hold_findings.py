@@ -126,6 +126,7 @@ def _with_times(found: pa.Table) -> pa.Table:
     alone = pc.is_null(found["after_offset"]).to_numpy()
     not_before, not_after = milliseconds(found["not_before"]), milliseconds(found["not_after"])
     end = milliseconds(found["end"])
+    until: Array = np.where(end >= 0, end, milliseconds(found["as_of"]))
     opened_at, opened_at_clock = _openings(found, not_before, not_after)
     held_from: Array = np.where(alone, opened_at, not_after)
     held_from = np.where(end >= 0, np.minimum(held_from, end), held_from)
@@ -137,7 +138,7 @@ def _with_times(found: pa.Table) -> pa.Table:
             "held_from": times(held_from),
             "held_to": times(end),
             "held_ms": numbers(np.where((end >= 0) & (held_from >= 0), end - held_from, -1)),
-            "least_ms": numbers(np.where((end >= 0) & (not_after >= 0), np.maximum(end - not_after, 0), -1)),
+            "least_ms": numbers(np.where((until >= 0) & (not_after >= 0), np.maximum(until - not_after, 0), -1)),
         },
     )
 
@@ -290,9 +291,16 @@ def merge_holds(
     found = [hold for hold in recorded if hold.first_offset is None]  # partitions that could not be read
     for hold in of_log:
         same = by_key.pop(hold.key, hold)
-        hold = same if hold.marker_offset is not None and hold.key in still_open else hold
+        is_other = hold.marker_offset is not None and hold.key in still_open
+        hold = same if is_other else held_so_far(hold, same.held_ms, same.least_ms)
         found.append(replace(hold, transactional_id=hold.transactional_id or same.transactional_id))
     return [*found, *by_key.values()]
+
+
+def held_so_far(hold: LsoHold, *held_ms: int | None) -> LsoHold:
+    """A hold; if it is open, with the longest of these times as `least_ms`: no marker may follow it in the log."""
+    times = [each for each in (hold.least_ms, *held_ms) if each is not None]
+    return hold if hold.marker_offset is not None else replace(hold, least_ms=max(times, default=None))
 
 
 def held_offsets(hold: LsoHold, *, lso: int | None = None, high_watermark: int | None = None) -> tuple[int, int] | None:

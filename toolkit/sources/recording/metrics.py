@@ -233,6 +233,11 @@ class Metrics:
             self._server.server_close()
             self._server = None
 
+    def on_resume(self, sample: Sample) -> None:
+        """Begin with the last sample before a restart: what is not known by now resolves no alert."""
+        with self._lock:
+            self._series = measure(sample, self._series)
+
     def on_sample(self, sample: Sample, *, written: bool) -> None:
         """Update the metrics from a sample."""
         with self._lock:

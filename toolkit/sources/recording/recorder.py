@@ -468,6 +468,9 @@ MAX_LOOKBACK = dt.timedelta(days=1)  # transactions open for longer are already 
 class RecorderListener(Protocol):
     """Callbacks for a recorder's progress."""
 
+    def on_resume(self, sample: Sample) -> None:
+        """The recording has samples, and `sample` is its last successful one."""
+
     def on_wait(self, due: dt.datetime) -> None:
         """The next sample is due at `due`."""
 
@@ -511,6 +514,8 @@ class Recorder:
         self._previous = resume(self.writer.directory) if self.writer else None
         if self._previous is None:
             self.sampler.cluster()
+        else:
+            self.listener.on_resume(self._previous)
         count = 0
         due = self._first()
         try:
@@ -630,6 +635,7 @@ def resume(directory: Path) -> Sample | None:
 class _SilentListener:
     """Ignores what the recorder reports."""
 
+    def on_resume(self, sample: object) -> None: ...
     def on_wait(self, due: dt.datetime) -> None: ...
     def on_sample(self, sample: object, *, written: bool) -> None: ...
     def on_skip(self, count: int) -> None: ...

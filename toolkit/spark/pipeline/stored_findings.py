@@ -29,7 +29,13 @@ from toolkit.analysis.history.findings_over_time import (
     unread,
     without_short,
 )
-from toolkit.analysis.history.hold_findings import attributed_holds, by_producer, held_findings, merge_holds
+from toolkit.analysis.history.hold_findings import (
+    attributed_holds,
+    by_producer,
+    held_findings,
+    held_so_far,
+    merge_holds,
+)
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, TRANSACTION_HISTORY, Row
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, PastTransaction
@@ -349,7 +355,8 @@ class TopicFindings:
             current_findings=current_findings,
             min_held_ms=self.min_held_ms,
         )
-        attributed = attributed_holds(holds, transactions)
+        so_far = {each.key: each.held_ms for each in found}
+        attributed = [held_so_far(hold, so_far.get(hold.key)) for hold in attributed_holds(holds, transactions)]
         long = [hold for hold in attributed if hold.held_ms is None or hold.held_ms >= self.min_held_ms]
         return _TopicResults(long, found)
 
