@@ -47,7 +47,14 @@ def test_a_remedy_runs_as_it_stands() -> None:
 
 
 def test_nothing_held_leads_to_the_consumers() -> None:
-    assert "check the consumers themselves" in repr(next_steps([finding(verdict=Verdict.CLEAR)]))
+    assert repr(next_steps([finding(verdict=Verdict.CLEAR)])).startswith("No transaction blocks a consumer: check the")
+    assert repr(next_steps([])).startswith("No findings: a selection may be empty."), "it says nothing of the cluster"
+
+
+def test_a_partition_is_named_once() -> None:
+    """500 partitions with two hanging transactions each were "and 995 others", and one was named twice."""
+    text = repr(next_steps([finding(partition=number // 2, queue_position=1 + number % 2) for number in range(1000)]))
+    assert "`orders-0`, `orders-1`, `orders-2`, `orders-3`, `orders-4` and 495 more. " in text
 
 
 def test_the_notebooks_are_there() -> None:

@@ -259,6 +259,17 @@ def test_a_figure_cannot_inject_a_script() -> None:
     assert pages[0].tags == pages[1].tags
 
 
+def test_what_was_done_on_another_cluster_is_not_told() -> None:
+    """A user's audit trail has all clusters: an abort on orders-0 of one was "what was done" on that of another."""
+    steps = [action(cluster_id="here", who="ann@ops"), action(cluster_id="elsewhere", who="bob@ops")]
+    text = Page(report([finding(cluster_id="here")], actions=steps).html).text
+    assert "ann@ops" in text
+    assert "bob@ops" not in text
+    assert "bob@ops" in Page(report([finding(cluster_id=None)], actions=steps).html).text, (
+        "which cluster it is, is not known"
+    )
+
+
 def test_data_frames_are_accepted_like_rows() -> None:
     rows = [finding()]
     assert report(FINDINGS.frame(rows), generated_at=AT).html == report(rows, generated_at=AT).html
@@ -270,7 +281,9 @@ def test_data_frames_are_accepted_like_rows() -> None:
 def test_a_report_without_open_transactions() -> None:
     made = report([], generated_at=AT)
     assert made.title == "Postmortem: nothing is open"
-    assert "no transaction is open" in Page(made.html).text
+    text = Page(made.html).text
+    assert "no transaction is open" in text
+    assert "min_held_ms" in text, "a log whose LSO was held for 29 s was nothing but open: it was left out"
 
 
 def test_what_could_not_be_read_is_not_nothing_open() -> None:

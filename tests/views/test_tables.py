@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from tests.actions.rows import RowCluster, abort_plan
 from tests.views.plots.busy import finding
 from tests.views.plots.drawn import traces
 from toolkit.errors import UsageError
@@ -212,8 +213,13 @@ def test_the_ipython_extension_shows_data_frames_this_way(rows: list[Row]) -> No
     assert "dataframe" in html(other)
     assert 'class="kafka-txn answers"' in html(findings.drop(columns="evidence"))
     assert "dataframe" in html(findings[["topic", "verdict"]]), "what somebody chose is shown as chosen"
+    plan = abort_plan(RowCluster())
+    assert "An abort marker would end" in html(plan), "it was the text of a dataclass, and show() asked for findings"
+    with pytest.raises(UsageError, match="show_plan"):
+        show(plan)  # type: ignore[arg-type]
     toolkit.unload_ipython_extension(shell)
     assert "dataframe" in html(findings)
+    assert html(plan) is None
 
 
 @pytest.mark.parametrize(

@@ -62,11 +62,11 @@ class Verdict(StrEnum):
         "Prepared by two-phase commit, or by a checkpoint of Flink: only that external coordinator may decide.",
         "warn",
         "square",
-        "blue",
+        "light-orange",
     )
     UNREPLICATED = "unreplicated", "Nothing is open; the LSO waits for replication.", "warn", "hexagon"
     ENDED = "ended", "It was open and has ended; it holds nothing any more.", "muted", "square-open"
-    ENDING = "ending", "The coordinator is writing its markers.", "calm", "diamond-open", "light-green"
+    ENDING = "ending", "The coordinator is writing its markers.", "calm", "diamond-open", "super-light-blue"
     LONG = (
         "long",
         "A live transaction within its own timeout, but open longer than brokers allow by default (Flink).",
@@ -74,7 +74,7 @@ class Verdict(StrEnum):
         "triangle-up-open",
         "light-blue",
     )
-    ONGOING = "ongoing", "A live transaction within its own timeout.", "calm", "circle-open", "green"
+    ONGOING = "ongoing", "A live transaction within its own timeout.", "calm", "circle-open", "blue"
     CLEAR = "clear", "Nothing is held back.", "muted", "circle"
 
     def __new__(

@@ -13,9 +13,9 @@ from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.source import CLUSTER, RECORDING
 from toolkit.views.document import NOWHERE, Code, Command, Connection, Paragraph
-from toolkit.views.finding_document import by_urgency, clusters, partition_name
+from toolkit.views.finding_document import by_urgency, clusters, first_names, partition_name
 from toolkit.views.renderers import markdown_lines
-from toolkit.views.row_formats import count, plain, printable
+from toolkit.views.row_formats import plain, printable
 
 if TYPE_CHECKING:
     from toolkit.sources.source import Source
@@ -60,8 +60,13 @@ class NextSteps:
             if finding.verdict is not Verdict.CLEAR:
                 by_verdict.setdefault(finding.verdict, []).append(finding)
         if not by_verdict:
+            empty = (
+                ""
+                if self.findings
+                else "No findings: a selection may be empty. If this is all that a source answered: "
+            )
             return [
-                "No transaction blocks a consumer: check the consumers themselves.",
+                f"{empty}No transaction blocks a consumer: check the consumers themselves.",
                 _link("02_lso_timeline.ipynb", "the lag of a group in parts"),
             ]
         return [line for verdict, found in by_verdict.items() for line in self._of_verdict(verdict, found)]
@@ -69,12 +74,13 @@ class NextSteps:
     def _of_verdict(self, verdict: Verdict, found: Sequence[Finding]) -> list[str]:
         first = found[0]
         many = len(clusters(found)) > 1
-        names = [
-            _name(each) + (f" of cluster `{printable(each.cluster_id or 'not known')}`" if many else "")
-            for each in found[:MAX_PARTITIONS]
-        ]
-        more = f" and {count(len(found) - MAX_PARTITIONS, 'other')}" if found[MAX_PARTITIONS:] else ""
-        lines = [f"- **{verdict}**: {', '.join(names)}{more}. {verdict.sentence}"]
+        names = list(
+            dict.fromkeys(  # a partition may have several
+                _name(each) + (f" of cluster `{printable(each.cluster_id or 'not known')}`" if many else "")
+                for each in found
+            )
+        )
+        lines = [f"- **{verdict}**: {first_names(names, MAX_PARTITIONS)}. {verdict.sentence}"]
         lines += [f"    - remedy for {names[0]}: {plain(printable(first.advice))}".rstrip()] if first.remedy else []
         if first.command:
             command = Code(command_line(self.connection.argv(Command(first.command))))

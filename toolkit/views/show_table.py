@@ -44,7 +44,9 @@ from toolkit.views.row_formats import cell_text, count, grid_lines, printable, t
 if TYPE_CHECKING:
     import pandas as pd
 
+    from toolkit.actions.plan import Plan, PlanList
 
+PLANS = ("Plan", "PlanList")
 COUNTS = ("committed", "aborted", "empty", "undecided", "open")
 ALWAYS = {"committed", "aborted", "open"}  # shown even if it is zero
 LABELS = {"batches": "batches", "ms": "duration_ms"}
@@ -449,6 +451,8 @@ def show(
     --------
     >>> show(cluster.findings())  # doctest: +SKIP
     """
+    if type(data).__name__ in PLANS:
+        raise UsageError("A table is needed, not a plan.", do="Show it by show_plan(plan).")
     data = one_table(data)
     if not hasattr(data, "columns"):  # an iterator is read once
         data = [item.row() if isinstance(item, TableRow) else item for item in cast("Iterable[Row | TableRow]", data)]
@@ -500,17 +504,28 @@ def _names_in(data: object) -> list[str]:
 
 
 def load(ipython: Any) -> None:
-    """Let an IPython shell display frames of declared tables as `show` does; others stay as in pandas."""
+    """Let an IPython shell display frames of declared tables as `show` does, and plans; others stay as in pandas."""
     import pandas as pd
 
-    ipython.display_formatter.formatters["text/html"].for_type(pd.DataFrame, _html)
+    html = ipython.display_formatter.formatters["text/html"]
+    html.for_type(pd.DataFrame, _html)
+    for name in PLANS:
+        html.for_type_by_name("toolkit.actions.plan", name, _plan_html)
 
 
 def unload(ipython: Any) -> None:
     """Let pandas display them again."""
     import pandas as pd
 
-    ipython.display_formatter.formatters["text/html"].pop(pd.DataFrame, None)
+    html = ipython.display_formatter.formatters["text/html"]
+    for kind in (pd.DataFrame, *(f"toolkit.actions.plan.{name}" for name in PLANS)):
+        html.pop(kind, None)
+
+
+def _plan_html(plan: Plan | PlanList) -> str:
+    from toolkit.views.action_document import show_plan
+
+    return show_plan(plan)._repr_html_()
 
 
 def _html(frame: pd.DataFrame) -> str | None:

@@ -23,6 +23,7 @@ from toolkit.schema.verdict import Verdict
 from toolkit.views.finding_document import age, by_source, by_urgency, newest, place
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_theme import (
+    SHOWN,
     Theme,
     ThemeName,
     apply_theme,
@@ -362,9 +363,6 @@ def _begin(since: dt.date | str) -> dt.datetime:
         return dt.datetime.combine(dt.date.fromisoformat(str(since)), dt.time(), dt.UTC)
     except ValueError:
         return in_utc(str(since))
-
-
-SHOWN = dt.timedelta(seconds=1)  # the least that a text says of how long something lasted
 
 
 def _hold_length(hold: LsoHold) -> dt.timedelta:

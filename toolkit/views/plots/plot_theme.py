@@ -31,6 +31,7 @@ ThemeName = Literal["light", "dark"]
 
 TITLE_WIDTH, SUBTITLE_WIDTH = 62, 98  # characters that fit into 800 pixels
 ENTRIES_PER_ROW = 3  # of the legend, likewise
+SHOWN = dt.timedelta(seconds=1)  # the least that a text says of how long something lasted, up to now
 FONT = "Inter, Segoe UI, Helvetica Neue, Arial, DejaVu Sans, sans-serif"
 
 

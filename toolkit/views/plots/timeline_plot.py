@@ -22,6 +22,7 @@ from toolkit.views.finding_document import check_cluster
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_theme import (
     KINDS,
+    SHOWN,
     Theme,
     ThemeName,
     apply_theme,
@@ -677,7 +678,8 @@ def title_of(timeline: TimelineData) -> str:
         return f"{timeline.name}: {held}{behind}"
     if timeline.open:  # by the log
         first = timeline.open[0]
-        held = f"LSO held at {number(first.first_offset)} for at least {duration(first.length)}"
+        for_ = f" for at least {duration(first.length)}" if first.length >= SHOWN else ""
+        held = f"LSO held at {number(first.first_offset)}{for_}"
         return f"{timeline.name}: {held} by producer {first.log_transaction.producer_id}"
     if past := past_holds(timeline.findings):
         longest = past[0]

@@ -418,11 +418,14 @@ def _samples(partitions: Data) -> tuple[list[Partition], list[dt.datetime | None
 
 
 def _about(actions: Iterable[ActionStep], findings: Sequence[Finding]) -> list[ActionStep]:
-    """Steps of the audit trail about these partitions or ids, and unreadable lines."""
+    """Steps of the audit trail about these partitions or ids of their cluster, and unreadable lines."""
+    cluster_ids = {finding.cluster_id for finding in findings}
     topic_partitions = {(finding.topic, finding.partition) for finding in findings}
     names = {finding.transactional_id for finding in findings if finding.transactional_id is not None}
 
     def is_about(action: ActionStep) -> bool:
+        if action.cluster_id is not None and not {action.cluster_id, None} & cluster_ids:
+            return False  # a user's trail has the actions on all clusters
         if action.topic is not None:
             return (action.topic, action.partition) in topic_partitions
         return action.transactional_id in names or not action.target
@@ -441,7 +444,11 @@ def _sections(
 ) -> Iterator[Section]:
     """One page first: what happened is in the summary, then the picture, and what to do."""
     if not findings:
-        lead = "There is no finding: of what was read, no transaction is open, and no last stable offset is held."
+        lead = (
+            "There is no finding: of what was read, no transaction is open, and no last stable offset is held. From"
+            " files and recordings, what has ended is included if it held one for long enough: 1 min, or what"
+            " --min-held, or min_held_ms of collect_incident, says."
+        )
         yield Section(title="Nothing is open", lead=lead, parts=())
     if has_picture:
         yield Section(title=TIMELINE, parts=())
