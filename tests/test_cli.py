@@ -120,7 +120,7 @@ def test_find_hanging_shows_what_is_to_do_or_unknown_and_counts_others(monkeypat
     [
         ([UNKNOWN], "not known, 1 unknown"),
         ([{**UNKNOWN, "producer_id": None, "partition": each, "error": "TIMED_OUT: no"} for each in range(3)],
-         "not known: none of 3 partitions could be read, 3 unknown"),
+         "not known: 3 partitions could not be read, 3 unknown"),
         ([UNKNOWN, UNREPLICATED], "1 unknown, 1 unreplicated"),
         ([UNREPLICATED], "nothing hangs, 1 unreplicated"),
     ],

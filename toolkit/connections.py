@@ -33,7 +33,7 @@ def connect(
     version: str = "4.3.1",
     command_config: str = "",
     consistent_copy: bool = False,
-    as_of: dt.datetime | None = None,
+    as_of: dt.datetime | str | None = None,
     txn_state_partitions: int | None = None,
 ) -> ConnectedSource:
     """Open a source by its address, path or name.

@@ -439,6 +439,7 @@ def test_the_response_of_a_leader_shows_whether_the_marker_was_written(audit: Au
         (56, "uncertain", "KAFKA_STORAGE_ERROR"),
         (20, "uncertain", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
         (7, "uncertain", "REQUEST_TIMED_OUT"),
+        (15, "uncertain", "COORDINATOR_NOT_AVAILABLE"),
         (-1, "uncertain", "UNKNOWN_SERVER_ERROR"),
     ):
         cluster = RowCluster(response=code)

@@ -164,7 +164,7 @@ def test_states_ids_and_durations_filter_transactions(root: Path) -> None:
     assert [row["transactional_id"] for row in files.transaction_rows()] == [name]
     assert files.transaction_rows(states=["Empty"]) == files.transaction_rows(producer_ids=[7]) == []
     assert files.transaction_rows(min_duration_ms=1000) == []  # its newest record is that of its start
-    later = LogDir(root, as_of=after(minutes=5))
+    later = LogDir(root, as_of=after(minutes=5).isoformat())  # text, as on the command line
     assert len(later.transaction_rows(min_duration_ms=1000, transactional_id_pattern="id-.*")) == 1
     (found, missing) = files.transaction_rows(transactional_ids=[name, "nobody"])
     assert (found["state"], missing["error"].partition(":")[0]) == ("Ongoing", "TRANSACTIONAL_ID_NOT_FOUND")

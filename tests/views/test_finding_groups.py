@@ -47,7 +47,7 @@ def test_200_000_partitions_without_rights_are_one_block() -> None:
     assert "\n200,000 partitions not read\n" in text
     assert "READ on 2,000 topics" in text
     assert "kafka-acls.sh --bootstrap-server HOST:PORT --add --allow-principal User:NAME --operation READ" in text
-    assert summary(found[:-1]) == "not known: none of 200,000 partitions could be read, 200,000 unknown"
+    assert summary(found[:-1]) == "not known: 200,000 partitions could not be read, 200,000 unknown"
 
 
 def test_500_that_hang_are_grouped_by_cause_and_application() -> None:

@@ -89,22 +89,20 @@ if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
 
 
-UNCERTAIN = frozenset(
+NOT_WRITTEN = frozenset(
     {
-        "INCOMPLETE_RESPONSE",
-        "KAFKA_STORAGE_ERROR",
-        "NONE",
-        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-        "NOT_LEADER_OR_FOLLOWER",
-        "REQUEST_TIMED_OUT",
-        "UNKNOWN_SERVER_ERROR",
-        "UNKNOWN_TOPIC_OR_PARTITION",
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "INVALID_PRODUCER_EPOCH",
+        "NOT_ENOUGH_REPLICAS",
+        "TRANSACTION_COORDINATOR_FENCED",
+        "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+        "UNSUPPORTED_VERSION",
     }
 )
-"""Answers after which the marker may be in the log: the leader appended it, and its replicas may not have it.
+"""Errors of a leader that appends no marker. After any other one the marker may be in the log.
 
-A broker that leads the partition no more while it waits for its replicas says so, too: the next leader may have the
-marker (``Partition.checkEnoughReplicasReachOffset``).
+A broker that leads the partition no more while it waits for its replicas says NOT_LEADER_OR_FOLLOWER: the next leader
+may have the marker (``Partition.checkEnoughReplicasReachOffset``).
 """
 
 
@@ -262,7 +260,7 @@ class MarkerAction(Action):
         fields = marker_fields(txn, is_commit=self.is_commit(fresh))
         progress.sending()
         answer = progress.wait(partial(write_marker, client, txn.tp, fields, leader=txn.leader or 0))
-        if Error.of(answer).code not in UNCERTAIN:
+        if Error.of(answer).code in NOT_WRITTEN:
             progress.effect = "nothing"
         return answer
 

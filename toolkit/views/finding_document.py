@@ -443,7 +443,7 @@ def summary(findings: Data, *, scope: str | None = None) -> str:
     elif not parts and len(unknown) == len(records):
         unread = sum(map(is_unread, unknown))
         is_all = unread > 1 and all(is_unread(each) or each.topic is None for each in unknown)
-        parts = [f"not known: none of {unread:,} partitions could be read" if is_all else "not known"]
+        parts = [f"not known: {unread:,} partitions could not be read" if is_all else "not known"]
     parts += [f"{number:,} {verdict}" for verdict, number in sorted(others.items())]
     if healthy:
         parts.append(count(healthy, "open transaction is not overdue", "open transactions are not overdue"))

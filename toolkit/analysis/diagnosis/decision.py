@@ -33,7 +33,7 @@ OUTCOMES: Mapping[str, str] = {
     UNDECIDED: "No commit includes these records.",
     ABORT: "The coordinator decided to abort them.",
     COMMIT: "The coordinator decided to commit them.",
-    UNKNOWN: "The coordinator's log was not read, or no longer reaches back to before these records.",
+    UNKNOWN: "What was decided about these records is not proven.",
 }
 """Outcome by name, and what it means."""
 

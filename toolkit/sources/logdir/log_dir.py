@@ -26,6 +26,7 @@ from toolkit.formats.headers import Header, LogChunk
 from toolkit.formats.log_dir_files import LogPath, log_path
 from toolkit.formats.scan import bytes_at
 from toolkit.schema import BATCHES, CLUSTER_EVENTS, LOG_TRANSACTIONS, utc
+from toolkit.schema.coerce import in_utc
 from toolkit.schema.live import Coordinator, Exposure, Finding, GroupLag, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import (
     Batch,
@@ -204,9 +205,9 @@ class LogDir(Source, OffsetTables):
         (`consistency`), otherwise `unknown`. If the assertion is false, a healthy transaction can be reported as
         hanging.
     as_of
-        When the files were copied, with its time zone: no older than that is what they say. Up to then the age of an
-        open transaction counts; without it, up to the newest record of its coordinator, or to the time in the manifest
-        of ``kafka-txn copy``, which this argument does not change.
+        When the files were copied, a time with its zone, or its text: no older than that is what they say. Up to then
+        the age of an open transaction counts; without it, up to the newest record of its coordinator, or to the time in
+        the manifest of ``kafka-txn copy``, which this argument does not change.
     txn_state_partitions
         Number of partitions of ``__transaction_state``, if not 50.
     broker_logs
@@ -234,13 +235,15 @@ class LogDir(Source, OffsetTables):
         path: str | os.PathLike[str] | LogPath | None = None,
         *more_paths: str | os.PathLike[str] | LogPath,
         consistent_copy: bool = False,
-        as_of: dt.datetime | None = None,
+        as_of: dt.datetime | str | None = None,
         txn_state_partitions: int | None = None,
         broker_logs: Sequence[str | os.PathLike[str]] = (),
         broker_log_time_zone: str = "+00:00",
     ) -> None:
         self.assertions = FileAssertions(
-            consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions
+            consistent_copy=consistent_copy,
+            as_of=None if as_of is None else in_utc(as_of),
+            txn_state_partitions=txn_state_partitions,
         )
         self.paths = [log_path(each) for each in (path, *more_paths) if each is not None]
         if not self.paths and not broker_logs:

@@ -23,6 +23,7 @@ from pyspark.sql import functions as sf
 
 from toolkit.errors import UsageError
 from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row, Table
+from toolkit.schema.coerce import in_utc
 from toolkit.schema.live import Finding
 from toolkit.schema.table import utc_now
 from toolkit.sources.logdir.contents import NO_ASSERTIONS, FileAssertions
@@ -113,7 +114,7 @@ def run(
     topics: Sequence[str] | None = None,
     min_held_ms: int = 60_000,
     consistent_copy: bool = False,
-    as_of: dt.datetime | None = None,
+    as_of: dt.datetime | str | None = None,
     txn_state_partitions: int | None = None,
     with_batches: bool = False,
     progress: Progress = lambda table, done: None,
@@ -170,7 +171,9 @@ def run(
                 do="Write to an empty folder, or use the format delta.",
             )
         assertions = FileAssertions(
-            consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions
+            consistent_copy=consistent_copy,
+            as_of=None if as_of is None else in_utc(as_of),
+            txn_state_partitions=txn_state_partitions,
         )
         states = FoldStates.load(store)
         stored = {each.log: each.sampled_at for each in states.last.samples}
