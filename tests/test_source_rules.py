@@ -299,7 +299,7 @@ ALLOWED = {  # package and function in which the clock is read, or a time of it 
     ("sources/live", "_missing"): OBSERVED,
     ("sources/live", "observe"): OBSERVED,
     ("sources/live", "read_excerpts"): OBSERVED,
-    ("sources/live", "read_metadata"): OBSERVED,
+    ("sources/live", "_metadata"): OBSERVED,
     ("sources/live", "_controllers_clock"): "the warning: it is no evidence",
     ("sources/live", "_of_record"): "the warning: it is no evidence",
     ("sources/recording", "take"): f"observed_at, {RECORDER}",

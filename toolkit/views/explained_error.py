@@ -108,7 +108,7 @@ def _sum(checks: ResourceChecks, named: NamedResources, scope: str | None) -> st
     """The last line; an all-clear names what was read."""
     if checks.findings:
         incomplete = "; not everything was checked" if checks.is_incomplete else ""
-        return summary(checks.findings) + incomplete
+        return summary(checks.findings, scope=scope) + incomplete
     if not checks.all_partitions:
         return "no partition was checked"
     if checks.is_incomplete:
