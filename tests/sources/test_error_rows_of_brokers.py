@@ -364,7 +364,7 @@ def test_a_batch_with_a_wrong_checksum_is_no_evidence(monkeypatch: pytest.Monkey
     assert (excerpt.headers["base_offset"].tolist(), excerpt.stop) == ([0], 1)
     assert str(excerpt.error).startswith("CORRUPT_MESSAGE: the checksum of the batch at offset 1 does not match")
     case: Any = SimpleNamespace(producer_id=6, opened_after=None, begun_after=None)
-    search = partition_log._read_markers(client, leader, [case], {})
+    search = partition_log._read_markers(client, leader, [case], {}, deadline=time.monotonic() + 9)
     assert (search.markers, [*search.unread]) == ([], [6])
     # Nor does a consumer receive it: it was a marker that readers skip, and the record before it was committed.
     monkeypatch.setattr(partition_log, "compacted_topics", lambda *_: {"t": False})
@@ -469,6 +469,26 @@ def test_offsets_that_a_leader_does_not_return_are_an_error_row(
         {"topic": "orders", "partition": 0} | errors | {"error": f"{errors['error']}; offsets 100 to 103 were not read"}
     )
     assert [given(row) for table in tables for row in table.to_pylist()] == [unread]
+
+
+@pytest.mark.parametrize(("patience", "most"), [(9, 6), (-1, 2)], ids=["in time", "too late"])
+def test_a_search_of_many_offsets_ends_in_time(monkeypatch: pytest.MonkeyPatch, patience: int, most: int) -> None:
+    """Of a thousand partitions, 200,000 offsets of each would have been read for one transaction."""
+    monkeypatch.setattr(partition_log, "MAX_OFFSETS", 2)
+    monkeypatch.setattr(partition_log, "MOST_OFFSETS", 6)
+    leader = Partition(topic="t", partition=0, leader=1, log_start_offset=0, high_watermark=9, observed_at=after())
+    monkeypatch.setattr(
+        partition_log,
+        "fetch",
+        lambda client, positions, **_: [
+            FetchedBatches(records=data(each.offset, 7, after()), high_watermark=9) for each in positions
+        ],
+    )
+    case: Any = SimpleNamespace(producer_id=6, opened_after=None, begun_after=after(), open_parts=[])
+    client: Any = SimpleNamespace(timeout=1)
+    monkeypatch.setattr(partition_log, "search_from", lambda cases: 0)
+    search = partition_log._read_markers(client, leader, [case], {}, deadline=time.monotonic() + patience)
+    assert search.unread == {6: f"more than {most} offsets of t-0 would have to be read"}
 
 
 def test_a_task_of_spark_that_cannot_read_its_range_returns_an_error_row() -> None:

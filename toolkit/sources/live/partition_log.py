@@ -385,6 +385,7 @@ def _slice(chunk: FetchedChunk) -> LogSlice:
 EXCERPT_FETCH_BYTES = 1 << 20
 MAX_BYTES_AFTER = 4 << 20  # from the first offset on
 MAX_SEARCHED = 5_000  # partitions of a cluster; of a larger one only the topics that records name
+SEARCH_TIMEOUT_S = 60.0  # to search more than `MAX_OFFSETS` of partitions
 OFFSETS_BEFORE = (100, 2_000, 20_000)  # the next only if none before has a marker
 
 
@@ -519,9 +520,10 @@ def search_markers(client: BrokerClient, cases: Sequence[Case]) -> MarkerSearch:
         markers: list[OtherMarker] = []
         unread = dict(plan.unread)
         ahead = _still_ahead(client, plan.ahead, cases)
+        deadline = time.monotonic() + SEARCH_TIMEOUT_S
         for partition in read_partitions(client, read_metadata(client, topics).at(sorted(plan.partitions))):
             of_partition = plan.partitions[partition.tp]
-            found = _read_markers(client, partition, of_partition, plan.states)
+            found = _read_markers(client, partition, of_partition, plan.states, deadline=deadline)
             markers += found.markers
             unread |= found.unread
     except ToolkitError as error:
@@ -559,6 +561,8 @@ def _read_markers(
     partition: Partition,
     cases: Sequence[Case],
     states: Mapping[tuple[TopicPartition, int], Producer],
+    *,
+    deadline: float,
 ) -> MarkerSearch:
     """The markers of open transactions' producers on another partition."""
     tp = partition.tp
@@ -571,7 +575,7 @@ def _read_markers(
     since = search_from(cases)
     start = max(begin, end - MAX_OFFSETS) if since is None else since
     fetched = fetch_range(client, partition, start, "high_watermark", crc=True)
-    parts, errors = list[Headers](), list[str]()
+    parts, errors, most = list[Headers](), list[str](), MAX_OFFSETS
 
     def found(stop: int) -> MarkerSearch:
         excerpt = Excerpt(
@@ -591,10 +595,11 @@ def _read_markers(
         errors += [each.reason for each in chunk.damage if not each.is_torn]
         errors += [WRONG_CHECKSUM.format(offset) for offset in headers["base_offset"][wrong][:1].tolist()]
         reached = int(headers["last_offset"][-1]) + 1 if len(headers) else fetched.start
-        if fetched.start + MAX_OFFSETS <= reached < fetched.stop:
+        if fetched.start + most <= reached < fetched.stop:
             so_far = found(reached)
-            if errors or not so_far.unread or reached >= fetched.start + MOST_OFFSETS:
+            if errors or not so_far.unread or most == MOST_OFFSETS or time.monotonic() > deadline:
                 return so_far
+            most = MOST_OFFSETS
     return found(fetched.stop)
 
 
