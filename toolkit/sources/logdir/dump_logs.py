@@ -47,7 +47,8 @@ class TextLog:
     def by_partition(self, count: int | None) -> list[TextLog]:
         """The records of a console consumer by the partitions of their ids; the log itself, of any other text.
 
-        It prints neither partitions nor offsets: a line without an id that can be read may be of any of them. `count`: partitions of the topic, 50 if null.
+        It prints neither partitions nor offsets: a line without an id that can be read may be of any of them.
+        `count`: partitions of the topic, 50 if null.
         """
         dump, *_ = self._dumps
         if dump.kind != "records" or not any(each.transactional_id for each in dump.events):
