@@ -459,7 +459,7 @@ class SourceOptions:
         if not (self.names_cluster or self.log_dir or self.recording):
             raise UsageError(
                 "No cluster is named.",
-                do=f"Add {SERVER_FLAG} or set {SERVER_VARIABLE}; or add --log-dir PATH for files.",
+                do=f"Add {SERVER_FLAG} or set {SERVER_VARIABLE}; a command that reads files also takes --log-dir PATH.",
             )
 
     def open(self) -> AnySource:
