@@ -67,6 +67,10 @@ def test_files_get_their_right_answer(tmp_path: Path) -> None:
     assert (finding.topic, finding.partition, finding.transactional_id) == ("test", 1, "pay-7")
     assert 'id "pay-7" is PrepareCommit' in finding.reason
     assert (finding.verdict, finding.action, "Do not abort." in finding.remedy) == ("unknown", None, True)
+    other = case("07").splitlines()[-1].replace("pay-7", "pay-8")
+    formatted.write_text(case("07") + other + "\n" + other.replace("pay-8::", "::").replace("Prepare", "Re"))
+    unread = [each for each in LogDir(formatted).records(TransactionLogRecord) if each.error]
+    assert [each.txn_state_partition for each in unread] == [10, 11], "it may be of any id"
 
 
 def commit_offset(consumer: Consumer, offset: TopicPartition) -> None:

@@ -36,7 +36,7 @@ def id_of(cluster: Cluster) -> Callable[..., TxnProducer]:
 
 def test_a_broker_that_is_not_there_is_an_error(cluster: Cluster, opened: StagedIncident) -> None:
     for ask in (cluster.producers, cluster.findings):
-        with pytest.raises(NotFound, match=r"^Broker 9 is not in the cluster; it has 1\.$"):
+        with pytest.raises(NotFound, match=r"^Broker 9 is not in the cluster; it has 1\. Name one of these\.$"):
             ask(topics=[opened.topic], broker_id=9)
 
 

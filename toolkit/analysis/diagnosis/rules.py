@@ -123,12 +123,15 @@ def _begins_earlier(e: Case) -> bool:
 
 
 def _age(e: Case) -> str:
+    started = e.owner.start_time if e.owner else None
+    if e.as_of is not None and started is not None and e.age.since_start == dt.timedelta(0):
+        return f" since {at(started)}, after which the files have no time"
     if e.age.since_start is not None:
         return f" for {duration(e.age.since_start)}{_as_of(e)}"
     if e.observation.from_files:
         return " for a time that the files do not prove"
-    if e.owner and e.owner.start_time:
-        return f" since {at(e.owner.start_time)} (no broker's time shows for how long)"
+    if started is not None:
+        return f" since {at(started)} (no broker's time shows for how long)"
     return ""
 
 

@@ -47,7 +47,8 @@ class TextLog:
     def by_partition(self, count: int | None) -> list[TextLog]:
         """The records of a console consumer by the partitions of their ids; the log itself, of any other text.
 
-        It prints neither partitions nor offsets. `count`: partitions of the topic, 50 if null.
+        It prints neither partitions nor offsets: a line without an id that can be read may be of any of them.
+        `count`: partitions of the topic, 50 if null.
         """
         dump, *_ = self._dumps
         if dump.kind != "records" or not any(each.transactional_id for each in dump.events):
@@ -58,7 +59,8 @@ class TextLog:
                 number = coordinator_partition(each.transactional_id, count or USUAL_COUNT)
                 found.setdefault(number, []).append(replace(each, txn_state_partition=number))
         unread = [each for each in dump.events if each.transactional_id is None]
-        next(iter(found.values())).extend(unread)
+        for number, events in found.items():
+            events += [replace(each, txn_state_partition=number) for each in unread]
         return [
             TextLog(self.path, [replace(dump, partition=number, events=events)]) for number, events in found.items()
         ]
