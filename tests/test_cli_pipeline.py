@@ -87,4 +87,4 @@ def test_an_incompatible_delta_lake_is_a_sentence(monkeypatch: pytest.MonkeyPatc
 def test_an_unreadable_path_is_a_sentence(tmp_path: Path) -> None:
     done = pipeline("--input", str(tmp_path / "gone"), "--output", str(tmp_path / "out"), *LOCAL)
     assert (done.returncode, done.stdout) == (4, "")
-    assert done.stderr == f"kafka-txn: There is no file or folder {tmp_path / 'gone'}.\n"
+    assert done.stderr == f"kafka-txn: There is no file or folder {tmp_path / 'gone'}. Check the path.\n"
