@@ -410,14 +410,13 @@ def _headers(cluster: Cluster, partition: Partition, first: int, stop: int) -> t
 
     from toolkit.formats.headers import HEADER
     from toolkit.sources.live.partition_log import read_offsets
-    from toolkit.sources.offset_reader import WRONG_CHECKSUM
+    from toolkit.sources.offset_reader import wrong_checksums
 
     parts: list[Headers] = [np.empty(0, HEADER)]
     size, deadline, unread = 0, time.monotonic() + IMPACT_TIMEOUT_S, ""
     with closing(read_offsets(cluster.client, partition, first, stop, crc=True).chunks) as chunks:
         for chunk in chunks:
-            wrong = chunk.headers["base_offset"][chunk.headers["crc_ok"] == 0].tolist()
-            if damage := [*(each.reason for each in chunk.damage), *map(WRONG_CHECKSUM.format, wrong)]:
+            if damage := [*(each.reason for each in chunk.damage), *wrong_checksums(chunk.headers)]:
                 unread = f"The log could not be read: {damage[0]}"
                 break
             parts.append(chunk.headers)

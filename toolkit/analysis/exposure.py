@@ -414,7 +414,8 @@ def _mixed_versions(cluster: ObservedCluster) -> Iterator[Exposure]:
     unknown = by_release.pop((), [])
     if any(set(one).isdisjoint(other) for one, other in combinations(by_release, 2)):
         known = {
-            " to ".join(map(release_text, {each[0]: 0, each[-1]: 0})): by_release[each] for each in sorted(by_release)
+            " to ".join(map(release_text, dict.fromkeys((each[0], each[-1])))): by_release[each]
+            for each in sorted(by_release)
         }
         listed = known | ({"unknown": unknown} if unknown else {})
         value = ", ".join(f"{release} (broker {' '.join(ids)})" for release, ids in listed.items())

@@ -30,7 +30,7 @@ from toolkit.analysis.log.offset_status import (
 from toolkit.errors import DecodeError
 from toolkit.formats.batch_records import partial_batches, record_offsets
 from toolkit.formats.batches import LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.headers import ABORT, COMMIT, Header, LogChunk
+from toolkit.formats.headers import ABORT, COMMIT, Header, Headers, LogChunk
 from toolkit.schema import utc
 from toolkit.schema.live import MissingOffsets, OffsetVisibility, Partition
 
@@ -298,6 +298,11 @@ class OffsetReader(ABC):
                 yield StatusRange(max(each.first, self.lso), each.last, BEYOND_LSO)
 
 
+def wrong_checksums(headers: Headers) -> list[str]:
+    """An error for each batch whose checksum does not match its bytes."""
+    return [WRONG_CHECKSUM.format(offset) for offset in headers["base_offset"][headers["crc_ok"] == 0].tolist()]
+
+
 def slice_of(
     chunk: LogChunk,
     bytes_of: Callable[[Header], bytes | None],
@@ -312,7 +317,7 @@ def slice_of(
     """
     headers = chunk.headers
     found = LogSlice(batches=headers, aborted=aborted, is_index_complete=is_index_complete, errors=[*errors])
-    found.errors += map(WRONG_CHECKSUM.format, headers["base_offset"][headers["crc_ok"] == 0][:1].tolist())
+    found.errors += wrong_checksums(headers)[:1]
     partial = headers[partial_batches(headers)]
     for header in partial[partial["crc_ok"] != 0]:
         base = int(header["base_offset"])

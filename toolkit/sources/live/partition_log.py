@@ -60,7 +60,7 @@ from toolkit.sources.live.leaders import (
 from toolkit.sources.live.transactions import TransactionFilters, filtered_transactions
 from toolkit.sources.log_tables import LogId, batch_tables, log_transaction_tables, lso_timeline_table
 from toolkit.sources.offset_queries import OffsetSpec, check_offset_range
-from toolkit.sources.offset_reader import WRONG_CHECKSUM, OffsetReader, slice_of
+from toolkit.sources.offset_reader import WRONG_CHECKSUM, OffsetReader, slice_of, wrong_checksums
 from toolkit.sources.progress_bar import progress
 
 if TYPE_CHECKING:
@@ -590,10 +590,9 @@ def _read_markers(
 
     for chunk in fetched.chunks:
         headers = chunk.headers
-        wrong = headers["crc_ok"] == 0
-        parts.append(headers[~wrong])
+        parts.append(headers[headers["crc_ok"] != 0])
         errors += [each.reason for each in chunk.damage if not each.is_torn]
-        errors += [WRONG_CHECKSUM.format(offset) for offset in headers["base_offset"][wrong][:1].tolist()]
+        errors += wrong_checksums(headers)[:1]
         reached = int(headers["last_offset"][-1]) + 1 if len(headers) else fetched.start
         if fetched.start + most <= reached < fetched.stop:
             so_far = found(reached)

@@ -14,6 +14,7 @@ from plotly.subplots import make_subplots
 
 from toolkit.analysis.diagnosis.consumer_lag import never_read
 from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.analysis.diagnosis.observation import is_held
 from toolkit.schema.coerce import Data, in_utc, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, GroupLag, Partition
@@ -70,7 +71,7 @@ def plot_overview(findings: Data, *, partitions: Data = None, theme: ThemeName =
     records, read = records_of(findings, Finding), records_of(partitions, Partition)
     lines = partition_lines(records, newest(records))
     if not lines:
-        doubt = any(each.error is not None or _is_below(each) for each in read)
+        doubt = any(each.error is not None or is_held(each) for each in read)
         title = "What is held is not known" if doubt else "Nothing is held" if records or read else "Nothing to draw"
         return empty_figure(colours, title=title, missing=_checked_text(records, read))
     visible = lines[:MAX_LINES]
@@ -263,17 +264,11 @@ def _checked_text(findings: Sequence[Finding], read: Sequence[Partition]) -> str
         return "There are no findings and no partitions: whether all is well is unknown."
     if failed:
         return f"{count(failed, 'partition')} of {len(read):,} could not be read."
-    if below := sum(map(_is_below, read)):
+    if below := sum(map(is_held, read)):
         return f"{count(len(read), 'partition')} read: the LSO of {below:,} is below the high watermark."
     if read:
         return f"{count(len(read), 'partition')} read: no LSO is held."
     return f"{count(len(findings), 'finding')}: none holds an LSO."
-
-
-def _is_below(partition: Partition) -> bool:
-    """Whether something holds its LSO, by the sample alone."""
-    lso, end = partition.last_stable_offset, partition.high_watermark
-    return lso is not None and end is not None and lso < end
 
 
 THINNEST = 300  # share of the time for the shortest bar
