@@ -160,6 +160,18 @@ def test_an_id_that_may_be_flinks_is_warned_of_first(timeout_ms: int) -> None:
     assert FLINK in plan_fence(cluster, "tx-0-5").warnings
 
 
+@pytest.mark.parametrize(("read", "why"), [(2, "is checkpointed now"), (3, "changed since .* is to commit it")])
+def test_what_a_checkpoint_pre_commits_after_the_plan_is_not_fenced(read: int, why: str) -> None:
+    """At a prompt for minutes, and in a panel for hours, the checkpoints were those of the first look."""
+    cluster: Any = FenceCluster(transactions=[named("tx-0-5", **OVERDUE)])
+    plan = plan_fence(cluster, "tx-0-5")
+    completed = [checkpoint(Committable("tx-0-5", 7, 0, 5))]
+    cluster.before = {("newest_checkpoints", read): lambda each: setattr(each, "flink_checkpoints", completed)}
+    with pytest.raises(ActionRefused, match=why):
+        plan.execute(confirm="tx-0-5")
+    assert cluster.sent == []
+
+
 @pytest.mark.parametrize(
     "committable", [Committable("tx-0-5", 7, 1, 5), Committable("tx-0-5", 8, 0, 5), Committable("tx-0-4", 7, 0, 5)]
 )

@@ -517,7 +517,7 @@ class Fence(CoordinatorAction):
                 )
             except NotFound:
                 is_hidden = True
-        checkpoint = next((each for each in cluster.flink_checkpoints if _is_to_commit(each, owner)), None)
+        checkpoint = next((each for each in cluster.newest_checkpoints() if _is_to_commit(each, owner)), None)
         decision = rules.decide_id(
             rules.IdEvidence(
                 owner=owner,
@@ -554,7 +554,10 @@ class Fence(CoordinatorAction):
         return self.plan_now(plan.cluster, plan.target, long_after_ms=plan.max_transaction_timeout_ms, earlier=plan)
 
     def guard(self, fresh: Plan) -> None:
-        check_same_owner(fresh, describe_owner(fresh.cluster, fresh.target))
+        owner = describe_owner(fresh.cluster, fresh.target)
+        check_same_owner(fresh, owner)
+        if own := next((each for each in fresh.cluster.newest_checkpoints() if _is_to_commit(each, owner)), None):
+            raise changed(fresh.name, f"{own.name} is to commit it", nothing=self.nothing)
 
     def request(self, fresh: Plan) -> str:
         return f"InitProducerId transactional_id={fresh.target}, producer_id=-1, producer_epoch=-1"
