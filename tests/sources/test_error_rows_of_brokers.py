@@ -696,3 +696,10 @@ def test_share_offsets_and_members_that_a_response_leaves_out_are_errors() -> No
     (group,), error = client_groups(client(**apis), ["billing-0_0"])
     assert (group.group_id, group.members) == ("billing", [])
     assert (error or "").startswith(f"{INCOMPLETE}DescribeGroups")
+
+
+def test_a_broker_that_does_not_list_its_groups_is_an_error_of_the_owners() -> None:
+    refused = SimpleNamespace(error_code=31, groups=[])
+    groups, error = client_groups(client(ListGroups=lambda broker, request: refused), ["billing-0_0"])
+    assert groups == []
+    assert (error or "").startswith("CLUSTER_AUTHORIZATION_FAILED")
