@@ -107,9 +107,9 @@ def read_newest_metadata(client: BrokerClient, topics: Collection[str]) -> Clust
     Raises BrokerError if one of them is of another cluster: it knows no ids of this one, and says so without an error.
     """
     responses = client.send([(each, _metadata_request(topics)) for each in sorted(client.brokers)])
-    for each in responses:
-        if isinstance(each.error, BrokerError) and each.error.code == broker_client.OTHER_CLUSTER:
-            raise each.error
+    for response in responses:
+        if isinstance(response.error, BrokerError) and response.error.code == broker_client.OTHER_CLUSTER:
+            raise response.error
     found = [_metadata(each.message, topics) for each in responses if not each.error]
     partitions: dict[TopicPartition, PartitionLeader] = {}
     for tp, each in chain.from_iterable(metadata.partitions.items() for metadata in found):
