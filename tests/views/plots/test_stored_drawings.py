@@ -33,7 +33,7 @@ def test_a_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most of its transactions are drawn together; an id in each of its states, and too short ones as one."""
     monkeypatch.setattr(timeline_data, "MAX_EVENTS", 2)  # the newest
     log_transactions, findings = busy(20, hanging=2)
-    findings[1] |= {"transactional_id": "<b>payments</b>-2"}
+    findings[1] = {**findings[1], "transactional_id": "<b>payments</b>-2"}
     short = [dict(row) for row in log_transactions[8:] if row["outcome"] != "open"]
     for number, row in enumerate(short):
         row["start"] = short[0]["start"] + number * MINUTE / 60
