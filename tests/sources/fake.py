@@ -67,6 +67,7 @@ class FakeCluster:
     def _topic(self, name: str, error: int) -> Node:
         partitions = [
             Node(
+                error_code=0,
                 partition_index=p,
                 leader_id=leader,
                 leader_epoch=epoch,

@@ -410,6 +410,24 @@ def test_a_damaged_response_gives_error_rows(damaging: Damaging, api: int, metho
             assert {**row, "observed_at": None} == {**whole[row["topic"], row["partition"]], "observed_at": None}
 
 
+class Moved(FakeCluster):
+    """The address of the second broker leads to a broker of another cluster, which says so in metadata only."""
+
+    def answer(self, broker: int, frame: bytes) -> bytes:
+        whole = super().answer(broker, frame)
+        is_metadata = broker == 1 and int.from_bytes(frame[:2], "big") == ApiKey.Metadata
+        return whole.replace(b"\x05fake", b"\x05that") if is_metadata else whole
+
+
+def test_an_address_that_leads_to_another_cluster_is_no_broker_of_this_one() -> None:
+    """Its topics have the same names, its coordinators other ids: a live transaction had no owner, another LSO held."""
+    moved = Moved(2, 20, 10)
+    with serving(moved), Cluster(f"127.0.0.1:{moved.ports[0]}", timeout=PATIENCE_S) as cluster:
+        rows = [*cluster.producer_rows(), *cluster.transaction_rows()]
+    assert {str(row["error"]).partition(":")[0] for row in rows if row["broker_id"] == 1} == {"OTHER_CLUSTER"}
+    assert {row["error"] for row in rows if row["broker_id"] == 0} == {None}
+
+
 class Late(FakeCluster):
     """A broker that has just started and knows no other yet; it answers once it may."""
 

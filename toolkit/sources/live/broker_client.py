@@ -28,6 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import kafka.errors
 from kafka.future import Future
@@ -425,6 +426,7 @@ class BrokerClient:
         self._timed_out: dict[int, tuple[float, ToolkitError]] = {}  # broker id to the time and the error
         self._apis: dict[int, dict[int, tuple[int, int]]] = {}  # by broker id, as its newest connection negotiated them
         self._cluster_id: str | None = None
+        self._of_cluster: WeakSet[Any] = WeakSet()  # connections whose broker has shown to be of it
         self._net = NetworkSelector(client_id=CLIENT, slow_task_threshold_secs=0)
         self._manager = ConnectionManager(
             self._net,
@@ -564,6 +566,14 @@ class BrokerClient:
         connection.parser._process_response = partial(decode_response, connection.parser)
         if isinstance(broker_id, int):
             self._apis[broker_id] = connection.broker_version_data.api_versions
+        # An address may lead to a broker of another cluster since the last connection, and most answers do not say so.
+        if self._cluster_id is not None and connection not in self._of_cluster:
+            try:
+                self._check_cluster(await connection.send_request(Metadata(topics=[]), _remaining_ms(deadline)))
+            except BrokerError:
+                connection.close()
+                raise
+            self._of_cluster.add(connection)
         return connection
 
     async def _send_all(self, requests: Sequence[tuple[int | None, Request]], deadline: float) -> list[BrokerResponse]:
@@ -640,15 +650,18 @@ class BrokerClient:
     def _update_brokers(self, message: Any) -> None:
         """Update the brokers from a Metadata response, without its topics, which are slow by the thousands."""
         if isinstance(message, metadata.MetadataResponse):
-            if message.cluster_id not in {None, self._cluster_id or message.cluster_id}:
-                raise BrokerError(  # its answers and those of before would be taken for one cluster's
-                    f"A broker of cluster {message.cluster_id} answered for cluster {self._cluster_id}.",
-                    code=OTHER_CLUSTER,
-                    do="Name brokers of one cluster by --bootstrap-server.",
-                )
+            self._check_cluster(message)
             brokers = {"brokers": message.brokers, "controller_id": message.controller_id, "topics": []}
             self._manager.cluster.update_metadata(metadata.MetadataResponse(version=1, **brokers))
             self._cluster_id = message.cluster_id or self._cluster_id
+
+    def _check_cluster(self, message: Any) -> None:
+        if message.cluster_id not in {None, self._cluster_id or message.cluster_id}:
+            raise BrokerError(  # its answers and those of before would be taken for one cluster's
+                f"A broker of cluster {message.cluster_id} answered for cluster {self._cluster_id}.",
+                code=OTHER_CLUSTER,
+                do="Name brokers of one cluster by --bootstrap-server.",
+            )
 
     def _error_response(self, exc: Exception, node: int | str, request: Request) -> BrokerResponse:
         api = str(request.name).removesuffix("Request")
