@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, TypeVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import kafka.errors
 from kafka.future import Future
@@ -426,7 +426,10 @@ class BrokerClient:
         self._timed_out: dict[int, tuple[float, ToolkitError]] = {}  # broker id to the time and the error
         self._apis: dict[int, dict[int, tuple[int, int]]] = {}  # by broker id, as its newest connection negotiated them
         self._cluster_id: str | None = None
-        self._of_cluster: WeakSet[Any] = WeakSet()  # connections whose broker has shown to be of it
+        # By connection to a broker of this cluster: the brokers in its newest metadata
+        self._known_to: WeakKeyDictionary[Any, frozenset[int]] = WeakKeyDictionary()
+        # Whether these differ: no controller may reach one of the brokers, which does not know then who leads
+        self.is_split = False
         self._net = NetworkSelector(client_id=CLIENT, slow_task_threshold_secs=0)
         self._manager = ConnectionManager(
             self._net,
@@ -567,13 +570,14 @@ class BrokerClient:
         if isinstance(broker_id, int):
             self._apis[broker_id] = connection.broker_version_data.api_versions
         # An address may lead to a broker of another cluster since the last connection, and most answers do not say so.
-        if self._cluster_id is not None and connection not in self._of_cluster:
+        if self._cluster_id is not None and connection not in self._known_to:
+            message = await connection.send_request(Metadata(topics=[]), _remaining_ms(deadline))
             try:
-                self._check_cluster(await connection.send_request(Metadata(topics=[]), _remaining_ms(deadline)))
+                self._check_cluster(message)
             except BrokerError:
                 connection.close()
                 raise
-            self._of_cluster.add(connection)
+            self._keep_known(connection, message)
         return connection
 
     async def _send_all(self, requests: Sequence[tuple[int | None, Request]], deadline: float) -> list[BrokerResponse]:
@@ -635,14 +639,15 @@ class BrokerClient:
             # A copy, since sending sets this broker's version on it.
             in_flight.append((request, connection.send_request(copy.copy(request), max(1, _remaining_ms(deadline)))))
             if len(in_flight) == MAX_IN_FLIGHT:
-                responses.append(await self._receive(node, *in_flight.popleft()))
-        responses += [await self._receive(node, *pending) for pending in in_flight]
+                responses.append(await self._receive(node, connection, *in_flight.popleft()))
+        responses += [await self._receive(node, connection, *pending) for pending in in_flight]
         return responses
 
-    async def _receive(self, node: int | str, request: Request, future: Any) -> BrokerResponse:
+    async def _receive(self, node: int | str, connection: Any, request: Request, future: Any) -> BrokerResponse:
         try:
             message = await future
             self._update_brokers(message)
+            self._keep_known(connection, message)
         except (*_CONNECTION_ERRORS, BrokerError) as exc:
             return self._error_response(exc, node, request)
         return BrokerResponse(node if isinstance(node, int) else None, utc_now(), message=message)
@@ -654,6 +659,11 @@ class BrokerClient:
             brokers = {"brokers": message.brokers, "controller_id": message.controller_id, "topics": []}
             self._manager.cluster.update_metadata(metadata.MetadataResponse(version=1, **brokers))
             self._cluster_id = message.cluster_id or self._cluster_id
+
+    def _keep_known(self, connection: Any, message: Any) -> None:
+        if isinstance(message, metadata.MetadataResponse):
+            self._known_to[connection] = frozenset(each.node_id for each in message.brokers)
+            self.is_split = len({*self._known_to.values()}) > 1
 
     def _check_cluster(self, message: Any) -> None:
         if message.cluster_id not in {None, self._cluster_id or message.cluster_id}:

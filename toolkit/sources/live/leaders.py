@@ -99,12 +99,10 @@ def read_metadata(
     return _metadata(client.send_one(_metadata_request(topics), broker_id=broker_id), topics)
 
 
-def read_newest_metadata(client: BrokerClient, topics: Collection[str]) -> ClusterMetadata:
+def read_newest_metadata(client: BrokerClient, topics: Collection[str] | None) -> ClusterMetadata:
     """As `read_metadata`, of each partition what the broker with the highest leader epoch says.
 
     A broker that no controller reaches answers on, and takes itself for the leader of what others lead since.
-
-    Raises BrokerError if one of them is of another cluster: it knows no ids of this one, and says so without an error.
     """
     responses = client.send([(each, _metadata_request(topics)) for each in sorted(client.brokers)])
     for response in responses:
