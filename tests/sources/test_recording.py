@@ -317,6 +317,24 @@ def test_the_tables_match_those_of_a_cluster(six: Path) -> None:
                 ask(topics=["orders"], partitions=[7])
 
 
+def test_what_a_sample_did_not_read_is_not_absent(tmp_path: Path) -> None:
+    """A principal without READ: no transaction was open. A coordinator away: its ids had no open one."""
+    one = sample(NINE, gaps=["broker 2 did not answer ListTransactions: NETWORK_EXCEPTION"])
+    assert one.observation is not None
+    unread = [replace(each, producer_id=None, current_txn_start_offset=None, error="TOPIC_AUTHORIZATION_FAILED: no")
+              for each in one.observation.producers]  # fmt: skip
+    observed = replace(one.observation, producers=unread, producers_after=unread)
+    recording = Recording(write(tmp_path, [replace(one, observation=observed)]))
+    (row,) = recording.offset_visibility_rows("orders", 0, 120)
+    assert (row["error"], row["holder_producer_id"]) == ("TOPIC_AUTHORIZATION_FAILED: no", None)
+    assert row["reason"] == "It was beyond the LSO 100, and what held it was not read."
+    (txn,) = recording.transaction_rows(transactional_ids=["who"])
+    assert txn["error"] == (
+        "NOT_OBSERVED: its coordinator may not have answered; "
+        "missing: broker 2 did not answer ListTransactions: NETWORK_EXCEPTION"
+    )
+
+
 def test_coordinators_by_hash_and_by_response(tmp_path: Path) -> None:
     one = sample(NINE)
     assert one.observation is not None

@@ -190,8 +190,8 @@ def test_a_value_that_was_seen_twice_proves_its_cause_once() -> None:
 
 def test_a_group_waits_from_its_first_sample_until_it_commits_a_later_offset() -> None:
     def sample(second: int, groups: list[str]) -> Row:
-        at = BEGUN + dt.timedelta(seconds=second)
-        return {**finding(groups_held=groups, observed_at=at), "sampled_at": at}
+        at = BEGUN + dt.timedelta(seconds=second)  # when it was due; reading it took time
+        return {**finding(groups_held=groups, observed_at=at + dt.timedelta(seconds=1)), "sampled_at": at}
 
     recorded = [sample(10, ["billing"]), sample(20, ["billing", "fraud"]), sample(30, ["billing"])]
     committed = {
@@ -200,7 +200,13 @@ def test_a_group_waits_from_its_first_sample_until_it_commits_a_later_offset() -
     }  # fmt: skip
     earlier = {**committed, "committed_offset": 100, "timestamp": BEGUN + dt.timedelta(seconds=40)}
     partitions = [
-        {"topic": "orders", "partition": 0, "sampled_at": at, "observed_at": at, "error": None}
+        {
+            "topic": "orders",
+            "partition": 0,
+            "sampled_at": at,
+            "observed_at": at + dt.timedelta(seconds=2),
+            "error": None,
+        }
         for at in (BEGUN + dt.timedelta(seconds=second) for second in (0, 10, 20, 30, 40))
     ]
     made = report(
@@ -247,6 +253,12 @@ def test_healthy_transactions_are_open_though_no_incident() -> None:
     """The section said "Nothing was open."; and of no finding at all, that no transaction is open anywhere."""
     assert "What is open needs no action." in plain(report([finding(verdict=Verdict.ENDING, cause=None)]).markdown)
     assert "of what was read, no transaction is open" in plain(report([]).markdown)
+
+
+def test_that_it_ended_is_no_verdict_while_it_was_open() -> None:
+    """The column had "ended" where no recorder saw it open; its own section said that this is not known."""
+    made = report([{**ended(topic=topic), "evidence": []} for topic in ("orders", "refunds")])
+    assert {row["verdict while open"] for row in grid(made, "Overview")} == {"not known"}
 
 
 def test_several_incidents_are_numbered_on_one_page() -> None:
