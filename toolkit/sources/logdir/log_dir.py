@@ -699,7 +699,7 @@ def offsets(contents: Contents, log: ReplicaLog, arguments: TableArguments) -> t
     """`start` and `stop` as offsets of a log."""
     is_named = isinstance(arguments.start, str) or isinstance(arguments.stop, str)
     state = contents.read(log) if is_named else None
-    return offset_of(log, arguments.start, state), offset_of(log, arguments.stop, state)
+    return offset_of(log, arguments.start, state), offset_of(log, arguments.stop, state, is_stop=True)
 
 
 def _read(
