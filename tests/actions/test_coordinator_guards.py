@@ -771,7 +771,7 @@ def test_records_of_two_epochs_and_of_none_are_not_committed(
     if why is None:
         assert commit_plan(commit_cluster()).transactions
         return
-    with pytest.raises(ActionRefused, match=rf"are not all of epoch 0: .*{why}.*Nothing was sent"):
+    with pytest.raises(ActionRefused, match=rf"are not all of epoch 0: .*{why}.*Nothing was sent.*read_uncommitted"):
         commit_plan(commit_cluster())
 
 
