@@ -637,8 +637,8 @@ def plan_fence(
 
 
 def _is_to_commit(checkpoint: FlinkCheckpoint, owner: Transaction) -> bool:
-    found = checkpoint.committable(owner.transactional_id or "")
-    return found is not None and (found.producer_id, found.producer_epoch) == (owner.producer_id, owner.producer_epoch)
+    own = owner.transactional_id, owner.producer_id, owner.producer_epoch
+    return any(each[:3] == own for each in checkpoint.committables)  # it may have an older one of the id, too
 
 
 def _warnings(cluster: Cluster, owner: Transaction, verdict: str) -> tuple[str, ...]:
