@@ -46,6 +46,12 @@ def test_a_remedy_runs_as_it_stands() -> None:
     assert "kafka-txn abort --bootstrap-server broker:9092 --topic orders --partition 0" in text
 
 
+def test_an_id_in_a_remedy_is_no_picture() -> None:
+    """JupyterLab fetched it from where the id said."""
+    text = repr(next_steps([finding(remedy='Fence "![x](http://evil/x.png)", and wait.')]))
+    assert r"!\[x\](http" in text
+
+
 def test_nothing_held_leads_to_the_consumers() -> None:
     assert repr(next_steps([finding(verdict=Verdict.CLEAR)])).startswith("No transaction blocks a consumer: check the")
     assert repr(next_steps([])).startswith("No findings: a selection may be empty."), "it says nothing of the cluster"

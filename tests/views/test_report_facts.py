@@ -255,6 +255,12 @@ def test_healthy_transactions_are_open_though_no_incident() -> None:
     assert "of what was read, no transaction is open" in plain(report([]).markdown)
 
 
+def test_that_it_ended_is_no_verdict_while_it_was_open() -> None:
+    """The column had "ended" where no recorder saw it open; its own section said that this is not known."""
+    made = report([{**ended(topic=topic), "evidence": []} for topic in ("orders", "refunds")])
+    assert {row["verdict while open"] for row in grid(made, "Overview")} == {"not known"}
+
+
 def test_several_incidents_are_numbered_on_one_page() -> None:
     second = finding(
         topic="refunds", producer_id=7, transactional_id="refunds-1", start_offset=3, verdict=Verdict.STUCK_ENDING,
