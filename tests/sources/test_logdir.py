@@ -223,7 +223,29 @@ def test_a_snapshot_beyond_the_log_end_is_not_used(root: Path) -> None:
     write_snapshot(root / "orders-0", 100, {6: 1})
     rows = LogDir(root).producer_rows(topics=["orders"])
     assert [row["producer_id"] for row in rows] == [7, 8, 9, None]
-    assert rows[-1]["error"].startswith("FOREIGN_SNAPSHOT")
+    assert rows[-1]["error"].startswith("OFFSETS_LOST: The files end at offset 6, before its snapshot")
+
+
+@pytest.mark.parametrize("left", ["000.snapshot", "006.index", "006.timeindex", "no segment"])
+def test_files_without_the_last_segment_clear_nothing(root: Path, left: str) -> None:
+    """What is beside it shows that it is missing, as after ``rsync --exclude '*.log'``: all was clear."""
+    folder = write_log(root, "paid-0", ORDERS[:2])
+    write_snapshot(folder, 9 if left == "000.snapshot" else 3, {7: None})
+    if left == "no segment":
+        (folder / SEGMENT).unlink()
+    elif left != "000.snapshot":
+        (folder / f"{0:017}{left}").touch()
+    (row,) = LogDir(root).finding_rows(partitions=[("paid", 0)])
+    assert (row["verdict"], row["last_stable_offset"]) == ("unknown", None)
+    assert row["missing"][0].startswith("EMPTY" if left == "no segment" else "OFFSETS_LOST: The files end at offset 3")
+
+
+def test_each_table_reads_as_far_back_as_it_needs(root: Path) -> None:
+    """After findings, which begin at the newest snapshot, holds before it were missing."""
+    write_snapshot(root / "orders-0", 5, {7: None, 8: 3, 9: 4})
+    with LogDir(root) as files:
+        files.findings(topics=["orders"])
+        assert len(files.lso_holds(topics=["orders"])) == len(LogDir(root).lso_holds(topics=["orders"])) == 2
 
 
 def test_loose_files_are_read_without_a_name(tmp_path: Path) -> None:

@@ -76,6 +76,11 @@ def test_a_hostile_id_stays_data(part: str, renderer: str) -> None:
         assert not re.search(r"(?<!\\)[`<|*](?!.*---)", re.sub(r"^\*\*|\*\*$|^\| | \|$| \| ", "", outside, flags=re.M))
 
 
+def test_an_id_is_no_formula_of_a_notebook() -> None:
+    """The cells of a report as .ipynb are Markdown, in which dollars enclose a formula."""
+    assert markdown_lines([Paragraph(r"id $\\href{javascript:x}{a}$")])[0].count(r"\$") == 2
+
+
 class Tags(HTMLParser):
     """The tags of an HTML text."""
 

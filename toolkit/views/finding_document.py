@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from toolkit.analysis.coordinator.transaction_owners import prefix_of, shows_member
 from toolkit.analysis.diagnosis.decision import CAUSES, OUTCOMES
 from toolkit.analysis.diagnosis.evidence_text import NO_ANSWER, at
-from toolkit.command_line import command_line, grant
+from toolkit.command_line import command_line, grant, quoted
 from toolkit.errors import UsageError
 from toolkit.schema import FINDINGS, Column, ListOf, Row, Table
 from toolkit.schema.coerce import Data, records_of
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-UrgencyKey: TypeAlias = tuple[int, float, str, int, int]
+UrgencyKey: TypeAlias = tuple[bool, int, float, str, int, int]
 TICK = dt.timedelta(seconds=1)
 """Files have the times at which they were copied in whole seconds: a record in them may be a little younger."""
 
@@ -75,10 +74,13 @@ def expires_in(finding: Finding) -> dt.timedelta | None:
 
 
 def urgency_key(finding: Finding, until: dt.datetime) -> UrgencyKey:
-    """The most urgent verdict first, then the oldest; findings of one age by partition and queue position."""
+    """What needs action or thought first, then the most urgent verdict, the oldest, by partition and queue position.
+
+    Thousands of partitions that were not read would hide the one below them that has something to do.
+    """
     length = age(finding, until) or dt.timedelta(0)
     place = finding.topic or "", finding.partition or 0, finding.queue_position or 0
-    return finding.verdict.urgency, -length.total_seconds(), *place
+    return _tier(finding) > 0, finding.verdict.urgency, -length.total_seconds(), *place
 
 
 def by_urgency(findings: Iterable[Finding], now: dt.datetime | None = None) -> list[Finding]:
@@ -102,7 +104,7 @@ def short_lines(findings: Iterable[Finding]) -> list[str]:
             printable(partition_name(each)),
             "-" if each.start_offset is None else str(each.start_offset),
             str(each.verdict),
-            "-" if each.transactional_id is None else shlex.quote(printable(each.transactional_id)),
+            "-" if each.transactional_id is None else quoted(each.transactional_id),
             "-" if (length := age(each)) is None else duration(length),
             each.action or "-",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from toolkit.sources.source import Source
 
 MAX_PARTITIONS = 5  # named for a verdict
+_BRACKET = re.compile(r"([\[\]])")  # of a link or a picture, which an id may be
 TIMELINE = ("02_lso_timeline.ipynb", "when it began, and who waits")
 COORDINATOR = ("03_coordinator.ipynb", "why its coordinator does not end it")
 ABORT = ("04_abort.ipynb", "end it")
@@ -80,7 +82,8 @@ class NextSteps:
             )
         )
         lines = [f"- **{verdict}**: {first_names(names, MAX_PARTITIONS)}. {verdict.sentence}"]
-        lines += [f"    - remedy for {names[0]}: {plain(printable(first.advice))}".rstrip()] if first.remedy else []
+        advice = _BRACKET.sub(r"\\\1", plain(first.advice))
+        lines += [f"    - remedy for {names[0]}: {advice}".rstrip()] if first.remedy else []
         if first.command:
             command = Code(command_line(self.connection.argv(Command(first.command))))
             lines.append(f"        - {markdown_lines([Paragraph((command,))])[0]}")

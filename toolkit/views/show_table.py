@@ -72,6 +72,7 @@ def statistic_sections(statistics: Data, *, opened: Iterable[LogTransaction] = (
         found = [text for txn in here for text in _open_texts(txn)]
         shown = [kind for kind in COUNTS if row[kind] or kind in ALWAYS]
         fields = [Field(kind, (f"{row[kind]:,}", *(found if kind == "open" else ()))) for kind in shown]
+        fields += [Field("error", (record.error,))] if record.error else []
         measured = {label: name for label, name in LABELS.items() if row[f"{name}_count"]}
         sizes = tuple((kind, *(_size(row[f"{name}_{kind}"]) for name in measured.values())) for kind in SUMMARY)
         name = "all" if record.topic is None else f"{record.topic}-{record.partition}"
@@ -122,11 +123,14 @@ def lag_parts(rows: Iterable[Row]) -> list[Part]:
     `rows`: of ``schema.GROUP_LAG``.
     """
     fields = []
-    for lag in records_of(rows, GroupLag):
+    lags = records_of(rows, GroupLag)
+    are_several = len({each.group_id for each in lags}) > 1
+    for lag in lags:
         is_beyond = (lag.committed_offset or 0) > (lag.high_watermark or 0)
         if lag.reason and (lag.held or is_beyond or (lag.lag and not lag.behind)):
             tp = TopicPartition(lag.topic or "", lag.partition or 0)
-            fields.append(Field(str(tp), (lag.reason, *([_diagnose(tp)] if lag.held else []))))
+            name = f"{lag.group_id}, {tp}" if are_several else str(tp)
+            fields.append(Field(name, (lag.reason, *([_diagnose(tp)] if lag.held else []))))
     return [Fields(tuple(fields), indent=0)] if fields else []
 
 

@@ -234,7 +234,8 @@ def _of_checkpoints(case: Case) -> Iterator[EvidenceEntry]:
 
 
 def _partition(tp: TopicPartition, covering: Sequence[IndexedObservation]) -> PartitionEvidence:
-    first, last = covering[0], covering[-1]
+    last = covering[-1]
+    first = next((one for one in covering if not one.before[tp].error), last)  # one that failed shows nothing not held
     partition = last.after[tp]
     lso, lso_before = partition.last_stable_offset, first.before[tp].last_stable_offset
     is_explained = lso is not None and any(

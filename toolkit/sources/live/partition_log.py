@@ -26,7 +26,6 @@ from toolkit.analysis.diagnosis.log_excerpts import (
     Excerpt,
     ExcerptStart,
     have_ended,
-    named_topics,
     plan_marker_search,
     search_from,
 )
@@ -384,7 +383,6 @@ def _slice(chunk: FetchedChunk) -> LogSlice:
 
 EXCERPT_FETCH_BYTES = 1 << 20
 MAX_BYTES_AFTER = 4 << 20  # from the first offset on
-MAX_SEARCHED = 5_000  # partitions of a cluster; of a larger one only the topics that records name
 SEARCH_TIMEOUT_S = 60.0  # to search more than `MAX_OFFSETS` of partitions
 OFFSETS_BEFORE = (100, 2_000, 20_000)  # the next only if none before has a marker
 
@@ -511,10 +509,8 @@ def search_markers(client: BrokerClient, cases: Sequence[Case]) -> MarkerSearch:
     """
     try:
         metadata = read_metadata(client, None)
-        if len(metadata.partitions) > MAX_SEARCHED:
-            metadata = read_metadata(client, named_topics(cases))
         hidden = _hidden(client, metadata.partitions, cases)
-        producers = read_producers(client, metadata.partitions)
+        producers = read_producers(client, metadata.partitions, producer_ids={each.producer_id for each in cases})
         plan = plan_marker_search(cases, producers, partitions=metadata.partitions, unread=hidden)
         topics = {tp.topic for tp in plan.partitions}
         markers: list[OtherMarker] = []

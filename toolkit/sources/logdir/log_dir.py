@@ -743,7 +743,10 @@ def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[TransactionStat
     for stats in by_log:
         yield statistics_row(stats.found, **stats.where.columns, error="; ".join(stats.failures) or None)
     if len(by_log) > 1:
-        yield statistics_row(sum((stats.found for stats in by_log), Statistics()), topic=None, partition=None)
+        total = sum((stats.found for stats in by_log), Statistics())
+        failed = sum(bool(stats.failures) for stats in by_log)
+        error = f"INCOMPLETE: {failed:,} of {len(by_log):,} logs could not be read whole" if failed else None
+        yield statistics_row(total, topic=None, partition=None, error=error)
 
 
 def only(

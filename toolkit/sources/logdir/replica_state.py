@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from itertools import chain, zip_longest
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +25,16 @@ from toolkit.analysis.log.offset_status import at_missing_offsets
 from toolkit.analysis.log.producer_state import NO_PRODUCERS, join, producer_records, replay, resume
 from toolkit.formats.batches import CONTROL, LOG_APPEND_TIME
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
-from toolkit.formats.headers import Array, HeaderField, Headers, LogChunk, LostOffsets, concatenate
+from toolkit.formats.headers import (
+    NO_MARKER,
+    SNAPSHOT_FOOTER,
+    Array,
+    HeaderField,
+    Headers,
+    LogChunk,
+    LostOffsets,
+    concatenate,
+)
 from toolkit.formats.log_dir_files import LogPath, scandir
 from toolkit.formats.metadata_records import MetadataState, metadata_log
 from toolkit.formats.scan import scan_file
@@ -112,17 +121,19 @@ def metadata_records(
     if since is not None and first is not None:
         needed = next(([each] for each in reversed(snapshots) if _is_before(log, each[0], since)), needed)
     for snapshot, begin in needed:
-        for record in _in_file(log, snapshot):
+        for record in _in_snapshot(log, snapshot):
             yield state.add(replace(record, offset=begin - 1))
-    for segment, following in zip_longest(log.segments, log.base_offsets[1:]):
-        if following is None or following > begin:
-            for record in _in_file(log, segment.path):
-                if record.error or record.offset is None or record.offset >= begin:
-                    yield state.add(record)
+    where = MetadataLogRecord(metadata_node_id=log.where.broker_id)
+    for part in at_missing_offsets(log.with_bytes(begin), expected=begin if needed else None):
+        if part.missing is not None and part.missing.error is not None:
+            yield replace(where, file=part.file, error=part.missing.error)
+        for record in decoded(part, metadata_log, replace(where, file=part.file)):
+            if record.error or record.offset is None or record.offset >= begin:
+                yield state.add(record)
 
 
 def _is_before(log: FolderLog, snapshot: LogPath, time: dt.datetime) -> bool:
-    record = next(_in_file(log, snapshot), None)
+    record = next(_in_snapshot(log, snapshot), None)
     return record is not None and record.timestamp is not None and record.timestamp < time
 
 
@@ -132,10 +143,13 @@ def _snapshots(log: FolderLog) -> list[tuple[LogPath, int]]:
     return [(log.replica.path / name, int(name[:20])) for name in names if SNAPSHOT_NAME.fullmatch(name)]
 
 
-def _in_file(log: FolderLog, file: LogPath) -> Iterator[MetadataLogRecord]:
-    where = MetadataLogRecord(metadata_node_id=log.where.broker_id, file=str(file))
+def _in_snapshot(log: FolderLog, file: LogPath) -> Iterator[MetadataLogRecord]:
+    where, last = MetadataLogRecord(metadata_node_id=log.where.broker_id, file=str(file)), NO_MARKER
     for scanned in scan_file(file, crc=True, with_bytes=True):
         yield from decoded(replace(scanned, file=str(file)), metadata_log, where)
+        last = scanned.headers["marker"][-1] if len(scanned.headers) else last
+    if last != SNAPSHOT_FOOTER:
+        yield replace(where, error="INCOMPLETE_SNAPSHOT: It ends without a footer, so records of it are missing.")
 
 
 MAX_GAPS = 1000
@@ -429,6 +443,7 @@ NO_HIGH_WATERMARK = (
 
 WRITTEN_BY_BROKERS = {STATE_TOPIC, OFFSETS_TOPIC, METADATA_TOPIC}
 EMPTY_FOLDER = "EMPTY: it contains no segment."
+END_LOST = "OFFSETS_LOST: The files end at offset {}, before {}: the last segment is missing or incomplete"
 NO_PRODUCER_SNAPSHOT = (
     "NO_SNAPSHOT: the files begin at offset {}, and none is an intact producer snapshot: what is open may have "
     "begun before"
@@ -475,12 +490,14 @@ def read_state(
     *,
     limit: ReadLimit = ReadLimit.TAIL,
     copied_at: dt.datetime | None = None,
+    is_consistent: bool = False,
 ) -> ReplicaState:
     """Replay a log from its newest intact snapshot on, or from its first segment.
 
     `checkpoints`: the checkpoints of its log directory.
     `limit`: how far back to read for the other data of the window.
     `copied_at`: when its files were copied; null if unknown.
+    `is_consistent`: whether the caller asserts that its log and checkpoints are of one moment.
     """
     observed_at = copied_at or EPOCH
     if log.error or not (log.base_offsets or any(True for _ in log.snapshots())):
@@ -508,6 +525,11 @@ def read_state(
     may_have_begun_before = window.snapshot is None and first > 0 and tp.topic not in WITHOUT_TRANSACTIONS
     is_clear_by_chance = may_have_begun_before and not window.open_starts
     unread += [NO_PRODUCER_SNAPSHOT.format(first)] if is_clear_by_chance else []
+    # In a copy of a running broker the checkpoint may be newer than the log.
+    is_final = is_consistent or checkpoints.clean_shutdown or (isinstance(log, FolderLog) and bool(log.replica.only))
+    lost_end = list(_lost_end(log, log_end, written if is_final else None))
+    lost_end += [] if log.base_offsets else [EMPTY_FOLDER]  # a snapshot alone does not show what came after it
+    unread += lost_end
     high_watermark = None if written is None else min(max(written, log_start), log_end)
     last_time = window.last_time if log.where.topic in WRITTEN_BY_BROKERS else window.last_broker_time
     written_at = utc(last_time)
@@ -522,7 +544,7 @@ def read_state(
         last_stable_offset=_last_stable_offset(
             window, log_start, log_end if high_watermark is None else high_watermark, final=needed is not None
         )
-        if not (window.missing or is_clear_by_chance)
+        if not (window.missing or is_clear_by_chance or lost_end)
         else None,
         leader_epoch=None if leader_epoch < 0 else leader_epoch,
         window=window,
@@ -557,6 +579,22 @@ def _read(
             return window, errors
         errors.append(f"FOREIGN_SNAPSHOT: the snapshot at {snapshot.offset} lies beyond the end of the log.")
     return read_window(log, None, limit=limit, count_at=count_at, cleaned=cleaned), errors
+
+
+def _lost_end(log: ReplicaLog, log_end: int, high_watermark: int | None) -> Iterator[str]:
+    """What shows that the log went on after these files, as an error.
+
+    `high_watermark`: by a checkpoint that is not newer than the log; null if unknown.
+    """
+    if high_watermark is not None and high_watermark > log_end:
+        yield END_LOST.format(log_end, f"the high watermark {high_watermark} of replication-offset-checkpoint")
+    newest = next(log.snapshots(), None)
+    later = [] if newest is None or newest.offset <= log_end else [newest.offset]
+    if isinstance(log, FolderLog) and not log.is_remote:  # a broker creates a segment before its indexes
+        last = max(log.base_offsets, default=-1)
+        later += [offset for offset in (*log.offset_indexes, *log.time_indexes) if offset > last]
+    if later:
+        yield END_LOST.format(log_end, f"its snapshot or index of offset {max(later)}")
 
 
 def _last_stable_offset(window: LogWindow, log_start: int, bound: int, *, final: bool) -> int:

@@ -310,7 +310,7 @@ def overview_section(incidents: Sequence[IncidentFacts]) -> Section:
 
     columns: Columns = {
         "incident": "name",
-        "verdict while open": "verdict",
+        "verdict while open": lambda each: NOT_KNOWN if each.verdict is Verdict.ENDED else each.verdict,
         "held from": since,
         "held to": lambda each: each.ended and each.ended.time,
         "for": lambda each: None if each.length is None else f"{up_to(each.end)}{duration(each.length)}",
