@@ -76,6 +76,9 @@ def test_unreadable_bytes_are_not_compaction(tmp_path: Path) -> None:
         (5, 5, None),
         (6, 6, "marker"),
     ]
+    (partition,) = LogDir(root).partition_rows()
+    assert partition["error"]
+    assert rows[3]["error"] == partition["error"], "also where the status is known"
     (row,) = LogDir(root).offset_visibility_rows("orders", 0, 5)
     assert (row["status"], row["read_committed"], row["read_uncommitted"]) == ("committed", None, True)
     assert row["reason"].endswith("is unknown, as the LSO is.")
