@@ -383,7 +383,9 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
             f"{e.first_epoch}: its commit would make those records visible."
         ),
         remedy=lambda e: (
-            f"Have its client abort, or{f', {NOT_CHECKPOINTED},' if _may_be_flinks(e) else ''} fence "
+            f"{_keep_first(e)} {NO_RIGHT_END}"
+            if _may_have_committed(e)
+            else f"Have its client abort, or{f', {NOT_CHECKPOINTED},' if _may_be_flinks(e) else ''} fence "
             f'"{e.transactional_id}", so that the coordinator aborts all of it. Never an abort marker: it would '
             "lose half of a live transaction."
         ),
