@@ -247,6 +247,14 @@ def test_what_changed_before_the_fresh_check_is_refused_by_it(name: str, plan_of
 
 
 @both
+@pytest.mark.parametrize("name", ["another leader", "another leader epoch", "another coordinator"])
+def test_who_leads_is_read_before_the_fresh_check(name: str, plan_of: Planner) -> None:
+    """Read after it, one that took over during the check would pass for the one that was asked."""
+    change, why = MEANWHILE[name]
+    assert why in refusal(plan_of(RowCluster(before={("finding_rows", 1): change})))
+
+
+@both
 @pytest.mark.parametrize(
     "other",
     [

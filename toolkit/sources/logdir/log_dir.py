@@ -26,7 +26,7 @@ from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import Header, LogChunk
 from toolkit.formats.log_dir_files import LogPath, log_path
 from toolkit.formats.scan import bytes_at
-from toolkit.schema import BATCHES, CLUSTER_EVENTS, LOG_TRANSACTIONS, utc
+from toolkit.schema import BATCHES, CLUSTER_EVENTS, LOG_TRANSACTIONS, LSO_TIMELINE, utc
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.live import Coordinator, Exposure, Finding, GroupLag, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import (
@@ -35,6 +35,7 @@ from toolkit.schema.log import (
     ClusterEvent,
     LogSegment,
     LogTransaction,
+    LsoStep,
     MetadataLogRecord,
     OffsetsLogRecord,
     PastTransaction,
@@ -367,15 +368,16 @@ class LogDir(Source, OffsetTables):
         contents = self.contents()
         for log, start, stop, advance in _read(contents, arguments, "reading the LSO"):
             if log.error:
+                yield LSO_TIMELINE.arrow([LsoStep(**log.where.columns, error=log.error)])
                 continue
             parts = _counted(_parts(contents, log, start, stop), advance)
             end = None if stop is not None or not log.base_offsets else log.base_offsets[-1]
-            table = log_tables.lso_timeline_table(
+            steps, errors = log_tables.lso_timeline_tables(
                 parts, log.where, before=_before(contents, log, start), log_end_offset=end
             )
             if arguments.producer_id is not None:
-                table = table.filter(pc.equal(table["holder_producer_id"], arguments.producer_id))
-            yield table
+                steps = steps.filter(pc.equal(steps["holder_producer_id"], arguments.producer_id))
+            yield from (steps, errors)
 
     def figures(
         self,
@@ -700,7 +702,7 @@ def offsets(contents: Contents, log: ReplicaLog, arguments: TableArguments) -> t
     """`start` and `stop` as offsets of a log."""
     is_named = isinstance(arguments.start, str) or isinstance(arguments.stop, str)
     state = contents.read(log) if is_named else None
-    return offset_of(log, arguments.start, state), offset_of(log, arguments.stop, state)
+    return offset_of(log, arguments.start, state), offset_of(log, arguments.stop, state, is_stop=True)
 
 
 def _read(
