@@ -14,6 +14,7 @@ from tests.analysis import build
 from tests.analysis.logged import coordinator_log, open_transaction, record, with_logs
 from tests.formats.packed import pack_batch
 from tests.sources.fake import NOW, FakeCluster, by_topic, described, listed_offset, producer
+from toolkit.analysis.diagnosis.case import DiagnoseOptions
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.errors import BrokerError, ConnectionFailed, NotFound, UsageError
@@ -23,7 +24,7 @@ from toolkit.schema.live import Transaction
 from toolkit.schema.table import EVERYTHING, Selection, TopicPartition, utc_now
 from toolkit.sources.live import transactions
 from toolkit.sources.live.broker_client import OTHER_CLUSTER, BrokerClient
-from toolkit.sources.live.cluster import ClusterEvidence
+from toolkit.sources.live.cluster import Cluster, ClusterEvidence
 from toolkit.sources.live.coordinators import TRANSACTIONAL_IDS, CoordinatorTopic, visibility_of
 from toolkit.sources.live.group_offsets import group_ids, groups_at
 from toolkit.sources.live.leaders import (
@@ -672,6 +673,17 @@ def test_a_leader_that_controllers_have_lost_keeps_nothing_open() -> None:
     diagnosis = diagnosis.with_next(ClusterEvidence.observe_again(evidence, [tp]))
     (row,) = diagnosis.findings(requested=[tp])
     assert (row.verdict, row.last_stable_offset) == ("clear", 150)
+
+
+def test_nor_does_it_in_the_samples_of_a_recorder() -> None:
+    """A recorder has no second look: two samples of what the cut-off broker showed were `hanging`, and an alert."""
+    cluster, tp = CutOff(), TopicPartition("orders", 0)
+    client = wire_to(cluster)
+    leaders = read_metadata(client, ["orders"]).at([tp])
+    connected: Any = SimpleNamespace(client=client, _metadata=lambda *_: leaders, _check_clock=lambda _: None)
+    found = Cluster.observe(connected, topics=["orders"])
+    assert [each.broker_id for each in found.partitions_after] == [2]
+    assert Diagnosis.of([found, found], DiagnoseOptions(is_sample=True)).opened == {}
 
 
 def diagnosed_twice(cluster: FakeCluster) -> Diagnosis:

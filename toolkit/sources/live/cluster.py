@@ -272,11 +272,14 @@ class Cluster(Source, OffsetTables):
         return visibility_of(TOPICS, self.client, sorted(self.client.brokers)).gaps
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: TopicPartitions | None = None) -> Observation:
-        """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`)."""
+        """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`).
+
+        The leaders are those by all brokers, as in a second look: for a recorder and a fence this is the only one.
+        """
         with _pause_gc():
             metadata = self._metadata(topics, partitions)
             selection = TableArguments.of(topics=topics, partitions=partitions).selection(metadata)
-            found = observe(self.client, metadata, selection=selection)
+            found = observe(self.client, metadata, selection=selection, every_broker=True)
         self._check_clock(found.brokers_time)
         return found
 
@@ -352,9 +355,10 @@ class Cluster(Source, OffsetTables):
 
     @implements(Source.lso_timeline, without=["producer_id"])
     def lso_timeline(self, arguments: TableArguments) -> Iterator[pa.Table]:
-        from toolkit.sources.live.partition_log import lso_timeline_of
+        from toolkit.sources.live.partition_log import lso_timeline_tables_of
 
-        return map(lso_timeline_of, self._ranges(arguments))
+        for log_range in self._ranges(arguments):
+            yield from lso_timeline_tables_of(log_range)
 
     @implements(Source.transaction_log, without=["start", "stop", "producer_id"])
     def transaction_log(self, arguments: TableArguments) -> Iterable[TransactionLogRecord]:
