@@ -53,8 +53,9 @@ def test_an_id_in_a_remedy_is_no_picture() -> None:
 
 
 def test_nothing_held_leads_to_the_consumers() -> None:
-    assert repr(next_steps([finding(verdict=Verdict.CLEAR)])).startswith("No transaction blocks a consumer: check the")
-    assert repr(next_steps([])).startswith("No findings: a selection may be empty."), "it says nothing of the cluster"
+    text = repr(next_steps([finding(verdict=Verdict.CLEAR)]))
+    assert text.startswith("No transaction blocks a consumer of this partition: check the")
+    assert repr(next_steps([])) == "No findings: nothing was read, or this is an empty selection."
 
 
 def test_a_partition_is_named_once() -> None:

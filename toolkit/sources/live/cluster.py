@@ -355,9 +355,10 @@ class Cluster(Source, OffsetTables):
 
     @implements(Source.lso_timeline, without=["producer_id"])
     def lso_timeline(self, arguments: TableArguments) -> Iterator[pa.Table]:
-        from toolkit.sources.live.partition_log import lso_timeline_of
+        from toolkit.sources.live.partition_log import lso_timeline_tables_of
 
-        return map(lso_timeline_of, self._ranges(arguments))
+        for log_range in self._ranges(arguments):
+            yield from lso_timeline_tables_of(log_range)
 
     @implements(Source.transaction_log, without=["start", "stop", "producer_id"])
     def transaction_log(self, arguments: TableArguments) -> Iterable[TransactionLogRecord]:
