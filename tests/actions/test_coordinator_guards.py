@@ -165,7 +165,7 @@ def test_what_a_checkpoint_pre_commits_after_the_plan_is_not_fenced(read: int, w
     """At a prompt for minutes, and in a panel for hours, the checkpoints were those of the first look."""
     cluster: Any = FenceCluster(transactions=[named("tx-0-5", **OVERDUE)])
     plan = plan_fence(cluster, "tx-0-5")
-    completed = [checkpoint(Committable("tx-0-5", 7, 0, 5))]
+    completed = [checkpoint(Committable("tx-0-5", 6, 3, 4), Committable("tx-0-5", 7, 0, 5))]
     cluster.before = {("newest_checkpoints", read): lambda each: setattr(each, "flink_checkpoints", completed)}
     with pytest.raises(ActionRefused, match=why):
         plan.execute(confirm="tx-0-5")
@@ -771,7 +771,7 @@ def test_records_of_two_epochs_and_of_none_are_not_committed(
     if why is None:
         assert commit_plan(commit_cluster()).transactions
         return
-    with pytest.raises(ActionRefused, match=rf"are not all of epoch 0: .*{why}.*Nothing was sent"):
+    with pytest.raises(ActionRefused, match=rf"are not all of epoch 0: .*{why}.*Nothing was sent.*read_uncommitted"):
         commit_plan(commit_cluster())
 
 

@@ -395,6 +395,27 @@ def test_a_batch_with_a_wrong_checksum_is_no_evidence(monkeypatch: pytest.Monkey
     assert ([each.status for each in ranges], errors) == ([None], [offset_reader.WRONG_CHECKSUM.format(1)])
 
 
+def test_offsets_outside_of_a_log_have_their_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group's offsets that retention had deleted were in no count of its lag."""
+    leader = Partition(
+        topic="t",
+        partition=0,
+        leader=1,
+        log_start_offset=2,
+        high_watermark=3,
+        last_stable_offset=3,
+        observed_at=after(),
+    )
+    found = FetchedBatches(records=data(2, 7, after()), high_watermark=3)
+    monkeypatch.setattr(partition_log, "fetch", lambda client, positions, **_: [found for _ in positions])
+    monkeypatch.setattr(partition_log, "compacted_topics", lambda *_: {"t": False})
+    client: Any = SimpleNamespace(timeout=1)
+    ranges, _ = partition_log.LiveOffsetReader(client, leader).classified_ranges(0, 5)
+    assert [(each.first, each.last, each.status) for each in ranges] == [
+        (0, 1, "deleted"), (2, 2, "committed"), (3, 4, "beyond_high_watermark")
+    ]  # fmt: skip
+
+
 def test_bytes_that_are_no_batch_end_what_is_known_of_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """Open batches of another epoch, or a marker, may be among them; what came after was taken for all there is."""
     damaged = b"x" * len(data(1, 7, after()))

@@ -14,6 +14,7 @@ from tests.analysis import build
 from tests.analysis.logged import coordinator_log, open_transaction, record, with_logs
 from tests.formats.packed import pack_batch
 from tests.sources.fake import NOW, FakeCluster, by_topic, described, listed_offset, producer
+from toolkit.analysis.diagnosis.case import DiagnoseOptions
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.errors import BrokerError, ConnectionFailed, NotFound, UsageError
@@ -23,7 +24,7 @@ from toolkit.schema.live import Transaction
 from toolkit.schema.table import EVERYTHING, Selection, TopicPartition, utc_now
 from toolkit.sources.live import transactions
 from toolkit.sources.live.broker_client import OTHER_CLUSTER, BrokerClient
-from toolkit.sources.live.cluster import ClusterEvidence
+from toolkit.sources.live.cluster import Cluster, ClusterEvidence
 from toolkit.sources.live.coordinators import TRANSACTIONAL_IDS, CoordinatorTopic, visibility_of
 from toolkit.sources.live.group_offsets import group_ids, groups_at
 from toolkit.sources.live.leaders import (
@@ -36,7 +37,7 @@ from toolkit.sources.live.leaders import (
     read_producers,
     resolve_partitions,
 )
-from toolkit.sources.live.observe import _all_explained, observe
+from toolkit.sources.live.observe import _all_explained, _unread, observe
 from toolkit.sources.live.partition_log import LiveOffsetReader, read_offsets, search_markers
 from toolkit.sources.live.transactions import (
     TransactionFilters,
@@ -674,6 +675,17 @@ def test_a_leader_that_controllers_have_lost_keeps_nothing_open() -> None:
     assert (row.verdict, row.last_stable_offset) == ("clear", 150)
 
 
+def test_nor_does_it_in_the_samples_of_a_recorder() -> None:
+    """A recorder has no second look: two samples of what the cut-off broker showed were `hanging`, and an alert."""
+    cluster, tp = CutOff(), TopicPartition("orders", 0)
+    client = wire_to(cluster)
+    leaders = read_metadata(client, ["orders"]).at([tp])
+    connected: Any = SimpleNamespace(client=client, _metadata=lambda *_: leaders, _check_clock=lambda _: None)
+    found = Cluster.observe(connected, topics=["orders"])
+    assert [each.broker_id for each in found.partitions_after] == [2]
+    assert Diagnosis.of([found, found], DiagnoseOptions(is_sample=True)).opened == {}
+
+
 def diagnosed_twice(cluster: FakeCluster) -> Diagnosis:
     first, tp = observation(cluster), TopicPartition("orders", 0)
     evidence: Any = SimpleNamespace(client=wire_to(cluster), _first=first)
@@ -797,3 +809,9 @@ def test_markers_are_sought_on_all_partitions_of_a_large_cluster() -> None:
 def test_a_coordinators_topic_has_its_own_error_and_no_others() -> None:
     read = ClusterMetadata(partitions={}, errors={STATE_TOPIC: "TOPIC_AUTHORIZATION_FAILED: no", "orders": "GONE: no"})
     assert CoordinatorTopic.of(STATE_TOPIC, read).metadata.errors == {STATE_TOPIC: "TOPIC_AUTHORIZATION_FAILED: no"}
+
+
+def test_without_the_coordinators_topic_that_is_missing() -> None:
+    """A finding that was `unknown` for it named nothing."""
+    nothing = TransactionLog(transactions=[], failures=[], partitions=0)
+    assert _unread(nothing) == ["__transaction_state: the metadata does not show it"]

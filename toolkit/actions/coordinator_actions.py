@@ -299,7 +299,8 @@ class Commit(CoordinatorAction):
                 raise ActionRefused(
                     f"The records of {txn.target} are not all of epoch {txn.producer_epoch}: {wrote}.",
                     means=f"One marker would end both, whatever was decided about each. {self.nothing}",
-                    do="Save the records of each epoch by kafka-txn scan before anything is ended.",
+                    do=f"Before anything is ended, read {txn.tp} from offset {txn.start_offset} with read_uncommitted, "
+                    f"and keep the records of producer {txn.producer_id}.",
                 )
         verdict = found[0].verdict if found else ""
         reason = f"{checkpoint.name} is to commit it."
@@ -636,8 +637,8 @@ def plan_fence(
 
 
 def _is_to_commit(checkpoint: FlinkCheckpoint, owner: Transaction) -> bool:
-    found = checkpoint.committable(owner.transactional_id or "")
-    return found is not None and (found.producer_id, found.producer_epoch) == (owner.producer_id, owner.producer_epoch)
+    own = owner.transactional_id, owner.producer_id, owner.producer_epoch
+    return any(each[:3] == own for each in checkpoint.committables)  # it may have an older one of the id, too
 
 
 def _warnings(cluster: Cluster, owner: Transaction, verdict: str) -> tuple[str, ...]:

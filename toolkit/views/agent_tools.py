@@ -272,6 +272,7 @@ class AgentTools:
             "command_line": None if plan.refusal else command_line(argv),
             "confirmation": "It is a dry run until a person confirms it by name.",
             "refusal": inert(plan.refusal),
+            "warnings": inert(list(plan.warnings)),
             "impact": inert(asdict(plan.impact)),
             "finding": short_enough(plan.finding),
         }

@@ -62,13 +62,12 @@ class NextSteps:
             if finding.verdict is not Verdict.CLEAR:
                 by_verdict.setdefault(finding.verdict, []).append(finding)
         if not by_verdict:
-            empty = (
-                ""
-                if self.findings
-                else "No findings: a selection may be empty. If this is all that a source answered: "
-            )
+            if not self.findings:
+                return ["No findings: nothing was read, or this is an empty selection."]
+            partitions = len({(each.cluster_id, each.topic, each.partition) for each in self.findings})
+            where = "this partition" if partitions == 1 else f"these {partitions:,} partitions"
             return [
-                f"{empty}No transaction blocks a consumer: check the consumers themselves.",
+                f"No transaction blocks a consumer of {where}: check the consumers themselves.",
                 _link("02_lso_timeline.ipynb", "the lag of a group in parts"),
             ]
         return [line for verdict, found in by_verdict.items() for line in self._of_verdict(verdict, found)]

@@ -273,12 +273,15 @@ class Cluster(Source, OffsetTables):
         return visibility_of(TOPICS, self.client, sorted(self.client.brokers)).gaps
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: TopicPartitions | None = None) -> Observation:
-        """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`)."""
+        """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`).
+
+        The leaders are those by all brokers, as in a second look: for a recorder and a fence this is the only one.
+        """
         with _pause_gc():
             for newest in (False, True):
                 metadata = self._metadata(topics, partitions, newest=newest)
                 selection = TableArguments.of(topics=topics, partitions=partitions).selection(metadata)
-                found = observe(self.client, metadata, selection=selection)
+                found = observe(self.client, metadata, selection=selection, every_broker=True)
                 if not self.client.is_split:
                     break
         self._check_clock(found.brokers_time)
@@ -356,9 +359,10 @@ class Cluster(Source, OffsetTables):
 
     @implements(Source.lso_timeline, without=["producer_id"])
     def lso_timeline(self, arguments: TableArguments) -> Iterator[pa.Table]:
-        from toolkit.sources.live.partition_log import lso_timeline_of
+        from toolkit.sources.live.partition_log import lso_timeline_tables_of
 
-        return map(lso_timeline_of, self._ranges(arguments))
+        for log_range in self._ranges(arguments):
+            yield from lso_timeline_tables_of(log_range)
 
     @implements(Source.transaction_log, without=["start", "stop", "producer_id"])
     def transaction_log(self, arguments: TableArguments) -> Iterable[TransactionLogRecord]:

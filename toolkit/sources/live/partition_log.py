@@ -57,7 +57,7 @@ from toolkit.sources.live.leaders import (
     read_producers,
 )
 from toolkit.sources.live.transactions import TransactionFilters, filtered_transactions
-from toolkit.sources.log_tables import LogId, batch_tables, log_transaction_tables, lso_timeline_table
+from toolkit.sources.log_tables import LogId, batch_tables, log_transaction_tables, lso_timeline_tables
 from toolkit.sources.offset_queries import OffsetSpec, check_offset_range
 from toolkit.sources.offset_reader import WRONG_CHECKSUM, OffsetReader, slice_of, wrong_checksums
 from toolkit.sources.progress_bar import progress
@@ -619,18 +619,8 @@ def log_transaction_tables_of(log_range: FetchedRange, *, producer_id: int | Non
     return log_transaction_tables(chunks, log_range.log_id, before=log_range.before, producer_id=producer_id)
 
 
-def lso_timeline_of(log_range: FetchedRange) -> pa.Table:
-    """Every step of the LSO as ``schema.LSO_TIMELINE``.
-
-    Raises BrokerError if part of the range could not be read: the timeline would be wrong after the gap.
-    """
-
-    def chunks() -> Iterator[LogChunk]:
-        for chunk in log_range.chunks:
-            for damage in chunk.damage:
-                code, text = Error.of(damage.reason)
-                raise BrokerError(f"{log_range.log_id} could not be read: {text.rstrip('.')}.", code=code)
-            yield chunk
-
-    end = max(log_range.start, log_range.stop)
-    return lso_timeline_table(chunks(), log_range.log_id, before=log_range.before, log_end_offset=end)
+def lso_timeline_tables_of(log_range: FetchedRange) -> Iterator[pa.Table]:
+    """Every step of the LSO as ``schema.LSO_TIMELINE``; error rows are last."""
+    start, stop = log_range.start, log_range.stop
+    chunks = at_missing_offsets(log_range.chunks, expected=start, end=stop, cleaned=stop)
+    yield from lso_timeline_tables(chunks, log_range.log_id, before=log_range.before, log_end_offset=max(start, stop))
