@@ -680,7 +680,7 @@ def test_nor_does_it_in_the_samples_of_a_recorder() -> None:
     cluster, tp = CutOff(), TopicPartition("orders", 0)
     client = wire_to(cluster)
     leaders = read_metadata(client, ["orders"]).at([tp])
-    connected: Any = SimpleNamespace(client=client, _metadata=lambda *_: leaders, _check_clock=lambda _: None)
+    connected: Any = SimpleNamespace(client=client, _metadata=lambda *_, **__: leaders, _check_clock=lambda _: None)
     found = Cluster.observe(connected, topics=["orders"])
     assert [each.broker_id for each in found.partitions_after] == [2]
     assert Diagnosis.of([found, found], DiagnoseOptions(is_sample=True)).opened == {}
