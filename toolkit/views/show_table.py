@@ -123,8 +123,7 @@ def lag_parts(rows: Iterable[Row]) -> list[Part]:
     """
     fields = []
     for lag in records_of(rows, GroupLag):
-        is_beyond = (lag.committed_offset or 0) > (lag.high_watermark or 0)
-        if lag.reason and (lag.held or is_beyond or (lag.lag and not lag.behind)):
+        if lag.reason and (lag.held or lag.beyond_end or (lag.lag and not lag.behind)):
             tp = TopicPartition(lag.topic or "", lag.partition or 0)
             fields.append(Field(str(tp), (lag.reason, *([_diagnose(tp)] if lag.held else []))))
     return [Fields(tuple(fields), indent=0)] if fields else []
