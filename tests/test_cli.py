@@ -167,6 +167,19 @@ def test_a_defect_has_an_exit_code_of_its_own(
     )
 
 
+@pytest.mark.parametrize("link", ["__cause__", "__context__"])
+def test_an_import_that_ctrl_c_ended_is_no_missing_package(link: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module in C raises its own error then, after the interrupt or because of it."""
+    error = ImportError("initialization failed", name="pyspark")
+    setattr(error, link, KeyboardInterrupt())
+
+    def fail(options: SourceOptions) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(SourceOptions, "open", fail)
+    assert run("diagnose").returncode == 130
+
+
 def test_help_has_whole_flags_in_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """It had ``--max-transactio…``."""
     monkeypatch.setenv("COLUMNS", "80")

@@ -233,9 +233,12 @@ def test_times_and_evidence_round_trip(audit: Audit) -> None:
     assert audit.rows()[0]["evidence"] == [entry.row()]
 
 
-def test_a_user_without_a_name_is_a_number(audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [KeyError("getpwuid(): uid not found: 4711"), OSError("No username set")])
+def test_a_user_without_a_name_is_a_number(audit: Audit, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container; from Python 3.13 on it is an OSError."""
+
     def unknown_user() -> str:
-        raise KeyError("getpwuid(): uid not found: 4711")
+        raise error
 
     monkeypatch.setattr(getpass, "getuser", unknown_user)
     with audit.recording(ABORT_ACTION):

@@ -156,6 +156,19 @@ def test_leaders_by_the_metadata_log_are_not_repeated_by_replicas() -> None:
         assert list(around) == expected
 
 
+def test_what_was_before_the_metadata_log_is_as_replicas_logged_it() -> None:
+    """Its snapshots had replaced it: an unclean election that a broker had logged was left out."""
+    lost, repeated = (
+        ClusterEvent(event="unclean_election", topic="orders", partition=0, source=FROM_BROKER_LOG, timestamp=time)
+        for time in (NOON - dt.timedelta(hours=1), NOON)
+    )
+    decided = ClusterEvent(event="leader_changed", topic="orders", partition=0, source=FROM_METADATA, timestamp=NOON)
+    unread = ClusterEvent(source=FROM_METADATA, error="CORRUPT_BATCH: its checksum differs.")
+    for found, expected in (([lost, decided, repeated], [lost, decided]), ([decided, unread, repeated], None)):
+        around = events_around(found, ("orders", 0), transactional_ids=(), txn_state_partitions=())
+        assert list(around) == (expected or found)
+
+
 def test_what_could_not_be_read_is_near_every_partition() -> None:
     """Then the metadata log decides nothing: what a replica logged is kept."""
     unread = ClusterEvent(source=FROM_METADATA, error="CORRUPT_BATCH: its checksum differs.")

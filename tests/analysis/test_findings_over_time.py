@@ -536,6 +536,22 @@ def test_a_missing_partition_proves_nothing_if_topics_may_be_hidden() -> None:
     )
 
 
+def test_what_was_hidden_for_a_while_has_ended_once_all_is_seen_again() -> None:
+    """It was open for ever, with its verdict of then: it was not followed beyond the sample that may have hidden it."""
+    gap = "DESCRIBE on Topic '*' for this principal"
+    samples = [0, 1, 2, *(sample(number, topic_gaps=[gap]) for number in (3, 4)), 5, 6]
+    row = only(recorded_findings(finding(2), samples=samples))
+    assert (row.verdict, row.held_to) == ("ended", due(5))
+    other = finding(6, producer_id=8, start_offset=200)
+    row = recorded_findings(finding(2), other, samples=samples)[0]
+    assert (row.verdict, row.held_to) == ("ended", due(5))
+    row = only(recorded_findings(finding(2), finding(6), samples=[*samples[:5], 6, 7]))
+    assert (row.held_from, row.held_to) == (due(2), due(7))
+    unread = finding(5, "unknown", producer_id=None, start_offset=None, queue_position=None, error="NOT_LEADER: moved.")
+    row = recorded_findings(finding(2), unread, samples=samples)[0]
+    assert (row.verdict, row.held_to) == ("ended", due(6))
+
+
 @pytest.mark.parametrize("samples", [[0, 1, 2], [0, 1, 2, sample(3, "TIMED_OUT: nobody answered.")]])
 def test_without_a_later_sample_the_finding_is_unchanged(samples: Any) -> None:
     assert only(recorded_findings(finding(2), samples=samples)).verdict == "hanging"
@@ -913,4 +929,6 @@ def test_the_first_sample_is_kept_while_the_transaction_is_open() -> None:
     unread = observation(producers=[producer(None, start=None, error="NETWORK_EXCEPTION: gone")])  # type: ignore[arg-type]
     assert first_seen(unread, before) == before, "it may still be open"
     assert first_seen(observation(producers=[], partitions=[]), before) == {}, "the topic was deleted"
+    hidden = replace(COMPLETE, topic_gaps=("DESCRIBE on Topic '*'",))
+    assert first_seen(observation(producers=[], partitions=[], coverage=hidden), before) == before, "or is hidden"
     assert first_seen(observation(producers=[producer(start=None)]), before) == {}, "it has ended"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -26,6 +28,7 @@ from tests.sources.log_files import (
     write_snapshot,
 )
 from tests.sources.test_logdir_one_read import bytes_read
+from tests.stored import compare
 from toolkit import LogDir
 from toolkit.connections import connect
 from toolkit.errors import NotFound, UsageError
@@ -239,6 +242,35 @@ def test_paths_and_uris(uri: str, path: Path | ObjectPath) -> None:
     assert log_path(uri) == path
     assert log_path(log_path(uri)) == path
     assert (log_path(uri) / "0-x.log").stem == "0-x"
+
+
+STORES: Sequence[tuple[str, Mapping[str, str]]] = (
+    ("s3://backup", {"AWS_REGION": "here"}),
+    ("s3a://anonymous@backup", {"AWS_DEFAULT_REGION": "there", "AWS_ENDPOINT_URL": "https://one:1"}),
+    ("s3://backup", {"AWS_ENDPOINT_URL_S3": "http://two:2", "AWS_ENDPOINT_URL": "https://one:1"}),
+    ("gs://backup", {}),
+    ("gs://anonymous@backup", {"STORAGE_EMULATOR_HOST": "https://three:3"}),
+    ("gs://backup", {"STORAGE_EMULATOR_HOST": "four:4"}),
+    ("abfss://logs@account.dfs.core.windows.net", {"AZURE_STORAGE_SAS_TOKEN": "sas"}),
+    ("abfs://logs@account.dfs.core.chinacloudapi.cn", {"AZURE_STORAGE_KEY": "key"}),
+    ("abfss://logs@account.dfs.core.windows.net", {"AZURE_STORAGE_ENDPOINT": "http://five:5/account/"}),
+)
+
+
+def test_each_store_is_opened_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in os.environ if each.startswith(("AWS_", "AZURE_", "STORAGE_", "GOOGLE_"))]:
+        monkeypatch.delenv(name)
+    for kind in ("S3FileSystem", "GcsFileSystem", "AzureFileSystem"):
+        monkeypatch.setattr(fs, kind, partial(lambda kind, *args, **options: (kind, args, options), kind))
+    lines = []
+    for store, environment in STORES:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            kind, args, options = object_store._file_system.__wrapped__(store)
+        set_ = {name: value for name, value in options.items() if value not in {None, False}}
+        lines += [f"{store} {dict(environment)}", f"    {kind}{args} {set_}"]
+    compare("object_stores.txt", lines)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import EPOCH, TransactionKey
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.diagnose import LogReading, _owner, _still_known
+from toolkit.sources.recording import recorder as recorder_module
 from toolkit.sources.recording.metrics import LATE, MAX_GROUP_LAGS, Metrics
 from toolkit.sources.recording.recorder import Recorder, RecorderListener, Sampler, SampleWriter
 from toolkit.sources.recording.recording import Sample
@@ -220,6 +221,88 @@ def test_a_restart_resolves_no_alert(begun: Path) -> None:
     found = numbers(metrics)
     assert found["kafka_txn_partition_hanging_transactions", (("partition", "0"), ("topic", "orders"))] == 1
     assert time.time() - found["kafka_txn_last_sample_timestamp_seconds", ()] > 3000, "KafkaTxnRecorderBlind fires"
+
+
+@pytest.mark.parametrize("last", ["unread", "unknown", "hidden"])
+def test_a_restart_resolves_no_alert_of_what_the_last_sample_has_not_read(begun: Path, last: str) -> None:
+    """A partition that hung in the sample before it, and that the last one could not read, was in no metric."""
+    one = sample(dt.datetime.now(dt.UTC).replace(microsecond=0) - 1800 * SECOND)
+    assert one.observation is not None
+    (finding,) = one.findings
+    unknown = replace(finding, verdict=Verdict.UNKNOWN)
+    unread = replace(unknown, producer_id=None, start_offset=None, queue_position=None, error="NETWORK_EXCEPTION: x")
+    hidden = replace(one.observation, partitions=[], partitions_after=[])
+    gap = replace(one.row, topic_gaps=("DESCRIBE on Topic '*'",))
+    with SampleWriter(begun) as writer:
+        writer.write({
+            "unread": replace(one, findings=[unread]),
+            "unknown": replace(one, findings=[unknown]),
+            "hidden": replace(one, findings=[], row=gap, observation=hidden),
+        }[last])  # fmt: skip
+    metrics = Metrics()
+    record(begun, RecorderScreen(metrics, None), samples=1)
+    found = numbers(metrics)
+    assert found["kafka_txn_partition_hanging_transactions", (("partition", "0"), ("topic", "orders"))] == 1
+
+
+def test_late_partitions_and_lags_that_were_not_read_keep_their_numbers() -> None:
+    """The series of the partition kept its numbers; those by broker and by group said that nothing waits any more."""
+    one = sample(NINE)
+    (finding,) = one.findings
+    unread = replace(finding, verdict=Verdict.UNKNOWN, producer_id=None, error="NETWORK_EXCEPTION: x")
+    lag = GroupLag(group_id="billing", topic="orders", partition=0, held=50, behind=0, reason=None, observed_at=NINE)
+    metrics, found = Metrics(), list[tuple[float | None, ...]]()
+    for each in (
+        replace(one, late_transactions=[late_on(0, leader=4)], held_groups=[lag]),
+        replace(one, findings=[unread], held_groups=[]),
+        replace(one, findings=[], held_groups=[]),
+    ):
+        metrics.on_sample(each, written=True)
+        now = numbers(metrics)
+        group = ("group", "billing"), ("partition", "0"), ("topic", "orders")
+        found.append((now.get((LATE, (("broker_id", "4"),))), now.get(("kafka_txn_group_held_offsets", group))))
+    assert found == [(1, 50), (1, 50), (None, None)]
+
+
+def test_a_restarted_recorder_that_reached_no_broker_still_knows_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sample that failed has no cluster id: the next one took brokers of another cluster for those before."""
+    other: Any = SimpleNamespace(cluster_id="another", client=None, close=lambda: None)
+    answers: list[Callable[[], Any]] = [nobody, lambda: other]
+    monkeypatch.setattr(recorder_module, "longest_timeout_ms", lambda client: None)
+    sampler = Sampler(connect=lambda: answers.pop(0)(), interval_ms=1_000)
+    failed = sampler.take(NINE + SECOND, sample(NINE))
+    assert failed.error == "NETWORK_EXCEPTION: No broker is there"
+    assert (sampler.take(NINE + 2 * SECOND, failed).error or "").startswith("OTHER_CLUSTER: ")
+
+
+def test_a_folder_that_is_away_loses_samples_and_not_the_recorder(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On NFS, to ask whether a sample was recorded failed, too: the recorder crashed, and its metrics with it."""
+
+    def away(writer: SampleWriter, due: dt.datetime) -> NoReturn:
+        raise OSError(116, "Stale file handle")
+
+    evidence = Told()
+    monkeypatch.setattr(SampleWriter, "has", away)
+    record(begun, evidence, samples=2)
+    assert evidence.written == [False, False]
+    assert evidence.warnings[0].endswith("on: they cannot be written: Stale file handle.")
+
+
+def test_a_clock_that_is_ahead_expires_nothing(tmp_path: Path) -> None:
+    """It was set to 2036: the next sample deleted the whole recording."""
+    ahead = replace(sample(NINE), due=NINE + dt.timedelta(days=3650))
+    with SampleWriter(tmp_path) as writer:
+        writer.write(sample(NINE))
+        recorder = Recorder(
+            sampler=Sampler(connect=nobody, interval_ms=1_000),
+            listener=Told(),
+            writer=writer,
+            retention=dt.timedelta(days=30),
+        )
+        recorder._compact(ahead.due, ahead)
+        assert len(Recording(tmp_path).samples()) == 1
+        recorder._compact(ahead.due + dt.timedelta(hours=1), replace(ahead, observation=None))
+        assert len(Recording(tmp_path).samples()) == 0
 
 
 @pytest.mark.parametrize(("age", "is_known"), [(30 * SECOND, True), (90 * SECOND, False), (-3600 * SECOND, False)])

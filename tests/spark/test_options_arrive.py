@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
+from tests.spy import Calls, spy_on
 from tests.stored import compare
 from toolkit import LogDir
-from toolkit.errors import UsageError
-from toolkit.schema import TABLES
+from toolkit.config import ClientConfig
+from toolkit.errors import ConnectionFailed, UsageError
+from toolkit.schema import BATCHES, TABLES
+from toolkit.schema.live import Partition
+from toolkit.schema.table import TopicPartition, utc_now
+from toolkit.sources.live.partition_log import LogRange
+from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources import batches_reader, log_reader
 from toolkit.spark.datasources.data_sources import KafkaBatches, KafkaLog
 from toolkit.spark.datasources.log_reader import FOR_ALL, TAKES, LogOptions, read_options
-from toolkit.spark.datasources.reader_options import CONNECTION, OF_BATCHES, BatchesOptions, batches_options
+from toolkit.spark.datasources.reader_options import CONNECTION, OF_BATCHES, batches_options
 
 VALUES = (
     *("other", "7", "7m", "orders-7", "true", "false", '{"orders": [7]}', '{"orders": {"7": 8}}'),
@@ -31,10 +39,7 @@ SOURCES: Mapping[str, tuple[Callable[[Mapping[str, str]], Any], Mapping[str, str
     },
     "kafka_log_live": (batches_options, {"subscribe": "some"}, (*OF_BATCHES, *CONNECTION)),
 }
-READERS: Mapping[type, Sequence[Any]] = {
-    LogOptions: (log_reader,),
-    BatchesOptions: (batches_reader.BatchesReader, batches_reader._ranges),
-}
+READERS: Mapping[type, Sequence[Any]] = {LogOptions: (log_reader,)}
 """What reads the options of each kind: a module, or some of its classes and functions."""
 
 PATHS = (
@@ -163,3 +168,55 @@ def test_wrong_options_are_refused_with_a_sentence() -> None:
             source(CaseInsensitiveDict({**base, **options})).schema()
         lines += [f"{source.name()} {options}", f"  {error.value}"]
     compare("spark_wrong_options.txt", lines)
+
+
+def lost(**_: object) -> None:
+    raise ConnectionFailed("Nobody answers.", do="")
+
+
+RANGE = LogRange(tp=TopicPartition("orders", 3), start=5, stop=9)
+PARTITION = Partition(topic="orders", partition=3, leader=2, observed_at=utc_now())
+LIVE: Mapping[str, Any] = {
+    "read_partitions()": [PARTITION],
+    "resolve_range()": (5, 9),
+    "split()": [RANGE],
+    "batch_tables_of()": [],
+}
+
+
+def calls_of(calls: Calls, options: Mapping[str, str]) -> list[str]:
+    """What planning and a task of live batches call with some options, and their rows."""
+    calls.lines.clear()
+    config = ClientConfig("127.0.0.1:1")
+    reader = batches_reader.BatchesReader(batches_options(options), config, struct_type(BATCHES))
+    rows = [row for each in reader.partitions() for part in reader.read(each) for row in part.to_pylist()]
+    texts = (", ".join(f"{name}={value}" for name, value in row.items() if value is not None) for row in rows)
+    return [*calls.lines, *(f"row({text})" for text in texts)]
+
+
+def test_every_option_of_live_batches_reaches_the_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Planning had a time limit of its own, whatever the option said."""
+    answers = dict(LIVE)
+    calls = Calls(answers, folder=tmp_path)
+    real = ("toolkit.errors", "toolkit.schema", "toolkit.config", "toolkit.spark")
+    spy_on("toolkit.spark.datasources.batches_reader", calls, monkeypatch, real=real)
+    base = {"subscribe": "some"}
+    before = calls_of(calls, base)
+    lines = ["kafka_log_live", *(f"    {line}" for line in before)]
+    for option in (*OF_BATCHES, "timeout"):
+        for value in VALUES:
+            try:
+                found = calls_of(calls, base | {option: value})
+            except UsageError:
+                continue
+            if changes := Counter(found) - Counter(before):
+                lines.append(f"  {option}={value}: {'; '.join(changes.elements())}")
+                break
+        else:
+            lines.append(f"  {option}: no effect")
+    assert [line for line in lines if "no effect" in line] == ["  mode: no effect"], "which drops rows"
+    for place in ("read_range()", "resolve_range()"):
+        answers[place] = lost
+        lines += [f"{place} fails", *(f"    {each}" for each in calls_of(calls, base) if each.startswith("row"))]
+        answers[place] = LIVE.get(place)
+    compare("spark_live_calls.txt", lines)

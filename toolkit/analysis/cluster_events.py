@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.metadata_records import MetadataState
 from toolkit.schema.log import FROM_METADATA, ClusterEvent, MetadataLogRecord
@@ -122,15 +123,18 @@ def events_around(
     """The events that bear on a partition's transactions.
 
     About the partition or its topic, the leaders of the coordinators, an id, or a broker that came or went; and what
-    could not be read. Leaders and in-sync replicas are those of the metadata log, if it was read: every controller and
-    replica logs them, too.
+    could not be read. Leaders and in-sync replicas are those of the metadata log, if it was read, from its first event
+    on: every controller and replica logs them, too.
     `events`: of the whole cluster.
     `txn_state_partitions`: their partitions of ``__transaction_state``.
     """
     events = list(events)
-    is_decided = any(event.source == FROM_METADATA and event.event for event in events)
+    decided = [event for event in events if event.source == FROM_METADATA]
+    is_decided = any(event.event for event in decided) and not any(event.error for event in decided)
+    begins = min((event.timestamp for event in decided if event.timestamp), default=None)
     for event in events:
-        if is_decided and event.source != FROM_METADATA and event.event in IN_METADATA:
+        is_before = begins is not None and event.timestamp is not None and event.timestamp < begins - CLOCKS_DIFFER
+        if is_decided and event.source != FROM_METADATA and event.event in IN_METADATA and not is_before:
             continue
         if event.error:
             is_near = True

@@ -248,6 +248,7 @@ class ObservationTime(TableRow):
         None
     )
     next_topic_gap: Annotated[str | None, "Why the next sample may lack topics; null if it has all."] = None
+    next_complete_at: Annotated[dt.datetime | None, "When the next sample that has all was due; null for none."] = None
 
 
 OBSERVATION_TIMES = ObservationTime.table

@@ -139,7 +139,8 @@ def alerts(settings: AlertSettings) -> list[Alert]:
         ),
         Alert(
             name="KafkaTxnRecorderBlind",
-            expr="time() - kafka_txn_last_sample_timestamp_seconds > 3 * kafka_txn_sample_interval_seconds",
+            # of a clock that is ahead as well: set back, it takes no sample until that time
+            expr="abs(time() - kafka_txn_last_sample_timestamp_seconds) > 3 * kafka_txn_sample_interval_seconds",
             pending=settings.recorder_blind,
             severity="critical",
             summary=f"kafka-txn record{OF_CLUSTER} has not read the cluster for more than three intervals",
@@ -158,7 +159,7 @@ def alerts(settings: AlertSettings) -> list[Alert]:
         ),
         Alert(
             name="KafkaTxnRecorderUnwritten",
-            expr="increase(kafka_txn_samples_unwritten_total[5m]) > 0",
+            expr="kafka_txn_last_sample_unwritten > 0 or increase(kafka_txn_samples_unwritten_total[5m]) > 0",
             pending=settings.recorder_incomplete,
             severity="warning",
             summary=f"kafka-txn record{OF_CLUSTER} cannot write its samples",

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.analysis.coordinator.transaction_owners import TWO_PHASE_COMMIT
@@ -247,6 +248,11 @@ def observation_times(samples: Iterable[RecordedSample]) -> list[ObservationTime
         interval = None if sample.interval_ms is None else sample.interval_ms * MILLISECOND
     if found:
         found[-1] = replace(found[-1], missed=missed(None))
+    complete: dt.datetime | None = None
+    for number in reversed(range(len(found))):
+        found[number] = replace(found[number], next_complete_at=complete)
+        if number and found[number - 1].next_topic_gap is None:
+            complete = found[number].sampled_at
     return found
 
 
@@ -383,7 +389,16 @@ def _lifetimes(findings: Iterable[_Sampled], known: Mapping[dt.datetime, Observa
         by_sample[each.sampled_at].append(each)
     lifetimes: defaultdict[tuple[int | None, int | str | None], _Lifetime] = defaultdict(_Lifetime)
     followed: set[tuple[int | None, int | str | None]] = set()  # what no sample yet has shown to be gone
-    for sampled_at, found in by_sample.items():
+
+    def end(keys: Collection[tuple[int | None, int | str | None]], sample: dt.datetime) -> None:
+        for key in keys:
+            lifetimes[key].note("gone", f"the sample of {at(sample)} does not have it")
+            lifetimes[key].gone = sample
+
+    for (sampled_at, found), next_found in zip_longest(by_sample.items(), [*by_sample][1:]):
+        if unread(found) is None:  # what samples in between could not show, as its topic may have been hidden
+            end(followed - (now := {each.key for each in found}), sampled_at)
+            followed &= now
         for each in found:
             if each.key is not None:
                 lifetimes[each.key].add(each)
@@ -399,11 +414,14 @@ def _lifetimes(findings: Iterable[_Sampled], known: Mapping[dt.datetime, Observa
             if sample is None or key in present:
                 continue
             if why is None:
-                lifetime.note("gone", f"the sample of {at(sample)} does not have it")
-                lifetime.gone = sample
+                end([key], sample)
             else:
                 lifetime.note("missed", f"the sample of {at(sample)} could not read the partition ({why})")
-        followed = {key for key in followed if following and (key in present or why is not None)}
+        followed = {key for key in followed if key in present or why is not None}
+        complete = observation.next_complete_at  # it has all topics, but nothing of this partition
+        if not following and complete is not None and (next_found is None or complete < next_found):
+            end(followed, complete)
+            followed = set()
     for _, lifetime in sorted(lifetimes.items(), key=lambda item: str(item[0])):
         yield lifetime
 
@@ -484,12 +502,14 @@ def first_seen(observation: Observation, before: FirstSeen) -> dict[TransactionK
     """When each open transaction was first seen open.
 
     `observation`: the newest observation.
-    `before`: the result for the previous observation. A transaction on a partition that cannot be read now stays in it.
+    `before`: the result for the previous observation. A transaction on a partition that cannot be read now, or may be
+        hidden, stays in it.
     """
     producers = (*observation.producers, *observation.producers_after)
     answers: list[Partition | Producer] = [*observation.partitions, *observation.partitions_after, *producers]
     unread = {each.tp for each in answers if each.error}
-    carried = {key: at for key, at in before.items() if key[:2] in unread}
+    looked_at, is_hidden = {each.tp for each in answers}, bool(observation.coverage.topic_gaps)
+    carried = {key: at for key, at in before.items() if key[:2] in unread or (is_hidden and key[:2] not in looked_at)}
     opened = (
         TransactionKey(each.topic, each.partition, each.producer_id, each.current_txn_start_offset)
         for each in producers

@@ -45,6 +45,7 @@ SAMPLE_GAUGES = (
     ("gaps", "Missing responses and rights of the last sample: no verdict is hanging, or topics are hidden."),
     ("unread_partitions", "Partitions that the last sample could not read; they keep their earlier values."),
     ("omitted_partitions", f"Partitions without series, beyond the {MAX_PARTITIONS:,} most urgent."),
+    ("unwritten", "1 if the last sample, successful or failed, could not be written; else 0."),
 )
 GROUP_LAGS = (
     ("held_offsets", "held", "Offsets beyond the LSO that a group cannot read yet; no client counts them as lag."),
@@ -75,8 +76,11 @@ class MetricSeries:
     # LSO is held
     partitions: Mapping[TopicPartition, PartitionSeries] = field(default_factory=dict)
     unread: int = 0  # number of partitions that could not be read
+    # partitions with a late transaction, and the leader then
+    late: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     group_lags: Sequence[GroupLag] = ()  # of groups with offsets beyond a held LSO, those with most held offsets first
     interval: float | None = None  # seconds between samples; null before the first sample, successful or failed
+    is_unwritten: bool = False  # whether the last sample, successful or failed, could not be written
 
 
 def measure(sample: Sample, before: MetricSeries) -> MetricSeries:
@@ -105,12 +109,15 @@ def measure(sample: Sample, before: MetricSeries) -> MetricSeries:
     }
     group_lags = before.group_lags
     if sample.held_groups is not None:
-        held = (each for each in sample.held_groups if each.held)
+        held = [each for each in sample.held_groups if each.held]
+        held += [each for each in group_lags if TopicPartition(each.topic or "", each.partition or 0) in unread]
         group_lags = sorted(held, key=lambda each: each.held or 0, reverse=True)
+    leaders = {TopicPartition(each.topic, each.partition): each.broker_id for each in sample.late_transactions}
     return MetricSeries(
         sample=sample,
         partitions=dict(sorted((kept | read).items(), key=_by_urgency)),
         unread=len(unread),
+        late={tp: leader for tp, leader in before.late.items() if tp in unread} | leaders,
         group_lags=group_lags,
         interval=interval,
     )
@@ -234,14 +241,14 @@ class Metrics:
             self._server = None
 
     def on_resume(self, sample: Sample) -> None:
-        """Begin with the last sample before a restart: what is not known by now resolves no alert."""
+        """Begin with samples before a restart, in order: what is not known by now resolves no alert."""
         with self._lock:
             self._series = measure(sample, self._series)
 
     def on_sample(self, sample: Sample, *, written: bool) -> None:
         """Update the metrics from a sample."""
         with self._lock:
-            self._series = measure(sample, self._series)
+            self._series = replace(measure(sample, self._series), is_unwritten=not written)
             self._last = time.monotonic()
             self._counts["taken"] += 1
             self._counts["failed"] += sample.error is not None
@@ -262,9 +269,8 @@ class Metrics:
         findings = [] if sample is None else [each for each in sample.findings if each.producer_id is not None]
         verdicts, outcomes = (Counter(getattr(each, name) for each in findings) for name in ("verdict", "outcome"))
         groups = Counter(group for each in series.partitions.values() for group in each.groups_held)
-        leaders = {(each.topic, each.partition): each.broker_id for each in sample.late_transactions} if sample else {}
-        late = Counter(leaders.values())
-        brokers = (sample.row.brokers or ()) if sample else ()
+        late = Counter(leader for leader in series.late.values() if leader is not None)
+        brokers = dict.fromkeys([*((sample.row.brokers or ()) if sample else ()), *sorted(late)])
         for name, doc, label, numbers in (
             (
                 LATE,
@@ -311,6 +317,7 @@ class Metrics:
                 len(sample.row.gaps or ()) + len(sample.row.topic_gaps or ()) if sample else 0,
                 series.unread,
                 len(series.partitions) - len(partitions),
+                series.is_unwritten,
             )
             for (name, doc), value in zip(SAMPLE_GAUGES, values, strict=True):
                 yield self._gauge(f"kafka_txn_last_sample_{name}", doc, {(): value})

@@ -29,13 +29,14 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from toolkit.analysis.diagnosis.case import DEFAULTS, DiagnoseOptions
 from toolkit.analysis.diagnosis.consumer_lag import group_lag
-from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, UNKNOWN_TIME, Observation
 from toolkit.analysis.history.findings_over_time import LATE_PADDING_MS, first_seen, late_transactions, with_earlier
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.schema import RECORDED
 from toolkit.schema.live import Finding, GroupLag
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
+from toolkit.schema.verdict import Verdict
 from toolkit.sources.diagnose import diagnose
 from toolkit.sources.live.broker_client import OTHER_CLUSTER, BrokerClient, row_text
 from toolkit.sources.live.cluster import Cluster
@@ -126,6 +127,7 @@ class Sampler:
         diagnosis = replace(self.diagnosis, recheck_after=0, is_sample=True)
         try:
             cluster = self._same_cluster(before)
+            diagnosis = replace(diagnosis, checkpoints=cluster.newest_checkpoints())
             evidence = SampleEvidence(cluster, before.observation if before else None)
             diagnosed = diagnose(evidence, diagnosis, before=before.log_readings if before else {})
         except ToolkitError as error:
@@ -183,9 +185,9 @@ class Sampler:
         An address, as of a port-forward, may lead to another cluster, where every transaction of this one would have
         ended, and a producer id and an offset may be the same.
         """
-        cluster = self.cluster()
-        if self._cluster_id is None and before is not None:
+        if self._cluster_id is None and before is not None:  # before it connects: a failed sample has no cluster id
             self._cluster_id = before.row.cluster_id
+        cluster = self.cluster()
         self._cluster_id = self._cluster_id or cluster.cluster_id
         if cluster.cluster_id not in {None, self._cluster_id}:
             raise BrokerError(
@@ -469,7 +471,7 @@ class RecorderListener(Protocol):
     """Callbacks for a recorder's progress."""
 
     def on_resume(self, sample: Sample) -> None:
-        """The recording has samples, and `sample` is its last successful one."""
+        """The recording has samples: those that last read what later ones did not, and last its last successful one."""
 
     def on_wait(self, due: dt.datetime) -> None:
         """The next sample is due at `due`."""
@@ -512,10 +514,11 @@ class Recorder:
         failed sample.
         """
         self._previous = resume(self.writer.directory) if self.writer else None
-        if self._previous is None:
+        if self.writer is None or self._previous is None:
             self.sampler.cluster()
         else:
-            self.listener.on_resume(self._previous)
+            for each in (*last_known(self.writer.directory, self._previous), self._previous):
+                self.listener.on_resume(each)
         count = 0
         due = self._first()
         try:
@@ -543,11 +546,11 @@ class Recorder:
         try:
             if self.writer:
                 self.writer.write(sample)
-        except OSError as error:
+        except (OSError, ToolkitError) as error:
             written = False
             self._lost += 1
             if self._lost == 1:
-                since, reason = _utc_text(due), error.strerror or error
+                since, reason = _utc_text(due), getattr(error, "strerror", None) or str(error).rstrip(".")
                 self.listener.on_warning(f"Samples are lost from {since} on: they cannot be written: {reason}.")
         if written:
             self._previous = sample  # recorded samples only, so that a diagnosis can be repeated
@@ -556,16 +559,18 @@ class Recorder:
                 self.listener.on_warning(f"Since {_utc_text(due)} samples can be written again; {lost} lost.")
             self._lost = 0
         self.listener.on_sample(sample, written=written)
-        self._compact(due)
+        self._compact(due, sample)
 
-    def _compact(self, due: dt.datetime) -> None:
-        """Merge files and remove expired ones, once an hour."""
+    def _compact(self, due: dt.datetime, sample: Sample) -> None:
+        """Merge files and remove expired ones, once an hour; a clock of ours that is ahead expires nothing."""
         if self.writer is None or due - self._compacted_at < ONE_HOUR:
             return
         self._compacted_at = floor_time(due, ONE_HOUR)
         try:
             if self.retention is not None:
-                self.writer.retire(before=due - self.retention)
+                brokers_time = sample.observation.brokers_time if sample.observation else UNKNOWN_TIME
+                now = min(due, brokers_time.time or due) if brokers_time.is_current else due
+                self.writer.retire(before=now - self.retention)
             self.writer.merge(now=due)
         except (OSError, ToolkitError) as error:
             self.listener.on_warning(f"Files could not be merged and remain unchanged: {error}")
@@ -586,7 +591,10 @@ class Recorder:
         return due
 
     def _has(self, due: dt.datetime) -> bool:
-        return self.writer is not None and self.writer.has(due)
+        try:
+            return self.writer is not None and self.writer.has(due)
+        except (OSError, ToolkitError):  # a folder that is away, as on NFS: to write to it fails, and that is reported
+            return False
 
     def _skip(self, count: int) -> None:
         if count > 0:
@@ -630,6 +638,34 @@ def resume(directory: Path) -> Sample | None:
     undated = observed.keys() - with_opening_time - recorded.keys()
     earliest = _earliest(directory, undated, found.sample) if undated else {}
     return replace(sample, first_seen=observed | recorded | earliest)
+
+
+def last_known(directory: Path, last: Sample) -> Iterator[Sample]:
+    """The samples of a day that were the last to read what the `last` one could not read, in order."""
+    assert last.observation is not None
+    names, start = ["sampled_at", "topic", "partition", "verdict"], last.due - MAX_LOOKBACK
+    unknown = {each.tp for each in last.findings if each.verdict is Verdict.UNKNOWN}
+    observed = {each.tp for each in last.observation.partitions}
+    if not unknown and not last.row.topic_gaps:
+        return
+    found: dict[TopicPartition, dict[dt.datetime, bool]] = {}
+    for at, topic, partition, verdict in zip(
+        *(each.to_pylist() for each in read(directory, "findings", start=start, stop=last.due, columns=names).columns),
+        strict=True,
+    ):
+        if topic is not None and ((tp := TopicPartition(topic, partition)) in unknown or tp not in observed):
+            of_partition = found.setdefault(tp, {})
+            of_partition[at] = of_partition.get(at, True) and verdict != Verdict.UNKNOWN
+    samples = RecordedSample.of_table(read(directory, "samples", start=start, stop=last.due))
+    needed: dict[dt.datetime, RecordedSample] = {}
+    for of_partition in found.values():
+        for sample in reversed(samples):
+            is_known = of_partition.get(sample.sampled_at, not sample.topic_gaps)  # without a finding, it was clear
+            if sample.error is None and is_known:
+                needed |= {sample.sampled_at: sample} if sample.sampled_at in of_partition else {}
+                break
+    for _, sample in sorted(needed.items()):
+        yield read_sample(directory, sample, idle_producers=False)[0]
 
 
 class _SilentListener:

@@ -415,12 +415,12 @@ def select_partitions(
 def named_transactions(observation: Observation, transactional_ids: Sequence[str]) -> Iterator[Transaction]:
     """The transactions of exactly these ids; one that was not recorded has `error`."""
     found = {each.transactional_id: each for each in observation.transactions}
+    why = "TRANSACTIONAL_ID_NOT_FOUND: this id had no open transaction, so its state was not recorded"
+    if gaps := observation.coverage.gaps:
+        why = f"NOT_OBSERVED: its coordinator may not have answered; missing: {'; '.join(gaps)}"
     for name in dict.fromkeys(transactional_ids):
         yield found.get(name) or Transaction(
-            transactional_id=name,
-            source="ListTransactions",
-            observed_at=observation.observed_at,
-            error="TRANSACTIONAL_ID_NOT_FOUND: this id had no open transaction, so its state was not recorded",
+            transactional_id=name, source="ListTransactions", observed_at=observation.observed_at, error=why
         )
 
 
@@ -468,8 +468,12 @@ def recorded_visibility(observation: Observation, offset: int) -> OffsetVisibili
     if offset < lso:
         received = "read_committed consumers received it unless it is a marker or was aborted."
         return replace(found, reason=f"It was below the LSO {lso}: {received}")
-    opened = open_starts((*observation.producers, *observation.producers_after))
+    producers = (*observation.producers, *observation.producers_after)
+    opened = open_starts(producers)
+    unread = next((each.error for each in producers if each.error), None)
     why = "and no transaction was open, so the LSO waited for replication"
+    if unread:
+        found, why = replace(found, error=unread), "and what held it was not read"
     if opened:
         holder, first = min(opened.items(), key=itemgetter(1))
         found = replace(found, holder_producer_id=holder, holder_first_offset=first)
