@@ -314,6 +314,14 @@ def the_snapshot_of_a_later_segment_is_missing(staged: StagedFiles) -> None:
     staged.replicated[ORDERS] = 5
 
 
+def the_files_begin_within_the_log_without_a_snapshot(staged: StagedFiles) -> None:
+    """The transaction may have begun before them."""
+    staged.orders = [data(4, 7, after()), data(5, 8, after(minutes=10)), marker(6, 8, after(minutes=10))]
+    staged.replicated[ORDERS] = 7
+    folder = staged.root / "orders-0"
+    staged.later.append(lambda: (folder / SEGMENT).rename(folder / f"{4:020}.log"))
+
+
 def another_id_has_this_producer_id_next(staged: StagedFiles) -> None:
     staged.states.append(state_record(2, OTHER, 9, "Ongoing", after(minutes=30), next_producer_id=7))
 
@@ -356,6 +364,7 @@ INCOMPLETE = [
     the_bytes_end_what_the_snapshot_has_open,
     the_bytes_have_another_producer_where_the_snapshot_has_it_start,
     the_snapshot_of_a_later_segment_is_missing,
+    the_files_begin_within_the_log_without_a_snapshot,
     another_id_has_this_producer_id_next,
     a_part_of_the_files_is_of_another_cluster,
     a_part_of_the_files_is_of_nobody_knows_which_cluster,

@@ -276,6 +276,23 @@ def test_a_transaction_may_have_ended_in_lines_that_a_text_lacks(tmp_path: Path)
     assert found == [[(0, 1), (2, 3)], [(0, None), (2, 3)]]
 
 
+def test_a_torn_segment_in_a_text_clears_nothing(tmp_path: Path) -> None:
+    """An open transaction may end, and another one begin, in the bytes that the tool reports: all was clear."""
+    batch = (
+        "baseOffset: {0} lastOffset: {0} count: 1 baseSequence: 0 lastSequence: 0 producerId: 7 producerEpoch: 0 "
+        "partitionLeaderEpoch: 0 isTransactional: {1} isControl: false deleteHorizonMs: OptionalLong.empty position: 0 "
+        "CreateTime: 1763726400000 size: 100 magic: 2 compresscodec: none crc: 1 isvalid: true"
+    )
+    text = tmp_path / "orders.txt"
+    text.write_text(
+        f"Dumping /d/orders-0/{0:020}.log\nLog starting offset: 0\n{batch.format(0, 'true')}\n"
+        f"Found 50 invalid bytes at the end of {0:020}.log\n"
+        f"Dumping /d/orders-0/{5:020}.log\nLog starting offset: 5\n{batch.format(5, 'false')}\n"
+    )
+    (row,) = LogDir(text).finding_rows(partitions=[("orders", 0)])
+    assert (row["verdict"], row["missing"]) == ("unknown", ["OFFSETS_LOST: Offsets 1 to 4 could not be read"])
+
+
 def test_a_range_begins_with_what_is_known_of_the_offsets_before_it(tmp_path: Path) -> None:
     """With the marker of an aborted transaction unreadable before the range, it was the next one, and committed."""
     rest = marker(1, 7, NOON, commit=False)

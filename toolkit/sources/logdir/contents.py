@@ -55,6 +55,7 @@ OBJECTS_AT_ONCE = 8  # an object store answers slowly, and much at once
 MAX_NEIGHBOURS = 2_000_000  # batch headers that the windows of all logs keep; others are read again if needed
 
 UNNAMED = "UNNAMED: its folder is not named as brokers name it (topic-partition), so its partition is unknown."
+MAY_HAVE_PARTITIONS = ("UNREADABLE:", "UNNAMED:")  # folders that are left out
 COMPACTED = {STATE_TOPIC, OFFSETS_TOPIC}
 
 Partitions = int | Sequence[int] | Sequence[tuple[str, int]]
@@ -105,6 +106,7 @@ class FileScope(NamedTuple):
 
     brokers: Collection[int]
     roots: Collection[LogDirRoot]
+    unread: Sequence[str] = ()  # folders that may have partitions, and why these were not read
 
     @property
     def cluster_id(self) -> str | None:
@@ -417,7 +419,11 @@ class Contents:
             return self.share.scope
         logs = [*logs, *self.of_topic(STATE_TOPIC)]
         roots = {log.root for log in logs if log.root is not None and not log.is_remote}
-        return FileScope(brokers={log.where.broker_id for log in logs if log.where.broker_id is not None}, roots=roots)
+        brokers = {log.where.broker_id for log in logs if log.where.broker_id is not None}
+        unread = [
+            f"{each.path}: {each.reason}" for each in self.left_out if each.reason.startswith(MAY_HAVE_PARTITIONS)
+        ]
+        return FileScope(brokers=brokers, roots=roots, unread=unread)
 
     def by_partition(
         self, logs: Iterable[ReplicaLog], *, limit: ReadLimit = ReadLimit.TAIL

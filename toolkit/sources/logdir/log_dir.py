@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -44,7 +45,7 @@ from toolkit.schema.log import (
     TxnIndexEntry,
 )
 from toolkit.schema.recorded import LsoHold
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir.contents import COMPACTED, BrokerLogs, Contents, FileAssertions, FileScope
@@ -701,7 +702,7 @@ def offsets(contents: Contents, log: ReplicaLog, arguments: TableArguments) -> t
     """`start` and `stop` as offsets of a log."""
     is_named = isinstance(arguments.start, str) or isinstance(arguments.stop, str)
     state = contents.read(log) if is_named else None
-    return offset_of(log, arguments.start, state), offset_of(log, arguments.stop, state)
+    return offset_of(log, arguments.start, state), offset_of(log, arguments.stop, state, is_stop=True)
 
 
 def _read(
@@ -744,9 +745,9 @@ def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[TransactionStat
         yield statistics_row(stats.found, **stats.where.columns, error="; ".join(stats.failures) or None)
     if len(by_log) > 1:
         total = sum((stats.found for stats in by_log), Statistics())
-        failed = sum(bool(stats.failures) for stats in by_log)
-        error = f"INCOMPLETE: {failed:,} of {len(by_log):,} logs could not be read whole" if failed else None
-        yield statistics_row(total, topic=None, partition=None, error=error)
+        failed = Counter(code for stats in by_log for code in {Error.of(each).code for each in stats.failures})
+        errors = (f"{code}: {number:,} of {len(by_log):,} logs" for code, number in sorted(failed.items()))
+        yield statistics_row(total, topic=None, partition=None, error="; ".join(errors) or None)
 
 
 def only(

@@ -443,6 +443,7 @@ NO_HIGH_WATERMARK = (
 
 WRITTEN_BY_BROKERS = {STATE_TOPIC, OFFSETS_TOPIC, METADATA_TOPIC}
 EMPTY_FOLDER = "EMPTY: it contains no segment."
+UNREAD_OFFSETS = "OFFSETS_LOST: Offsets {} to {} could not be read"
 END_LOST = "OFFSETS_LOST: The files end at offset {}, before {}: the last segment is missing or incomplete"
 NO_PRODUCER_SNAPSHOT = (
     "NO_SNAPSHOT: the files begin at offset {}, and none is an intact producer snapshot: what is open may have "
@@ -520,7 +521,7 @@ def read_state(
     damage = [each for each in (*window.damage, *window.wrong_checksums) if not each.is_torn]
     damage = [each for each in damage if each.reaches(window.snapshot or 0)]
     unread = [f"{each.reason.rstrip('.')} ({each.place})." for each in damage]
-    unread += [each.error for each in window.missing if each.error is not None]
+    unread += [each.error or UNREAD_OFFSETS.format(each.expected, each.found - 1) for each in window.missing]
     unread += [each.error for each in window.records.errors if each.error and not each.error.startswith("TORN_TAIL")]
     may_have_begun_before = window.snapshot is None and first > 0 and tp.topic not in WITHOUT_TRANSACTIONS
     is_clear_by_chance = may_have_begun_before and not window.open_starts
@@ -530,6 +531,7 @@ def read_state(
     lost_end = list(_lost_end(log, log_end, written if is_final else None))
     lost_end += [] if log.base_offsets else [EMPTY_FOLDER]  # a snapshot alone does not show what came after it
     unread += lost_end
+    is_start_lost = may_have_begun_before and min(window.open_starts, default=log_end) > log_start
     high_watermark = None if written is None else min(max(written, log_start), log_end)
     last_time = window.last_time if log.where.topic in WRITTEN_BY_BROKERS else window.last_broker_time
     written_at = utc(last_time)
@@ -544,7 +546,7 @@ def read_state(
         last_stable_offset=_last_stable_offset(
             window, log_start, log_end if high_watermark is None else high_watermark, final=needed is not None
         )
-        if not (window.missing or is_clear_by_chance or lost_end)
+        if not (window.missing or lost_end or is_start_lost)
         else None,
         leader_epoch=None if leader_epoch < 0 else leader_epoch,
         window=window,
@@ -647,12 +649,16 @@ def partition_of(state: ReplicaState) -> Partition:
     )
 
 
-def offset_of(log: ReplicaLog, bound: OffsetSpec | None, state: ReplicaState | None) -> int | None:
+def offset_of(
+    log: ReplicaLog, bound: OffsetSpec | None, state: ReplicaState | None, *, is_stop: bool = False
+) -> int | None:
     """The offset of a specification in a log; null if the specification is null or the offset is unknown.
 
     `bound`: an offset; a time with time zone, for the first batch with a record at or after it; or ``"log_start"``,
         ``"lso"``, ``"high_watermark"``, ``"log_end"``.
     `state`: the log's state, for the named offsets.
+    `is_stop`: whether it ends a range, of which unreadable bytes that may be before a time are a part; else it begins
+        one.
     """
     if bound is None:
         return None
@@ -660,18 +666,27 @@ def offset_of(log: ReplicaLog, bound: OffsetSpec | None, state: ReplicaState | N
         offset: int | None = getattr(state, NAMED[bound]) if state else None
         return offset
     if isinstance(bound, dt.datetime):
-        return _offset_at(log, milliseconds(bound))
+        return _offset_at(log, milliseconds(bound), is_stop=is_stop)
     return operator.index(bound)
 
 
-def _offset_at(log: ReplicaLog, time_ms: int) -> int:
-    """Offset of the first batch with a record at or after a time; the log end offset if there is none."""
-    end = 0
+def _offset_at(log: ReplicaLog, time_ms: int, *, is_stop: bool) -> int | None:
+    """Offset of the first batch with a record at or after a time; the log end offset if there is none.
+
+    Unreadable bytes right before it may have one, too: then a range begins before them, and does not end at them.
+    """
+    end, is_damaged = 0, False  # after the last older batch
     for part in log.parts():
-        headers = part.headers
+        headers, positions = part.headers, part.headers["position"]
         newer = np.flatnonzero(headers["max_timestamp"] >= time_ms)
+        older = int(newer[0]) if newer.size else len(headers)
+        if older:
+            end, is_damaged = int(headers["last_offset"][older - 1]) + 1, False
+        for each in part.damage:
+            is_behind = not older or each.position > positions[older - 1]
+            is_before = not newer.size or each.position < positions[older]
+            is_damaged |= is_behind and is_before and not each.is_torn
         if newer.size:
-            return int(headers["base_offset"][newer[0]])
-        if len(headers):
-            end = int(headers["last_offset"][-1]) + 1
-    return end
+            base_offset = int(headers["base_offset"][older])
+            return end if base_offset < 0 or (is_damaged and not is_stop) else base_offset
+    return None if is_stop and is_damaged else end
