@@ -462,6 +462,7 @@ class ClusterEvidence(LiveEvidence):
     def __init__(self, cluster: Cluster, arguments: TableArguments) -> None:
         super().__init__(cluster.client)
         self._cluster, self._arguments = cluster, arguments
+        self.are_named = arguments.topics is not None or arguments.partitions is not None
         self._read_leaders()
 
     def _read_leaders(self, *, newest: bool = False) -> None:
@@ -469,7 +470,6 @@ class ClusterEvidence(LiveEvidence):
         self._leaders = self._cluster._metadata(of.topics, of.partitions, broker_id=of.broker_id, newest=newest)
         self._selection = of.selection(self._leaders)
         self.requested = () if self._selection == EVERYTHING else list(self._leaders)
-        self.are_named = arguments.topics is not None or arguments.partitions is not None
 
     def _observe(self) -> Observation:
         is_all = self._selection == EVERYTHING
