@@ -8,6 +8,7 @@ import re
 import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,23 @@ def test_what_changed_since_the_fresh_check_is_refused(change: Change, why: str,
     """The fresh check and the audit line have taken a while: coordinators, leader and producer state are read again."""
     cluster = RowCluster(before={("transaction_rows", 1): change})
     assert why in refusal(plan_of(cluster))
+
+
+@both
+def test_of_two_at_once_the_second_reads_what_the_first_has_done(
+    plan_of: Planner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read again is read once nobody else acts."""
+    cluster, exclusive = RowCluster(), Audit.exclusive
+
+    @contextmanager
+    def after_another(self: Audit, check: Callable[[], None]) -> Iterator[None]:
+        with exclusive(self, check):
+            MEANWHILE["it ended"][0](cluster)
+            yield
+
+    monkeypatch.setattr(Audit, "exclusive", after_another)
+    assert "ended just now" in refusal(plan_of(cluster))
 
 
 @both
