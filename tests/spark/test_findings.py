@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -218,10 +218,10 @@ def test_a_marker_that_the_leader_has_lost_ends_nothing(spark: SparkSession, tmp
 
 
 class OfNothing(ListedLogs):
-    """Logs in which nothing is found."""
+    """Logs in which nothing is found; with paths, a cluster that may hide topics."""
 
     def current_findings(self) -> pa.Table:
-        return FINDINGS.arrow([])
+        return FINDINGS.arrow([replace(UNREAD, topic=None, partition=None).row()] if self.paths else [])
 
     def proof(self) -> None:
         return None
@@ -229,7 +229,7 @@ class OfNothing(ListedLogs):
 
 @pytest.mark.parametrize(("cluster", "topics", "listed", "is_elsewhere"), [
     ("a", ["payments"], [], True), ("a", None, [], False), ("b", None, ["orders-0"], True),
-    (None, None, ["orders-0"], False), (None, None, ["orders-1"], True),
+    (None, None, ["orders-0"], False), (None, None, ["orders-1"], True), ("a may hide", None, [], True),
 ])  # fmt: skip
 def test_a_run_ends_nothing_where_it_does_not_look(
     cluster: str | None, topics: list[str] | None, listed: list[str], is_elsewhere: bool
@@ -237,14 +237,17 @@ def test_a_run_ends_nothing_where_it_does_not_look(
     """A run with --topic, on another cluster, or on the files of another broker: what hangs was no row any more."""
     hung = replace(HUNG.findings[0], cluster_id="a")
     this: Any = SimpleNamespace(result=StoredRun(findings=(hung,)), _signature=lambda logs: "of payments")
+    name, _, hides = (cluster or "a").partition(" ")
     logs = [
-        LogListing(log=str(LogIdentity(cluster or "a", "1", None, each)), topic="orders", partition=int(each[-1]))
+        LogListing(log=str(LogIdentity(name, "1", None, each)), topic=each[:-2], partition=int(each[-1]))
         for each in listed or ["other-0"]
     ]
     of_cluster: Any = None if cluster is None else "a cluster"
-    _PipelineRun._diagnose(this, OfNothing(spark=None, logs=logs, topics=topics, cluster=of_cluster))  # type: ignore[arg-type]
+    paths, spark = [hides] if hides else [], cast(Any, None)
+    _PipelineRun._diagnose(this, OfNothing(spark=spark, logs=logs, topics=topics, cluster=of_cluster, paths=paths))
     store: Any = SimpleNamespace(load=lambda *names: None)
-    assert current_ones(store, [], this.result) == (["hanging of orders"] if is_elsewhere else [])
+    found = current_ones(store, [], this.result)
+    assert found == ["hanging of orders"] * is_elsewhere + ["unknown of None"] * bool(hides)
 
 
 def test_a_partition_of_one_name_is_of_each_cluster() -> None:

@@ -126,14 +126,16 @@ class ListedLogs:
         arguments = [list(self.paths), self.topics and list(self.topics), assertion_options(self.assertions)]
         return hashlib.sha256(json.dumps([arguments, files]).encode()).hexdigest()[:16]
 
-    def elsewhere(self, findings: Iterable[Finding]) -> list[Finding]:
+    def elsewhere(self, findings: Iterable[Finding], *, may_hide: bool) -> list[Finding]:
         """Those of an earlier diagnosis that one of these logs does not look at, and so ends none of them.
 
-        They are on other topics, of another cluster, or on partitions that are not among the files.
+        They are on other topics, of another cluster, or on partitions that are not among the files; or that a cluster
+        may hide (`may_hide`).
         """
         clusters = {LogIdentity.of(row.log).cluster_id for row in self.logs}
         is_known = None not in clusters
-        listed = None if self.cluster is not None else {(row.topic, row.partition) for row in self.logs} | {None}
+        has_all = self.cluster is not None and not may_hide
+        listed = None if has_all else {(row.topic, row.partition) for row in self.logs} | {None}
         return [
             each
             for each in findings
