@@ -203,6 +203,23 @@ def test_a_group_that_is_gone_since_it_was_listed_leaves_the_lag_of_the_others(
     assert (said.returncode, gone.args[0].splitlines()[0].split(":")[0] in said.stderr) == (3, True)
 
 
+def test_a_missing_right_of_one_of_several_clusters_is_granted_there(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line was ``a: kafka-acls.sh --add ...``, without the servers of that cluster: no shell ran it."""
+    error = "TOPIC_AUTHORIZATION_FAILED: no"
+    denied = {**dict.fromkeys(GROUP_LAG.names), "group_id": "g", "topic": "orders", "partition": 0, "error": error}
+    write(file, "a")
+    monkeypatch.setattr(SourceOptions, "open_logs", lambda _: FixedCluster([]))
+    monkeypatch.setattr(table_commands, "_all_groups", lambda _: (["g"], []))
+    monkeypatch.setattr(FixedCluster, "group_lag_rows", lambda *_: [denied], raising=False)
+    said = run("lag", "--all-clusters").stderr.splitlines()
+    config = str(file.parent / "secret.properties")
+    reach = ["kafka-acls.sh", "--bootstrap-server", "a:9092", "--command-config", config]
+    assert said[0] == "a: This principal needs READ on topic 'orders':"
+    assert shlex.split(said[1])[:6] == [*reach, "--add"]
+
+
 def test_a_pipe_gets_a_block_per_change_and_the_last_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ages change with every look, and are no change."""
     older = {**healthy(), "offsets_held": 999}

@@ -35,6 +35,7 @@ from tests.formats.test_dumps import FUZZED, check
 from tests.formats.test_flink_checkpoint import both, written
 from tests.formats.test_log_dir_files import META, SIZE, checked, covered, write_snapshot
 from tests.formats.test_metadata_records import IDS
+from tests.process import run
 from tests.sources.recorded import NINE, sample
 from tests.tiers import amount, seed
 from toolkit import LogDir
@@ -471,3 +472,14 @@ def test_a_damaged_batch_of_transaction_state_is_an_error_row(log_dir: Path, tmp
     files = LogDir(copy)
     assert files.transaction_log()["error"].notna().any()
     assert files.transaction_history()["transactional_id"].notna().all()
+
+
+def test_figures_of_a_damaged_log_say_that_it_is_damaged(log_dir: Path, tmp_path: Path) -> None:
+    """A person saw "committed 0" without a word of it, and the total of all logs had no error in any format."""
+    copy = Path(shutil.copytree(log_dir, tmp_path / "data"))
+    log = copy / "orders-0" / "00000000000000000000.log"
+    log.write_bytes(b"\x80" + log.read_bytes()[1:])
+    said = run("txn-stat", str(copy))
+    assert next(line for line in said.stdout.splitlines() if " error " in line).split()[1].endswith(":")
+    assert ": 1 of " in said.stdout.partition("\nall\n")[2]
+    assert said.returncode == 3

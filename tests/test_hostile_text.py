@@ -15,17 +15,20 @@ from typer.testing import CliRunner
 
 from tests.distinct import CONTROL, HOSTILE, Tags, cells, hostile_rows
 from tests.test_cli_flags import CLUSTER, contexts
+from tests.views.test_text import finding
 from toolkit.cli.commands import app
 from toolkit.cli.options import SourceOptions
 from toolkit.cli.output import remark, show
 from toolkit.errors import ToolkitError
 from toolkit.schema import FINDINGS, GROUP_LAG, MISSING_OFFSETS, OFFSET_VISIBILITY, TABLES, Row
+from toolkit.schema.coerce import records_of
+from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live import group_offsets
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.source import SOURCE_TABLES, TableArguments
 from toolkit.views import show as show_table
-from toolkit.views.finding_document import finding_lines
+from toolkit.views.finding_document import finding_lines, short_lines
 from toolkit.views.report import report
 from toolkit.views.row_formats import csv_pieces, grid_lines, json_pieces, table_grid
 
@@ -84,6 +87,12 @@ def test_findings_are_shown_as_data(verdict: str) -> None:
     assert not [each for each in Tags(page.html).scripts if "alert(1)" in each]
     for line, number, above in cells(page.markdown):
         assert number == above, line
+
+
+def test_an_id_of_a_short_line_is_as_a_shell_takes_it() -> None:
+    """Its control characters were escaped within single quotes, where a shell leaves them as they are."""
+    (line,) = short_lines(records_of([finding(transactional_id="a\x1bb;ls")], Finding))
+    assert r"$'a\x1bb;ls'" in line.split()
 
 
 def test_commands_clean_what_they_print(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -106,6 +106,10 @@ class RowCluster:
     def topic_gaps(self) -> Sequence[str]:
         return self.gaps
 
+    def newest_checkpoints(self) -> Sequence[FlinkCheckpoint]:
+        self._called("newest_checkpoints", {})
+        return self.flink_checkpoints
+
     def records(self, record: type[R], **arguments: Any) -> list[R]:
         """The prepared rows of a record's table; the call is that of ``finding_rows``, for findings."""
         name = record.table.name

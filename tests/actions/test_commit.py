@@ -10,6 +10,7 @@ import pytest
 from tests.brokers import NEWEST, OLDER, on_cluster
 from tests.builders import create_topics, received
 from tests.formats.flink_bytes import write_checkpoint
+from tests.sources.recorded import take_sample
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
 from toolkit.actions.coordinator_actions import plan_commit, plan_fence
@@ -20,6 +21,7 @@ from toolkit.formats.flink_checkpoint import Committable
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import EVERYDAY
+from toolkit.schema.table import utc_now
 
 pytestmark = pytest.mark.lab
 
@@ -102,6 +104,29 @@ def test_a_commit_makes_the_records_of_the_checkpoint_visible_and_no_others(
             intent, outcome = [row for row in audit.rows() if row["transactional_id"] == staged.first]
             assert (intent["action"], intent["step"], intent["verdict"]) == ("commit", "intent", "prepared")
             assert (outcome["step"], outcome["response"]) == ("outcome", "NONE")
+
+
+def test_a_recorder_and_a_panel_know_what_was_checkpointed_since(kafka: Kafka, tmp_path: Path) -> None:
+    """A recorder read no checkpoint at all, and advised the fence of what one is to commit once that was overdue."""
+    staged = Staged(kafka, tmp_path, "since")
+    with staged.cluster() as cluster:
+
+        def verdicts() -> dict[str | None, str]:
+            found = take_sample(cluster, due=utc_now()).findings
+            sampled = {each.transactional_id: each.verdict.value for each in found if each.topic == staged.topic}
+            assert sampled == {
+                row["transactional_id"]: row["verdict"]
+                for row in cluster.finding_rows(topics=[staged.topic], recheck_after=0)
+            }
+            return sampled
+
+        assert verdicts() == {staged.first: "prepared", staged.next: "ongoing"}
+        later = staged.producers[1]
+        own = Committable(staged.next, later.producer_id, later.producer_epoch, 6)
+        write_checkpoint(tmp_path, 6, [own], prefix=staged.topic)
+        assert verdicts() == {staged.first: "prepared", staged.next: "prepared"}
+        with pytest.raises(ActionRefused, match=r"checkpoint 6 \(.* is to commit it"):
+            plan_fence(cluster, staged.next)
 
 
 def test_what_the_checkpoint_is_to_commit_is_neither_aborted_nor_fenced(

@@ -160,6 +160,18 @@ def test_an_id_that_may_be_flinks_is_warned_of_first(timeout_ms: int) -> None:
     assert FLINK in plan_fence(cluster, "tx-0-5").warnings
 
 
+@pytest.mark.parametrize(("read", "why"), [(2, "is checkpointed now"), (3, "changed since .* is to commit it")])
+def test_what_a_checkpoint_pre_commits_after_the_plan_is_not_fenced(read: int, why: str) -> None:
+    """At a prompt for minutes, and in a panel for hours, the checkpoints were those of the first look."""
+    cluster: Any = FenceCluster(transactions=[named("tx-0-5", **OVERDUE)])
+    plan = plan_fence(cluster, "tx-0-5")
+    completed = [checkpoint(Committable("tx-0-5", 6, 3, 4), Committable("tx-0-5", 7, 0, 5))]
+    cluster.before = {("newest_checkpoints", read): lambda each: setattr(each, "flink_checkpoints", completed)}
+    with pytest.raises(ActionRefused, match=why):
+        plan.execute(confirm="tx-0-5")
+    assert cluster.sent == []
+
+
 @pytest.mark.parametrize(
     "committable", [Committable("tx-0-5", 7, 1, 5), Committable("tx-0-5", 8, 0, 5), Committable("tx-0-4", 7, 0, 5)]
 )
@@ -371,7 +383,60 @@ def test_a_request_is_not_repeated_once_a_later_transaction_is_open() -> None:
     """An application that restarted while its transaction was aborted was fenced, too, and its new one aborted."""
     cluster = fence_cluster(**OVERDUE)
     cluster.answers, cluster.before = (CONCURRENT, NONE), {("send_one", 1): restarts}
-    with pytest.raises(ActionFailed, match="a later transaction of producer 7 epoch 3 is open by now") as raised:
+    with pytest.raises(ActionFailed, match="producer 7 epoch 3 is Ongoing by now, and was not asked for") as raised:
+        execute(fence_plan(cluster))
+    assert (raised.value.effect, len(cluster.sent)) == ("uncertain", 1)
+
+
+@pytest.mark.parametrize("code", [LOADING, UNAVAILABLE])
+def test_what_has_begun_while_a_coordinator_was_loading_is_not_fenced(code: int, audit: Audit) -> None:
+    """Nothing had an effect so far, and the request was repeated for 30 s without a look at the id: the application had
+    restarted, and its new transaction was aborted.
+    """
+    cluster = fence_cluster(**OVERDUE)
+    cluster.answers, cluster.before = (LOADING, NONE), {("send_one", 1): restarts}
+    if code == UNAVAILABLE:
+
+        def finds_it(cluster: RowCluster) -> None:
+            restarts(cluster)
+            cluster.coordinator_error = 0  # type: ignore[attr-defined]
+
+        cluster.answers, cluster.coordinator_error = (NONE,), UNAVAILABLE
+        cluster.before = {("transaction_rows", 4): finds_it}  # of the plan, the fresh check, the guard, and then
+    with pytest.raises(ActionRefused, match="changed since it was planned: its producer_epoch is 3, and was 0"):
+        execute(fence_plan(cluster))
+    assert len(cluster.sent) == (code == LOADING)
+    assert "ActionRefused" in audit.rows()[-1]["error"]
+
+
+def test_a_request_is_not_repeated_before_the_coordinator_says_what_is_open() -> None:
+    cluster = fence_cluster(**OVERDUE)
+    unread = transaction(error="COORDINATOR_LOAD_IN_PROGRESS: no")
+    cluster.answers = (LOADING, NONE)
+    cluster.before = {
+        ("send_one", 1): lambda each: setattr(each, "transactions", [unread]),
+        ("transaction_rows", 5): restarts,
+    }
+    with pytest.raises(ActionRefused, match="its producer_epoch is 3, and was 0"):
+        execute(fence_plan(cluster))
+    assert len(cluster.sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        ({"epoch": 1, "state": "CompleteCommit", "on": ()}, "producer 7 epoch 1 is CompleteCommit by now"),
+        ({"state": "PrepareCommit"}, "producer 7 epoch 0 is PrepareCommit by now"),
+        ({"epoch": 2, "state": "Empty", "on": ()}, "producer 7 epoch 2 is Empty by now"),
+    ],
+    ids=["committed", "committing", "restarted"],
+)
+def test_a_client_that_goes_on_meanwhile_is_not_fenced_by_the_next_request(now: dict[str, Any], said: str) -> None:
+    """Its commit was under way when the fence came: it was fenced after it, and said to be aborted."""
+    cluster = fence_cluster(**OVERDUE)
+    cluster.answers = (CONCURRENT, NONE)
+    cluster.before = {("send_one", 1): lambda each: setattr(each, "transactions", [transaction(**now)])}
+    with pytest.raises(ActionFailed, match=said) as raised:
         execute(fence_plan(cluster))
     assert (raised.value.effect, len(cluster.sent)) == ("uncertain", 1)
 
@@ -706,7 +771,7 @@ def test_records_of_two_epochs_and_of_none_are_not_committed(
     if why is None:
         assert commit_plan(commit_cluster()).transactions
         return
-    with pytest.raises(ActionRefused, match=rf"are not all of epoch 0: .*{why}.*Nothing was sent"):
+    with pytest.raises(ActionRefused, match=rf"are not all of epoch 0: .*{why}.*Nothing was sent.*read_uncommitted"):
         commit_plan(commit_cluster())
 
 

@@ -8,6 +8,7 @@ import re
 import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -237,6 +238,23 @@ def test_what_changed_since_the_fresh_check_is_refused(change: Change, why: str,
 
 
 @both
+def test_of_two_at_once_the_second_reads_what_the_first_has_done(
+    plan_of: Planner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read again is read once nobody else acts."""
+    cluster, exclusive = RowCluster(), Audit.exclusive
+
+    @contextmanager
+    def after_another(self: Audit, check: Callable[[], None]) -> Iterator[None]:
+        with exclusive(self, check):
+            MEANWHILE["it ended"][0](cluster)
+            yield
+
+    monkeypatch.setattr(Audit, "exclusive", after_another)
+    assert "ended just now" in refusal(plan_of(cluster))
+
+
+@both
 @pytest.mark.parametrize("name", ["it ended", "new records", "a marker of it", "records again"])
 def test_what_changed_before_the_fresh_check_is_refused_by_it(name: str, plan_of: Planner) -> None:
     """It is the finding of another moment that would justify the marker."""
@@ -244,6 +262,14 @@ def test_what_changed_before_the_fresh_check_is_refused_by_it(name: str, plan_of
     cluster = RowCluster(before={("finding_rows", 1): change})
     assert why in refusal(plan_of(cluster))
     assert cluster.calls["transaction_rows"] == 0, "the fresh check itself refuses it"
+
+
+@both
+@pytest.mark.parametrize("name", ["another leader", "another leader epoch", "another coordinator"])
+def test_who_leads_is_read_before_the_fresh_check(name: str, plan_of: Planner) -> None:
+    """Read after it, one that took over during the check would pass for the one that was asked."""
+    change, why = MEANWHILE[name]
+    assert why in refusal(plan_of(RowCluster(before={("finding_rows", 1): change})))
 
 
 @both

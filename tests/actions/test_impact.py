@@ -370,6 +370,13 @@ def test_records_that_were_not_reached_in_time_are_not_missing(reads: SimpleName
     assert received(150) == (2, 1)
 
 
+def test_a_consumer_that_comes_to_no_record_has_not_looked(reads: SimpleNamespace) -> None:
+    """It was "received 0 of 0 records", and the commit a success."""
+    reads.reached = 100
+    with pytest.raises(BrokerError, match="did not come to the records of orders-0@100 within"):
+        received(150)
+
+
 def test_no_batch_is_looked_for_behind_the_limit_of_records(
     reads: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,16 @@ from typing import Any
 import pytest
 import typer
 
-from tests.actions.rows import CLAIM_WORDS, FenceCluster, changed, claims, found, named, outcome_claims
+from tests.actions.rows import CLAIM_WORDS, FenceCluster, RowCluster, changed, claims, found, named, outcome_claims
 from tests.analysis.build import ago
-from toolkit.actions.coordinator_actions import FENCE
+from toolkit.actions import coordinator_actions, marker_actions
+from toolkit.actions.coordinator_actions import COMMIT, FENCE
 from toolkit.actions.marker_actions import ABORT, COMPLETE
 from toolkit.actions.plan import Ruling
 from toolkit.analysis.diagnosis.decision import CHECKPOINT_ENTRY, MEANINGS, TO_COMMIT
 from toolkit.analysis.exposure import BrokerIdentity, software_gaps
 from toolkit.cli.output import exit_on_failure
-from toolkit.errors import ActionRefused
+from toolkit.errors import ActionRefused, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.verdict import Verdict
@@ -93,12 +94,35 @@ TABLES = {
     ongoing   no          *           long      | asks: long
     ongoing   no          *           prepared  | asks: prepared
     """,
+    "commit": """
+    checkpoint  owner    topics  finding  batches    | answer
+    absent      *        *       *        *          | never: has no transaction of 'tx-0-5' to commit
+    savepoint   *        *       *        *          | never: only in a job that is restored from it
+    older       *        *       *        *          | never: is complete and newer than
+    other-job   *        *       *        *          | never: Another job of the prefix has
+    later       *        *       *        *          | never: leaves 'tx-0-5' to checkpoint 6
+    last        another  *       *        *          | never: and the checkpoint has producer 7
+    last        ended    *       *        *          | never: is CompleteAbort
+    last        own      hidden  *        *          | never: may have a topic in its transaction
+    last        own      seen    other    *          | never: orders-0 is ongoing
+    last        own      seen    unread   *          | never: orders-0 is unknown
+    last        own      seen    own      mixed      | never: are not all of epoch 0
+    last        own      seen    own      none-left  | never: are not all of epoch 0
+    last        own      seen    own      own        | offered
+    """,
 }
 FENCED = {
     "state": ["ongoing", "prepare", "complete", "empty"],
     "checkpoint": ["yes", "no"],
     "commit": ["proven", "refuted", "not-proven", "unread"],
     "finding": ["ongoing", "long", "prepared", "overdue"],
+}
+COMMITTED: Mapping[str, Sequence[str]] = {
+    "checkpoint": ["last", "savepoint", "older", "other-job", "later", "absent"],
+    "owner": ["own", "another", "ended"],
+    "topics": ["seen", "hidden"],
+    "finding": ["own", "other", "unread"],
+    "batches": ["own", "mixed", "none-left"],
 }
 WORDS = {**CLAIM_WORDS, "unread": "no commit includes what is open under tx-0-5 on orders-1"}
 
@@ -202,6 +226,49 @@ def test_a_fence_is_offered_by_this_table() -> None:
         if kind == "never":
             assert ruling.verdict == what
             assert MEANINGS[what] in str(ruling.refusal)
+    assert used == set(range(len(table)))
+
+
+def test_a_commit_is_offered_by_this_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it can be overridden: the checkpoint decides."""
+    table, used = rules("commit"), set()
+    later = replace(checkpoint(), path=Path("/other/chk-6/_metadata"), checkpoint_id=6)
+    monkeypatch.setattr(marker_actions, "marker_impact", lambda *_, **__: None)
+    for case in cases(COMMITTED):
+        number, rule = next((i, each) for i, each in enumerate(table) if each.applies(case))
+        used.add(number)
+        own = found(verdict=Verdict.PREPARED, action="commit", transactional_id="tx-0-5")
+        findings = {
+            "own": [own],
+            "other": [own, found(verdict=Verdict.ONGOING, action=None)],
+            "unread": [found(verdict=Verdict.UNKNOWN, action=None, producer_id=None, error="NOT_LEADER: x")],
+        }[case["finding"]]
+        owners = {
+            "own": named("tx-0-5"),
+            "another": named("tx-0-5", epoch=1),
+            "ended": named("tx-0-5", state="CompleteAbort"),
+        }
+        known = replace(checkpoint(), is_savepoint=case["checkpoint"] == "savepoint")
+        if case["checkpoint"] == "later":
+            known = replace(known, committables=(Committable("tx-0-5", 7, 0, 6),))
+        newer = later.path.parent if case["checkpoint"] == "older" else None
+        monkeypatch.setattr(FlinkCheckpoint, "newer", lambda _, newer=newer: newer)
+        other = later if case["checkpoint"] == "other-job" else None
+        monkeypatch.setattr(FlinkCheckpoint, "newer_of_other_job", lambda _, other=other: other)
+        monkeypatch.setattr(coordinator_actions, "read_checkpoint", lambda _, known=known: known)
+        epoch = {"own": 0, "mixed": 1, "none-left": None}[case["batches"]]
+        monkeypatch.setattr(coordinator_actions, "first_epoch", lambda *_, epoch=epoch: epoch)
+        connected: Any = RowCluster(
+            transactions=[owners[case["owner"]]],
+            findings=[each.row() for each in findings],
+            flink_checkpoints=[] if case["checkpoint"] == "absent" else [known],
+            gaps=["DESCRIBE on all topics"] if case["topics"] == "hidden" else [],
+        )
+        if rule.answer == "offered":
+            assert COMMIT.plan(connected, "tx-0-5", 0.0).refusal is None
+            continue
+        with pytest.raises((ActionRefused, NotFound), match=re.escape(rule.answer.removeprefix("never: "))):
+            COMMIT.plan(connected, "tx-0-5", 0.0)
     assert used == set(range(len(table)))
 
 

@@ -388,6 +388,17 @@ def test_an_lso_is_held_only_if_it_was_before_and_after() -> None:
     assert held(partitions=stuck, partitions_after=[partition(lso=120)]).verdict == "ending"
 
 
+def test_a_look_that_failed_shows_no_lso_that_was_not_held() -> None:
+    """A leader moved in the first look: `clear, nothing was held when it was first read`, or no finding."""
+    failed = [partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: moved")]
+    unread = observation(partitions=failed, partitions_after=failed, producers=[])
+    stuck = observation(producers=[])
+    assert [each.verdict for each in diagnosed([unread, stuck])] == ["unreplicated"]
+    assert [each.verdict for each in diagnosed([unread, stuck, unread])] == ["unknown"]
+    free = observation(partitions=[partition(lso=150)], partitions_after=[], producers=[])
+    assert diagnosed([free, unread, stuck]) == [], "it was not held before"
+
+
 def test_a_transaction_above_the_lso_does_not_explain_it() -> None:
     """What opens at 120 cannot hold the LSO at 100: something else does."""
     one = observation(transaction(), producers=[producer(start=120)])

@@ -93,6 +93,8 @@ def test_what_has_no_owner_and_is_in_a_checkpoint_is_never_hanging() -> None:
     assert row.missing == (
         "a coordinator that has it open: checkpoint 5 (/flink jobs/chk-5) of its Flink job is to commit it",
     )
+    # It was `kafka-txn scan`, which saves no record.
+    assert "read orders-0 from offset 100 with read_uncommitted, and keep the records" in row.remedy
     with pytest.raises(ActionRefused, match=r"which cannot be overridden: checkpoint 5 .* is to commit it"):
         ABORT.ruling(row).check("unknown", target="orders-0@100", means="")
 

@@ -19,6 +19,7 @@ from tests.analysis.build import (
     twice,
 )
 from tests.analysis.logged import HERE, by_logs, data, diagnosed, ended_records, excerpt, facts, init, marker, record
+from toolkit.analysis.diagnosis import rules
 from toolkit.analysis.diagnosis.case import DiagnoseOptions
 from toolkit.analysis.diagnosis.decision import NOT_PROVEN, PROVEN, REFUTED, Outcome, decide_ended, decide_unknown
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
@@ -463,7 +464,7 @@ def test_a_live_transaction_over_aborted_records_is_not_to_commit() -> None:
         assert "Otherwise wait" not in row.remedy
 
 
-def test_a_long_transaction_perhaps_over_committed_records_is_not_undecided() -> None:
+def test_a_long_transaction_perhaps_over_committed_records_is_not_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     row = only(diagnosed(twice(LONG), LIKELY_BELOW, *LIVE_RECORDS))
     assert (row.verdict, row.outcome, row.action) == ("long", "unknown", None)
     words = "and if no commit includes offset 100 of orders-0, which is not proven."
@@ -473,6 +474,9 @@ def test_a_long_transaction_perhaps_over_committed_records_is_not_undecided() ->
     assert row.remedy.endswith("Fence its id only to end it sooner.")
     unread = only(Diagnosis.of(twice(LONG)).findings())
     assert (unread.verdict, unread.outcome) == ("long", "undecided"), "as long as no log speaks against it"
+    monkeypatch.setattr(rules, "may_be_flinks", lambda name: True)
+    row = only(diagnosed(twice(LONG), LIKELY_BELOW, *LIVE_RECORDS))
+    assert row.remedy.endswith(f"end it sooner, and if no checkpoint of Flink is to commit it, {words}")
 
 
 def test_an_overdue_transaction_perhaps_over_committed_records_is_not_to_be_fenced() -> None:

@@ -146,6 +146,15 @@ def test_resources_named_in_a_text_are_found(text: str, expected: dict[str, Any]
     assert resources_in(text) == NamedResources(**expected)
 
 
+@pytest.mark.parametrize("partition", ["\N{SUPERSCRIPT TWO}", "9" * 11])
+@pytest.mark.parametrize("producer_id", ["9" * 19, "9" * 5_000])
+def test_a_number_that_kafka_cannot_have_names_nothing(partition: str, producer_id: str) -> None:
+    """The first ended `explain` with a traceback, the others where a table or a request was made of them."""
+    explained = explain(f"Topic Partition ProducerId\norders {partition} {producer_id}\nproducerId={producer_id}")
+    assert explained.named == NamedResources()
+    assert len(explained.frame()) == 1
+
+
 def test_of_a_long_table_every_partition_is_named_and_what_is_left_out_is_counted() -> None:
     """Of a table of 15 partitions ten were looked up, and "nothing hangs" was said with the eleventh held."""
     header = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\n"

@@ -1,6 +1,7 @@
 """Committables in a checkpoint of Flink: every version of its metadata, every place of a state, and what is refused."""
 
 import os
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ from tests.formats.flink_bytes import (
     writer_state,
 )
 from toolkit.errors import DecodeError, NotFound, ToolkitError, UsageError
-from toolkit.formats.flink_checkpoint import Committable, read_checkpoint, read_checkpoints
+from toolkit.formats.flink_checkpoint import Committable, read_checkpoint, read_checkpoints, with_newest
 
 ONE, TWO = Committable("tx-0-6", 4001, 0, 5), Committable("tx-1-6", 4002, 3, 5)
 COMMITTER, WRITER = "streaming_committer_raw_states", "writer_raw_states"
@@ -130,6 +131,22 @@ def test_which_checkpoint_a_path_names(tmp_path: Path) -> None:
     assert list(read_checkpoint(newer).committables) == []
     assert read_checkpoint(newer).has_prefix_of("tx-3-4")
     assert not read_checkpoint(newer).has_prefix_of("tx-x-3-4")
+
+
+def test_what_was_completed_since_is_read_again_and_kept(tmp_path: Path) -> None:
+    """A recorder of days knew the checkpoint of its first sample."""
+    first = write_checkpoint(tmp_path / "job", 9, [], prefix="tx")
+    named = read_checkpoints([first, shutil.copytree(first, tmp_path / "savepoint-1"), tmp_path / "job"])
+    assert [each.checkpoint_id for each in with_newest(named, known=named)] == [9, 9, 9]
+    write_checkpoint(tmp_path / "job", 10, [Committable("tx-0-5", 7, 0, 10)], prefix="tx")
+    known = with_newest(named, known=named)
+    assert [each.checkpoint_id for each in known] == [9, 10, 9, 9, 10]
+    for number in (10, 11):  # of the last one only
+        known = with_newest(named, known=known)
+        assert [each.checkpoint_id for each in known] == [9, number, 9, 9, number]
+        write_checkpoint(tmp_path / "job", number + 1, [], prefix="tx")
+    shutil.rmtree(tmp_path / "job")
+    assert with_newest(named, known=known) == known, "that it cannot be read any more does not make it commit nothing"
 
 
 def test_the_number_in_the_metadata_decides_which_checkpoint_it_is(tmp_path: Path) -> None:

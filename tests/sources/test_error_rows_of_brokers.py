@@ -30,7 +30,7 @@ from tests.sources.log_files import STATE_TOPIC, after, data, marker, state_reco
 from tests.sources.test_broker_client import serving
 from tests.stored import compare
 from tests.tools.fake_cluster import FakeCluster as SocketCluster
-from toolkit import Cluster, LogDir
+from toolkit import Cluster, LogDir, explain
 from toolkit.analysis.diagnosis.decision import decide_unknown
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.log_excerpts import ExcerptStart
@@ -40,7 +40,7 @@ from toolkit.cli.diagnose_commands import verdict_exit_code
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError
 from toolkit.schema import BATCHES, Row
-from toolkit.schema.live import Finding, Partition, Transaction
+from toolkit.schema.live import Finding, GroupLag, Partition, Transaction
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.table import EPOCH, Selection, TopicPartition
 from toolkit.schema.verdict import Verdict
@@ -64,11 +64,12 @@ from toolkit.sources.live.observe import observe
 from toolkit.sources.live.partition_log import NOT_RETURNED, UNREPLICATED, batch_tables_of, read_offsets
 from toolkit.sources.live.transactions import named_transactions
 from toolkit.sources.offset_queries import NO_LEVEL, SharePartition, lag_of_share_group
-from toolkit.sources.resource_checks import check_resources
+from toolkit.sources.resource_checks import ResourceChecks, check_resources
 from toolkit.sources.source import SOURCE_TABLES, STREAMED, TableArguments
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.batches_reader import BatchesReader
 from toolkit.spark.datasources.reader_options import batches_options
+from toolkit.views.explained_error import said_of_ids
 
 FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, API_VERSIONS, WRITE_TXN_MARKERS = 1, 2, 3, 10, 18, 27
 DESCRIBE_ACLS, DESCRIBE_QUORUM, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 29, 55, 61, 65, 66
@@ -289,6 +290,27 @@ def test_what_a_named_id_left_open_is_found_though_its_coordinator_has_forgotten
     assert [each.tp for each in checks.findings] == [("orders", 1), ("orders", 2)]
 
 
+def test_what_else_hangs_is_no_part_of_what_is_said_of_a_named_producer() -> None:
+    """Ten partitions hang, and of a live producer `explain` said "nothing hangs, 1 ongoing (92 partitions of ...)"."""
+    with cluster_of(load(), "diagnose") as cluster:
+        *_, total = explain("ProducerFencedException, producerId 25", cluster, recheck_after=0).lines()
+    assert total.split(maxsplit=2)[2] == "nothing hangs, 1 ongoing (on the partition above only)"
+
+
+def test_what_ended_is_said_of_its_id() -> None:
+    """Of two ids all states came first: the end of the first one stood below the other, and an error was left out."""
+    past = PastTransaction(transactional_id="a", kind="transaction", ended="commit", reason="By its client.")
+    unread = replace(past, transactional_id="b", ended=None, reason="It could not be read.", error="NOT_READ: no")
+    said = ['  "a": commit: By its client.', '  "b": transaction: It could not be read. NOT_READ: no']
+    assert said_of_ids(ResourceChecks(history=(past, unread))) == said
+
+
+def test_an_offset_of_a_share_group_without_a_lag_is_committed() -> None:
+    """Brokers that do not count it answer without an error; the offset was called "nothing committed"."""
+    lag = GroupLag(group_id="g", topic="orders", partition=0, committed_offset=7, observed_at=EPOCH)
+    assert said_of_ids(ResourceChecks(group_lag=(lag,))) == ["group g, orders-0: at offset 7, its lag is not known"]
+
+
 @pytest.mark.parametrize(("code", "is_incomplete"), [
     ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", True), ("TRANSACTIONAL_ID_NOT_FOUND", False),
 ])  # fmt: skip
@@ -371,6 +393,27 @@ def test_a_batch_with_a_wrong_checksum_is_no_evidence(monkeypatch: pytest.Monkey
     reader = partition_log.LiveOffsetReader(client, replace(leader, last_stable_offset=3))
     ranges, errors = reader.classified_ranges(1, 2)
     assert ([each.status for each in ranges], errors) == ([None], [offset_reader.WRONG_CHECKSUM.format(1)])
+
+
+def test_offsets_outside_of_a_log_have_their_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group's offsets that retention had deleted were in no count of its lag."""
+    leader = Partition(
+        topic="t",
+        partition=0,
+        leader=1,
+        log_start_offset=2,
+        high_watermark=3,
+        last_stable_offset=3,
+        observed_at=after(),
+    )
+    found = FetchedBatches(records=data(2, 7, after()), high_watermark=3)
+    monkeypatch.setattr(partition_log, "fetch", lambda client, positions, **_: [found for _ in positions])
+    monkeypatch.setattr(partition_log, "compacted_topics", lambda *_: {"t": False})
+    client: Any = SimpleNamespace(timeout=1)
+    ranges, _ = partition_log.LiveOffsetReader(client, leader).classified_ranges(0, 5)
+    assert [(each.first, each.last, each.status) for each in ranges] == [
+        (0, 1, "deleted"), (2, 2, "committed"), (3, 4, "beyond_high_watermark")
+    ]  # fmt: skip
 
 
 def test_bytes_that_are_no_batch_end_what_is_known_of_a_log(monkeypatch: pytest.MonkeyPatch) -> None:

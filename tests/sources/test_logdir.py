@@ -223,7 +223,79 @@ def test_a_snapshot_beyond_the_log_end_is_not_used(root: Path) -> None:
     write_snapshot(root / "orders-0", 100, {6: 1})
     rows = LogDir(root).producer_rows(topics=["orders"])
     assert [row["producer_id"] for row in rows] == [7, 8, 9, None]
-    assert rows[-1]["error"].startswith("FOREIGN_SNAPSHOT")
+    assert rows[-1]["error"].startswith("OFFSETS_LOST: The files end at offset 6, before its snapshot")
+
+
+@pytest.mark.parametrize("left", ["000.snapshot", "006.index", "006.timeindex", "no segment"])
+def test_files_without_the_last_segment_clear_nothing(root: Path, left: str) -> None:
+    """What is beside it shows that it is missing, as after ``rsync --exclude '*.log'``: all was clear."""
+    folder = write_log(root, "paid-0", ORDERS[:2])
+    write_snapshot(folder, 9 if left == "000.snapshot" else 3, {7: None})
+    if left == "no segment":
+        (folder / SEGMENT).unlink()
+    elif left != "000.snapshot":
+        (folder / f"{0:017}{left}").touch()
+    (row,) = LogDir(root).finding_rows(partitions=[("paid", 0)])
+    assert (row["verdict"], row["last_stable_offset"]) == ("unknown", None)
+    assert row["missing"][0].startswith("EMPTY" if left == "no segment" else "OFFSETS_LOST: The files end at offset 3")
+
+
+def test_folders_that_were_not_read_are_named(root: Path) -> None:
+    """What could not be listed, or is not named as brokers do, was left out in silence: nothing hangs, exit code 0."""
+    locked, renamed = root.parent / "broker 2", root.parent / "payments"
+    write_log(write_root(locked, broker_id=2), "orders-1", ORDERS)
+    write_log(root.parent, renamed.name, ORDERS)
+    (root.parent / "lost+found").mkdir(mode=0)
+    locked.chmod(0)
+    with unprivileged():
+        files = LogDir(root.parent)
+        (row,) = (row for row in files.finding_rows() if row["topic"] is None)
+        assert [row["verdict"], *(each.partition(". ")[0] for each in row["missing"])] == [
+            "unknown",
+            f"{locked}: UNREADABLE: Permission denied.",
+            f"{renamed}: UNNAMED: its folder is not named as brokers name it (topic-partition), so its partition is "
+            "unknown.",
+        ]
+        assert all(row["topic"] for row in files.finding_rows(partitions=[("orders", 0)]))
+    locked.chmod(0o755)
+
+
+@pytest.mark.parametrize("left", [(), ("partition.metadata",), (f"{0:020}.index", f"{0:020}.timeindex")])
+def test_a_folder_without_segments_is_a_partition_that_was_not_read(tmp_path: Path, left: tuple[str, ...]) -> None:
+    """Outside of a log directory, as a copy of some folders, it was ignored."""
+    write_log(tmp_path / "copy", "orders-0", ORDERS[:2])
+    (tmp_path / "copy" / "orders-1").mkdir()
+    for name in left:
+        (tmp_path / "copy" / "orders-1" / name).touch()
+    (row,) = LogDir(tmp_path / "copy").finding_rows()
+    assert (row["topic"], row["partition"], row["verdict"]) == ("orders", 1, "unknown")
+    assert row["missing"] == ["EMPTY: it contains no segment."]
+
+
+def test_a_broken_link_to_a_segment_is_an_error(root: Path) -> None:
+    """The log seemed to end before it."""
+    (root / "orders-0" / f"{6:020}.log").symlink_to(root / "gone")
+    assert LogDir(root).batches(topics=["orders"])["error"].iloc[-1] == "UNREADABLE: No such file or directory."
+    assert LogDir(root).partition_rows(topics=["orders"])[0]["error"].startswith("UNREADABLE")
+
+
+def test_a_range_of_times_has_the_bytes_that_could_not_be_read(root: Path) -> None:
+    """Unreadable bytes at the end of a range that ends at a time, or before the first newer batch, were no row."""
+    segment, later = root / "orders-0" / SEGMENT, after(minutes=1)
+    segment.write_bytes(segment.read_bytes() + b"\x07" * 500)
+    assert LogDir(root).batches(topics=["orders"], stop=later)["error"].notna().sum() == 1
+    with segment.open("ab") as file:
+        file.write(data(9, 7, after(minutes=2)))
+    assert LogDir(root).batches(topics=["orders"], start=later)["error"].notna().sum() == 1
+    assert values(LogDir(root).batches(topics=["orders"], stop=later), "base_offset") == [0, 2, 3, 4, 5, None]
+
+
+def test_each_table_reads_as_far_back_as_it_needs(root: Path) -> None:
+    """After findings, which begin at the newest snapshot, holds before it were missing."""
+    write_snapshot(root / "orders-0", 5, {7: None, 8: 3, 9: 4})
+    with LogDir(root) as files:
+        files.findings(topics=["orders"])
+        assert len(files.lso_holds(topics=["orders"])) == len(LogDir(root).lso_holds(topics=["orders"])) == 2
 
 
 def test_loose_files_are_read_without_a_name(tmp_path: Path) -> None:

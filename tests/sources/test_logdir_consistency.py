@@ -133,10 +133,12 @@ def test_a_partition_alone_proves_nothing(tmp_path: Path) -> None:
 
 def nothing_follows_on_the_partition(staged: StagedFiles) -> None:
     del staged.orders[1:]
+    staged.replicated[ORDERS] = 1
 
 
 def only_data_follows_by_a_producers_clock(staged: StagedFiles) -> None:
     del staged.orders[2]
+    staged.replicated[ORDERS] = 2
 
 
 def the_marker_is_hardly_newer_than_the_coordinators_word(staged: StagedFiles) -> None:
@@ -153,6 +155,7 @@ def nobody_knows_what_of_the_partition_is_replicated(staged: StagedFiles) -> Non
 
 def the_coordinators_log_ends_before_the_transaction(staged: StagedFiles) -> None:
     del staged.states[1]
+    staged.replicated[STATES] = 1
 
 
 def the_coordinators_log_is_hardly_newer_than_the_transaction(staged: StagedFiles) -> None:
@@ -311,6 +314,14 @@ def the_snapshot_of_a_later_segment_is_missing(staged: StagedFiles) -> None:
     staged.replicated[ORDERS] = 5
 
 
+def the_files_begin_within_the_log_without_a_snapshot(staged: StagedFiles) -> None:
+    """The transaction may have begun before them."""
+    staged.orders = [data(4, 7, after()), data(5, 8, after(minutes=10)), marker(6, 8, after(minutes=10))]
+    staged.replicated[ORDERS] = 7
+    folder = staged.root / "orders-0"
+    staged.later.append(lambda: (folder / SEGMENT).rename(folder / f"{4:020}.log"))
+
+
 def another_id_has_this_producer_id_next(staged: StagedFiles) -> None:
     staged.states.append(state_record(2, OTHER, 9, "Ongoing", after(minutes=30), next_producer_id=7))
 
@@ -353,6 +364,7 @@ INCOMPLETE = [
     the_bytes_end_what_the_snapshot_has_open,
     the_bytes_have_another_producer_where_the_snapshot_has_it_start,
     the_snapshot_of_a_later_segment_is_missing,
+    the_files_begin_within_the_log_without_a_snapshot,
     another_id_has_this_producer_id_next,
     a_part_of_the_files_is_of_another_cluster,
     a_part_of_the_files_is_of_nobody_knows_which_cluster,
@@ -388,9 +400,26 @@ def test_a_torn_end_contradicts_an_asserted_consistent_copy(staged: StagedFiles)
     assert [text.partition(":")[0] for text in missing] == ["the end of orders-0", f"the end of {STATE_TOPIC}-33"]
 
 
+def test_a_checkpoint_beyond_the_end_contradicts_an_asserted_consistent_copy(staged: StagedFiles) -> None:
+    """Without its last segment the coordinators' log disowned a live transaction, which was to be aborted."""
+    del staged.orders[1:]
+    staged.replicated |= {ORDERS: 1, STATES: 3}
+    (missing,) = staged.judge(consistent_copy=True)["missing"]
+    assert missing == (
+        f"a complete {STATE_TOPIC}-33: OFFSETS_LOST: The files end at offset 2, before the high watermark 3 of "
+        "replication-offset-checkpoint: the last segment is missing or incomplete"
+    )
+    staged.replicated |= {ORDERS: 2, STATES: 2}
+    write_checkpoint(staged.root, HIGH_WATERMARK, staged.replicated)
+    assert staged.judge(consistent_copy=True)["verdict"] == "unknown"
+    staged.replicated[ORDERS] = 1
+    write_checkpoint(staged.root, HIGH_WATERMARK, staged.replicated)
+    assert staged.judge(consistent_copy=True)["verdict"] == "hanging"
+
+
 def test_a_lock_that_cannot_be_read_contradicts_an_asserted_consistent_copy(staged: StagedFiles) -> None:
     """It was taken for a broker that does not run."""
-    del staged.orders[1:]
+    nothing_follows_on_the_partition(staged)
     lock = staged.root / ".lock"
     staged.later.append(lambda: lock.symlink_to(lock))
     assert only_missing(staged.judge(consistent_copy=True)) == (

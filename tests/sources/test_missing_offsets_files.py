@@ -76,6 +76,9 @@ def test_unreadable_bytes_are_not_compaction(tmp_path: Path) -> None:
         (5, 5, None),
         (6, 6, "marker"),
     ]
+    (partition,) = LogDir(root).partition_rows()
+    assert partition["error"]
+    assert rows[3]["error"] == partition["error"], "also where the status is known"
     (row,) = LogDir(root).offset_visibility_rows("orders", 0, 5)
     assert (row["status"], row["read_committed"], row["read_uncommitted"]) == ("committed", None, True)
     assert row["reason"].endswith("is unknown, as the LSO is.")
@@ -271,6 +274,23 @@ def test_a_transaction_may_have_ended_in_lines_that_a_text_lacks(tmp_path: Path)
         rows = LogDir(text).log_transaction_rows()
         found.append([(row["first_offset"], row["marker_offset"]) for row in rows if row["producer_id"] is not None])
     assert found == [[(0, 1), (2, 3)], [(0, None), (2, 3)]]
+
+
+def test_a_torn_segment_in_a_text_clears_nothing(tmp_path: Path) -> None:
+    """An open transaction may end, and another one begin, in the bytes that the tool reports: all was clear."""
+    batch = (
+        "baseOffset: {0} lastOffset: {0} count: 1 baseSequence: 0 lastSequence: 0 producerId: 7 producerEpoch: 0 "
+        "partitionLeaderEpoch: 0 isTransactional: {1} isControl: false deleteHorizonMs: OptionalLong.empty position: 0 "
+        "CreateTime: 1763726400000 size: 100 magic: 2 compresscodec: none crc: 1 isvalid: true"
+    )
+    text = tmp_path / "orders.txt"
+    text.write_text(
+        f"Dumping /d/orders-0/{0:020}.log\nLog starting offset: 0\n{batch.format(0, 'true')}\n"
+        f"Found 50 invalid bytes at the end of {0:020}.log\n"
+        f"Dumping /d/orders-0/{5:020}.log\nLog starting offset: 5\n{batch.format(5, 'false')}\n"
+    )
+    (row,) = LogDir(text).finding_rows(partitions=[("orders", 0)])
+    assert (row["verdict"], row["missing"]) == ("unknown", ["OFFSETS_LOST: Offsets 1 to 4 could not be read"])
 
 
 def test_a_range_begins_with_what_is_known_of_the_offsets_before_it(tmp_path: Path) -> None:

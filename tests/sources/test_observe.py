@@ -11,8 +11,10 @@ from typing import Any, cast
 import pytest
 
 from tests.analysis import build
+from tests.analysis.logged import coordinator_log, open_transaction, record, with_logs
 from tests.formats.packed import pack_batch
 from tests.sources.fake import NOW, FakeCluster, by_topic, described, listed_offset, producer
+from toolkit.analysis.diagnosis.case import DiagnoseOptions
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.errors import BrokerError, ConnectionFailed, NotFound, UsageError
@@ -21,9 +23,9 @@ from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.live import Transaction
 from toolkit.schema.table import EVERYTHING, Selection, TopicPartition, utc_now
 from toolkit.sources.live import transactions
-from toolkit.sources.live.broker_client import BrokerClient
-from toolkit.sources.live.cluster import ClusterEvidence
-from toolkit.sources.live.coordinators import CoordinatorTopic
+from toolkit.sources.live.broker_client import OTHER_CLUSTER, BrokerClient
+from toolkit.sources.live.cluster import Cluster, ClusterEvidence
+from toolkit.sources.live.coordinators import TRANSACTIONAL_IDS, CoordinatorTopic, visibility_of
 from toolkit.sources.live.group_offsets import group_ids, groups_at
 from toolkit.sources.live.leaders import (
     ClusterMetadata,
@@ -36,7 +38,7 @@ from toolkit.sources.live.leaders import (
     resolve_partitions,
 )
 from toolkit.sources.live.observe import _all_explained, observe
-from toolkit.sources.live.partition_log import LiveOffsetReader
+from toolkit.sources.live.partition_log import LiveOffsetReader, search_markers
 from toolkit.sources.live.transactions import (
     TransactionFilters,
     TransactionLog,
@@ -671,6 +673,104 @@ def test_a_leader_that_controllers_have_lost_keeps_nothing_open() -> None:
     diagnosis = diagnosis.with_next(ClusterEvidence.observe_again(evidence, [tp]))
     (row,) = diagnosis.findings(requested=[tp])
     assert (row.verdict, row.last_stable_offset) == ("clear", 150)
+
+
+def test_nor_does_it_in_the_samples_of_a_recorder() -> None:
+    """A recorder has no second look: two samples of what the cut-off broker showed were `hanging`, and an alert."""
+    cluster, tp = CutOff(), TopicPartition("orders", 0)
+    client = wire_to(cluster)
+    leaders = read_metadata(client, ["orders"]).at([tp])
+    connected: Any = SimpleNamespace(client=client, _metadata=lambda *_: leaders, _check_clock=lambda _: None)
+    found = Cluster.observe(connected, topics=["orders"])
+    assert [each.broker_id for each in found.partitions_after] == [2]
+    assert Diagnosis.of([found, found], DiagnoseOptions(is_sample=True)).opened == {}
+
+
+def diagnosed_twice(cluster: FakeCluster) -> Diagnosis:
+    first, tp = observation(cluster), TopicPartition("orders", 0)
+    evidence: Any = SimpleNamespace(client=wire_to(cluster), _first=first)
+    return Diagnosis.of([first]).with_next(ClusterEvidence.observe_again(evidence, [tp]))
+
+
+def test_a_broker_of_another_cluster_ends_the_second_look() -> None:
+    """A name that leads to another cluster now: its broker knows no id, and the transaction of a live one hung."""
+    cluster = FakeCluster()
+    assert diagnosed_twice(cluster).observations[-1].coverage.gaps == []
+
+    def metadata(broker: int | None, request: Any) -> Any:
+        if broker == 2:
+            raise BrokerError("A broker of cluster B answered for cluster A.", code=OTHER_CLUSTER)
+        return cluster.Metadata(broker, request)
+
+    cluster.replaced["Metadata"] = metadata
+    with pytest.raises(BrokerError, match="A broker of cluster B answered for cluster A"):
+        diagnosed_twice(cluster)
+
+
+@pytest.mark.parametrize("code", [-1, 999])
+def test_an_error_that_is_no_answer_shows_neither_a_loaded_partition_nor_a_right(code: int) -> None:
+    """Each error that was not listed counted as `loaded`, and as `may be seen`: so nobody owned a live transaction."""
+    cluster = FakeCluster()
+
+    def describe(broker: int, request: Any) -> Any:
+        answer = cluster.DescribeTransactions(broker, request)
+        for each in answer.transaction_states if broker == 2 else ():
+            each.error_code = code if "probe" in each.transactional_id else each.error_code
+        return answer
+
+    cluster.replaced["DescribeTransactions"] = describe
+    name = "UNKNOWN_SERVER_ERROR" if code < 0 else f"ERROR_{code}"
+    assert observation(cluster).coverage.gaps == [
+        f"broker 2 did not show whether it has loaded 1 of the __transaction_state partitions that it leads: {name}"
+    ]
+
+    def fails(broker: int, request: Any) -> Any:
+        states = [described(each, 0, "", error=-1) for each in request.transactional_ids]
+        return SimpleNamespace(transaction_states=states)
+
+    no_acls = SimpleNamespace(error_code=0, resources=[])
+    cluster = FakeCluster(DescribeTransactions=fails, DescribeAcls=lambda broker, request: no_acls)
+    (gap,) = visibility_of(TRANSACTIONAL_IDS, wire_to(cluster), [1, 2]).gaps
+    assert gap.startswith("DESCRIBE on TransactionalId '*' for this principal")
+
+
+def test_a_coordinators_topic_that_is_gone_afterwards_has_no_leaders() -> None:
+    topics = read_metadata(wire_to(FakeCluster()), [STATE_TOPIC])
+    before, after = (CoordinatorTopic(STATE_TOPIC, each) for each in (topics, replace(topics, partitions={})))
+    leaderless = ["a leader of __transaction_state partitions 0, 1: no broker answers for its ids"]
+    assert (before.gaps_until(before), before.gaps_until(after)) == ([], leaderless)
+
+
+def test_groups_are_unknown_where_the_log_before_the_lso_cannot_be_read() -> None:
+    """With DESCRIBE and without READ, no group waited: one that has read all but a marker was taken for one behind."""
+    orders = TopicPartition("orders", 0)
+    offset = SimpleNamespace(partition_index=0, error_code=0, committed_offset=99)
+    topics = [SimpleNamespace(name="orders", partitions=[offset])]
+    cluster = FakeCluster(
+        ListGroups=lambda broker, request: SimpleNamespace(
+            error_code=0, groups=[SimpleNamespace(group_id="app", protocol_type="streams")]
+        ),
+        OffsetFetch=lambda broker, request: SimpleNamespace(
+            error_code=0, groups=[SimpleNamespace(group_id="app", error_code=0, topics=topics)]
+        ),
+    )
+    held = [FetchPosition(orders, 100, 1)]
+    assert groups_at(wire_to(cluster), [1, 2], held) == {}, "the fetch fails"
+    offset.committed_offset = 100
+    assert groups_at(wire_to(cluster), [1, 2], held) == {orders: ["app"]}, "groups of KIP-1071 commit offsets, too"
+    offset.committed_offset = 3000
+    assert groups_at(wire_to(cluster), [1, 2], held) == {orders: []}
+
+
+def test_markers_are_sought_on_all_partitions_of_a_large_cluster() -> None:
+    """Of more than 5,000 only topics that records name: not that of the commit which the coordinators' log has lost."""
+    cluster = FakeCluster()
+    cluster.leaders |= {("many", number): (1, 4) for number in range(5_001)} | {("payments", 0): (1, 4)}
+    cluster.ids[1] = [("payments-7", 7, "Empty")]
+    cluster.open = {("payments", 0): [producer(7, epoch=3)], ("many", 7): [producer(8, epoch=9)]}
+    log = coordinator_log([record(1, "Empty", second=0, topic_partitions=None)])
+    found = search_markers(wire_to(cluster), [with_logs(open_transaction(), coordinators=log)])
+    assert [(each.topic, each.producer_epoch) for each in found.ahead.values()] == [("payments", 3)]
 
 
 def test_a_coordinators_topic_has_its_own_error_and_no_others() -> None:

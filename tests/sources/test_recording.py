@@ -26,8 +26,10 @@ from toolkit.analysis.exposure import software_gaps
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.lab.samples import load
 from toolkit.schema import PARTITIONS, PRODUCERS, RECORDED
+from toolkit.schema.recorded import RecordedSample
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.recording.recorder import SampleWriter, resume
-from toolkit.sources.recording.recording import Sample, files_of, read, table_file
+from toolkit.sources.recording.recording import Sample, files_of, read, read_sample, recorded_sample, table_file
 from toolkit.views.report import collect_incident
 
 MINUTE = dt.timedelta(minutes=1)
@@ -315,6 +317,26 @@ def test_the_tables_match_those_of_a_cluster(six: Path) -> None:
                 ask(topics=["invoices"])
             with pytest.raises(NotFound, match="has no partition orders-7"):
                 ask(topics=["orders"], partitions=[7])
+
+
+def test_an_observation_is_read_as_it_was_recorded(tmp_path: Path) -> None:
+    """What may be hidden was read as what is missing of the coordinators, and back."""
+    one = sample(NINE, gaps=["broker 2 did not answer ListTransactions"])
+    assert one.observation is not None
+    coverage = replace(one.observation.coverage, brokers=(1, 2), proofs=("a",), topic_gaps=("DESCRIBE on Topic '*'",))
+    observed = replace(one.observation, coverage=coverage, absent={TopicPartition("gone", 3): None})
+    row = recorded_sample(observed, due=NINE, interval_ms=10_000, seconds=0.5, cluster_id="of-a-test")
+    write(tmp_path, [replace(one, observation=observed, row=row)])
+    (listed,) = RecordedSample.of_table(read(tmp_path, "samples", start=NINE, stop=NINE + MINUTE))
+    _, found = read_sample(tmp_path, listed)
+    assert found.coverage == replace(coverage, gaps=tuple(coverage.gaps))
+    for rows, recorded in [
+        (found.partitions, observed.partitions),
+        (found.producers_after, observed.producers_after),
+        (found.transactions, observed.transactions),
+        (found.absent, [("gone", 3)]),
+    ]:
+        assert [*rows] == [*recorded]
 
 
 def test_what_a_sample_did_not_read_is_not_absent(tmp_path: Path) -> None:

@@ -13,16 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.builders import create_topics
 from tests.process import run
-from tests.sources.log_files import (
-    CLUSTER,
-    after,
-    ids_of,
-    marker,
-    state_record,
-    write_log,
-    write_root,
-    write_state_topic,
-)
+from tests.sources.log_files import after, ids_of, marker, state_record, write_log, write_root, write_state_topic
 from tests.sources.recorded import take_sample
 from tests.spark.read_log import read
 from toolkit import Cluster, LogDir, Recording
@@ -117,15 +108,26 @@ def test_files_without_a_partition_that_the_coordinator_has_open(staged: SimpleN
     assert "1 transactional id, 1 of them open elsewhere)" in chosen.stdout
 
 
-@pytest.mark.parametrize("cluster_id", [CLUSTER, "nuYagfUjSV-QqeIjFMsFWQ"])
-def test_the_metadata_log_of_another_cluster_deletes_no_topic(tmp_path: Path, cluster_id: str) -> None:
+@pytest.mark.parametrize(
+    "spoiled", ["nothing", "another cluster", "an unknown cluster", "without a segment", "without a footer"]
+)
+def test_a_metadata_log_that_is_not_all_of_this_cluster_deletes_no_topic(tmp_path: Path, spoiled: str) -> None:
     """It has no topic of that name, and is newer: what the coordinators have open there vanished, with exit code 0."""
     (owner,) = ids_of(33, 1)
-    root, other = write_root(tmp_path / "1"), write_root(tmp_path / "2", broker_id=2, cluster_id=cluster_id)
+    root, other = write_root(tmp_path / "1"), write_root(tmp_path / "2", broker_id=2)
     write_state_topic(root, {33: [state_record(0, owner, 7, "Ongoing", after(), on=[("paid", 0)])]})
-    write_log(other, "__cluster_metadata-0", [marker(0, 1, after(hours=1))])
+    start = 5 if spoiled.startswith("without") else 0
+    folder = write_log(other, "__cluster_metadata-0", [marker(start, 1, after(hours=1))], base_offset=start)
+    if spoiled == "another cluster":
+        write_root(other, broker_id=2, cluster_id="nuYagfUjSV-QqeIjFMsFWQ")
+    elif spoiled == "an unknown cluster":
+        (other / "meta.properties").unlink()
+    elif spoiled == "without a segment":
+        write_log(other, folder.name, [marker(0, 1, after(hours=-1))])
+    elif spoiled == "without a footer":
+        (folder / f"{5:020}-0000000001.checkpoint").write_bytes(marker(0, 1, after(hours=-1)))
     found = LogDir(tmp_path).records(Finding)
-    assert where(found) == ([] if cluster_id == CLUSTER else [("paid", 0, "unknown", owner)])
+    assert where(found) == ([] if spoiled == "nothing" else [("paid", 0, "unknown", owner)])
 
 
 def in_tasks(path: Path) -> list[Finding]:

@@ -74,7 +74,6 @@ def elsewhere(rows: Sequence[Row], file: Path) -> Counter[str]:
 
 SILENT = {  # tables that lose rows in silence
     "coordinators": "an id or group without a readable record is not known; transactions and findings say so",
-    "lso_timeline": "it has no column error; log_transactions has the row",
     "transaction_history": "of a partition of which no record could be read; transaction_log has the row",
 }
 DAMAGES: Mapping[str, Callable[[Path], object]] = {

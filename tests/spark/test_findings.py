@@ -200,6 +200,7 @@ def test_what_could_not_be_read_hides_nothing(spark: SparkSession, tmp_path: Pat
         assert current_ones(store, samples, run) == ["hanging of orders", *unreachable, "unknown of orders"]
     run = StoredRun(signature="of a cluster", diagnosed_at=NINE, findings=(HUNG.findings[0],))
     assert current_ones(store, [later(5, UNREAD)], run) == ["hanging of orders", "unknown of orders"]
+    assert current_ones(store, [later(5)], run) == [], "read since, and nothing is open there"
 
 
 def test_a_marker_that_the_leader_has_lost_ends_nothing(spark: SparkSession, tmp_path: Path) -> None:

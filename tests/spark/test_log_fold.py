@@ -42,14 +42,14 @@ from toolkit.sources.log_tables import (
     ReadError,
     batch_tables,
     log_transaction_tables,
-    lso_timeline_table,
+    lso_timeline_tables,
 )
 from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.datasources.log_reader import LogListing
 from toolkit.spark.pipeline import log_fold
 from toolkit.spark.pipeline.log_fold import LogRead, LogState, LogWork, StoppedRead, WorkOptions, fold_log, fold_work
 from toolkit.spark.pipeline.log_states import LOST, REMEMBERED, TRUNCATED, LogPlan, plan_logs
-from toolkit.spark.pipeline.stored_tables import STATE, StoredState, damaged_segments
+from toolkit.spark.pipeline.stored_tables import LSO_STEPS, STATE, StoredState, damaged_segments
 
 T = TypeVar("T")
 
@@ -218,9 +218,9 @@ def assert_single_read(
     assert stored.rows() == sorted_rows(expected_rows)
     ends = [last_base_offset, *(unit.end for unit in units)]
     end = max((each for each in ends if each is not None), default=None)
-    timeline = lso_timeline_table(chunks, LOG_ID, before=before, log_end_offset=end)
+    timeline, _ = lso_timeline_tables(chunks, LOG_ID, before=before, log_end_offset=end)
     if end is not None:
-        assert stored.rows(LSO_TIMELINE.name) == sorted_rows(timeline)
+        assert stored.rows(LSO_TIMELINE.name) == sorted_rows(timeline.select(LSO_STEPS.names))
     if stored.state is None:
         assert not units
         return

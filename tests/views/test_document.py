@@ -18,6 +18,7 @@ import typer.main
 
 from tests.actions.rows import found
 from tests.corpus.answers import ANSWERS
+from tests.stored import compare
 from toolkit.cli.commands import app
 from toolkit.command_line import ACTIONS, command_in, command_line
 from toolkit.views.document import (
@@ -74,6 +75,11 @@ def test_a_hostile_id_stays_data(part: str, renderer: str) -> None:
     if renderer == "markdown":
         outside = re.sub(r"^ *(`{3,})\n.*?^ *\1$|(?<![\\`])(`+)(?!`).*?(?<!`)\2(?!`)", "", text, flags=re.M | re.S)
         assert not re.search(r"(?<!\\)[`<|*](?!.*---)", re.sub(r"^\*\*|\*\*$|^\| | \|$| \| ", "", outside, flags=re.M))
+
+
+def test_an_id_is_no_formula_of_a_notebook() -> None:
+    """The cells of a report as .ipynb are Markdown, in which dollars enclose a formula."""
+    assert markdown_lines([Paragraph(r"id $\\href{javascript:x}{a}$")])[0].count(r"\$") == 2
 
 
 class Tags(HTMLParser):
@@ -170,6 +176,41 @@ def test_times_and_durations_have_their_units() -> None:
     said = Paragraph(("since ", time, " for ", dt.timedelta(minutes=2)))
     for render in RENDERED.values():
         assert "since 2026-11-21 09:58:11 UTC for 2 min" in render([said])
+
+
+TIME = dt.datetime(2026, 11, 21, 10, 58, 11, tzinfo=dt.timezone(dt.timedelta(hours=1)))
+ABORT = Command(("kafka-txn", "abort", "--topic", "orders", "--partition", "0", "--start-offset", "913095344"))
+EVERY_PART = Section(
+    title="orders-0",
+    badge="hanging",
+    tone="problem",
+    lead="held since an hour",
+    parts=(
+        Paragraph(("Id ", Code("a`b``c"), " since ", TIME, " for ", dt.timedelta(hours=2, minutes=14, seconds=3),
+                   ": add ", Options(("--confirm", "a b")), ".")),
+        Paragraph(f"The name {'a' * 70} stays whole."),
+        Bullets(("One sentence that is longer than a narrow terminal has columns, so that it has lines.", "Two.")),
+        Fields((Field("why", ("Nobody owns it, and no other one of several sentences will ever end it here.",)),
+                Field("remedy", ("Soon:", ABORT, "Then diagnose again.")), Field("next", (ABORT,))), indent=2),
+        ABORT,
+        Quote("one\n```\n<b>two</b>"),
+        Grid(title="records", columns=("start_time", "open_for", "offset", "id"), note="Of the log.",
+             rows=((TIME, dt.timedelta(minutes=3, seconds=1), 913095344, "a|b"), (None, None, None, None))),
+        Section(title="more", parts=(Paragraph("Folded."),), is_folded=True),
+    ),
+)  # fmt: skip
+
+
+def test_every_part_through_every_renderer() -> None:
+    """A command alone in its line with the options of the connection, times in UTC, quotes that nothing leaves."""
+    connection = Connection(server="broker:9092", config="my client.properties")
+    lines = list[str]()
+    for width in (None, 60):
+        lines += [f"-- text, {width} columns", *text_lines([EVERY_PART], connection=connection, width=width)]
+    lines += ["-- HTML", *html_text([EVERY_PART], connection=connection).replace("<", "\n<").split("\n")]
+    lines += ["-- Markdown", *"\n".join(markdown_lines([EVERY_PART], connection=connection)).split("\n")]
+    lines += ["-- JSON", *json.dumps(json_value([EVERY_PART], connection=connection), indent=1).split("\n")]
+    compare("document.txt", (line.rstrip() for line in lines))
 
 
 def test_every_command_of_every_answer_is_accepted_by_the_parser() -> None:

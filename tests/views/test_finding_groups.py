@@ -118,6 +118,13 @@ def test_the_most_urgent_is_first(lines: Callable[[list[Row]], list[str]]) -> No
     assert places == sorted(places)
 
 
+def test_what_was_not_read_hides_no_line_of_what_has_something_to_do() -> None:
+    """Of thousands without READ each had a line above it, and an agent got them first, a page at a time."""
+    committed = finding(topic="z", verdict="stuck_ending", outcome="commit", action="complete")
+    first, *_ = short_lines(records_of([*(unread(n) for n in range(9)), committed], Finding))
+    assert first.split()[0] == "z-0"
+
+
 def test_what_was_read_is_before_what_was_not_and_healthy_ones_behind_are_not_counted() -> None:
     stuck = [finding(topic=f"b{n}", verdict="stuck_ending", producer_id=n) for n in range(10)]
     behind = [healthy(topic=f"b{n}", queue_position=2, producer_id=99) for n in range(10)]

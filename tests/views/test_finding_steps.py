@@ -46,15 +46,24 @@ def test_a_remedy_runs_as_it_stands() -> None:
     assert "kafka-txn abort --bootstrap-server broker:9092 --topic orders --partition 0" in text
 
 
+def test_an_id_in_a_remedy_is_no_picture() -> None:
+    """JupyterLab fetched it from where the id said."""
+    text = repr(next_steps([finding(remedy='Fence "![x](http://evil/x.png)", and wait.')]))
+    assert r"!\[x\](http" in text
+
+
 def test_nothing_held_leads_to_the_consumers() -> None:
-    assert repr(next_steps([finding(verdict=Verdict.CLEAR)])).startswith("No transaction blocks a consumer: check the")
-    assert repr(next_steps([])).startswith("No findings: a selection may be empty."), "it says nothing of the cluster"
+    text = repr(next_steps([finding(verdict=Verdict.CLEAR)]))
+    assert text.startswith("No transaction blocks a consumer of this partition: check the")
+    assert repr(next_steps([])) == "No findings: nothing was read, or this is an empty selection."
 
 
 def test_a_partition_is_named_once() -> None:
     """500 partitions with two hanging transactions each were "and 995 others", and one was named twice."""
     text = repr(next_steps([finding(partition=number // 2, queue_position=1 + number % 2) for number in range(1000)]))
     assert "`orders-0`, `orders-1`, `orders-2`, `orders-3`, `orders-4` and 495 more. " in text
+    text = repr(next_steps([finding(partition=number, remedy=f"Of {number}.") for number in range(2)]))
+    assert "remedy for `orders-0`: Of 0." in text, "the first one's"
 
 
 def test_the_notebooks_are_there() -> None:

@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
+from tests.process import run
+from tests.test_cli import FixedCluster
 from tests.views.test_report import AT, action, finding, plain
+from tests.views.test_text import finding as text_finding
+from toolkit.cli.options import SourceOptions
 from toolkit.lab import samples
 from toolkit.schema import CLUSTER_EVENTS, EXPOSURE
+from toolkit.schema.coerce import records_of
+from toolkit.schema.live import Finding
 from toolkit.schema.verdict import cause_page
 from toolkit.views.report import Redaction, collect_incident, report
 
@@ -119,3 +125,17 @@ def test_a_redacted_sample_keeps_its_figures(name: str) -> None:
         return re.findall(r"\b\d+(?: s| records| bytes)\b|\d\d:\d\d:\d\d", text)
 
     assert figures(redacted.markdown) == figures(plain_page.markdown)
+
+
+def test_a_command_of_a_redacted_report_names_no_host_and_no_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The options of the connection were added after the names had been replaced."""
+    monkeypatch.setattr(SourceOptions, "open", lambda _: FixedCluster([text_finding()]))
+    monkeypatch.setattr(
+        FixedCluster, "read", lambda self, table, _: records_of(self.rows * (table == "findings"), Finding)
+    )
+    page = tmp_path / "report.md"
+    run("report", "--bootstrap-server", f"{SECRETS['host']}:9092", "--redact", "--output", str(page))
+    assert "kafka-txn abort --topic topic-1 " in page.read_text()
+    assert SECRETS["host"] not in page.read_text()

@@ -209,18 +209,18 @@ def test_a_group_waits_from_its_first_sample_until_it_commits_a_later_offset() -
         }
         for at in (BEGUN + dt.timedelta(seconds=second) for second in (0, 10, 20, 30, 40))
     ]
-    made = report(
-        [ended(groups_held=["billing", "fraud", "late"])],
-        recorded_findings=recorded,
-        partitions=partitions,
-        offsets_log=[earlier, committed],
-        log_transactions=[transaction()],
-    )
-    rows = grid(made, "Consumer groups")
-    assert [(row["consumer group"], row["stall"], row["moved on (UTC)"]) for row in rows] == [
-        ("billing", "20 s to 40 s", "2026-11-21 07:58:56.000"),
-        ("fraud", "under 1 s to 20 s", "-"),
-    ]
+    # also by a recorder that began, and stopped, while they waited
+    of_group = ("consumer group", "stall", "moved on (UTC)")
+    for sampled, stall in ((partitions, "20 s to 40 s"), (partitions[1:4], "20 s to 45 s")):
+        made = report(
+            [ended(groups_held=["billing", "fraud", "late"])],
+            recorded_findings=recorded,
+            partitions=sampled,
+            offsets_log=[earlier, committed],
+            log_transactions=[transaction()],
+        )
+        rows = [tuple(row[name] for name in of_group) for row in grid(made, "Consumer groups")]
+        assert rows == [("billing", stall, "2026-11-21 07:58:56.000"), ("fraud", "under 1 s to 20 s", "-")]
     assert "Not known: orders-0 at offset 100 (late)." in plain(made.markdown)
 
 
@@ -253,6 +253,12 @@ def test_healthy_transactions_are_open_though_no_incident() -> None:
     """The section said "Nothing was open."; and of no finding at all, that no transaction is open anywhere."""
     assert "What is open needs no action." in plain(report([finding(verdict=Verdict.ENDING, cause=None)]).markdown)
     assert "of what was read, no transaction is open" in plain(report([]).markdown)
+
+
+def test_that_it_ended_is_no_verdict_while_it_was_open() -> None:
+    """The column had "ended" where no recorder saw it open; its own section said that this is not known."""
+    made = report([{**ended(topic=topic), "evidence": []} for topic in ("orders", "refunds")])
+    assert {row["verdict while open"] for row in grid(made, "Overview")} == {"not known"}
 
 
 def test_several_incidents_are_numbered_on_one_page() -> None:
@@ -308,7 +314,9 @@ def test_an_intent_without_outcome_is_to_be_found_out() -> None:
     assert "ann@ops started kafka-txn abort at 2026-11-21 09:59:11 UTC; its result is not known." in plain(
         made.markdown
     )
-    assert "Find out whether abort orders-0@100 took effect." in [row["what to do"] for row in grid(made, "To do")]
+    (row,) = [row for row in grid(made, "To do") if row["what to do"].startswith("Find out")]
+    assert row["what to do"] == "Find out whether abort orders-0@100 took effect."
+    assert row["why"] == "The audit trail has its intent at 2026-11-21 09:59:11 UTC, and no outcome."
 
 
 def test_a_fence_of_the_same_id_long_before_is_not_an_action_on_this_transaction() -> None:
@@ -316,8 +324,9 @@ def test_a_fence_of_the_same_id_long_before_is_not_an_action_on_this_transaction
         action="fence", topic=None, partition=None, start_offset=None, target="payments-7",
         transactional_id="payments-7", at=BEGUN - dt.timedelta(days=30),
     )  # fmt: skip
-    made = report([finding()], actions=[old])
-    assert "ran kafka-txn fence" not in " ".join(made.summary)
+    for held_from in (BEGUN, None):  # not known of a finding that holds no LSO; when it was opened is
+        made = report([finding(held_from=held_from, opened_at=BEGUN)], actions=[old])
+        assert "ran kafka-txn fence" not in " ".join(made.summary)
 
 
 def test_exposed_clients_without_a_transaction_in_the_report_are_no_all_clear() -> None:

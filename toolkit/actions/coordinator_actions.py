@@ -94,15 +94,41 @@ class CoordinatorAction(Action):
                 may_have_effect |= Error.of(answer).code not in self.not_done
             else:
                 answer = coordinator
-            if Error.of(answer).code not in PASSING or time.monotonic() > deadline:
-                break
-            progress.check_cancelled()
-            threading.Event().wait(POLL_S)
-            if may_have_effect and (other := progress.wait(partial(another_open, fresh))):
-                return f"{Error.of(answer).code}: {other}, and was not asked for"
-        if not may_have_effect:
-            progress.effect = "nothing"
-        return answer
+            if not may_have_effect:
+                progress.effect = "nothing"
+            if Error.of(answer).code not in PASSING:
+                return answer
+            # It took seconds until it passed, in which the client may have gone on: a request that is repeated then
+            # would end what nobody has checked.
+            other: str | None = None
+            while other is None:
+                if time.monotonic() > deadline:
+                    return answer
+                progress.check_cancelled()
+                threading.Event().wait(POLL_S)
+                other = progress.wait(partial(self.overtaken_by, fresh, may_have_effect=may_have_effect))
+            if other:
+                return f"{Error.of(answer).code}: {other} by now, and was not asked for"
+
+    def overtaken_by(self, fresh: Plan, *, may_have_effect: bool) -> str | None:
+        """What a request that is repeated would end, unless it is what was checked: then empty.
+
+        Null if the coordinator does not say.
+        Raises ActionRefused if nothing has had an effect so far, and the id is not as it was.
+        """
+        try:
+            if not may_have_effect:
+                self.guard(fresh)
+                return ""
+            now = describe_owner(fresh.cluster, fresh.target)
+        except BrokerError:
+            return None
+        who = f"producer {now.producer_id} epoch {now.producer_epoch}"
+        return f"{who} is {now.state}" if self.is_overtaken(fresh, now) else ""
+
+    def is_overtaken(self, fresh: Plan, now: Transaction) -> bool:
+        """Whether a request that is repeated would end something else than what was checked."""
+        return is_another(fresh, now)
 
     def refused(self, fresh: Plan) -> str:
         return f"The coordinator refused to {self.name} {fresh.name}"
@@ -176,20 +202,6 @@ def ended_owner(
         threading.Event().wait(POLL_S)
 
 
-def another_open(plan: Plan) -> str:
-    """The transaction that is open under an id by now, unless it is the one that was checked; empty if none is.
-
-    A request that is repeated would end it. Empty, too, if the coordinator does not say: it does not act then, either.
-    """
-    try:
-        now = describe_owner(plan.cluster, plan.target)
-    except BrokerError:
-        return ""
-    if not is_another(plan, now):
-        return ""
-    return f"a later transaction of producer {now.producer_id} epoch {now.producer_epoch} is open by now"
-
-
 def is_another(plan: Plan, now: Transaction) -> bool:
     """Whether the transaction that is open now is not the one that was checked."""
     names = ("producer_id", "producer_epoch", "start_time")
@@ -200,6 +212,8 @@ def check_same_owner(plan: Plan, now: Transaction) -> None:
     """Refuse an id that is not as it was when this was planned."""
     for name in ("producer_id", "producer_epoch", "state", "start_time", "topic_partitions"):
         value, before = getattr(now, name), getattr(plan.owner, name)
+        if isinstance(value, tuple) and isinstance(before, tuple):
+            value, before = tuple(sorted(value)), tuple(sorted(before))  # another coordinator has another order
         if value != before:
             raise changed(plan.name, f"its {name} is {value}, and was {before}", nothing=plan.action.nothing)
 
@@ -285,7 +299,8 @@ class Commit(CoordinatorAction):
                 raise ActionRefused(
                     f"The records of {txn.target} are not all of epoch {txn.producer_epoch}: {wrote}.",
                     means=f"One marker would end both, whatever was decided about each. {self.nothing}",
-                    do="Save the records of each epoch by kafka-txn scan before anything is ended.",
+                    do=f"Before anything is ended, read {txn.tp} from offset {txn.start_offset} with read_uncommitted, "
+                    f"and keep the records of producer {txn.producer_id}.",
                 )
         verdict = found[0].verdict if found else ""
         reason = f"{checkpoint.name} is to commit it."
@@ -503,7 +518,7 @@ class Fence(CoordinatorAction):
                 )
             except NotFound:
                 is_hidden = True
-        checkpoint = next((each for each in cluster.flink_checkpoints if _is_to_commit(each, owner)), None)
+        checkpoint = next((each for each in cluster.newest_checkpoints() if _is_to_commit(each, owner)), None)
         decision = rules.decide_id(
             rules.IdEvidence(
                 owner=owner,
@@ -540,7 +555,10 @@ class Fence(CoordinatorAction):
         return self.plan_now(plan.cluster, plan.target, long_after_ms=plan.max_transaction_timeout_ms, earlier=plan)
 
     def guard(self, fresh: Plan) -> None:
-        check_same_owner(fresh, describe_owner(fresh.cluster, fresh.target))
+        owner = describe_owner(fresh.cluster, fresh.target)
+        check_same_owner(fresh, owner)
+        if own := next((each for each in fresh.cluster.newest_checkpoints() if _is_to_commit(each, owner)), None):
+            raise changed(fresh.name, f"{own.name} is to commit it", nothing=self.nothing)
 
     def request(self, fresh: Plan) -> str:
         return f"InitProducerId transactional_id={fresh.target}, producer_id=-1, producer_epoch=-1"
@@ -553,6 +571,14 @@ class Fence(CoordinatorAction):
             producer_epoch=-1,
             max_version=5,
         )
+
+    def is_overtaken(self, fresh: Plan, now: Transaction) -> bool:
+        """Also by its client, which has committed it, or has begun anew and has nothing open yet."""
+        was = fresh.owner
+        assert was is not None
+        is_new = (now.producer_id, now.producer_epoch) != (was.producer_id, was.producer_epoch)
+        is_committed = was.state == "Ongoing" and now.state in COMMITTED
+        return is_another(fresh, now) or is_committed or (is_new and now.state == "Empty")
 
     def answer_of(self, message: Any) -> str:
         if message.error_code:
@@ -611,8 +637,8 @@ def plan_fence(
 
 
 def _is_to_commit(checkpoint: FlinkCheckpoint, owner: Transaction) -> bool:
-    found = checkpoint.committable(owner.transactional_id or "")
-    return found is not None and (found.producer_id, found.producer_epoch) == (owner.producer_id, owner.producer_epoch)
+    own = owner.transactional_id, owner.producer_id, owner.producer_epoch
+    return any(each[:3] == own for each in checkpoint.committables)  # it may have an older one of the id, too
 
 
 def _warnings(cluster: Cluster, owner: Transaction, verdict: str) -> tuple[str, ...]:

@@ -464,7 +464,7 @@ def plan_abort_list(cluster: Cluster, transactions: Data, *, recheck_after: floa
     NotFound
         If the cluster has no such partition.
     """
-    listed = {each.key: each for each in records_of(transactions, Finding)}
+    listed = {each.key: each for each in records_of(transactions, Finding, some_columns=True)}
     keys = sorted(key for key in listed if None not in key)
     tps = sorted({TopicPartition(key.topic or "", key.partition or 0) for key in keys})
     findings = cluster.records(Finding, partitions=tps, recheck_after=recheck_after) if tps else []

@@ -598,6 +598,7 @@ def delivered(
 
     Returns: the result with their numbers; without, if another transaction holds the LSO before the first of them.
     `check`: called while it waits; what it raises ends the read.
+    Raises BrokerError if the consumer comes to none of them in time.
     """
     expected: set[int] = set()
     lso = done.last_stable_offset_after
@@ -612,6 +613,12 @@ def delivered(
         cluster.config, txn.topic, txn.partition, min(expected), max(expected) + 1, timeout=cluster.timeout, check=check
     )
     checked = {offset for offset in expected if offset < found.reached}
+    if not checked:  # it is no "0 of 0": nobody has looked
+        raise BrokerError(
+            f"A read_committed consumer did not come to the records of {txn.target} within {cluster.timeout:g} s.",
+            code="REQUEST_TIMED_OUT",
+            do="Read the partition with a consumer of your own.",
+        )
     return replace(done, records_checked=len(checked), records_delivered=len(checked & {*found.offsets}))
 
 

@@ -32,7 +32,7 @@ from toolkit.cli.options import (
 )
 from toolkit.cli.output import INCOMPLETE, NOT_FOUND, Answer, Format, progress, remark
 from toolkit.errors import ConnectionFailed, UsageError
-from toolkit.views.document import Paragraph, Quote
+from toolkit.views.document import NOWHERE, Paragraph, Quote
 
 if TYPE_CHECKING:
     from toolkit.cli.options import AnySource
@@ -222,11 +222,13 @@ def report(
         actions = own if audit.path.exists() else None
     if actions is not None:
         tables["actions"] = actions
+    connection = source_options.connection
     if redact:
+        connection = NOWHERE  # it has hosts and paths
         redaction = Redaction(tables)
         tables, title = redaction.applied(tables), redaction.applied(title)
     figure = timeline_of(tables) if interactive else None  # type: ignore[arg-type]
-    page = write_report(**tables, figure=figure, title=title, connection=source_options.connection)
+    page = write_report(**tables, figure=figure, title=title, connection=connection)
     written = page.save(output)
     remark(f"{written}: {written.stat().st_size:,} bytes")
     raise typer.Exit(verdict_exit_code(records_of(tables["findings"], Finding)))

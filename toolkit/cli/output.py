@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -213,7 +213,8 @@ def width() -> int | None:
 
 def remark(text: str) -> None:
     """Print a remark of one line on stderr, without control characters of names from outside."""
-    name = "" if text.startswith("kafka-txn ") else CLUSTER_NAME.get()  # a command is copied as a whole line
+    is_command = text.startswith(("kafka-txn ", "kafka-acls.sh "))  # copied as a whole line
+    name = "" if is_command else CLUSTER_NAME.get()
     typer.echo(printable(f"{name}: {text}" if name else text), err=True)
 
 
@@ -281,9 +282,11 @@ def _exit(text: str, code: int, command: Sequence[str] = ()) -> typer.Exit:
 
 def connected(command: Sequence[str]) -> Sequence[str]:
     """A command with the options of the source that was to be read."""
-    source = SOURCE.get()
-    if source is None or source.all_clusters:
+    source, name = SOURCE.get(), CLUSTER_NAME.get()
+    if source is None or (source.all_clusters and not name):
         return command
+    if source.all_clusters:
+        source = replace(source, all_clusters=False, cluster_name=name).named()
     return source.connection.argv(Command(tuple(command)))
 
 

@@ -345,11 +345,22 @@ def read_checkpoints(paths: Iterable[str | os.PathLike[str]]) -> list[FlinkCheck
 
     Raises NotFound, DecodeError, UsageError as `read_checkpoint`.
     """
-    found: list[FlinkCheckpoint] = []
-    for path in paths:
-        checkpoint = read_checkpoint(path)
-        newer = checkpoint.newer()
-        found += [checkpoint] if newer is None else [checkpoint, read_checkpoint(newer)]
+    return with_newest([read_checkpoint(path) for path in paths])
+
+
+def with_newest(named: Iterable[FlinkCheckpoint], *, known: Iterable[FlinkCheckpoint] = ()) -> list[FlinkCheckpoint]:
+    """Checkpoints, and the newest completed one beside each by now.
+
+    `known`: those of before: the last one stays if none is newer, also where the folder cannot be read any more.
+    Raises NotFound, DecodeError, UsageError as `read_checkpoint`.
+    """
+    known, found = list(known), list[FlinkCheckpoint]()
+    for each in named:
+        of_job = (one for one in (each, *known) if _job(one) == _job(each))
+        last = max(of_job, key=lambda one: one.checkpoint_id)
+        newer = last.newer()
+        last = last if newer is None else read_checkpoint(newer)
+        found += [each] if last is each else [each, last]
     return found
 
 
@@ -437,6 +448,12 @@ def _written_at(metadata: Path) -> float:
         return metadata.stat().st_mtime
     except OSError:
         return 0.0
+
+
+def _job(checkpoint: FlinkCheckpoint) -> Path:
+    """The folder of its job; of a savepoint its own, as none is newer beside it."""
+    folder = checkpoint.path.parent
+    return folder.parent if CHECKPOINT_FOLDER.fullmatch(folder.name) else folder
 
 
 def _number(folder: Path) -> int:

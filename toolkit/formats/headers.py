@@ -55,7 +55,7 @@ _NARROW = {
 HEADER = np.dtype([(name, _NARROW.get(name, "i8")) for name in get_args(HeaderField)])
 """One row per batch in file order; numbers are as written, so -1 means unknown."""
 
-ABORT, COMMIT, NO_MARKER = 0, 1, -1  # ControlRecordType
+ABORT, COMMIT, SNAPSHOT_FOOTER, NO_MARKER = 0, 1, 4, -1  # ControlRecordType
 UNREAD_MARKER = -2  # a control batch whose record was not read: a dump that shows batches only
 
 RAW = np.dtype(

@@ -120,8 +120,12 @@ def file_stamps(folder: LogPath, only: Collection[str] | None = None) -> dict[Lo
     found = {}
     for entry in scandir(folder):
         with suppress(FileNotFoundError):  # a broker removes files at any time
-            if (not only or entry.name in only) and entry.is_file():
+            if only and entry.name not in only:
+                continue
+            if entry.is_file():
                 found[folder / entry.name] = FileStamp.of(entry.stat())
+            elif isinstance(entry, os.DirEntry) and entry.is_symlink() and not os.path.exists(entry.path):
+                found[folder / entry.name] = FileStamp(0, 0, 0)  # a broken link: it cannot be read
     return found
 
 

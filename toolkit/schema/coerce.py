@@ -135,15 +135,19 @@ def rows_of(data: Data, table: Table) -> list[Row]:
     return [{**nulls, **item} for item in items]
 
 
-def records_of(data: Data, record: type[R]) -> list[R]:
-    """Records of a table from what `rows_of` takes; a missing column is null, even one that never is in a table.
+def records_of(data: Data, record: type[R], *, some_columns: bool = False) -> list[R]:
+    """Records of a table from what `rows_of` takes; what a row lacks is null, even where a table has none.
 
-    Raises UsageError if they are of another table.
+    `some_columns`: whether a frame may lack columns; else what is not there would read as nothing.
+    Raises UsageError if they are of another table, or a frame lacks columns.
     """
     if data is None:
         return []
     data = one_table(data, record.table)
     if hasattr(data, "columns"):
+        lacking = [name for name in record.table.names if name not in data.columns]
+        if lacking and len(cast("Any", data)) and not some_columns:
+            _check_whole(record.table, lacking)
         return record.of_table(_of_frame(data, record.table))
     items = list(cast("Iterable[Row | TableRow]", data))
     if items and not isinstance(items[0], record):
@@ -158,14 +162,30 @@ def _of_frame(frame: Any, table: Table) -> pa.Table:
     return replace(table, columns=known).of_frame(frame)
 
 
+ONLY_IN_SOURCES = {"lso_timeline": ["error"]}  # the pipeline's has none: its log_transactions says what was not read
+
+
+def _check_whole(table: Table, lacking: Sequence[str]) -> None:
+    if list(lacking) != ONLY_IN_SOURCES.get(table.name):
+        raise UsageError(
+            f"The whole table {table.name} is needed; this frame lacks {', '.join(lacking[:5])}"
+            f"{' and others' if lacking[5:] else ''}.",
+            do=f"Select rows, not columns; of an older one: frame.reindex(columns=schema.{table.name.upper()}.names).",
+        )
+
+
 OF_SAMPLES = ("sampled_at", "phase")  # columns that a recording adds
 IN_MANY_TABLES = {"topic", "partition", "broker_id", "observed_at", "error"}
 
 
+def tables_with(names: Collection[str]) -> list[Table]:
+    """The declared tables that have these columns."""
+    return [table for table in TABLES.values() if set(names) <= set(table.names)]
+
+
 def table_of(names: Collection[str]) -> Table | None:
     """The declared table that has these columns, the one with the fewest other columns; null if there is none."""
-    fitting = [table for table in TABLES.values() if set(names) <= set(table.names)]
-    return min(fitting, key=lambda table: len(table.names), default=None) if names else None
+    return min(tables_with(names), key=lambda table: len(table.names), default=None) if names else None
 
 
 def check_table(names: Collection[str], table: Table) -> None:
@@ -173,6 +193,8 @@ def check_table(names: Collection[str], table: Table) -> None:
     if set(names) <= {*table.names, *OF_SAMPLES}:
         return
     other = table_of(names)
+    if other is not None and set(other.names) != set(names) and len(tables_with(names)) > 1:
+        other = None  # these columns tell no table
     if other is not None or not set(names) & set(table.names) - IN_MANY_TABLES:
         found = f"this is {other.name}" if other is not None else f"the columns here are {', '.join(sorted(names)[:5])}"
         raise UsageError(

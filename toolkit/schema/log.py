@@ -124,28 +124,37 @@ LOG_TRANSACTIONS = LogTransaction.table
     "lso_timeline",
     key=("topic", "partition", "broker_id", "offset", "event"),
     sort=("topic", "partition", "broker_id", "offset"),
+    version=2,
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LsoStep(TableRow):
-    """A step of the LSO: who held it from here on."""
+    """A step of the LSO: who held it from here on.
+
+    Of an error row, what is open is not known from its offset on, or nowhere without one.
+    """
 
     topic: _Topic = None
     partition: _Partition = None
     at: Annotated[
         dt.datetime | None, "Time of the batch that made the step; a data batch's clock is its producer's."
     ] = None
-    offset: Annotated[Int64, "Log end offset right after that batch."]
-    last_stable_offset: Annotated[Int64, "LSO right after that batch, replication aside."]
+    offset: Annotated[
+        Int64 | None, "Log end offset right after that batch; of an error row, the first one that was not read."
+    ] = None
+    last_stable_offset: Annotated[
+        Int64 | None, "LSO right after that batch, replication aside; null on a row with error."
+    ] = None
     event: Annotated[
         str | None, "open, commit, abort, or end (of what was read); null for a marker whose record was not read."
     ] = None
-    open_count: Annotated[Int64, "Open transactions right after that batch."]
+    open_count: Annotated[Int64 | None, "Open transactions right after that batch; null on a row with error."] = None
     holder_producer_id: Annotated[Int64 | None, "Producer of the lowest open transaction; null where none is open."] = (
         None
     )
     holder_producer_epoch: Annotated[Int16 | None, "Its epoch."] = None
     holder_first_offset: Annotated[Int64 | None, "Its first offset."] = None
     broker_id: _Broker = None
+    error: _ReadError = None
 
 
 LSO_TIMELINE = LsoStep.table

@@ -211,6 +211,7 @@ class Table:
         found: list[Any] = list(rows)
         table = self._joined(found) if found and isinstance(found[0], pa.Table) else self.arrow(found)
         frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
+        frame.attrs[MADE_OF] = self.name  # stays in a selection of it: two columns do not tell a table
         return frame
 
     def ordered(self, rows: Iterable[Row] | Iterable[TypedRow] | Iterable[pa.Table]) -> list[Row]:
@@ -253,6 +254,8 @@ class Table:
         frame.attrs = {}  # a frame of Spark Connect has its plan in there, and Arrow warns that it keeps none of it
         return pa.Table.from_pandas(frame, schema=self.arrow_schema, preserve_index=False)
 
+
+MADE_OF = "kafka_txn_table"
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 LAST_TIME = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, in ms: a producer may write any number as a time

@@ -29,7 +29,7 @@ from toolkit.analysis.log.offset_status import (
 )
 from toolkit.errors import DecodeError
 from toolkit.formats.batch_records import partial_batches, record_offsets
-from toolkit.formats.batches import LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.batches import LOG_APPEND_TIME, TRANSACTIONAL, known
 from toolkit.formats.headers import ABORT, COMMIT, Header, Headers, LogChunk
 from toolkit.schema import utc
 from toolkit.schema.live import MissingOffsets, OffsetVisibility, Partition
@@ -345,7 +345,7 @@ def _with_batch(found: OffsetVisibility, batch: Header) -> OffsetVisibility:
     has_producer = producer_id >= 0
     return replace(
         found,
-        base_offset=int(batch["base_offset"]),
+        base_offset=known(int(batch["base_offset"])),  # a compressed message of magic 1 has only its last offset
         last_offset=int(batch["last_offset"]),
         timestamp=utc(int(batch["max_timestamp"])),
         timestamp_type="LogAppendTime" if attributes & LOG_APPEND_TIME else "CreateTime",

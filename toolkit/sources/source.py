@@ -557,7 +557,7 @@ class Source:
         stop: Offset = None,
         producer_id: int | None = None,
     ) -> None:
-        """Rebuilt from the batches. A gap in a cluster's log raises `BrokerError`; for files, see `batches`."""
+        """Rebuilt from the batches. From where offsets could not be read, what is open is not known."""
 
     @source_table(schema.TRANSACTION_LOG, of=LOGS)
     def transaction_log(

@@ -29,6 +29,13 @@ OF_PLACES = {"topic", "topics", "topic_partitions", "verdict", "source"}
 LONG_NAME = 12  # shorter names are replaced only in quotes: "1" is part of many sentences
 PLAIN_NAME = re.compile(r"[\w.:@/-]{1,64}", re.ASCII)
 MAX_WORDS = 2  # of letters in a plain name: more of them may be a sentence
+OTHER_ID = re.compile(
+    r"(?<=\bits id \").+(?=\" has expired: __transaction_state-\d|\" now has producer id \d)"
+    r"|(?<=(?:of|en|on) \").+(?=\" in __transaction_state-\d)|(?<=, which \").+(?=\" had, too)"
+    r"|(?<=['\"]).+(?=['\"] was not open at )",
+    re.DOTALL,
+)
+"""An id in a sentence of ours that no column has: that of a former owner, or of another client."""
 PLACEHOLDERS = {"transactional_id": "<transactional_id>", "group_id": "<group>", "groups_held": "<group>"}
 
 
@@ -110,12 +117,16 @@ def without_names(value: Any, names: Mapping[str, str]) -> Any:
                 value = value.replace(f'"{written}"', f'"{names[name]}"').replace(f"'{written}'", f"'{names[name]}'")
                 if len(name) >= LONG_NAME or not is_plain(name):
                     value = value.replace(written, names[name])
-        return value
+        return OTHER_ID.sub(_other_id, value)
     if isinstance(value, Mapping):
         return {key: without_names(item, names) for key, item in value.items()}
     if isinstance(value, Sequence):
         return [without_names(item, names) for item in value]
     return value
+
+
+def _other_id(found: re.Match[str]) -> str:
+    return found[0] if is_plain(found[0]) or found[0] in PLACEHOLDERS.values() else "<another id>"
 
 
 def _texts(value: Any) -> Iterator[str]:

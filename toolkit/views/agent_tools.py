@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from itertools import chain
@@ -17,7 +17,6 @@ from toolkit.schema import GROUP_LAG, OFFSET_VISIBILITY, TRANSACTION_HISTORY, Ro
 from toolkit.schema.coerce import Scope, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.table import Table, TopicPartition
-from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
@@ -153,7 +152,7 @@ class AgentTools:
         explanations = [
             {
                 **row,
-                "findings": most_urgent(row["findings"] or ()),
+                "findings": (row["findings"] or ())[:MAX_FINDINGS],
                 "findings_left_out": max(0, len(row["findings"] or ()) - MAX_FINDINGS),
             }
             for row in rows
@@ -203,6 +202,8 @@ class AgentTools:
                 raise UsageError("A recording has no lag of groups.", do="Use a server that reads a cluster or files.")
             rows = source.group_lag_rows(group)
         shared = about(source, GROUP_LAG, rows)
+        if not rows:
+            shared["remarks"] = ["The group has no committed offset, and none is pending."]
         return self._pages.of_rows("lag", [inert_finding(row) for row in rows], limit=limit, shared=shared)
 
     @answering
@@ -271,6 +272,7 @@ class AgentTools:
             "command_line": None if plan.refusal else command_line(argv),
             "confirmation": "It is a dry run until a person confirms it by name.",
             "refusal": inert(plan.refusal),
+            "warnings": inert(list(plan.warnings)),
             "impact": inert(asdict(plan.impact)),
             "finding": short_enough(plan.finding),
         }
@@ -310,11 +312,6 @@ def about(source: AnySource, table: Table | None = None, rows: Sequence[Row] = (
     scope = source.scope if table is None else Scope.of_rows(table, rows)
     fields = Envelope.of("", 0, source, scope).fields()
     return {name: inert(value) for name, value in fields.items() if not name.startswith("schema")}
-
-
-def most_urgent(findings: Iterable[Row]) -> list[Row]:
-    """At most `MAX_FINDINGS`: no healthy one takes the place of one that hangs."""
-    return sorted(findings, key=lambda each: Verdict(each["verdict"]).urgency)[:MAX_FINDINGS]
 
 
 def _newest_last(part: Answer) -> Answer:

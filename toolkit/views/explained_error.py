@@ -23,7 +23,7 @@ from toolkit.schema.table import INT16, INT32, INT64, STRING, TOPIC_PARTITIONS
 from toolkit.schema.verdict import symptom_page
 from toolkit.sources.resource_checks import ResourceChecks, check_resources
 from toolkit.views.document import NOWHERE, Connection, Field, Fields, Paragraph, Section, Value, text_values
-from toolkit.views.finding_document import finding_parts, first_names, linked_row, summary
+from toolkit.views.finding_document import by_urgency, finding_parts, first_names, linked_row, summary
 from toolkit.views.renderers import DocumentView, text_lines
 from toolkit.views.row_formats import count
 
@@ -70,7 +70,9 @@ def _checked_section(checks: ResourceChecks, named: NamedResources, scope: str |
 
 def said_of_ids(checks: ResourceChecks) -> list[str]:
     """Coordinator state of ids, the end of their last transactions, and the lag of groups: a sentence each."""
-    return [*map(_transaction, checks.transactions), *map(_ended, checks.history), *map(_lag, checks.group_lag)]
+    are_several = len({each.transactional_id for each in checks.history}) > 1
+    ended = (_ended(each, is_named=are_several) for each in checks.history)
+    return [*map(_transaction, checks.transactions), *ended, *map(_lag, checks.group_lag)]
 
 
 def _pasted_lines(records: Sequence[TransactionLogRecord]) -> list[str]:
@@ -108,6 +110,9 @@ def _sum(checks: ResourceChecks, named: NamedResources, scope: str | None) -> st
     """The last line; an all-clear names what was read."""
     if checks.findings:
         incomplete = "; not everything was checked" if checks.is_incomplete else ""
+        if named:  # what else was read for them is left out, and may hang
+            are_several = len({each.tp for each in checks.findings}) > 1
+            scope = f"on the partition{'s' if are_several else ''} above only"
         return summary(checks.findings, scope=scope) + incomplete
     if not checks.all_partitions:
         return "no partition was checked"
@@ -124,15 +129,19 @@ def _transaction(owner: Transaction) -> str:
     return text + (f", since {at(owner.start_time)}" if owner.start_time else "")
 
 
-def _ended(past: PastTransaction) -> str:
+def _ended(past: PastTransaction, *, is_named: bool) -> str:
     when = past.end_time or past.decided_at or past.start_time
-    return f"  {past.ended or past.kind}{f' at {at(when)}' if when else ''}: {past.reason}"
+    of_id = f'"{past.transactional_id}": ' if is_named else ""
+    error = f" {past.error}" if past.error else ""
+    return f"  {of_id}{past.ended or past.kind}{f' at {at(when)}' if when else ''}: {past.reason}{error}"
 
 
 def _lag(lag: GroupLag) -> str:
     where = f"group {lag.group_id}" + ("" if lag.topic is None else f", {lag.topic}-{lag.partition}")
     if lag.error:
         return f"{where}: {lag.error}"
+    if lag.lag is None and lag.committed_offset is not None:  # of a share group, on older brokers
+        return f"{where}: at offset {lag.committed_offset}, its lag is not known"
     if lag.lag is None:
         return f"{where}: nothing committed"
     rest = never_read(lag)
@@ -222,7 +231,7 @@ class ExplainedError:
         if self.checks is not None:
             shared["findings"] = [
                 {name: row[name] for name, _ in _FINDING}
-                for row in (linked_row(each, self.connection) for each in self.checks.findings)
+                for row in (linked_row(each, self.connection) for each in by_urgency(self.checks.findings))
             ]
             shared["observed"] = [*observed, *(each.strip() for each in said_of_ids(self.checks))]
             shared["not_checked"] = list(self.checks.not_checked)

@@ -10,23 +10,23 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from toolkit.analysis.coordinator.transaction_owners import prefix_of, shows_member
 from toolkit.analysis.diagnosis.decision import CAUSES, OUTCOMES
 from toolkit.analysis.diagnosis.evidence_text import NO_ANSWER, at
-from toolkit.command_line import command_line, grant
+from toolkit.command_line import command_line, grant, quoted
 from toolkit.errors import UsageError
 from toolkit.schema import FINDINGS, Column, ListOf, Row, Table
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
-from toolkit.schema.live import Finding
+from toolkit.schema.live import Finding, Partition
+from toolkit.schema.log import LogTransaction, LsoStep
 from toolkit.schema.table import STRING, Error, TransactionKey
 from toolkit.schema.verdict import Verdict, cause_page, verdict_page
 from toolkit.views.document import NOWHERE, Command, Connection, Field, Fields, Part, Section, Value, marked
@@ -36,10 +36,8 @@ from toolkit.views.row_formats import count, printable
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from toolkit.schema.log import LogTransaction
 
-
-UrgencyKey: TypeAlias = tuple[int, float, str, int, int]
+UrgencyKey: TypeAlias = tuple[bool, int, float, str, int, int]
 TICK = dt.timedelta(seconds=1)
 """Files have the times at which they were copied in whole seconds: a record in them may be a little younger."""
 
@@ -76,10 +74,13 @@ def expires_in(finding: Finding) -> dt.timedelta | None:
 
 
 def urgency_key(finding: Finding, until: dt.datetime) -> UrgencyKey:
-    """The most urgent verdict first, then the oldest; findings of one age by partition and queue position."""
+    """What needs action or thought first, then the most urgent verdict, the oldest, by partition and queue position.
+
+    Thousands of partitions that were not read would hide the one below them that has something to do.
+    """
     length = age(finding, until) or dt.timedelta(0)
     place = finding.topic or "", finding.partition or 0, finding.queue_position or 0
-    return finding.verdict.urgency, -length.total_seconds(), *place
+    return _tier(finding) > 0, finding.verdict.urgency, -length.total_seconds(), *place
 
 
 def by_urgency(findings: Iterable[Finding], now: dt.datetime | None = None) -> list[Finding]:
@@ -103,7 +104,7 @@ def short_lines(findings: Iterable[Finding]) -> list[str]:
             printable(partition_name(each)),
             "-" if each.start_offset is None else str(each.start_offset),
             str(each.verdict),
-            "-" if each.transactional_id is None else shlex.quote(printable(each.transactional_id)),
+            "-" if each.transactional_id is None else quoted(each.transactional_id),
             "-" if (length := age(each)) is None else duration(length),
             each.action or "-",
         )
@@ -223,6 +224,32 @@ def check_cluster(findings: Iterable[Finding], what: str) -> None:
             f"{what} is about one cluster, and these findings are of {len(found)}: {names}.",
             do="Select one: findings[findings.cluster_id == ...], or the findings of one source.",
         )
+
+
+OfReplica = TypeVar("OfReplica", LogTransaction, LsoStep, Partition)
+
+
+def of_one_replica(rows: Sequence[OfReplica]) -> list[OfReplica]:
+    """The rows of a partition of the replica that reaches furthest, and what could not be read of any.
+
+    Another one may lag, and show as open what has ended. Samples of leaders have one row for each time.
+    """
+    best: dict[dt.datetime | None, tuple[int, int | None]] = {}
+    for row in rows:
+        best[_sampled_at(row)] = max(
+            best.get(_sampled_at(row), (-1, None)), (_reach(row), row.broker_id), key=itemgetter(0)
+        )
+    return [row for row in rows if row.error or row.broker_id == best[_sampled_at(row)][1]]
+
+
+def _sampled_at(row: LogTransaction | LsoStep | Partition) -> dt.datetime | None:
+    return row.observed_at if isinstance(row, Partition) else None
+
+
+def _reach(row: LogTransaction | LsoStep | Partition) -> int:
+    if isinstance(row, LogTransaction):
+        return max(row.marker_offset or 0, row.last_offset or 0)
+    return (row.offset if isinstance(row, LsoStep) else row.high_watermark) or 0
 
 
 def first_names(names: Sequence[str], most: int = MAX_NAMES) -> str:

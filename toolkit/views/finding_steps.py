@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from toolkit.sources.source import Source
 
 MAX_PARTITIONS = 5  # named for a verdict
+_BRACKET = re.compile(r"([\[\]])")  # of a link or a picture, which an id may be
 TIMELINE = ("02_lso_timeline.ipynb", "when it began, and who waits")
 COORDINATOR = ("03_coordinator.ipynb", "why its coordinator does not end it")
 ABORT = ("04_abort.ipynb", "end it")
@@ -60,13 +62,12 @@ class NextSteps:
             if finding.verdict is not Verdict.CLEAR:
                 by_verdict.setdefault(finding.verdict, []).append(finding)
         if not by_verdict:
-            empty = (
-                ""
-                if self.findings
-                else "No findings: a selection may be empty. If this is all that a source answered: "
-            )
+            if not self.findings:
+                return ["No findings: nothing was read, or this is an empty selection."]
+            partitions = len({(each.cluster_id, each.topic, each.partition) for each in self.findings})
+            where = "this partition" if partitions == 1 else f"these {partitions:,} partitions"
             return [
-                f"{empty}No transaction blocks a consumer: check the consumers themselves.",
+                f"No transaction blocks a consumer of {where}: check the consumers themselves.",
                 _link("02_lso_timeline.ipynb", "the lag of a group in parts"),
             ]
         return [line for verdict, found in by_verdict.items() for line in self._of_verdict(verdict, found)]
@@ -81,7 +82,8 @@ class NextSteps:
             )
         )
         lines = [f"- **{verdict}**: {first_names(names, MAX_PARTITIONS)}. {verdict.sentence}"]
-        lines += [f"    - remedy for {names[0]}: {plain(printable(first.advice))}".rstrip()] if first.remedy else []
+        advice = _BRACKET.sub(r"\\\1", plain(first.advice))
+        lines += [f"    - remedy for {names[0]}: {advice}".rstrip()] if first.remedy else []
         if first.command:
             command = Code(command_line(self.connection.argv(Command(first.command))))
             lines.append(f"        - {markdown_lines([Paragraph((command,))])[0]}")

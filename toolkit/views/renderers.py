@@ -250,7 +250,7 @@ def class_html(kind: str) -> str:
 
 
 _PAGE = re.compile(rf"{re.escape(DOCS_URL)}[\w/#-]*")
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&$])")  # of Markdown, and of the formulas in a notebook
 
 
 def escaped_markdown(text: str) -> str:

@@ -17,11 +17,11 @@ from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.errors import UsageError
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import FINDINGS, TABLES, Row, Table
-from toolkit.schema.coerce import Data, one_table, records_of, rows_of, table_of
+from toolkit.schema.coerce import Data, one_table, records_of, rows_of, table_of, tables_with
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Exposure, Finding, GroupLag, OffsetVisibility
 from toolkit.schema.log import LogTransaction, TransactionStatistics
-from toolkit.schema.table import FLOAT64, INT16, INT32, INT64, TIME, TableRow, TopicPartition, utc_now
+from toolkit.schema.table import FLOAT64, INT16, INT32, INT64, MADE_OF, TIME, TableRow, TopicPartition, utc_now
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Command, Count, Field, Fields, Grid, Paragraph, Part, Section, Value
 from toolkit.views.finding_document import (
@@ -72,6 +72,7 @@ def statistic_sections(statistics: Data, *, opened: Iterable[LogTransaction] = (
         found = [text for txn in here for text in _open_texts(txn)]
         shown = [kind for kind in COUNTS if row[kind] or kind in ALWAYS]
         fields = [Field(kind, (f"{row[kind]:,}", *(found if kind == "open" else ()))) for kind in shown]
+        fields += [Field("error", (record.error,))] if record.error else []
         measured = {label: name for label, name in LABELS.items() if row[f"{name}_count"]}
         sizes = tuple((kind, *(_size(row[f"{name}_{kind}"]) for name in measured.values())) for kind in SUMMARY)
         name = "all" if record.topic is None else f"{record.topic}-{record.partition}"
@@ -122,11 +123,14 @@ def lag_parts(rows: Iterable[Row]) -> list[Part]:
     `rows`: of ``schema.GROUP_LAG``.
     """
     fields = []
-    for lag in records_of(rows, GroupLag):
+    lags = records_of(rows, GroupLag)
+    are_several = len({each.group_id for each in lags}) > 1
+    for lag in lags:
         is_beyond = (lag.committed_offset or 0) > (lag.high_watermark or 0)
         if lag.reason and (lag.held or is_beyond or (lag.lag and not lag.behind)):
             tp = TopicPartition(lag.topic or "", lag.partition or 0)
-            fields.append(Field(str(tp), (lag.reason, *([_diagnose(tp)] if lag.held else []))))
+            name = f"{lag.group_id}, {tp}" if are_several else str(tp)
+            fields.append(Field(name, (lag.reason, *([_diagnose(tp)] if lag.held else []))))
     return [Fields(tuple(fields), indent=0)] if fields else []
 
 
@@ -457,7 +461,7 @@ def show(
     if not hasattr(data, "columns"):  # an iterator is read once
         data = [item.row() if isinstance(item, TableRow) else item for item in cast("Iterable[Row | TableRow]", data)]
     names = _names_in(data)
-    known = table or (table_of(names) or table_of(columns or ()) or _table_in(names) if names else FINDINGS)
+    known = table or _table_of(data, names, columns or ())
     if known is None:
         raise UsageError(
             "These are not columns of one of the toolkit's tables.",
@@ -470,6 +474,16 @@ def show(
     is_whole = set(known.names if known is not FINDINGS else SUMMARY_COLUMNS) <= set(names)
     selected = columns if columns is not None or is_whole or not names else [n for n in known.names if n in set(names)]
     return TableView(table=known, rows=_by_urgency(rows, now) if known is FINDINGS else rows, columns=selected, now=now)
+
+
+def _table_of(data: Any, names: Sequence[str], columns: Sequence[str]) -> Table | None:
+    """The table that a frame was made of, or that its columns tell; one called rows if several have them."""
+    made_of = TABLES.get(getattr(data, "attrs", {}).get(MADE_OF, ""))
+    if made_of is not None and set(names) <= set(made_of.names):
+        return made_of
+    found = table_of(names) or table_of(columns) or _table_in(names) if names else FINDINGS
+    is_told = found is None or set(found.names) <= set(names) or len(tables_with(names or columns)) < 2
+    return found if found is None or is_told or not names else replace(found, name="rows")
 
 
 def _table_in(names: Sequence[str]) -> Table | None:

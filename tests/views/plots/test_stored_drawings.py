@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import plotly.graph_objects as go
+import pytest
 
 from tests.stored import compare
 from tests.views.plots.busy import NOW, busy, finding, history
 from toolkit.schema.log import ClusterEvent
-from toolkit.views.plots import plot_timeline
+from toolkit.views.plots import plot_timeline, timeline_data
 
 MINUTE = dt.timedelta(minutes=1)
 
@@ -28,9 +29,11 @@ def drawn(figure: go.Figure) -> Iterator[str]:
         yield f"at {note['x']}, {note['y']}: {note['text']}"
 
 
-def test_a_timeline() -> None:
+def test_a_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most of its transactions are drawn together; an id in each of its states, and too short ones as one."""
+    monkeypatch.setattr(timeline_data, "MAX_EVENTS", 2)  # the newest
     log_transactions, findings = busy(20, hanging=2)
+    findings[1] = {**findings[1], "transactional_id": "<b>payments</b>-2"}
     short = [dict(row) for row in log_transactions[8:] if row["outcome"] != "open"]
     for number, row in enumerate(short):
         row["start"] = short[0]["start"] + number * MINUTE / 60
@@ -40,9 +43,9 @@ def test_a_timeline() -> None:
     for number in range(3):
         times = {name: NOW + (20 * number + each) * MINUTE / 100 - dt.timedelta(hours=1)
                  for each, name in enumerate(("start_time", "decided_at", "end_time"))}  # fmt: skip
-        states.append(history(**times, transactional_id="payments-2", first_offset=200 + number, ended="abort"))
+        states.append(history(**times, transactional_id="<b>payments</b>-2", first_offset=200 + number, ended="abort"))
     events = [ClusterEvent(timestamp=NOW - each * MINUTE, event="leader_changed",
-                           topic="orders", partition=0, text=f"broker {each} leads") for each in (9, 5)]  # fmt: skip
+                           topic="orders", partition=0, text=f"broker {each} leads") for each in (9, 5, 4)]  # fmt: skip
     figure = plot_timeline(rows, findings=findings, transaction_history=states, cluster_events=events,
                            most=4)  # fmt: skip
     compare("timeline_drawing.txt", drawn(figure))

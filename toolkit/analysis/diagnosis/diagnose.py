@@ -24,6 +24,16 @@ from toolkit.schema.live import FINDINGS, EvidenceEntry, Finding, Partition
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.schema.verdict import Verdict
 
+# Why the whole was not diagnosed, and what to do: of a cluster, of files.
+HIDDEN_TOPICS = (
+    "The cluster may have topics that this principal cannot see.",
+    "Diagnose as a principal that may describe all topics.",
+)
+UNREAD_FOLDERS = (
+    "Folders below these paths may have partitions that were not read.",
+    "Diagnose as a user that may read them, and name folders of partitions as brokers do: topic-partition.",
+)
+
 
 def explained_by(finding: Finding, known: Finding) -> Finding:
     """The finding with what the logs showed of its transaction when they were read for another finding of it.
@@ -148,12 +158,10 @@ class Diagnosis:
                 rows.append(finding)
         last = self.indexed[-1].observation
         if gaps := tuple(last.coverage.topic_gaps):
-            hidden = decide_unknown(
-                "The cluster may have topics that this principal cannot see.",
-                remedy="Diagnose as a principal that may describe all topics.",
-                missing=gaps,
-                is_open=False,
-            ).finding(observed_at=last.observed_at)
+            why, remedy = UNREAD_FOLDERS if last.from_files else HIDDEN_TOPICS
+            hidden = decide_unknown(why, remedy=remedy, missing=gaps, is_open=False).finding(
+                observed_at=last.observed_at
+            )
             rows.append(replace(hidden, evidence=coverage_evidence(last), brokers_time=last.brokers_time.time))
         known = [by_key.get((each.key, each.producer_epoch)) for each in rows]
         return FINDINGS.in_order(
@@ -234,7 +242,8 @@ def _of_checkpoints(case: Case) -> Iterator[EvidenceEntry]:
 
 
 def _partition(tp: TopicPartition, covering: Sequence[IndexedObservation]) -> PartitionEvidence:
-    first, last = covering[0], covering[-1]
+    last = covering[-1]
+    first = next((one for one in covering if not one.before[tp].error), last)  # one that failed shows nothing not held
     partition = last.after[tp]
     lso, lso_before = partition.last_stable_offset, first.before[tp].last_stable_offset
     is_explained = lso is not None and any(

@@ -120,7 +120,7 @@ def partition_evidence(partition: Partition, observations: Sequence[Observation]
 
 def coverage_evidence(observation: Observation) -> tuple[EvidenceEntry, ...]:
     """Whether the responses are complete, for a finding about the cluster."""
-    return tuple(_of_observations(None, [observation], REQUESTS))
+    return tuple(_of_observations(None, [observation], FILES if observation.from_files else REQUESTS))
 
 
 def record_entry(record: TransactionLogRecord, *, name: str = "record") -> EvidenceEntry:

@@ -708,8 +708,8 @@ DISOWNED_RULES: tuple[Rule[Case], ...] = (
         name="to be committed by a checkpoint of Flink",
         applies=lambda e: e.checkpoint is not None,
         remedy=lambda e: (
-            "Do not abort it: the Flink job considers its records written. Save them by kafka-txn scan, and check "
-            "whether a later transaction of the job has them too."
+            f"Do not abort it: the Flink job considers its records written. {_keep_first(e)} Then check whether a "
+            "later transaction of the job has them, too."
         ),
         needs=lambda e: (
             f"a coordinator that has it open: {e.checkpoint and e.checkpoint.name} of its Flink job is to commit it",

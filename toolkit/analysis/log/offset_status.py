@@ -388,14 +388,15 @@ def clip(chunks: Iterable[LogChunk], *, start: int | None = None, stop: int | No
     has_begun = start is None
     for chunk in chunks:
         headers, damage = chunk.headers, chunk.damage
+        base_offsets = _with_base_offsets(chunk, None).headers["base_offset"]
         in_range = np.ones(len(headers), np.bool_)
         if start is not None:
             in_range &= np.logical_or.accumulate(headers["last_offset"] >= start) | has_begun
             has_begun |= bool(in_range.any())
-            before = headers["position"][headers["base_offset"] <= start]
+            before = headers["position"][base_offsets <= start]
             damage = tuple(item for item in damage if not (before > item.position).any())
         if stop is not None:
-            in_range &= headers["base_offset"] < stop
+            in_range &= base_offsets < stop
             behind = headers["position"][headers["last_offset"] + 1 >= stop]
             damage = tuple(item for item in damage if not (behind < item.position).any())
         unchanged = bool(in_range.all()) and len(damage) == len(chunk.damage)

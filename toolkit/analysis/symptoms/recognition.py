@@ -18,6 +18,8 @@ MAX_NAMED = 10
 MAX_PARTITIONS = 500
 """Likewise; a request has many of them."""
 
+MAX_PRODUCER_ID = 2**63 - 1
+
 T = TypeVar("T")
 
 
@@ -86,6 +88,7 @@ _TABLES = (  # columns by which output of Kafka's tools is known, without the si
     {"producerid", "producerepoch", "lastsequence", "lasttimestamp"},
     {"transactionalid", "producerid"},
 )
+_NUMBERS = {"partition": re.compile(r"[0-9]{1,9}"), "producerid": re.compile(r"[0-9]{1,19}")}
 _RECORDS = ('"transactionalId"', "transaction_metadata::", "::TransactionMetadata(")
 _NO_NAMES = {"null", "none", "nil"}
 _OVER = {"CompleteCommit", "CompleteAbort", "Empty", "Dead"}
@@ -142,7 +145,8 @@ def named_resources(text: str) -> NamedResources:
     transactional_ids = _once([*of_open, *_first(_TRANSACTIONAL_ID, line), *column("transactionalid")])
     groups = _once([*_first(_GROUP, line), *column("group")])
     partitions = _once([*_listed(line), *_pairs(line), *tabled])
-    producer_ids = _once(map(int, [*_first(_PRODUCER_ID, line), *column("producerid")]))
+    numbers = map(int, [*_first(_PRODUCER_ID, line), *column("producerid")])
+    producer_ids = _once(each for each in numbers if each <= MAX_PRODUCER_ID)
     more = {
         "transactional ids": len(transactional_ids) - MAX_NAMED,
         "groups": len(groups) - MAX_NAMED,
@@ -188,7 +192,7 @@ def _rows(text: str) -> Iterator[dict[str, str]]:
         if any(table <= {*names} for table in _TABLES):
             columns = names
         elif len(columns) - 1 <= len(cells) <= len(columns) and all(
-            row.get(name, "0").isdigit() for name in ("partition", "producerid")
+            number.fullmatch(row.get(name, "0")) for name, number in _NUMBERS.items()
         ):
             yield row
         elif cells:

@@ -19,7 +19,7 @@ from toolkit.analysis.exposure import release_of
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
-from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoints
+from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoints, with_newest
 from toolkit.schema.live import Coordinator, Exposure, Finding, GroupLag, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition
@@ -133,7 +133,7 @@ class Cluster(Source, OffsetTables):
         timeout: float = 30.0,
         flink_checkpoints: Sequence[str | os.PathLike[str]] = (),
     ) -> None:
-        self.flink_checkpoints = read_checkpoints(flink_checkpoints)
+        self._first_checkpoints = self.flink_checkpoints = read_checkpoints(flink_checkpoints)
         self.config = ClientConfig(config)
         self.timeout = timeout
         self.client = BrokerClient(self.config, timeout=timeout)
@@ -242,7 +242,7 @@ class Cluster(Source, OffsetTables):
         evidence = ClusterEvidence(self, TableArguments.of(partitions=sorted(partitions)))
         observation = self.observe(partitions=sorted(partitions))
         options = DiagnoseOptions(
-            max_transaction_timeout_ms=max_transaction_timeout_ms, checkpoints=self.flink_checkpoints
+            max_transaction_timeout_ms=max_transaction_timeout_ms, checkpoints=self.newest_checkpoints()
         )
         diagnosis = Diagnosis.of([observation] if earlier is None else [earlier, observation], options)
         opened = [
@@ -272,11 +272,14 @@ class Cluster(Source, OffsetTables):
         return visibility_of(TOPICS, self.client, sorted(self.client.brokers)).gaps
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: TopicPartitions | None = None) -> Observation:
-        """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`)."""
+        """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`).
+
+        The leaders are those by all brokers, as in a second look: for a recorder and a fence this is the only one.
+        """
         with _pause_gc():
             metadata = self._metadata(topics, partitions)
             selection = TableArguments.of(topics=topics, partitions=partitions).selection(metadata)
-            found = observe(self.client, metadata, selection=selection)
+            found = observe(self.client, metadata, selection=selection, every_broker=True)
         self._check_clock(found.brokers_time)
         return found
 
@@ -322,7 +325,7 @@ class Cluster(Source, OffsetTables):
     @_pause_gc()
     def findings(self, arguments: TableArguments) -> Iterable[Finding]:
         evidence = ClusterEvidence(self, arguments)
-        return diagnose(evidence, arguments.diagnosis(DiagnoseOptions(checkpoints=self.flink_checkpoints))).findings
+        return diagnose(evidence, arguments.diagnosis(DiagnoseOptions(checkpoints=self.newest_checkpoints()))).findings
 
     @implements(Source.transaction_owners, without=["at"])
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
@@ -352,9 +355,10 @@ class Cluster(Source, OffsetTables):
 
     @implements(Source.lso_timeline, without=["producer_id"])
     def lso_timeline(self, arguments: TableArguments) -> Iterator[pa.Table]:
-        from toolkit.sources.live.partition_log import lso_timeline_of
+        from toolkit.sources.live.partition_log import lso_timeline_tables_of
 
-        return map(lso_timeline_of, self._ranges(arguments))
+        for log_range in self._ranges(arguments):
+            yield from lso_timeline_tables_of(log_range)
 
     @implements(Source.transaction_log, without=["start", "stop", "producer_id"])
     def transaction_log(self, arguments: TableArguments) -> Iterable[TransactionLogRecord]:
@@ -398,6 +402,11 @@ class Cluster(Source, OffsetTables):
         if brokers_time.warning is not None and self.clock_warning is None:
             self.clock_warning = brokers_time.warning
             self.on_clock_warning(self.clock_warning)
+
+    def newest_checkpoints(self) -> Sequence[FlinkCheckpoint]:
+        """`flink_checkpoints`, with those that were completed since they were read: a job decides by its last one."""
+        self.flink_checkpoints = with_newest(self._first_checkpoints, known=self.flink_checkpoints)
+        return self.flink_checkpoints
 
     @property
     def _flink_prefixes(self) -> frozenset[str]:

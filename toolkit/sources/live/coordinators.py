@@ -116,6 +116,7 @@ MAX_PROBES = 10_000
 NAMES_PER_REQUEST = 2000
 ANY, LITERAL = 1, 3
 TOPIC_ACLS, GROUP_ACLS, TRANSACTIONAL_ID_ACLS = 2, 3, 5  # resource types of DescribeAcls
+FAILED = "UNKNOWN_SERVER_ERROR"  # of every name, where the authorizer itself fails
 AUTHORIZER = "authorizer.class.name"
 KAFKA_AUTHORIZERS = {
     "kafka.security.auth.SimpleAclAuthorizer",
@@ -274,7 +275,8 @@ def _probe(client: BrokerClient, brokers: Sequence[int], resource: AclResource, 
     _raise_first(responses)
     visible: Counter[str] = Counter()
     for response in responses:
-        visible.update({name for name, code in resource.codes(response.message) if error_name(code) != resource.denied})
+        codes = ((name, error_name(code)) for name, code in resource.codes(response.message))
+        visible.update({name for name, code in codes if code not in {resource.denied, FAILED}})
     return {name for name in names if visible[name] < len(brokers)}
 
 
@@ -289,6 +291,8 @@ NAMES = {GROUP: ("group", OFFSETS_TOPIC), TRANSACTION: ("transaction", STATE_TOP
 FACTOR = "transaction.state.log.replication.factor"
 KEYS_PER_REQUEST = 1000
 NOT_YET = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
+# Of an unused id. One that is denied does not show it; then ids may be hidden, which is a gap of its own.
+LOADED = {"NONE", "TRANSACTIONAL_ID_NOT_FOUND", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}
 
 
 def partition_numbers(partitions: Sequence[int]) -> str:
@@ -349,7 +353,9 @@ class CoordinatorTopic:
             return [gap]
         before, now = self.metadata.partitions, after.metadata.partitions
         leaderless = [
-            tp.partition for tp in sorted(now) if now[tp].leader is None or before.get(tp, now[tp]).leader is None
+            tp.partition
+            for tp in sorted({*before, *now})
+            if tp not in now or now[tp].leader is None or before.get(tp, now[tp]).leader is None
         ]
         gaps = []
         if leaderless:
@@ -468,9 +474,10 @@ def loading_coordinators(client: BrokerClient, coordinator_topic: CoordinatorTop
                 f"broker {response.broker_id} did not show whether it has loaded {omitted} of the "
                 f"{coordinator_topic.topic} partitions that it leads"
             )
-        for name in sorted(codes.keys() & NOT_YET):
+        for name in sorted(codes.keys() - LOADED):
             count = f"{codes[name]} of the {coordinator_topic.topic} partitions that it leads"
-            gaps.append(f"broker {response.broker_id} has not loaded {count}: {name}")
+            has_not = "has not" if name in NOT_YET else "did not show whether it has"
+            gaps.append(f"broker {response.broker_id} {has_not} loaded {count}: {name}")
     return gaps
 
 

@@ -41,7 +41,8 @@ from toolkit.sources.offset_queries import DELETED, NO_TRANSACTION, CommittedOff
 
 GROUPS_PER_REQUEST = 200
 GROUP_ID_NOT_FOUND = 69  # the answer of 4.0 and newer about a group that does not exist; older ones call it Dead
-WITH_OFFSETS = {"consumer", ""}  # protocol types whose groups commit offsets; others are Connect, share groups ...
+# Protocol types whose groups commit offsets; the others are of Connect, share groups and other software.
+WITH_OFFSETS = {"consumer", "streams", ""}
 SHARE = "share"  # protocol type
 ISOLATION_LEVEL = "share.isolation.level"
 
@@ -469,7 +470,7 @@ def groups_at(
     have committed the offset after its last record, and not the one after the markers that follow it.
 
     Group ids by partition, sorted; null if the offsets of a group could not be read. A partition without groups is left
-    out if groups may be hidden.
+    out if groups may be hidden, or the log before the LSO could not be read.
     `client`, `brokers`: the connection to the brokers, and the ids of those to query.
     `held`: the LSO of each partition, and its leader.
     """
@@ -478,13 +479,14 @@ def groups_at(
         offsets = read_offsets_of(client, group_ids(client, brokers), [each.tp for each in held])
     except (BrokerError, ConnectionFailed):
         return None
-    found = {}
+    found, unread = dict[TopicPartition, list[str]](), set[TopicPartition]()
     for each in held:
-        waiting = _waiting(client, each, {at[each.tp] for _, at in offsets if each.tp in at})
+        waiting, is_read = _waiting(client, each, {at[each.tp] for _, at in offsets if each.tp in at})
         found[each.tp] = sorted(group for group, at in offsets if at.get(each.tp) in waiting)
-    if all(found.values()) or not missing_groups(client, brokers):
-        return found
-    return {tp: groups for tp, groups in found.items() if groups}  # none that is visible is not none
+        unread |= set() if is_read else {each.tp}
+    if not all(found.values()) and missing_groups(client, brokers):
+        unread |= found.keys()
+    return {tp: groups for tp, groups in found.items() if groups or tp not in unread}  # none that is seen is not none
 
 
 def unstable_groups(client: BrokerClient, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[str]]:
@@ -517,14 +519,18 @@ def _union(some: Collection[str] | None, others: Collection[str] | None) -> tupl
     return None if some is None and others is None else tuple(sorted({*(some or ()), *(others or ())}))
 
 
-def _waiting(client: BrokerClient, lso: FetchPosition, committed: set[int]) -> set[int]:
-    """The LSO, and the committed offsets from which read_committed returns nothing up to the LSO."""
+def _waiting(client: BrokerClient, lso: FetchPosition, committed: set[int]) -> tuple[set[int], bool]:
+    """The LSO, and the committed offsets from which read_committed returns nothing up to it; and whether all are known.
+
+    They are not where the log could not be read.
+    """
     near = [replace(lso, offset=at) for at in committed if max(0, lso.offset - NEAR) <= at < lso.offset]
     fetched = fetch(client, near, max_bytes=FETCH_BYTES, read_committed=True)
-    return {lso.offset} | {
+    found = {
         each.offset for each, batches in zip(near, fetched, strict=True)
         if _is_unreadable(batches, each.offset, lso.offset)
     }  # fmt: skip
+    return found | {lso.offset}, not any(each.error for each in fetched)
 
 
 def _is_unreadable(found: FetchedBatches, start: int, end: int) -> bool:

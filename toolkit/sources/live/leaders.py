@@ -12,7 +12,7 @@ import datetime as dt
 import operator
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
@@ -103,8 +103,13 @@ def read_newest_metadata(client: BrokerClient, topics: Collection[str]) -> Clust
     """As `read_metadata`, of each partition what the broker with the highest leader epoch says.
 
     A broker that no controller reaches answers on, and takes itself for the leader of what others lead since.
+
+    Raises BrokerError if one of them is of another cluster: it knows no ids of this one, and says so without an error.
     """
     responses = client.send([(each, _metadata_request(topics)) for each in sorted(client.brokers)])
+    for response in responses:
+        if isinstance(response.error, BrokerError) and response.error.code == broker_client.OTHER_CLUSTER:
+            raise response.error
     found = [_metadata(each.message, topics) for each in responses if not each.error]
     partitions: dict[TopicPartition, PartitionLeader] = {}
     for tp, each in chain.from_iterable(metadata.partitions.items() for metadata in found):
@@ -401,7 +406,9 @@ class _OffsetAnswers:
 MAX_EPOCH = 32_767
 
 
-def read_producers(client: BrokerClient, leaders: Leaders, *, idle_producers: bool = True) -> list[Producer]:
+def read_producers(
+    client: BrokerClient, leaders: Leaders, *, idle_producers: bool = True, producer_ids: Container[int] | None = None
+) -> list[Producer]:
     """The producers of partitions, from their leaders.
 
     A partition without producers has no record; a failed one has a record with `error`. Brokers also answer from
@@ -410,8 +417,10 @@ def read_producers(client: BrokerClient, leaders: Leaders, *, idle_producers: bo
     `client`: the connection to the brokers.
     `leaders`: as for `read_partitions`.
     `idle_producers`: include producers without an open transaction; no verdict needs them.
+    `producer_ids`: make records of these only: a large cluster has millions.
     """
-    (found,) = query_leaders(client, leaders, ProducersQuery(idle_producers=idle_producers))
+    query = ProducersQuery(idle_producers=idle_producers, producer_ids=producer_ids)
+    (found,) = query_leaders(client, leaders, query)
     return found
 
 
@@ -427,8 +436,8 @@ def read_replica_producers(
 class ProducersQuery:
     """DescribeProducers; of producers with an open transaction only, or of idle ones too."""
 
-    def __init__(self, *, idle_producers: bool) -> None:
-        self._idle_producers = idle_producers
+    def __init__(self, *, idle_producers: bool, producer_ids: Container[int] | None = None) -> None:
+        self._idle_producers, self._producer_ids = idle_producers, producer_ids
         self._leaders: Leaders = {}
         self._sent: list[tuple[int, dict[str, list[int]]]] = []
 
@@ -445,12 +454,12 @@ class ProducersQuery:
             if each.leader is None
         ]
         for (leader, batch), response in zip(self._sent, responses, strict=True):
-            found += _producers(leader, batch, response, idle=self._idle_producers)
+            found += _producers(leader, batch, response, idle=self._idle_producers, only=self._producer_ids)
         return found
 
 
 def _producers(
-    broker_id: int, batch: Mapping[str, list[int]], response: BrokerResponse, *, idle: bool
+    broker_id: int, batch: Mapping[str, list[int]], response: BrokerResponse, *, idle: bool, only: Container[int] | None
 ) -> Iterator[Producer]:
     observed_at = response.observed_at
     topics = () if response.error else response.message.topics
@@ -464,7 +473,8 @@ def _producers(
             error = error_text(partition.error_code, partition.error_message)
             yield Producer(topic=topic, partition=number, broker_id=broker_id, observed_at=observed_at, error=error)
         for each in partition.active_producers:
-            if (start := each.current_txn_start_offset) < 0 and not idle:
+            start = each.current_txn_start_offset
+            if (start < 0 and not idle) or (only is not None and each.producer_id not in only):
                 continue
             epoch, time = each.producer_epoch, each.last_timestamp
             # Null for Kafka's -1, and for values that Apache Kafka never returns (Redpanda: redpanda#11949).

@@ -26,7 +26,6 @@ from toolkit.analysis.diagnosis.log_excerpts import (
     Excerpt,
     ExcerptStart,
     have_ended,
-    named_topics,
     plan_marker_search,
     search_from,
 )
@@ -58,7 +57,7 @@ from toolkit.sources.live.leaders import (
     read_producers,
 )
 from toolkit.sources.live.transactions import TransactionFilters, filtered_transactions
-from toolkit.sources.log_tables import LogId, batch_tables, log_transaction_tables, lso_timeline_table
+from toolkit.sources.log_tables import LogId, batch_tables, log_transaction_tables, lso_timeline_tables
 from toolkit.sources.offset_queries import OffsetSpec, check_offset_range
 from toolkit.sources.offset_reader import WRONG_CHECKSUM, OffsetReader, slice_of, wrong_checksums
 from toolkit.sources.progress_bar import progress
@@ -384,7 +383,6 @@ def _slice(chunk: FetchedChunk) -> LogSlice:
 
 EXCERPT_FETCH_BYTES = 1 << 20
 MAX_BYTES_AFTER = 4 << 20  # from the first offset on
-MAX_SEARCHED = 5_000  # partitions of a cluster; of a larger one only the topics that records name
 SEARCH_TIMEOUT_S = 60.0  # to search more than `MAX_OFFSETS` of partitions
 OFFSETS_BEFORE = (100, 2_000, 20_000)  # the next only if none before has a marker
 
@@ -511,10 +509,8 @@ def search_markers(client: BrokerClient, cases: Sequence[Case]) -> MarkerSearch:
     """
     try:
         metadata = read_metadata(client, None)
-        if len(metadata.partitions) > MAX_SEARCHED:
-            metadata = read_metadata(client, named_topics(cases))
         hidden = _hidden(client, metadata.partitions, cases)
-        producers = read_producers(client, metadata.partitions)
+        producers = read_producers(client, metadata.partitions, producer_ids={each.producer_id for each in cases})
         plan = plan_marker_search(cases, producers, partitions=metadata.partitions, unread=hidden)
         topics = {tp.topic for tp in plan.partitions}
         markers: list[OtherMarker] = []
@@ -620,18 +616,8 @@ def log_transaction_tables_of(log_range: FetchedRange, *, producer_id: int | Non
     return log_transaction_tables(chunks, log_range.log_id, before=log_range.before, producer_id=producer_id)
 
 
-def lso_timeline_of(log_range: FetchedRange) -> pa.Table:
-    """Every step of the LSO as ``schema.LSO_TIMELINE``.
-
-    Raises BrokerError if part of the range could not be read: the timeline would be wrong after the gap.
-    """
-
-    def chunks() -> Iterator[LogChunk]:
-        for chunk in log_range.chunks:
-            for damage in chunk.damage:
-                code, text = Error.of(damage.reason)
-                raise BrokerError(f"{log_range.log_id} could not be read: {text.rstrip('.')}.", code=code)
-            yield chunk
-
-    end = max(log_range.start, log_range.stop)
-    return lso_timeline_table(chunks(), log_range.log_id, before=log_range.before, log_end_offset=end)
+def lso_timeline_tables_of(log_range: FetchedRange) -> Iterator[pa.Table]:
+    """Every step of the LSO as ``schema.LSO_TIMELINE``; error rows are last."""
+    start, stop = log_range.start, log_range.stop
+    chunks = at_missing_offsets(log_range.chunks, expected=start, end=stop, cleaned=stop)
+    yield from lso_timeline_tables(chunks, log_range.log_id, before=log_range.before, log_end_offset=max(start, stop))

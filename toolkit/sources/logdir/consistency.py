@@ -144,7 +144,7 @@ def _segment_doubts(case: Case, state: ReplicaState, start: int, lowest: int) ->
             yield f"the batch at offset {start}, where the transaction begins"
     elif int(first["producer_id"][0]) != producer_id:
         yield f"files that agree: the batch at offset {start} is of producer {int(first['producer_id'][0])}"
-    if window.snapshot is None and len(state.log.base_offsets) > 1:
+    if window.snapshot is None and (len(state.log.base_offsets) > 1 or any(state.log.base_offsets)):
         yield f"an intact producer snapshot of {name}: a broker writes one with every segment"
 
 

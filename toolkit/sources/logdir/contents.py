@@ -55,6 +55,7 @@ OBJECTS_AT_ONCE = 8  # an object store answers slowly, and much at once
 MAX_NEIGHBOURS = 2_000_000  # batch headers that the windows of all logs keep; others are read again if needed
 
 UNNAMED = "UNNAMED: its folder is not named as brokers name it (topic-partition), so its partition is unknown."
+MAY_HAVE_PARTITIONS = ("UNREADABLE:", "UNNAMED:")  # folders that are left out
 COMPACTED = {STATE_TOPIC, OFFSETS_TOPIC}
 
 Partitions = int | Sequence[int] | Sequence[tuple[str, int]]
@@ -105,6 +106,7 @@ class FileScope(NamedTuple):
 
     brokers: Collection[int]
     roots: Collection[LogDirRoot]
+    unread: Sequence[str] = ()  # folders that may have partitions, and why these were not read
 
     @property
     def cluster_id(self) -> str | None:
@@ -134,7 +136,9 @@ class BrokerLogs(NamedTuple):
 
 
 NO_BROKER_LOGS = BrokerLogs()
-SEVERAL_CLUSTERS = "SEVERAL_CLUSTERS: the files are of several clusters, so no metadata log is that of all."
+SEVERAL_CLUSTERS = (
+    "SEVERAL_CLUSTERS: no meta.properties show that the files are of one cluster, so no metadata log is that of all."
+)
 
 
 class Copies:
@@ -273,21 +277,21 @@ class Contents:
 
     @cached_property
     def metadata_ends(self) -> Sequence[MetadataEnd]:
-        """What each replica of the metadata log says at its end; none of files of several clusters."""
-        return [] if self._are_of_several_clusters else [metadata_end(log) for log in self.metadata_logs]
+        """What each replica of the metadata log says at its end; none of files that may be of several clusters."""
+        return [] if self._may_be_of_several_clusters else [metadata_end(log) for log in self.metadata_logs]
 
     @property
-    def _are_of_several_clusters(self) -> bool:
-        """Whether they are: topics that one cluster has deleted, or never had, may be open in another."""
-        roots = {log.root for log in self.logs if log.root is not None}
+    def _may_be_of_several_clusters(self) -> bool:
+        """Whether they may be: topics that one cluster has deleted, or never had, may be open in another."""
+        roots = {log.root for log in self.logs if log.root is not None and not log.is_remote}
         roots.update(() if self.share is None or self.share.scope is None else self.share.scope.roots)
-        return len({root.cluster_id for root in roots} - {None}) > 1
+        return bool(FileScope(brokers=(), roots=roots).cluster_gaps)
 
     @cached_property
     def metadata(self) -> MetadataEnd:
         """The end that counts: a whole one before others, then the one that reaches furthest."""
         nothing = MetadataEnd(
-            MetadataState(), error=SEVERAL_CLUSTERS if self._are_of_several_clusters else NO_METADATA_LOG
+            MetadataState(), error=SEVERAL_CLUSTERS if self._may_be_of_several_clusters else NO_METADATA_LOG
         )
         return max(self.metadata_ends, key=lambda each: (each.error is None, each.offset), default=nothing)
 
@@ -381,10 +385,16 @@ class Contents:
         """
         if log.where.topic == STATE_TOPIC and limit is not ReadLimit.TAIL:
             limit = ReadLimit.RECORDS
-        known, found = self._states.get(id(log), (None, None))
-        if found is None or (known is ReadLimit.TAIL and limit is not ReadLimit.TAIL):
+        known, found = self._states.get(id(log), (ReadLimit.TAIL, None))
+        if found is None or (limit is not known and limit is not ReadLimit.TAIL and known is not ReadLimit.WHOLE):
             checkpoints = self.checkpoints(log.root) if log.root else PartitionCheckpoints()
-            found = read_state(log, checkpoints, limit=limit, copied_at=self.copies.moment(log))
+            found = read_state(
+                log,
+                checkpoints,
+                limit=limit,
+                copied_at=self.copies.moment(log),
+                is_consistent=self.assertions.consistent_copy,
+            )
             self._states[id(log)] = limit, found
             self._room -= len(found.window.neighbourhood.batches)
             if self._room < 0:
@@ -409,7 +419,11 @@ class Contents:
             return self.share.scope
         logs = [*logs, *self.of_topic(STATE_TOPIC)]
         roots = {log.root for log in logs if log.root is not None and not log.is_remote}
-        return FileScope(brokers={log.where.broker_id for log in logs if log.where.broker_id is not None}, roots=roots)
+        brokers = {log.where.broker_id for log in logs if log.where.broker_id is not None}
+        unread = [
+            f"{each.path}: {each.reason}" for each in self.left_out if each.reason.startswith(MAY_HAVE_PARTITIONS)
+        ]
+        return FileScope(brokers=brokers, roots=roots, unread=unread)
 
     def by_partition(
         self, logs: Iterable[ReplicaLog], *, limit: ReadLimit = ReadLimit.TAIL

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -25,7 +26,7 @@ from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import Header, LogChunk
 from toolkit.formats.log_dir_files import LogPath, log_path
 from toolkit.formats.scan import bytes_at
-from toolkit.schema import BATCHES, CLUSTER_EVENTS, LOG_TRANSACTIONS, utc
+from toolkit.schema import BATCHES, CLUSTER_EVENTS, LOG_TRANSACTIONS, LSO_TIMELINE, utc
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.live import Coordinator, Exposure, Finding, GroupLag, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import (
@@ -34,6 +35,7 @@ from toolkit.schema.log import (
     ClusterEvent,
     LogSegment,
     LogTransaction,
+    LsoStep,
     MetadataLogRecord,
     OffsetsLogRecord,
     PastTransaction,
@@ -43,7 +45,7 @@ from toolkit.schema.log import (
     TxnIndexEntry,
 )
 from toolkit.schema.recorded import LsoHold
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir.contents import COMPACTED, BrokerLogs, Contents, FileAssertions, FileScope
@@ -366,15 +368,16 @@ class LogDir(Source, OffsetTables):
         contents = self.contents()
         for log, start, stop, advance in _read(contents, arguments, "reading the LSO"):
             if log.error:
+                yield LSO_TIMELINE.arrow([LsoStep(**log.where.columns, error=log.error)])
                 continue
             parts = _counted(_parts(contents, log, start, stop), advance)
             end = None if stop is not None or not log.base_offsets else log.base_offsets[-1]
-            table = log_tables.lso_timeline_table(
+            steps, errors = log_tables.lso_timeline_tables(
                 parts, log.where, before=_before(contents, log, start), log_end_offset=end
             )
             if arguments.producer_id is not None:
-                table = table.filter(pc.equal(table["holder_producer_id"], arguments.producer_id))
-            yield table
+                steps = steps.filter(pc.equal(steps["holder_producer_id"], arguments.producer_id))
+            yield from (steps, errors)
 
     def figures(
         self,
@@ -699,7 +702,7 @@ def offsets(contents: Contents, log: ReplicaLog, arguments: TableArguments) -> t
     """`start` and `stop` as offsets of a log."""
     is_named = isinstance(arguments.start, str) or isinstance(arguments.stop, str)
     state = contents.read(log) if is_named else None
-    return offset_of(log, arguments.start, state), offset_of(log, arguments.stop, state)
+    return offset_of(log, arguments.start, state), offset_of(log, arguments.stop, state, is_stop=True)
 
 
 def _read(
@@ -741,7 +744,10 @@ def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[TransactionStat
     for stats in by_log:
         yield statistics_row(stats.found, **stats.where.columns, error="; ".join(stats.failures) or None)
     if len(by_log) > 1:
-        yield statistics_row(sum((stats.found for stats in by_log), Statistics()), topic=None, partition=None)
+        total = sum((stats.found for stats in by_log), Statistics())
+        failed = Counter(code for stats in by_log for code in {Error.of(each).code for each in stats.failures})
+        errors = (f"{code}: {number:,} of {len(by_log):,} logs" for code, number in sorted(failed.items()))
+        yield statistics_row(total, topic=None, partition=None, error="; ".join(errors) or None)
 
 
 def only(

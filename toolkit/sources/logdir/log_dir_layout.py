@@ -181,7 +181,7 @@ class _PathSearch:
             for entry in entries:
                 if not _is_file(entry) and parse_folder_name(entry.name):
                     self._partition(path / entry.name, root)
-        elif any(_is_of_a_log(name) for name in names):
+        elif any(_is_of_a_log(name) for name in names) or (parse_folder_name(path.name) and all(map(_is_left, names))):
             self._partition(path, self._root(path.absolute().parent))
         else:
             self._below(path, entries, levels)
@@ -193,7 +193,7 @@ class _PathSearch:
             if _is_file(entry):
                 if file_type(below) == DUMP:
                     self._text(below)
-            elif levels and (real := real_path(below)) not in self.walked:
+            elif levels and entry.name != "lost+found" and (real := real_path(below)) not in self.walked:
                 self.walked.add(real)
                 try:
                     self._folder(below, levels - 1)
@@ -279,6 +279,11 @@ def _is_file(entry: os.DirEntry[str] | ObjectEntry) -> bool:
 def _is_of_a_log(name: str) -> bool:
     known = parse_file_name(name)
     return known is not None and known.kind in {"log", "snapshot", "txnindex"}
+
+
+def _is_left(name: str) -> bool:
+    """Whether it is a file of a partition that is copied without its segments."""
+    return name in IN_PARTITIONS or parse_file_name(name) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

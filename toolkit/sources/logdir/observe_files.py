@@ -137,7 +137,7 @@ def observe_files(
         transactions=transactions,
         partitions_after=partitions,
         producers_after=producers,
-        coverage=_coverage(scope, state_topic),
+        coverage=_coverage(scope, state_topic, selection),
         selection=selection,
         observed_at=observed_at,
         brokers_time=BrokersTime(time=observed_at, source="the newest time in the files") if states else UNKNOWN_TIME,
@@ -227,6 +227,9 @@ def _with_doubts(
                 )
             if not is_consistent:
                 missing += contents.metadata.stale_replica_doubts(tp, replicas[tp][0].log.where.broker_id)
+            count = contents.metadata.partition_count(STATE_TOPIC)
+            if count not in {None, state_topic.count}:
+                missing.append(f"a complete {STATE_TOPIC}: by the metadata log it has {count} partitions")
             foreign = foreign_id_doubts(contents.first_free_producer_id, case.producer_id)
             doubts[*tp, case.producer_id] = [*missing, *foreign]
             if note is not None and note not in notes.setdefault(tp, []):
@@ -250,13 +253,14 @@ def _notes(replicas: Sequence[ReplicaState]) -> Iterator[str]:
     yield from state.snapshot_errors
 
 
-def _coverage(scope: FileScope, state_topic: StateTopic) -> Coverage:
+def _coverage(scope: FileScope, state_topic: StateTopic, selection: Selection) -> Coverage:
     gaps = [*state_topic.gaps, *scope.cluster_gaps]
     if any(partition.replica.log.is_text for partition in state_topic.partitions.values()):
         gaps.append(f"the segments of {STATE_TOPIC}: output of kafka-dump-log.sh shows neither damage nor truncation")
     ids = sum(len(partition.newest) for partition in state_topic.partitions.values())
     proofs = [] if gaps else [f"{STATE_TOPIC} was read completely: {state_topic.count} partitions, {ids} ids"]
-    return Coverage(brokers=sorted(scope.brokers), proofs=proofs, gaps=gaps)
+    unread = scope.unread if selection.partitions is None else ()
+    return Coverage(brokers=sorted(scope.brokers), proofs=proofs, gaps=gaps, topic_gaps=unread)
 
 
 def _first_batches(states: Mapping[TopicPartition, ReplicaState]) -> Iterator[FirstBatch]:

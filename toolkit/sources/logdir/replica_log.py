@@ -376,6 +376,10 @@ class FolderLog:
         """The batches from one at or before an offset on, depending on the offset index."""
         return self._scan(start, None, crc=crc)
 
+    def with_bytes(self, start: int) -> Iterator[LogChunk]:
+        """The batches with an offset from `start` on, with their bytes."""
+        return clip(self._scan(start, with_bytes=True), start=start)
+
     def _scan(
         self, start: int | None = None, stop: int | None = None, *, crc: bool = True, with_bytes: bool = False
     ) -> Iterator[LogChunk]:

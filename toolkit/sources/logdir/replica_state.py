@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from itertools import chain, zip_longest
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +25,16 @@ from toolkit.analysis.log.offset_status import at_missing_offsets
 from toolkit.analysis.log.producer_state import NO_PRODUCERS, join, producer_records, replay, resume
 from toolkit.formats.batches import CONTROL, LOG_APPEND_TIME
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
-from toolkit.formats.headers import Array, HeaderField, Headers, LogChunk, LostOffsets, concatenate
+from toolkit.formats.headers import (
+    NO_MARKER,
+    SNAPSHOT_FOOTER,
+    Array,
+    HeaderField,
+    Headers,
+    LogChunk,
+    LostOffsets,
+    concatenate,
+)
 from toolkit.formats.log_dir_files import LogPath, scandir
 from toolkit.formats.metadata_records import MetadataState, metadata_log
 from toolkit.formats.scan import scan_file
@@ -112,17 +121,19 @@ def metadata_records(
     if since is not None and first is not None:
         needed = next(([each] for each in reversed(snapshots) if _is_before(log, each[0], since)), needed)
     for snapshot, begin in needed:
-        for record in _in_file(log, snapshot):
+        for record in _in_snapshot(log, snapshot):
             yield state.add(replace(record, offset=begin - 1))
-    for segment, following in zip_longest(log.segments, log.base_offsets[1:]):
-        if following is None or following > begin:
-            for record in _in_file(log, segment.path):
-                if record.error or record.offset is None or record.offset >= begin:
-                    yield state.add(record)
+    where = MetadataLogRecord(metadata_node_id=log.where.broker_id)
+    for part in at_missing_offsets(log.with_bytes(begin), expected=begin if needed else None):
+        if part.missing is not None and part.missing.error is not None:
+            yield replace(where, file=part.file, error=part.missing.error)
+        for record in decoded(part, metadata_log, replace(where, file=part.file)):
+            if record.error or record.offset is None or record.offset >= begin:
+                yield state.add(record)
 
 
 def _is_before(log: FolderLog, snapshot: LogPath, time: dt.datetime) -> bool:
-    record = next(_in_file(log, snapshot), None)
+    record = next(_in_snapshot(log, snapshot), None)
     return record is not None and record.timestamp is not None and record.timestamp < time
 
 
@@ -132,10 +143,13 @@ def _snapshots(log: FolderLog) -> list[tuple[LogPath, int]]:
     return [(log.replica.path / name, int(name[:20])) for name in names if SNAPSHOT_NAME.fullmatch(name)]
 
 
-def _in_file(log: FolderLog, file: LogPath) -> Iterator[MetadataLogRecord]:
-    where = MetadataLogRecord(metadata_node_id=log.where.broker_id, file=str(file))
+def _in_snapshot(log: FolderLog, file: LogPath) -> Iterator[MetadataLogRecord]:
+    where, last = MetadataLogRecord(metadata_node_id=log.where.broker_id, file=str(file)), NO_MARKER
     for scanned in scan_file(file, crc=True, with_bytes=True):
         yield from decoded(replace(scanned, file=str(file)), metadata_log, where)
+        last = scanned.headers["marker"][-1] if len(scanned.headers) else last
+    if last != SNAPSHOT_FOOTER:
+        yield replace(where, error="INCOMPLETE_SNAPSHOT: It ends without a footer, so records of it are missing.")
 
 
 MAX_GAPS = 1000
@@ -429,6 +443,8 @@ NO_HIGH_WATERMARK = (
 
 WRITTEN_BY_BROKERS = {STATE_TOPIC, OFFSETS_TOPIC, METADATA_TOPIC}
 EMPTY_FOLDER = "EMPTY: it contains no segment."
+UNREAD_OFFSETS = "OFFSETS_LOST: Offsets {} to {} could not be read"
+END_LOST = "OFFSETS_LOST: The files end at offset {}, before {}: the last segment is missing or incomplete"
 NO_PRODUCER_SNAPSHOT = (
     "NO_SNAPSHOT: the files begin at offset {}, and none is an intact producer snapshot: what is open may have "
     "begun before"
@@ -475,12 +491,14 @@ def read_state(
     *,
     limit: ReadLimit = ReadLimit.TAIL,
     copied_at: dt.datetime | None = None,
+    is_consistent: bool = False,
 ) -> ReplicaState:
     """Replay a log from its newest intact snapshot on, or from its first segment.
 
     `checkpoints`: the checkpoints of its log directory.
     `limit`: how far back to read for the other data of the window.
     `copied_at`: when its files were copied; null if unknown.
+    `is_consistent`: whether the caller asserts that its log and checkpoints are of one moment.
     """
     observed_at = copied_at or EPOCH
     if log.error or not (log.base_offsets or any(True for _ in log.snapshots())):
@@ -503,11 +521,17 @@ def read_state(
     damage = [each for each in (*window.damage, *window.wrong_checksums) if not each.is_torn]
     damage = [each for each in damage if each.reaches(window.snapshot or 0)]
     unread = [f"{each.reason.rstrip('.')} ({each.place})." for each in damage]
-    unread += [each.error for each in window.missing if each.error is not None]
+    unread += [each.error or UNREAD_OFFSETS.format(each.expected, each.found - 1) for each in window.missing]
     unread += [each.error for each in window.records.errors if each.error and not each.error.startswith("TORN_TAIL")]
     may_have_begun_before = window.snapshot is None and first > 0 and tp.topic not in WITHOUT_TRANSACTIONS
     is_clear_by_chance = may_have_begun_before and not window.open_starts
     unread += [NO_PRODUCER_SNAPSHOT.format(first)] if is_clear_by_chance else []
+    # In a copy of a running broker the checkpoint may be newer than the log.
+    is_final = is_consistent or checkpoints.clean_shutdown or (isinstance(log, FolderLog) and bool(log.replica.only))
+    lost_end = list(_lost_end(log, log_end, written if is_final else None))
+    lost_end += [] if log.base_offsets else [EMPTY_FOLDER]  # a snapshot alone does not show what came after it
+    unread += lost_end
+    is_start_lost = may_have_begun_before and min(window.open_starts, default=log_end) > log_start
     high_watermark = None if written is None else min(max(written, log_start), log_end)
     last_time = window.last_time if log.where.topic in WRITTEN_BY_BROKERS else window.last_broker_time
     written_at = utc(last_time)
@@ -522,7 +546,7 @@ def read_state(
         last_stable_offset=_last_stable_offset(
             window, log_start, log_end if high_watermark is None else high_watermark, final=needed is not None
         )
-        if not (window.missing or is_clear_by_chance)
+        if not (window.missing or lost_end or is_start_lost)
         else None,
         leader_epoch=None if leader_epoch < 0 else leader_epoch,
         window=window,
@@ -557,6 +581,22 @@ def _read(
             return window, errors
         errors.append(f"FOREIGN_SNAPSHOT: the snapshot at {snapshot.offset} lies beyond the end of the log.")
     return read_window(log, None, limit=limit, count_at=count_at, cleaned=cleaned), errors
+
+
+def _lost_end(log: ReplicaLog, log_end: int, high_watermark: int | None) -> Iterator[str]:
+    """What shows that the log went on after these files, as an error.
+
+    `high_watermark`: by a checkpoint that is not newer than the log; null if unknown.
+    """
+    if high_watermark is not None and high_watermark > log_end:
+        yield END_LOST.format(log_end, f"the high watermark {high_watermark} of replication-offset-checkpoint")
+    newest = next(log.snapshots(), None)
+    later = [] if newest is None or newest.offset <= log_end else [newest.offset]
+    if isinstance(log, FolderLog) and not log.is_remote:  # a broker creates a segment before its indexes
+        last = max(log.base_offsets, default=-1)
+        later += [offset for offset in (*log.offset_indexes, *log.time_indexes) if offset > last]
+    if later:
+        yield END_LOST.format(log_end, f"its snapshot or index of offset {max(later)}")
 
 
 def _last_stable_offset(window: LogWindow, log_start: int, bound: int, *, final: bool) -> int:
@@ -609,12 +649,16 @@ def partition_of(state: ReplicaState) -> Partition:
     )
 
 
-def offset_of(log: ReplicaLog, bound: OffsetSpec | None, state: ReplicaState | None) -> int | None:
+def offset_of(
+    log: ReplicaLog, bound: OffsetSpec | None, state: ReplicaState | None, *, is_stop: bool = False
+) -> int | None:
     """The offset of a specification in a log; null if the specification is null or the offset is unknown.
 
     `bound`: an offset; a time with time zone, for the first batch with a record at or after it; or ``"log_start"``,
         ``"lso"``, ``"high_watermark"``, ``"log_end"``.
     `state`: the log's state, for the named offsets.
+    `is_stop`: whether it ends a range, of which unreadable bytes that may be before a time are a part; else it begins
+        one.
     """
     if bound is None:
         return None
@@ -622,18 +666,27 @@ def offset_of(log: ReplicaLog, bound: OffsetSpec | None, state: ReplicaState | N
         offset: int | None = getattr(state, NAMED[bound]) if state else None
         return offset
     if isinstance(bound, dt.datetime):
-        return _offset_at(log, milliseconds(bound))
+        return _offset_at(log, milliseconds(bound), is_stop=is_stop)
     return operator.index(bound)
 
 
-def _offset_at(log: ReplicaLog, time_ms: int) -> int:
-    """Offset of the first batch with a record at or after a time; the log end offset if there is none."""
-    end = 0
+def _offset_at(log: ReplicaLog, time_ms: int, *, is_stop: bool) -> int | None:
+    """Offset of the first batch with a record at or after a time; the log end offset if there is none.
+
+    Unreadable bytes right before it may have one, too: then a range begins before them, and does not end at them.
+    """
+    end, is_damaged = 0, False  # after the last older batch
     for part in log.parts():
-        headers = part.headers
+        headers, positions = part.headers, part.headers["position"]
         newer = np.flatnonzero(headers["max_timestamp"] >= time_ms)
+        older = int(newer[0]) if newer.size else len(headers)
+        if older:
+            end, is_damaged = int(headers["last_offset"][older - 1]) + 1, False
+        for each in part.damage:
+            is_behind = not older or each.position > positions[older - 1]
+            is_before = not newer.size or each.position < positions[older]
+            is_damaged |= is_behind and is_before and not each.is_torn
         if newer.size:
-            return int(headers["base_offset"][newer[0]])
-        if len(headers):
-            end = int(headers["last_offset"][-1]) + 1
-    return end
+            base_offset = int(headers["base_offset"][older])
+            return end if base_offset < 0 or (is_damaged and not is_stop) else base_offset
+    return None if is_stop and is_damaged else end

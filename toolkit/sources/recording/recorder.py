@@ -127,6 +127,7 @@ class Sampler:
         diagnosis = replace(self.diagnosis, recheck_after=0, is_sample=True)
         try:
             cluster = self._same_cluster(before)
+            diagnosis = replace(diagnosis, checkpoints=cluster.newest_checkpoints())
             evidence = SampleEvidence(cluster, before.observation if before else None)
             diagnosed = diagnose(evidence, diagnosis, before=before.log_readings if before else {})
         except ToolkitError as error:

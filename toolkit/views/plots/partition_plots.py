@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from plotly.subplots import make_subplots
 from toolkit.analysis.diagnosis.consumer_lag import never_read
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.observation import is_held
+from toolkit.errors import UsageError
 from toolkit.schema.coerce import Data, in_utc, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, GroupLag, Partition
@@ -72,7 +73,7 @@ def plot_overview(findings: Data, *, partitions: Data = None, theme: ThemeName =
     lines = partition_lines(records, newest(records))
     if not lines:
         doubt = any(each.error is not None or is_held(each) for each in read)
-        title = "What is held is not known" if doubt else "Nothing is held" if records or read else "Nothing to draw"
+        title = "What is held is not known" if doubt else _nothing_held(records, read)
         return empty_figure(colours, title=title, missing=_checked_text(records, read))
     visible = lines[:MAX_LINES]
     figure = make_subplots(figure=NotebookFigure(), rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.03,
@@ -116,6 +117,8 @@ def number_tiles(findings: Data) -> str:
         ``schema.FINDINGS``.
     """
     records = records_of(findings, Finding)
+    if not records:
+        return f'{TILES_STYLE}<div class="kafka-txn-tiles"><div><b>-</b>no findings</div></div>'
     lines = partition_lines(records, newest(records))
     held = [line for line in lines if line.holder is not None]
     hanging = sum(line.verdict is Verdict.HANGING for line in lines)
@@ -258,6 +261,12 @@ def _named(counted: Counter[Verdict]) -> str:
     return ", ".join(f"{counted[verdict]:,} {verdict.replace('_', ' ')}" for verdict in Verdict if counted[verdict])
 
 
+def _nothing_held(findings: Sequence[Finding], read: Sequence[Partition]) -> str:
+    """The title of an all-clear, which is about these partitions only: they may be a selection."""
+    places = {*map(place, findings)} or {(None, each.topic, each.partition) for each in read}
+    return f"Nothing is held on {count(len(places), 'partition')}" if places else "Nothing to draw"
+
+
 def _checked_text(findings: Sequence[Finding], read: Sequence[Partition]) -> str:
     failed = sum(partition.error is not None for partition in read)
     if not findings and not read:
@@ -271,6 +280,7 @@ def _checked_text(findings: Sequence[Finding], read: Sequence[Partition]) -> str
     return f"{count(len(findings), 'finding')}: none holds an LSO."
 
 
+SAMPLES_APART = dt.timedelta(minutes=5)  # at most, between two samples of a recorder
 THINNEST = 300  # share of the time for the shortest bar
 HOLD_KINDS = (("held", Verdict.ENDED, True), ("holds it still", Verdict.UNKNOWN, False))
 
@@ -281,7 +291,8 @@ def plot_holds(lso_holds: Data, *, since: dt.date | str | None = None, theme: Th
     Parameters
     ----------
     lso_holds
-        ``schema.LSO_HOLDS``, of a log directory or a recording, or as the pipeline stored them; of any partitions.
+        ``schema.LSO_HOLDS``, of a log directory or a recording, or as the pipeline stored them; of any partitions. Of
+        several clusters a frame each, by name: ``{"east": ..., "west": ...}``.
     since
         Count holds from this time on: ``today``, another day of UTC, such as ``2026-11-21``, or a time; from the first
         one if null.
@@ -294,58 +305,108 @@ def plot_holds(lso_holds: Data, *, since: dt.date | str | None = None, theme: Th
         If there is no such theme, or this is another table.
     """
     colours = theme_named(theme)
-    records = records_of(lso_holds, LsoHold)
-    holds = [each for each in records if each.held_from is not None]
+    records = _by_cluster(lso_holds)
+    holds = [HoldBar.of(cluster, each) for cluster, each in records if each.held_from is not None]
     undated = len(records) - len(holds)
-    unread = sum(each.error is not None for each in records)
+    unread = sum(each.error is not None for _, each in records)
     first = None if since is None else _begin(since)
+    is_earlier = 0  # what was held when it was last seen, before that time
     if first is not None:
-        holds = [replace(each, held_from=max(each.held_from or first, first)) for each in holds
-                 if each.held_to is None or each.held_to > first]  # fmt: skip
-    times = [time for each in holds for time in (each.held_from, each.held_to, each.as_of) if time is not None]
-    if not times:
+        is_earlier = sum(each.hold.held_to is None and each.end <= first for each in holds)
+        holds = [replace(each, start=max(each.start, first)) for each in holds if each.end > first]
+    if not holds:
         after = "" if first is None else f" since {at(first)}"
         return empty_figure(
             colours,
-            title=f"No hold of an LSO{after}" if not undated else "When an LSO was held is not known",
+            title="When an LSO was held is not known" if undated or is_earlier else f"No hold of an LSO{after}",
             missing=f"The table has no hold whose time is known{after}.",
         )
-    until = max(times)
-    holds = [replace(each, as_of=each.as_of or until) for each in holds]
-    by_name: dict[str, list[LsoHold]] = {}
-    for hold in holds:
-        by_name.setdefault(hold.transactional_id or f"producer {hold.producer_id}", []).append(hold)
+    by_name: dict[str, list[HoldBar]] = {}
+    for bar in holds:
+        by_name.setdefault(bar.name, []).append(bar)
     ranked = sorted(by_name.items(), key=lambda item: -_time_held(item[1]))
-    length = until - min(each.held_from or until for each in holds)
+    length = max(each.end for each in holds) - min(each.start for each in holds)
     figure = NotebookFigure()
     for name, verdict, is_over in HOLD_KINDS:
-        bars = [
-            (row, each)
-            for row, of_row in ranked[:MAX_LINES]
-            for each in of_row
-            if (each.held_to is not None) is is_over
-        ]
+        bars = [bar for _, of_row in ranked[:MAX_LINES] for bar in of_row if (bar.hold.held_to is not None) is is_over]
         if bars:
             figure.add_trace(_hold_bars(bars, theme=colours, name=name, verdict=verdict, length=length))
     figure.update_yaxes(row_axis([name for name, _ in ranked[:MAX_LINES]], longest=NAME_WIDTH))
     figure.update_xaxes(type="date", title={"text": "time (UTC)", "standoff": 6}, nticks=7)
     longest, of_longest = ranked[0]
     total = _time_held(of_longest)
-    partitions = {(each.topic, each.partition) for each in holds}
-    open_holds = sum(each.held_to is None for each in holds)
+    open_holds = sum(each.hold.held_to is None for each in holds)
     rest = f", {open_holds:,} of them {'goes' if open_holds == 1 else 'go'} on" if open_holds else ""
     rest += f"; {count(len(ranked) - MAX_LINES, 'more')} not drawn" if ranked[MAX_LINES:] else ""
     rest += f"; {undated - unread:,} of unknown time not drawn" if undated > unread else ""
+    rest += f"; {is_earlier:,} held when last seen, before that time, not drawn" if is_earlier else ""
     rest += f"; {count(unread, 'log')} could not be read" if unread else ""
-    subtitle = (
-        f"{count(len(holds), 'hold')} of {count(len(partitions), 'partition')} by {count(len(ranked), 'id')}{rest}"
-    )
-    goes_on = [each.as_of for each in of_longest if each.held_to is None and each.as_of]
+    partitions = count(len({each.place for each in holds}), "partition")
+    subtitle = f"{count(len(holds), 'hold')} of {partitions} by {count(len(ranked), 'id')}{rest}"
+    if _overlap(holds):
+        subtitle += (
+            "<br>One partition is held twice at one time: the rows are of several clusters or logs, drawn as one."
+        )
+    goes_on = [each.end for each in of_longest if each.hold.held_to is None]
     lasted = f"{'at least ' if goes_on else ''}{duration(total)} in " if total >= SHOWN or not goes_on else ""
     title = f"{plain(longest, longest=40)} held an LSO longest: {lasted}{count(len(of_longest), 'hold')}"
     if goes_on:
         title += f", and held it still at {at(max(goes_on))}"
     return apply_theme(figure, colours, title=title, subtitle=subtitle, height=220 + 30 * len(ranked[:MAX_LINES]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldBar:
+    """A hold as a bar: what is drawn of it."""
+
+    cluster: str  # the name of its frame among several
+    hold: LsoHold
+    start: dt.datetime
+    end: dt.datetime  # up to when it was seen, if it goes on
+
+    @classmethod
+    def of(cls, cluster: str, hold: LsoHold) -> HoldBar:
+        assert hold.held_from is not None, "those of unknown time are not drawn"
+        least = hold.held_from + dt.timedelta(milliseconds=hold.least_ms or 0)
+        return cls(
+            cluster=cluster,
+            hold=hold,
+            start=hold.held_from,
+            end=max(hold.held_to or hold.as_of or least, hold.held_from),
+        )
+
+    @property
+    def name(self) -> str:
+        own = self.hold.transactional_id or f"producer {self.hold.producer_id}"
+        return f"{own} ({self.cluster})" if self.cluster else own
+
+    @property
+    def place(self) -> tuple[str, str | None, int | None]:
+        return self.cluster, self.hold.topic, self.hold.partition
+
+
+def _by_cluster(lso_holds: Data) -> list[tuple[str, LsoHold]]:
+    """The holds with the name of their frame; a hold does not say of which cluster it is."""
+    if isinstance(lso_holds, Mapping):
+        named = lso_holds if len(lso_holds) > 1 else {"": next(iter(lso_holds.values()), None)}
+        return [(str(name), hold) for name, frame in named.items() for hold in records_of(frame, LsoHold)]
+    if isinstance(lso_holds, list | tuple) and len(lso_holds) > 1 and all(hasattr(each, "iloc") for each in lso_holds):
+        raise UsageError(
+            "Holds do not say of which cluster they are, and these are several frames.",
+            do="Name them: plot_holds({'east': ..., 'west': ...}); of one cluster: pandas.concat(frames).",
+        )
+    return [("", hold) for hold in records_of(lso_holds, LsoHold)]
+
+
+def _overlap(holds: Iterable[HoldBar]) -> bool:
+    """Whether a partition is held twice at one time, by more than samples are apart: no partition of a cluster is."""
+    before: dict[object, dt.datetime] = {}
+    for bar in sorted(holds, key=lambda bar: bar.start):
+        place = (bar.place, bar.hold.broker_id)
+        if place in before and min(before[place], bar.end) - bar.start > SAMPLES_APART:
+            return True
+        before[place] = max(before.get(place, bar.end), bar.end)
+    return False
 
 
 def _begin(since: dt.date | str) -> dt.datetime:
@@ -360,45 +421,39 @@ def _begin(since: dt.date | str) -> dt.datetime:
         return in_utc(str(since))
 
 
-def _hold_length(hold: LsoHold) -> dt.timedelta:
-    """How long it lasted; up to when it was seen, if it goes on."""
-    end = hold.held_to or hold.as_of
-    return max(end - hold.held_from, dt.timedelta()) if end and hold.held_from else dt.timedelta()
-
-
-def _time_held(holds: Iterable[LsoHold]) -> dt.timedelta:
+def _time_held(holds: Iterable[HoldBar]) -> dt.timedelta:
     """For how long any LSO was held: what is held on several partitions at one time counts once."""
     total, counted = dt.timedelta(), dt.datetime.min.replace(tzinfo=dt.UTC)
-    for start, end in sorted((each.held_from, each.held_from + _hold_length(each)) for each in holds if each.held_from):
+    for start, end in sorted((each.start, each.end) for each in holds):
         total += max(end - max(start, counted), dt.timedelta())
         counted = max(end, counted)
     return total
 
 
-def _hold_bars(
-    bars: Sequence[tuple[str, LsoHold]], *, theme: Theme, name: str, verdict: Verdict, length: dt.timedelta
-) -> go.Bar:
+def _hold_bars(bars: Sequence[HoldBar], *, theme: Theme, name: str, verdict: Verdict, length: dt.timedelta) -> go.Bar:
     shortest = max(length, dt.timedelta(seconds=1)) / THINNEST
     colour = theme[verdict.tone]
     facts: list[list[tuple[str, object]]] = [
         [
-            ("id", hold.transactional_id),
-            ("producer", id_text(hold.producer_id)),
-            ("partition", f"{hold.topic}-{hold.partition}"),
-            ("offset", hold.first_offset),
-            ("from", hold.held_from),
-            ("to", hold.held_to),
-            ("for", _hold_length(hold)),
-            ("records held", hold.records_held),
-            ("marker", hold.marker),
+            ("cluster", bar.cluster or None),
+            ("id", bar.hold.transactional_id),
+            ("producer", id_text(bar.hold.producer_id)),
+            ("partition", f"{bar.hold.topic}-{bar.hold.partition}"),
+            ("offset", bar.hold.first_offset),
+            ("from", bar.hold.held_from),
+            ("to", bar.hold.held_to),
+            ("last seen", bar.end if bar.hold.held_to is None else None),
+            ("for", bar.end - (bar.hold.held_from or bar.start)),
+            ("records held", bar.hold.records_held),
+            ("marker", bar.hold.marker),
         ]
-        for _, hold in bars
+        for bar in bars
     ]
     return go.Bar(
         orientation="h",
-        base=[when(hold.held_from) for _, hold in bars],
-        x=[max(_hold_length(hold), shortest) / dt.timedelta(milliseconds=1) for _, hold in bars],
-        y=[plain(row) for row, _ in bars],
+        base=[when(bar.start) for bar in bars],
+        x=[max(bar.end - bar.start, shortest) / dt.timedelta(milliseconds=1) for bar in bars],
+        y=[plain(bar.name) for bar in bars],
         width=0.56,
         marker={"color": colour, "line": {"color": colour, "width": 1}},
         hovertext=list(map(hover, facts)),
@@ -456,6 +511,13 @@ def plot_lag(rows: Data, *, group: str | None = None, theme: ThemeName = "light"
     lags = records_of(rows, GroupLag)
     name = group if group is not None else next((lag.group_id for lag in lags), None)
     mine = [lag for lag in lags if lag.group_id == name]
+    if len({(lag.topic, lag.partition) for lag in mine if lag.topic is not None}) < sum(
+        lag.topic is not None for lag in mine
+    ):
+        raise UsageError(
+            "A partition has several rows of this group: they are of several clusters or times.",
+            do="Draw the rows of one.",
+        )
     if name is None or not mine:
         missing = "No row of group_lag was given" + (f" of {plain(name, longest=50)}." if name is not None else ".")
         return empty_figure(colours, title="No lag to draw", missing=missing)

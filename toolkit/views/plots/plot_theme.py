@@ -249,7 +249,7 @@ def hover(facts: Sequence[tuple[str, object]]) -> str:
 
 def _value_text(value: object) -> str:
     if isinstance(value, dt.datetime):
-        return f"{value.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+        return f"{value.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
     if isinstance(value, dt.timedelta):
         return duration(value)
     if isinstance(value, bool):

@@ -215,13 +215,16 @@ def _hover(interval: StateInterval) -> str:
     facts: list[tuple[str, object]] = [
         ("state", interval.state),
         ("transactional id", interval.transactional_id),
-        ("producer", id_text(past.producer_id)),
-        ("epoch", id_text(past.producer_epoch)),
         ("from", interval.start),
         ("to", None if interval.goes_on else interval.end),
         ("for", interval.length),
+    ]
+    if interval.state == MANY:
+        return hover([*facts, ("transactions", interval.transactions)])
+    facts += [
+        ("producer", id_text(past.producer_id)),
+        ("epoch", id_text(past.producer_epoch)),
         ("timeout", None if past.timeout_ms is None else past.timeout_ms * MILLISECOND),
-        ("transactions", interval.transactions if interval.state == MANY else None),
         ("partitions", list(map(str, past.topic_partitions or ())) or None),
         ("__transaction_state", f"{past.txn_state_partition} @ {past.first_offset}"),
         ("ended", past.ended),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from toolkit.schema.verdict import Verdict
 from toolkit.views.plots.plot_theme import place_name
 from toolkit.views.plots.state_lanes import StateInterval, intervals
 
+CLOCKS_APART = dt.timedelta(minutes=1)
 EARLIEST = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
@@ -39,6 +40,7 @@ class LsoCurve:
 
     points: Sequence[CurvePoint]  # in the order of offset and time
     lso: Sequence[int | None]  # LSO at each of them; null if unknown
+    failed: Sequence[dt.datetime] = ()  # times of samples that failed, where no log tells what was between the others
 
     @staticmethod
     def of(
@@ -47,30 +49,43 @@ class LsoCurve:
         steps: Iterable[LsoStep],
         partitions: Iterable[Partition | Finding],
         now: dt.datetime | None = None,
+        behind: dt.timedelta = dt.timedelta(0),
     ) -> LsoCurve:
         """From what the log, samples and findings of one partition say.
 
         `log_transactions`, `steps`, `partitions`: transactions and steps of the log, and the partition as observed;
             each may be empty.
         `now`: time of the read: no time is after it.
+        `behind`: how far the observer's clock is behind the brokers'.
         """
-        steps = sorted(steps, key=lambda step: (step.offset, step.event == "end"))
+        partitions = list(partitions)
+        steps = list(steps)
+        read = sorted((each for each in steps if not each.error), key=lambda each: (each.offset, each.event == "end"))
+        brokers = {each.broker_id for each in read or steps}  # another replica's damage hides nothing of this one
+        failures = [each.offset or 0 for each in steps if each.error and each.broker_id in brokers]
+        unread, steps = min(failures, default=None), read
         points = [
             *_of_log_transactions(log_transactions),
             *(
                 CurvePoint(step.at, step.offset, by_broker=step.event in {"commit", "abort"})
                 for step in steps
-                if step.at is not None
+                if step.at is not None and step.offset is not None
             ),
             *(
-                CurvePoint(each.observed_at, each.high_watermark, by_broker=True, lso=each.last_stable_offset)
+                # if the clocks differ, the observer's limits no time of the log
+                CurvePoint(each.observed_at + behind, each.high_watermark, not behind, each.last_stable_offset)
                 for each in partitions
                 if each.high_watermark is not None and each.observed_at is not None
             ),
         ]
         points = _steady(sorted(points, key=lambda point: (point.offset, point.time)), now)
-        offsets = [step.offset for step in steps]
-        return LsoCurve(points=points, lso=[_lso(point, steps, offsets) for point in points])
+        offsets = [step.offset or 0 for step in steps]
+        lso = [
+            point.lso if unread is not None and point.offset > unread else _lso(point, steps, offsets)
+            for point in points
+        ]
+        failed = [] if steps else sorted(each.observed_at + behind for each in partitions if each.error)
+        return LsoCurve(points=points, lso=lso, failed=failed)
 
     def held(self, lso: int, *, since: dt.datetime) -> LsoCurve:
         """Add an LSO that is known to be held since a time, where it is otherwise unknown."""
@@ -78,7 +93,16 @@ class LsoCurve:
             lso if known_lso is None and point.time >= since else known_lso
             for point, known_lso in zip(self.points, self.lso, strict=True)
         ]
-        return LsoCurve(points=self.points, lso=known)
+        return replace(self, lso=known)
+
+    def passed_at(self, offset: int) -> dt.datetime | None:
+        """When the LSO was first observed beyond an offset, so that what began there had ended; null if it was not."""
+        return min((point.time for point in self.points if point.lso is not None and point.lso > offset), default=None)
+
+    def failed_between(self, since: dt.datetime, until: dt.datetime) -> dt.datetime | None:
+        """Time of the first sample that failed between two times."""
+        index = bisect_right(self.failed, since)
+        return self.failed[index] if index < len(self.failed) and self.failed[index] < until else None
 
     def time_at(self, offset: int) -> dt.datetime | None:
         """Time at which the log reached an offset; null after the last one."""
@@ -92,7 +116,8 @@ class LsoCurve:
         for index, section in enumerate(sections):
             if index in {0, len(sections) - 1} or sections[index - 1] != section or sections[index + 1] != section:
                 kept[index] = None
-        return LsoCurve(points=[self.points[index] for index in kept], lso=[self.lso[index] for index in kept])
+        points, lso = [self.points[index] for index in kept], [self.lso[index] for index in kept]
+        return replace(self, points=points, lso=lso)
 
 
 def _of_log_transactions(log_transactions: Iterable[LogTransaction]) -> Iterator[CurvePoint]:
@@ -148,6 +173,9 @@ class TransactionBar:
     log_transaction: LogTransaction
     finding: Finding | None = None
     transactional_id: str | None = None  # its transactional id, if known
+    has_ended: bool = (
+        False  # whether it is known to have ended; what lost its end among missing offsets is not open either
+    )
 
     @property
     def length(self) -> dt.timedelta:
@@ -192,7 +220,11 @@ def bars_of(
     by_key = {
         (finding.producer_id, finding.start_offset): finding for finding in findings if finding.start_offset is not None
     }
-    once = {(txn.producer_id, txn.first_offset, txn.marker_offset): txn for txn in log_transactions}
+    opened = {producer: start for (producer, start), each in by_key.items() if each.verdict.is_open}
+    once = {
+        (txn.producer_id, txn.first_offset, txn.marker_offset): txn
+        for txn in (_from_its_start(txn, opened) for txn in log_transactions)
+    }
     drawn = [txn for txn in once.values() if txn.first_offset is not None or txn.marker_offset is not None]
     keys = {(txn.producer_id, txn.first_offset) for txn in drawn}
     drawn += [
@@ -212,6 +244,14 @@ def bars_of(
         finding = None if txn.first_offset is None else by_key.get((txn.producer_id, txn.first_offset))
         bars.append(_bar(txn, finding, curve=curve, owners=owners, now=now))
     return sorted(bars, key=lambda bar: (bar.first_offset, bar.end))
+
+
+def _from_its_start(txn: LogTransaction, opened: Mapping[int | None, int | None]) -> LogTransaction:
+    """An open transaction whose beginning was not read, from where its finding says that it began."""
+    start = opened.get(txn.producer_id)
+    if txn.marker_offset is not None or not txn.truncated or start is None or start >= (txn.first_offset or 0):
+        return txn
+    return replace(txn, first_offset=start, first_batch_last_offset=None)
 
 
 def aggregate_bars(
@@ -259,9 +299,14 @@ def _bar(
     marker, first = txn.marker_offset, txn.first_offset
     first_offset = marker if first is None else first
     assert first_offset is not None, "without both, nothing is drawn"
-    is_over = marker is not None or txn.end is not None or (finding is not None and finding.verdict is Verdict.ENDED)
-    end = (curve.time_at(marker + 1) if marker is not None else None) or txn.end or now
-    end = end if is_over else now
+    is_ended = marker is not None or txn.end is not None or (finding is not None and finding.verdict is Verdict.ENDED)
+    # nor is it open if its end was not read: it may be among missing offsets, or the LSO was seen beyond it
+    is_passed = not is_ended and finding is None and curve.passed_at(first_offset) is not None
+    is_over = is_ended or is_passed or (finding is None and txn.outcome is None)
+    end = now
+    if is_over:
+        known = (curve.time_at(marker + 1) if marker is not None else None) or txn.end or curve.passed_at(first_offset)
+        end = known or _start(txn, finding, curve=curve, end=now)
     return TransactionBar(
         kind=_kind(txn, finding, is_over=is_over),
         start=min(_start(txn, finding, curve=curve, end=end), end),
@@ -271,6 +316,7 @@ def _bar(
         log_transaction=txn,
         finding=finding,
         transactional_id=(finding.transactional_id if finding else None) or owners.get(txn.producer_id),
+        has_ended=is_ended or is_passed,
     )
 
 
@@ -374,12 +420,15 @@ def timeline_data(
     log_transactions, steps, partitions, findings = tables
     by_brokers = [each.brokers_time for each in findings if each.brokers_time is not None]
     observed_times = [each.observed_at for each in findings] + [each.observed_at for each in partitions]
-    last = now or max(by_brokers or (time for time in observed_times if time is not None), default=None)
+    known = by_brokers or [time for time in observed_times if time is not None]
+    # a marker's time is a broker's, too, and the time of an observation may be an earlier one at least
+    last = now or max([*known, *(txn.end for txn in log_transactions if known and txn.end is not None)], default=None)
     curve = LsoCurve.of(
         log_transactions=[*log_transactions, *map(_opened, findings)],
         steps=steps,
         partitions=[*partitions, *findings],
         now=last,
+        behind=_behind(findings),
     )
     curve = _held(curve, findings)
     times = [point.time for point in curve.points if point.time > EARLIEST]
@@ -402,6 +451,7 @@ def timeline_data(
         ids=ids,
         was_coordinator_read=any(past.error is None for past in transaction_history),
         is_unread=any(txn.error for txn in log_transactions)
+        or any(step.error for step in steps)
         or any(sample.error for sample in partitions)
         or any(each.error or each.verdict is Verdict.UNKNOWN for each in findings),
         now=until,
@@ -409,6 +459,16 @@ def timeline_data(
         start=start,
         first=first,
     )
+
+
+def _behind(findings: Sequence[Finding]) -> dt.timedelta:
+    """How far the observer's clock is behind the brokers'; zero for what a look may take."""
+    both = [each for each in findings if each.brokers_time is not None and each.observed_at is not None]
+    newest = max(both, key=lambda each: each.observed_at, default=None)
+    if newest is None or newest.brokers_time is None:
+        return dt.timedelta(0)
+    behind = newest.brokers_time - newest.observed_at
+    return behind if abs(behind) > CLOCKS_APART else dt.timedelta(0)
 
 
 def _is_between(event: ClusterEvent, start: dt.datetime, until: dt.datetime) -> bool:

@@ -18,7 +18,7 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, PastTransaction
 from toolkit.schema.verdict import Verdict
-from toolkit.views.finding_document import check_cluster
+from toolkit.views.finding_document import check_cluster, of_one_replica
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_theme import (
     KINDS,
@@ -178,10 +178,18 @@ def add_lines(figure: go.Figure, curve: LsoCurve, now: dt.datetime, theme: Theme
     points = [(point, lso) for point, lso in zip(curve.points, curve.lso, strict=True) if point.time > EARLIEST]
     if not points:
         return
-    last, last_lso = points[-1]
-    xs = [when(point.time) for point, _ in points] + [when(now)]
-    ends = [point.offset for point, _ in points] + [last.offset]
-    lsos = [lso for _, lso in points] + [last_lso]
+    xs: list[str | None] = []
+    ends: list[int | None] = []
+    lsos: list[int | None] = []
+    for (point, lso), following in zip(points, [*(each.time for each, _ in points[1:]), now], strict=True):
+        failed = curve.failed_between(point.time, following)
+        corners = [(when(point.time), point.offset, lso)]
+        if failed or point is points[-1][0]:
+            corners.append((when(failed or now), point.offset, lso))
+        for time, end, stable in (*corners, *([(None, None, None)] if failed else [])):  # a gap up to the next point
+            xs.append(time)
+            ends.append(end)
+            lsos.append(stable)
     line = {"shape": "hv"}
     drawn: dict[str, Any] = {"x": xs, "mode": "lines", "showlegend": None if row == 1 else False}
     figure.add_trace(
@@ -244,7 +252,7 @@ NAMES: Mapping[str, str] = {
     "commit": "committed ▲",
     "abort": "aborted ✕",
     "empty": "marker without data",
-    "undecided": "ended, marker not read",
+    "undecided": "its end was not read",
     "open": "open ●",
     **{verdict: f"open: {verdict.replace('_', ' ')}" for verdict in Verdict if verdict.is_open},
     "hanging": "HANGING ✕",
@@ -392,6 +400,7 @@ def _event_hover(event: ClusterEvent) -> str:
 
 
 LABELS = 3  # transactions with a label of their own
+NEAR_THE_EDGE = 0.25  # share of the visible time: a label in the middle would be cut off
 
 
 def add_labels(figure: go.Figure, timeline: TimelineData, theme: Theme) -> None:
@@ -412,14 +421,14 @@ def add_labels(figure: go.Figure, timeline: TimelineData, theme: Theme) -> None:
         length = duration(hold.length)
         producer = f"producer {hold.finding.producer_id} at {number(hold.start_offset)}"
         text = f"<b>held for {length}</b> · {producer}"
-        place = {"x": when(hold.held_from + hold.length / 2), "y": hold.start_offset, "yshift": -16}
+        middle = hold.held_from + hold.length / 2
+        across = (middle - timeline.start) / max(timeline.now - timeline.start, dt.timedelta(milliseconds=1))
+        anchor = "left" if across < NEAR_THE_EDGE else "right" if across > 1 - NEAR_THE_EDGE else "center"
+        place = {"x": when(middle), "xanchor": anchor, "y": hold.start_offset, "yshift": -16}
         figure.add_annotation(**place, text=text, **_label_style(theme, theme[Verdict.ENDED.tone]))
     if not timeline.curve.points:
         return
-    end, lso = (
-        timeline.curve.points[-1].offset,
-        next((lso for lso in timeline.curve.lso[::-1] if lso is not None), None),
-    )
+    end, lso = timeline.curve.points[-1].offset, timeline.curve.lso[-1]
     style: dict[str, Any] = {"x": when(timeline.now), "xanchor": "right", "showarrow": False, "row": 1, "col": 1,
                              "font": {"size": 12, "color": theme.text}, "bgcolor": theme.background}  # fmt: skip
     same = "LSO = " if lso == end else ""
@@ -433,8 +442,9 @@ def _add_label(
 ) -> None:
     verdict = bar.finding.verdict if bar.finding else "open"
     txn = bar.log_transaction
+    epoch = bar.finding.producer_epoch if bar.finding and txn.producer_epoch is None else txn.producer_epoch
     text = f"<b>{'✕ HANGING' if verdict == 'hanging' else plain(verdict)}</b> · producer {txn.producer_id}"
-    text += f" epoch {txn.producer_epoch} at {number(bar.first_offset)}"
+    text += f"{'' if epoch is None else f' epoch {epoch}'} at {number(bar.first_offset)}"
     length = max(timeline.now - timeline.start, dt.timedelta(milliseconds=1))
     is_right = (bar.start - timeline.start) / length > 0.4
     figure.add_annotation(
@@ -549,9 +559,9 @@ def plot_timeline(
     of_cluster = records_of(cluster_events, ClusterEvent)
     tp = _topic_partition(tables, topic, partition)
     of_partition = TimelineTables(
-        [txn for txn in tables.log_transactions if (txn.topic, txn.partition) == tp],
-        [step for step in tables.lso_timeline if (step.topic, step.partition) == tp],
-        [sample for sample in tables.partitions if (sample.topic, sample.partition) == tp],
+        of_one_replica([txn for txn in tables.log_transactions if (txn.topic, txn.partition) == tp]),
+        of_one_replica([step for step in tables.lso_timeline if (step.topic, step.partition) == tp]),
+        of_one_replica([sample for sample in tables.partitions if (sample.topic, sample.partition) == tp]),
         [finding for finding in tables.findings if (finding.topic, finding.partition) == tp],
     )
     check_cluster(of_partition.findings, "A timeline")
@@ -686,7 +696,7 @@ def title_of(timeline: TimelineData) -> str:
         more = f", and {count(len(past) - 1, 'more time', 'more times')}" if past[1:] else ""
         held = f"LSO was held at {number(longest.start_offset)} for {duration(longest.length)}"
         return f"{timeline.name}: {held} by producer {longest.finding.producer_id}{more}"
-    ended = f"{count(len(timeline.bars), 'transaction')} ended"
+    ended = f"{count(sum(bar.has_ended for bar in timeline.bars), 'transaction')} ended"
     if timeline.is_unread:
         return f"{timeline.name}: it is not known whether anything is open, {ended}"
     end, lso = (timeline.curve.points[-1].offset, timeline.curve.lso[-1]) if timeline.curve.points else (None, None)

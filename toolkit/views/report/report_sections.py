@@ -24,6 +24,7 @@ from toolkit.views.finding_document import (
     finding_section,
     first_names,
     needs_no_action,
+    of_one_replica,
     partition_name,
     remedy,
     summary,
@@ -309,7 +310,7 @@ def overview_section(incidents: Sequence[IncidentFacts]) -> Section:
 
     columns: Columns = {
         "incident": "name",
-        "verdict while open": "verdict",
+        "verdict while open": lambda each: NOT_KNOWN if each.verdict is Verdict.ENDED else each.verdict,
         "held from": since,
         "held to": lambda each: each.ended and each.ended.time,
         "for": lambda each: None if each.length is None else f"{up_to(each.end)}{duration(each.length)}",
@@ -726,15 +727,18 @@ def _of_facts(incident: IncidentFacts, tables: ReportTables) -> Iterator[Inciden
 
 def _of_steps(finding: Finding, steps: Iterable[LsoStep]) -> Iterator[IncidentTime]:
     """Where the LSO stopped for it, and its next position."""
-    was_held = False
-    for step in steps:
-        if (step.topic, step.partition) != (finding.topic, finding.partition):
+    was_held, is_unread = False, False
+    for step in of_one_replica(
+        [each for each in steps if (each.topic, each.partition) == (finding.topic, finding.partition)]
+    ):
+        is_unread |= bool(step.error)  # from here on, what is open is not known
+        if step.error:
             continue
         holder = step.holder_producer_id, step.holder_first_offset
         is_held = holder == (finding.producer_id, finding.start_offset)
         if is_held and not was_held and step.at:
             yield IncidentTime(step.at, f"the LSO stops at {step.last_stable_offset}", LOG)
-        elif was_held and not is_held and step.at:
+        elif was_held and not is_held and step.at and not is_unread:
             after = AFTER_MARKER.get(step.event or "", "")
             yield IncidentTime(
                 step.at, f"the LSO moves on to {step.last_stable_offset}{after}", LEADER if after else LOG
