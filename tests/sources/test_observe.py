@@ -37,7 +37,7 @@ from toolkit.sources.live.leaders import (
     read_producers,
     resolve_partitions,
 )
-from toolkit.sources.live.observe import _all_explained, observe
+from toolkit.sources.live.observe import _all_explained, _unread, observe
 from toolkit.sources.live.partition_log import LiveOffsetReader, search_markers
 from toolkit.sources.live.transactions import (
     TransactionFilters,
@@ -776,3 +776,9 @@ def test_markers_are_sought_on_all_partitions_of_a_large_cluster() -> None:
 def test_a_coordinators_topic_has_its_own_error_and_no_others() -> None:
     read = ClusterMetadata(partitions={}, errors={STATE_TOPIC: "TOPIC_AUTHORIZATION_FAILED: no", "orders": "GONE: no"})
     assert CoordinatorTopic.of(STATE_TOPIC, read).metadata.errors == {STATE_TOPIC: "TOPIC_AUTHORIZATION_FAILED: no"}
+
+
+def test_without_the_coordinators_topic_that_is_missing() -> None:
+    """A finding that was `unknown` for it named nothing."""
+    nothing = TransactionLog(transactions=[], failures=[], partitions=0)
+    assert _unread(nothing) == ["__transaction_state: the metadata does not show it"]

@@ -25,7 +25,7 @@ from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLog
 from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition
 from toolkit.sources.diagnose import diagnose
 from toolkit.sources.live.broker_client import BrokerClient
-from toolkit.sources.live.coordinators import GROUP, TOPICS, TRANSACTION, read_coordinators, visibility_of
+from toolkit.sources.live.coordinators import GROUP, TOPICS, TRANSACTION, creation, read_coordinators, visibility_of
 from toolkit.sources.live.group_offsets import (
     SHARE,
     WITH_OFFSETS,
@@ -452,6 +452,7 @@ class ClusterEvidence(LiveEvidence):
         self._leaders = cluster._metadata(arguments.topics, arguments.partitions, broker_id=arguments.broker_id)
         self._selection = arguments.selection(self._leaders)
         self.requested = () if self._selection == EVERYTHING else list(self._leaders)
+        self.are_named = arguments.topics is not None or arguments.partitions is not None
 
     def observations(self) -> Sequence[Observation]:
         cluster, selection = self._cluster, self._selection
@@ -465,6 +466,8 @@ class ClusterEvidence(LiveEvidence):
         cluster._check_clock(self._first.brokers_time)
         brokers = {broker_id for each in self._leaders.values() for broker_id in each.replicas or ()}
         cluster.scope = scope(self._first, len(self._leaders), brokers=brokers)
+        text, is_possible = ("", True) if self._first.coverage.has_coordinators else creation(self.client)
+        cluster.no_coordinators = None if is_possible else text
         return [self._first]
 
     def observe_again(self, partitions: Sequence[TopicPartition]) -> Observation:

@@ -423,13 +423,13 @@ MAX_BRIEF = 20  # held partitions of live transactions whose groups are read: a 
 UNUSUAL = dt.timedelta(minutes=5)  # age of a live transaction; most end within milliseconds
 
 
-def with_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[Finding]:
+def with_groups(client: BrokerClient, findings: Sequence[Finding], *, of_any_age: bool = False) -> list[Finding]:
     """Findings with the groups that wait at a held LSO, if these could be read.
 
-    Of live transactions, those of the oldest ones that are open for longer than is usual.
+    Of live transactions, those of the oldest ones that are open for longer than is usual, or `of_any_age`.
     """
     holders = [each for each in findings if each.queue_position == 1]
-    brief = [each for each in holders if each.verdict.is_brief and _is_old(each)]
+    brief = [each for each in holders if each.verdict.is_brief and (of_any_age or _is_old(each))]
     oldest = sorted(brief, key=lambda each: each.opened_at or each.observed_at)[:MAX_BRIEF]
     held = [
         FetchPosition(tp, each.last_stable_offset, each.broker_id)

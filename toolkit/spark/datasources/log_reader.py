@@ -209,7 +209,7 @@ def read_options(options: Options) -> LogOptions:
     return LogOptions(
         paths=_paths(options),
         table=table,
-        mode=_mode(options, table),
+        mode=choice(options, "mode", MODES, default=MODES[0]),
         max_partition_bytes=_bytes(options, "maxPartitionBytes", default=USUAL_BYTES),
         arguments=arguments,
         assertions=FileAssertions(
@@ -218,16 +218,6 @@ def read_options(options: Options) -> LogOptions:
             txn_state_partitions=whole_number(options, "txnStatePartitions", lowest=1),
         ),
     )
-
-
-def _mode(options: Options, table: str) -> str:
-    mode = choice(options, "mode", MODES, default=MODES[0])
-    if mode != MODES[0] and "error" not in TABLES[table].names:
-        raise UsageError(
-            f"The mode {mode} does not apply to the table {table}, which has no column error.",
-            do="Remove mode; the table batches has error rows for unreadable ranges.",
-        )
-    return mode
 
 
 def _paths(options: Options) -> list[str]:
