@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.analysis.build import ago, observation, only, producer, transaction, twice
+from tests.analysis.build import ago, first_batch, observation, only, producer, transaction, twice
 from tests.analysis.logged import by_logs, facts
 from toolkit.actions.marker_actions import ABORT
 from toolkit.analysis.diagnosis.case import DiagnoseOptions
@@ -135,6 +135,23 @@ def test_over_aborted_records_nothing_is_committed(name: str, is_partly_aborted:
     expected = ("prepared", "undecided", "commit") if is_free else ("prepared", "unknown", None)
     assert (row.verdict, row.outcome, row.action) == expected
     assert ("was aborted, whose marker may be missing here" in row.reason) is not is_free
+
+
+def test_over_a_record_of_a_dead_epoch_the_job_commits_it_all_the_same() -> None:
+    """The finding said to have its client abort, which discards what the job considers written."""
+    txn, first = transaction(transactional_id="tx-0-5", epoch=1), first_batch(last_offset=100)
+    one = observation(txn, producers=[producer(epoch=1)], first_batches=[first])
+    own = checkpoint(OWN._replace(producer_epoch=1))
+    for checkpoints, verdict, words in (
+        ([], "ongoing", "If no checkpoint of Flink is to commit it, have its client abort"),
+        ([own], "prepared", "Then restore"),
+    ):
+        diagnosis = Diagnosis.of([one], DiagnoseOptions(checkpoints=checkpoints))
+        row = only(diagnosis.findings(read=by_logs(diagnosis, Outcome(name="undecided", reason="no commit"))))
+        assert (row.verdict, row.action) == (verdict, None)
+        assert "the first batch has the dead epoch 0" in row.reason.replace(". The", ". the")
+        assert words in row.remedy
+    assert "Never fence or abort it" in row.remedy
 
 
 @pytest.mark.parametrize(("minutes", "timeout_ms", "verdict"), [(5, 3_600_000, "ongoing"), (30, 3_600_000, "long")])

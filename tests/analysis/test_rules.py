@@ -464,6 +464,20 @@ def test_a_live_transaction_over_aborted_records_is_not_to_commit() -> None:
         assert "Otherwise wait" not in row.remedy
 
 
+def test_records_of_a_dead_epoch_that_may_be_committed_are_kept_before_anything_ends_them() -> None:
+    """The finding said to have the client abort, which discards them, whatever was proven of them."""
+    mixed = observation(transaction(epoch=2), producers=[producer(epoch=2)], first_batches=[FIRST_BATCH])
+    diagnosis = Diagnosis.of(twice(mixed))
+    for name, words in (
+        ("undecided", "Have its client abort"),
+        ("unknown", "First read orders-0 from offset 100 with"),
+    ):
+        row = only(diagnosis.findings(read=by_logs(diagnosis, Outcome(name=name, reason="none"))))
+        assert (row.verdict, row.outcome, row.cause) == ("ongoing", name, "mixed epochs in one transaction")
+        assert row.remedy.startswith(words)
+        assert ("Do not fence the id" in row.remedy) is (name == "unknown")
+
+
 def test_a_long_transaction_perhaps_over_committed_records_is_not_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     row = only(diagnosed(twice(LONG), LIKELY_BELOW, *LIVE_RECORDS))
     assert (row.verdict, row.outcome, row.action) == ("long", "unknown", None)

@@ -318,6 +318,10 @@ def test_what_logs_showed_is_known_for_a_minute(age: dt.timedelta, is_known: boo
     )
     source: Any = SimpleNamespace(recorded=())
     assert (_still_known(source, diagnosis, {case.key: case}, {case.key: reading}) != {}) == is_known
+    before, now = diagnosis.observations
+    hidden = replace(now, coverage=replace(now.coverage, gaps=["broker 2 did not answer"]))
+    diagnosis = sample_diagnosis(hidden, before)
+    assert _still_known(source, diagnosis, {case.key: case}, {case.key: reading}) == {}, "a coordinator is away now"
 
 
 def test_it_merges_at_start_and_after_every_hour(tmp_path: Path) -> None:

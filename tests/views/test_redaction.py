@@ -1,5 +1,6 @@
 """A redacted report: no name, host, path or line of a broker is left, and the same name has the same replacement."""
 
+import json
 import re
 from itertools import chain
 from pathlib import Path
@@ -18,6 +19,7 @@ from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import cause_page
 from toolkit.views.report import Redaction, collect_incident, report
+from toolkit.views.row_formats import printable
 
 SECRETS = {
     "topic": "orders.eu.v1",
@@ -91,6 +93,16 @@ def test_a_name_of_digits_does_not_replace_offsets_and_a_word_within_another_sta
     assert (row["transactional_id"], row["reason"]) == ("id-1", 'id "id-1" is at offset 100 of sub100.')
 
 
+def test_of_a_principal_nothing_is_left() -> None:
+    """Of a certificate's name only its first part was replaced, and the audit trail's column was not."""
+    missing = "User:CN=svc,OU=Payments Team,O=Acme may not read it: User:CN=b,O=Acme Corp"
+    tables = tables_of() | {"actions": [action(principal="svc-acme")]}
+    tables["findings"][0]["missing"] = [missing]
+    redacted = Redaction(tables).applied(tables)
+    assert redacted["findings"][0]["missing"] == ["user-1 may not read it: user-2"]
+    assert redacted["actions"][0]["principal"].startswith("person-")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -108,6 +120,17 @@ def test_an_id_that_is_in_no_column_is_replaced(text: str) -> None:
     assert SECRETS["topic"] not in row["cause"]
     assert "acme" not in row["cause"]
     assert row["transactional_id"] == "id-1"
+
+
+def test_each_way_to_write_a_name_is_replaced() -> None:
+    """Ours leaves a backslash, and escapes what no terminal shows; Python and JSON escape both."""
+    name = 'a\\"\x1b'
+    texts = [name, printable(name), repr(name)[1:-1], json.dumps(name)[1:-1]]
+    assert len(set(texts)) == 4
+    tables = tables_of()
+    tables["findings"][0] |= {"transactional_id": name, "reason": ", ".join(texts)}
+    (row,) = Redaction(tables).applied(tables)["findings"]
+    assert row["reason"] == "id-1, id-1, id-1, id-1"
 
 
 @pytest.mark.parametrize("name", ["flight-recording", "offsets-never-added"])

@@ -302,6 +302,7 @@ def test_what_could_not_be_read_is_not_nothing_open() -> None:
     assert "- unknown: Nobody will end it." in text
     assert "It could not be read whether anything was open." in text
     assert "othing is open" not in text
+    assert "orders-0: broker 2; orders-0: NETWORK_EXCEPTION: broker 2" in plain(text)
     clear = report([{**row, "verdict": "unreplicated", "error": None, "missing": []}]).markdown
     assert "- unreplicated: Nobody will end it." in clear
 

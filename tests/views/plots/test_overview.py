@@ -90,5 +90,8 @@ def test_a_held_partition_is_counted_though_a_worse_transaction_waits_behind_its
     behind = finding(producer_id=5, start_offset=913_095_400, queue_position=2, held_from=None, records_held=None)
     tiles = number_tiles([finding(verdict=Verdict.ONGOING, records_held=50), behind])
     assert "<b>1</b>partition held, 1 hanging" in tiles
-    assert "<b>50</b>records waiting" in tiles
+    assert "<b>50</b>records waiting<" in tiles
+    assert "<b>0</b>records or offsets waiting, at least<" in number_tiles(
+        [finding(records_held=None, offsets_held=None)]
+    )
     assert "<b>3 h</b>longest hold" in tiles

@@ -186,10 +186,14 @@ def _end_over_aborted(e: Case) -> str:
     """What to do about a live transaction over aborted records, which the commit of its client may publish."""
     if _may_have_committed(e):
         return f"{_keep_first(e)} {NO_RIGHT_END}"
-    return (
-        f"Have its client abort, or{f', {NOT_CHECKPOINTED},' if _may_be_flinks(e) else ''} fence "
-        f'"{e.transactional_id}", so that the coordinator aborts all that is open here. Never an abort marker: it has '
-        "an owner."
+    return f"{_abort_by_owner(e)} all that is open here. Never an abort marker: it has an owner."
+
+
+def _abort_by_owner(e: Case) -> str:
+    """That its client, or its coordinator, aborts what is named next."""
+    condition = f"{NOT_CHECKPOINTED}, " if _may_be_flinks(e) else ""
+    return _capital(
+        f'{condition}have its client abort, or fence "{e.transactional_id}", so that the coordinator aborts'
     )
 
 
@@ -242,6 +246,10 @@ def _ending_rules(state: str, outcome: str) -> Iterator[Rule[Case]]:
             f"{_longer_recheck(e, PREPARE_GRACE)}"
         ),
     )
+
+
+def _dead_epoch(e: Case) -> str:
+    return f"the first batch has the dead epoch {e.first_epoch}: its commit would make those records visible"
 
 
 def _keep_first(e: Case) -> str:
@@ -375,28 +383,26 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
     ),
     Rule(
         name="live, of two epochs",
-        applies=lambda e: _is_live(e) and e.is_mixed,
+        applies=lambda e: _is_live(e) and e.is_mixed and e.checkpoint is None,
         verdict=Verdict.ONGOING,
         outcome=UNDECIDED,
-        why=lambda e: (
-            f"{_says(e)} with epoch {e.epoch}, but the first batch has the dead epoch "
-            f"{e.first_epoch}: its commit would make those records visible."
-        ),
+        why=lambda e: f"{_says(e)} with epoch {e.epoch}, but {_dead_epoch(e)}.",
         remedy=lambda e: (
-            f"Have its client abort, or{f', {NOT_CHECKPOINTED},' if _may_be_flinks(e) else ''} fence "
-            f'"{e.transactional_id}", so that the coordinator aborts all of it. Never an abort marker: it would '
-            "lose half of a live transaction."
+            f"{_keep_first(e)} {NO_RIGHT_END}"
+            if _may_have_committed(e)
+            else f"{_abort_by_owner(e)} all of it. Never an abort marker: it would lose half of a live transaction."
         ),
         cause="mixed epochs in one transaction",
         is_explained=True,
     ),
     Rule(
         name="pre-committed by a checkpoint of Flink, over aborted records",
-        applies=lambda e: _is_live(e) and e.checkpoint is not None and _may_have_aborted(e),
+        applies=lambda e: _is_live(e) and e.checkpoint is not None and (e.is_mixed or _may_have_aborted(e)),
         verdict=Verdict.PREPARED,
         outcome=UNKNOWN,
         why=lambda e: (
-            f"{_says(e)}{_age(e)}, and {_checkpoint(e).name} of its Flink job is to commit it. {ABORTED_BELOW}"
+            f"{_says(e)}{_age(e)}, and {_checkpoint(e).name} of its Flink job is to commit it. "
+            + (f"{_capital(_dead_epoch(e))}." if e.is_mixed else ABORTED_BELOW)
         ),
         remedy=lambda e: (
             f"{_keep_first(e)} Then restore the job from that checkpoint or a later one: it commits them all, and only "
