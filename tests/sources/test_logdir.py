@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,26 @@ def test_states_ids_and_durations_filter_transactions(root: Path) -> None:
     assert (found["state"], missing["error"].partition(":")[0]) == ("Ongoing", "TRANSACTIONAL_ID_NOT_FOUND")
     with pytest.raises(UsageError, match="No such state"):
         files.transaction_rows(states=["Sleeping"])
+
+
+def test_an_id_whose_partition_is_not_among_the_files_is_not_absent(root: Path) -> None:
+    """It had no record in these files, as an id that does not exist."""
+    name, other = *ids_of(7, 1), *ids_of(8, 1)
+    shutil.rmtree(root / f"{STATE_TOPIC}-7")
+    (counted,) = LogDir(root, txn_state_partitions=50).transaction_rows(transactional_ids=[name])
+    assert counted["error"] == f"UNKNOWN_TOPIC_OR_PARTITION: its partition {STATE_TOPIC}-7 is not among the files"
+    (present,) = LogDir(root, txn_state_partitions=50).transaction_rows(transactional_ids=[other])
+    assert present["error"].startswith("TRANSACTIONAL_ID_NOT_FOUND")
+    (unknown,) = LogDir(root).transaction_rows(transactional_ids=[other])
+    assert unknown["error"] == f"UNKNOWN_TOPIC_OR_PARTITION: its partition {STATE_TOPIC}-N is not among the files"
+
+
+def test_a_log_start_that_could_not_be_read_is_reported(root: Path) -> None:
+    """Offsets that DeleteRecords removed were there."""
+    (root / "log-start-offset-checkpoint").write_text("0\n2\norders 0 x\npayments 1 0\n")
+    orders, payments = LogDir(root).partition_rows(topics=["orders", "payments"])
+    assert orders["error"].endswith("(log-start-offset-checkpoint), so the log may start later")
+    assert payments["error"] is None
 
 
 def test_coordinators_are_computed_only_with_a_known_partition_count(root: Path) -> None:

@@ -141,6 +141,7 @@ def _gaps(partitions: Mapping[int, TransactionLogPartition], expected: int) -> I
             return
 
 
+NOT_AMONG_FILES = f"UNKNOWN_TOPIC_OR_PARTITION: its partition {STATE_TOPIC}-{{}} is not among the files"
 NO_COUNT = "UNKNOWN_PARTITIONS: the number of partitions of {} is unknown, so the partition cannot be computed"
 
 
@@ -164,12 +165,13 @@ def transactions_of(state_topic: StateTopic) -> list[Transaction]:
 
 
 def named_transactions(
-    transactions: Sequence[Transaction], transactional_ids: Sequence[str], *, taken_at: dt.datetime
+    state_topic: StateTopic, transactional_ids: Sequence[str], *, taken_at: dt.datetime
 ) -> Iterator[Transaction]:
     """The transactions of the requested ids; an id without record has one with `error`.
 
     What could not be read of their partitions has errors, too: newer records of these ids may be there.
     """
+    transactions = transactions_of(state_topic)
     found = {each.transactional_id: each for each in transactions if each.transactional_id}
     errors = [each for each in transactions if each.error and not each.transactional_id]
     partitions = {found[name].txn_state_partition for name in transactional_ids if name in found}
@@ -180,9 +182,11 @@ def named_transactions(
             continue
         observed = max((each.observed_at for each in transactions), default=taken_at)
         why = "no record of it is in the readable files" if errors else "no record of it is in these files"
-        yield Transaction(
-            transactional_id=name, source=STATE_TOPIC, observed_at=observed, error=f"TRANSACTIONAL_ID_NOT_FOUND: {why}"
-        )
+        error = f"TRANSACTIONAL_ID_NOT_FOUND: {why}"
+        number = coordinator_partition(name, state_topic.count) if state_topic.is_counted else None
+        if number not in state_topic.partitions:
+            error = NOT_AMONG_FILES.format("N" if number is None else number)
+        yield Transaction(transactional_id=name, source=STATE_TOPIC, observed_at=observed, error=error)
 
 
 def read_coordinators(
@@ -215,8 +219,8 @@ def unread_histories_of(
         if log.where.partition not in present:
             unread += log.transaction_log()  # its error
     for number in {*partitions.values()} - {log.where.partition for log in logs}:
-        absent = f"its partition {STATE_TOPIC}-{'N' if number is None else number} is not among the files"
-        unread.append(TransactionLogRecord(txn_state_partition=number, error=f"UNKNOWN_TOPIC_OR_PARTITION: {absent}"))
+        absent = NOT_AMONG_FILES.format("N" if number is None else number)
+        unread.append(TransactionLogRecord(txn_state_partition=number, error=absent))
     yield from unread_histories(partitions, unread)
 
 

@@ -553,12 +553,12 @@ class LogDir(Source, OffsetTables):
 
         filters = TransactionFilters.of(arguments)
         contents = self.contents()
-        found = transactions_of(read_state_topic(contents))
+        state_topic = read_state_topic(contents)
         if arguments.transactional_ids is not None:
-            return named_transactions(found, arguments.transactional_ids, taken_at=contents.taken_at)
+            return named_transactions(state_topic, arguments.transactional_ids, taken_at=contents.taken_at)
         return [  # `observed_at` is the time up to which its partition is proven
             each
-            for each in found
+            for each in transactions_of(state_topic)
             if each.error or filters.match(each, BrokersTime(time=each.observed_at, is_current=True))
         ]
 

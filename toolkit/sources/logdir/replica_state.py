@@ -43,7 +43,7 @@ from toolkit.schema.live import Partition, Producer
 from toolkit.schema.log import MetadataLogRecord
 from toolkit.schema.table import EPOCH, TopicPartition
 from toolkit.sources.log_tables import FoldedRange, LogFold, from_offset
-from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC, PartitionCheckpoints
+from toolkit.sources.logdir.log_dir_layout import LOG_START, METADATA_TOPIC, PartitionCheckpoints
 from toolkit.sources.logdir.replica_log import (
     FolderLog,
     ProducerSnapshot,
@@ -124,7 +124,9 @@ def metadata_records(
         for record in _in_snapshot(log, snapshot):
             yield state.add(replace(record, offset=begin - 1))
     where = MetadataLogRecord(metadata_node_id=log.where.broker_id)
-    for part in at_missing_offsets(log.with_bytes(begin), expected=begin if needed else None):
+    around = [offset for offset in log.base_offsets if offset <= begin][-1:]  # all of it is to be intact
+    parts = log.with_bytes(*(around or [begin]))
+    for part in at_missing_offsets(parts, expected=begin if needed and not around else None):
         if part.missing is not None and part.missing.error is not None:
             yield replace(where, file=part.file, error=part.missing.error)
         for record in decoded(part, metadata_log, replace(where, file=part.file)):
@@ -633,6 +635,9 @@ def partition_of(state: ReplicaState) -> Partition:
     error = state.error
     if error is None and state.high_watermark is None:
         error = NO_HIGH_WATERMARK
+    unread, is_read = state.checkpoints.errors.get(LOG_START), state.log.where.tp in state.checkpoints.log_start
+    if error is None and unread and not is_read:
+        error = f"{unread.rstrip('.')} ({LOG_START}), so the log may start later"
     starts = [each for each in (state.log.local_start, state.log_start_offset) if each is not None]
     return Partition(
         topic=state.log.where.tp.topic,
