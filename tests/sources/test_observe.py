@@ -38,7 +38,7 @@ from toolkit.sources.live.leaders import (
     resolve_partitions,
 )
 from toolkit.sources.live.observe import _all_explained, _unread, observe
-from toolkit.sources.live.partition_log import LiveOffsetReader, search_markers
+from toolkit.sources.live.partition_log import LiveOffsetReader, read_offsets, search_markers
 from toolkit.sources.live.transactions import (
     TransactionFilters,
     TransactionLog,
@@ -680,7 +680,7 @@ def test_nor_does_it_in_the_samples_of_a_recorder() -> None:
     cluster, tp = CutOff(), TopicPartition("orders", 0)
     client = wire_to(cluster)
     leaders = read_metadata(client, ["orders"]).at([tp])
-    connected: Any = SimpleNamespace(client=client, _metadata=lambda *_: leaders, _check_clock=lambda _: None)
+    connected: Any = SimpleNamespace(client=client, _metadata=lambda *_, **__: leaders, _check_clock=lambda _: None)
     found = Cluster.observe(connected, topics=["orders"])
     assert [each.broker_id for each in found.partitions_after] == [2]
     assert Diagnosis.of([found, found], DiagnoseOptions(is_sample=True)).opened == {}
@@ -732,6 +732,39 @@ def test_an_error_that_is_no_answer_shows_neither_a_loaded_partition_nor_a_right
     cluster = FakeCluster(DescribeTransactions=fails, DescribeAcls=lambda broker, request: no_acls)
     (gap,) = visibility_of(TRANSACTIONAL_IDS, wire_to(cluster), [1, 2]).gaps
     assert gap.startswith("DESCRIBE on TransactionalId '*' for this principal")
+
+
+def test_a_leader_without_this_listener_is_not_down() -> None:
+    """A broker of another listener leads it: `the partition has no leader: broker 2 is offline`."""
+    cluster = FakeCluster()
+    cluster.leaders["orders", 0] = (-1, 4)
+    answer = cluster.Metadata(None, SimpleNamespace(topics=None))
+    for each in answer.topics[-1].partitions:
+        each.error_code, each.offline_replicas = 72, [2]
+    cluster.replaced["Metadata"] = lambda broker, request: answer
+    error = str(read_metadata(wire_to(cluster)).partitions[TopicPartition("orders", 0)].error)
+    assert error.startswith("LISTENER_NOT_FOUND: There is no listener on the leader broker")
+
+
+def test_a_topic_that_is_created_again_while_it_is_read_does_not_go_on_in_its_place() -> None:
+    """Leader epochs begin again at 0: the rest of the rows were those of the new topic."""
+    cluster, asked = FakeCluster(), list[int]()
+
+    def fetched(broker: int, request: Any) -> Any:
+        asked.append(request.topics[0].partitions[0].current_leader_epoch)
+        batch = pack_batch([Record(120, 1000, None, b"v")])
+        error = {"error_code": 75 if asked[-1] else 0, "records": batch, "high_watermark": 150}
+        return SimpleNamespace(
+            error_code=0, responses=[SimpleNamespace(partitions=[SimpleNamespace(**error, aborted_transactions=None)])]
+        )
+
+    cluster.replaced["Fetch"], cluster.timeout = fetched, 0.3
+    (partition,) = read_partitions(wire_to(cluster), read_metadata(wire_to(cluster), ["orders"]).partitions)
+    cluster.leaders["orders", 0] = (1, 0)
+    (chunk,) = read_offsets(wire_to(cluster), partition, 120, 150).chunks
+    assert (len(chunk.headers), {*asked}) == (0, {4})
+    assert chunk.damage[0].reason.startswith("UNKNOWN_LEADER_EPOCH: ")
+    assert chunk.damage[0].reason.endswith("; offsets 120 to 149 were not read")
 
 
 def test_a_coordinators_topic_that_is_gone_afterwards_has_no_leaders() -> None:
