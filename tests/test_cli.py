@@ -86,7 +86,7 @@ def test_a_verdict_filters_what_is_shown_and_short_is_a_line_each(monkeypatch: p
     *lines, total = short.stdout.splitlines()
     assert short.returncode == 1
     first, *others = [re.split(" {2,}", line) for line in lines]
-    quoted = """'it'"'"'s $(touch x)\\x1b'"""
+    quoted = r"$'it\'s $(touch x)\x1b'"
     assert first == ["orders-0", "913095344", "hanging", quoted, "2 h 14 min", "abort"]
     assert [line[0:3:2] for line in others] == [
         ["orders-1", "unknown"], ["orders-3", "stuck_ending"], ["orders-0", "ongoing"],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.notebook_pictures import OUTPUTS, THEMES, Theme
+from tests.browser.notebook_pictures import OUTPUTS, THEMES, Theme, take_pictures
 from tests.browser.opened import browser
 from tests.browser.test_panel_access import pytestmark, violations
 from tests.notebooks.books import BOOKS
@@ -48,6 +48,13 @@ def test_a_notebook_as_a_page(path: Path, theme: Theme, tmp_path: Path) -> None:
     html, _ = HTMLExporter(theme=theme).from_filename(str(path))  # type: ignore[no-untyped-call]
     (tmp_path / "page.html").write_text(html)
     assert found_in(tmp_path / "page.html", OUTPUTS, theme) == []
+
+
+def test_notebooks_in_jupyterlab_that_does_not_trust_them(tmp_path: Path) -> None:
+    """As a fresh clone opens them, in a narrow window, light and dark."""
+    pictures = list(take_pictures(tmp_path, BOOKS, kinds={"lab"}, width=NARROW))
+    assert len(pictures) == len(THEMES) * len(BOOKS)
+    assert {each.file.name: each.violations for each in pictures if each.violations} == {}
 
 
 @pytest.mark.parametrize("theme", THEMES)

@@ -85,7 +85,6 @@ WRONG: Sequence[tuple[type[Any], Mapping[str, str]]] = [
     (KafkaLog, {"table": "segments", "startingOffsets": "3"}),
     (KafkaLog, {"table": "log_transactions", "crc": "true"}),
     (KafkaLog, {"table": "transaction_history", "subscribe": "a"}),
-    (KafkaLog, {"table": "lso_timeline", "mode": "FAILFAST"}),
     (KafkaLog, {"maxPartitionBytes": "much"}),
     (KafkaLog, {"maxPartitionBytes": "0"}),
     (KafkaLog, {"table": "findings", "txnStatePartitions": "0"}),

@@ -170,6 +170,7 @@ class Coverage:
     releases: Sequence[str] = ()
     # what is missing to diagnose the whole cluster: rights without which topics stay hidden
     topic_gaps: Sequence[str] = ()
+    has_coordinators: bool = True  # false if ``__transaction_state`` does not exist: no transaction ever began
 
 
 @dataclass(frozen=True, slots=True)

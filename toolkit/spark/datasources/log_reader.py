@@ -157,6 +157,7 @@ class LogListing(TableRow):
     leader_epochs: Annotated[str | None, "JSON: the start offset of each; null of a live partition."] = None
     is_best: Annotated[bool, "Of __transaction_state: whether it is the best replica of its partition."] = False
     high_watermark: Annotated[Int64 | None, "Of a live partition; null if it cannot be read."] = None
+    error: Annotated[str | None, "Why a live partition cannot be read."] = None
 
     @property
     def is_live(self) -> bool:
@@ -208,7 +209,7 @@ def read_options(options: Options) -> LogOptions:
     return LogOptions(
         paths=_paths(options),
         table=table,
-        mode=_mode(options, table),
+        mode=choice(options, "mode", MODES, default=MODES[0]),
         max_partition_bytes=_bytes(options, "maxPartitionBytes", default=USUAL_BYTES),
         arguments=arguments,
         assertions=FileAssertions(
@@ -217,16 +218,6 @@ def read_options(options: Options) -> LogOptions:
             txn_state_partitions=whole_number(options, "txnStatePartitions", lowest=1),
         ),
     )
-
-
-def _mode(options: Options, table: str) -> str:
-    mode = choice(options, "mode", MODES, default=MODES[0])
-    if mode != MODES[0] and "error" not in TABLES[table].names:
-        raise UsageError(
-            f"The mode {mode} does not apply to the table {table}, which has no column error.",
-            do="Remove mode; the table batches has error rows for unreadable ranges.",
-        )
-    return mode
 
 
 def _paths(options: Options) -> list[str]:

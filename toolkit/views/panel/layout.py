@@ -103,6 +103,8 @@ def picture(
         log_transactions = attempt("The log", lambda: records_of(read_log(), LogTransaction), [])
         read_steps = partial(cluster.lso_timeline, **where)
         steps = attempt("How the LSO moved", lambda: records_of(read_steps(), LsoStep), [])
+    errors = [*(txn.error for txn in log_transactions), *(step.error for step in steps)]
+    problems += [f"A part of the log could not be read: {error}" for error in dict.fromkeys(errors) if error]
     closed = [each for each in close_by_log(ended, log_transactions) if each.verdict is Verdict.ENDED]
     ids = sorted({each.transactional_id for each in (selected, *findings) if each.transactional_id is not None})
     read_history = partial(cluster.transaction_history, transactional_ids=ids)
