@@ -22,7 +22,8 @@ from toolkit.formats.batch_records import Record
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.live import Transaction
 from toolkit.schema.table import EVERYTHING, Selection, TopicPartition, utc_now
-from toolkit.sources.live import transactions
+from toolkit.sources.live import observe as observe_module
+from toolkit.sources.live import partition_log, transactions
 from toolkit.sources.live.broker_client import OTHER_CLUSTER, BrokerClient
 from toolkit.sources.live.cluster import Cluster, ClusterEvidence
 from toolkit.sources.live.coordinators import TRANSACTIONAL_IDS, CoordinatorTopic, visibility_of
@@ -37,7 +38,7 @@ from toolkit.sources.live.leaders import (
     read_producers,
     resolve_partitions,
 )
-from toolkit.sources.live.observe import _all_explained, _unread, observe
+from toolkit.sources.live.observe import LiveEvidence, _all_explained, _unread, observe
 from toolkit.sources.live.partition_log import LiveOffsetReader, read_offsets, search_markers
 from toolkit.sources.live.transactions import (
     TransactionFilters,
@@ -815,3 +816,20 @@ def test_without_the_coordinators_topic_that_is_missing() -> None:
     """A finding that was `unknown` for it named nothing."""
     nothing = TransactionLog(transactions=[], failures=[], partitions=0)
     assert _unread(nothing) == ["__transaction_state: the metadata does not show it"]
+
+
+def test_the_log_of_every_transaction_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Megabytes of the first 50 partitions, ten at a time, and 64 KiB of each other one."""
+    reads: list[tuple[int, int | None]] = []
+
+    def read_excerpts(client: object, starts: Any, *, max_bytes: int | None = None, **_: object) -> dict[Any, object]:
+        reads.append((len(starts), max_bytes))
+        return {each.tp: None for each in starts}
+
+    monkeypatch.setattr(partition_log, "read_excerpts", read_excerpts)
+    monkeypatch.setattr(observe_module, "compacted_topics", lambda *_: {})
+    leader = build.partition()
+    starts: Any = [SimpleNamespace(tp=TopicPartition("orders", number), leader=leader) for number in range(151)]
+    evidence: Any = SimpleNamespace(client=None)
+    assert {*LiveEvidence.excerpts(evidence, starts)} == {each.tp for each in starts}
+    assert reads == [(10, None)] * 5 + [(100, 1 << 16), (1, 1 << 16)]
