@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.builders import create_topics
+from tests.process import on
 from toolkit import Cluster, LogDir, explain
 from toolkit.analysis.symptoms.recognition import recognize
 from toolkit.lab import Kafka
@@ -94,6 +95,8 @@ def test_a_cluster_without_transactions_says_so() -> None:
         Cluster(kafka.bootstrap_servers) as cluster,
     ):
         client: dict[str, str | int | float | bool] = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
+        nothing = "by its metadata log the cluster has no __transaction_state"
+        assert nothing in LogDir(*kafka.log_dirs.values()).proof().line, "without any topic, it was to be copied"
         create_topics(kafka, "plain")
         producer = Producer(client)
         for _ in range(40):
@@ -103,13 +106,20 @@ def test_a_cluster_without_transactions_says_so() -> None:
             commit_offset(Consumer({**client, "group.id": group}), TopicPartition("plain", 0, offset))
         (behind,), (beyond,) = cluster.group_lags("one-behind"), cluster.group_lags("beyond")
         assert (behind.lag, behind.behind, behind.markers) == (1, 1, 0)
+        assert (beyond.lag, beyond.beyond_end, behind.beyond_end) == (0, 20, 0)
         assert (beyond.reason or "").startswith("The committed offset 60 lies 20 beyond the end of the partition, 40")
+        codes = {group: on(kafka, "lag", "--group", group).returncode for group in ("one-behind", "beyond")}
+        assert codes == {"one-behind": 0, "beyond": 1}, "there is no such offset, which is no all-clear"
         (clear,) = cluster.records(Finding, topics=["plain"])
         assert "marker, " not in clear.reason
         assert "nothing is held back" in clear.reason
         (coordinator,) = cluster.records(Coordinator, transactional_ids=["sink-1"], groups=[])
-        assert "transaction.state.log.replication.factor says (3); 1 registered" in (coordinator.error or "")
-        assert "the cluster has no __transaction_state" in LogDir(*kafka.log_dirs.values()).proof().line
+        impossible = "no transaction can begin: __transaction_state does not exist"
+        needs = "transaction.state.log.replication.factor says (3); 1 registered"
+        for said in (coordinator.error, cluster.scope_text):
+            assert impossible in (said or "")
+            assert needs in (said or ""), "only explain and coordinator named the cause"
+        assert nothing in LogDir(*kafka.log_dirs.values()).proof().line
 
 
 def test_what_describe_producers_printed_is_looked_up(kafka: Kafka) -> None:

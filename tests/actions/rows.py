@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from kafka.protocol.metadata import MetadataResponse
 
@@ -98,6 +98,8 @@ class RowCluster:
         )
         topic = MetadataResponse.MetadataResponseTopic(error_code=0, name=STATE_TOPIC, partitions=[leader])
         return MetadataResponse(topics=[topic])
+
+    scope_text: ClassVar[str | None] = None
 
     @property
     def principal(self) -> str | None:

@@ -512,6 +512,15 @@ def test_a_hold_goes_on_after_a_marker_that_its_leader_lost() -> None:
     assert (ended.held_to, goes_on.held_to, goes_on.as_of) == (at(120), None, at(500))
 
 
+def test_a_hold_that_is_open_in_a_log_ends_by_a_later_sample() -> None:
+    """The finding had `ended` by the sample, and the hold was open for ever: a copy of its log has no marker."""
+    log = open_hold()
+    recorded = replace(log, held_to=at(300), held_ms=180_000, least_ms=None)
+    (ended,) = merge_holds([log], [recorded])
+    (goes_on,) = merge_holds([log], [recorded], still_open={log.key})
+    assert (ended.held_to, ended.held_ms, goes_on.held_to) == (at(300), 180_000, None)
+
+
 @pytest.mark.parametrize(
     ("current_findings", "missing"),
     [

@@ -95,6 +95,17 @@ def encode_answer(message: Any, version: int) -> bytes:
     return bytes(message.encode(header=True, framed=True))[8:]
 
 
+def unavailable_offsets(request: Any, version: int) -> bytes:
+    """That the coordinator does not answer now: which groups wait behind what was live was not asked of each then."""
+    response, code = message_classes()[9, "response"], 15  # COORDINATOR_NOT_AVAILABLE
+    if version < 8:
+        return encode_answer(response(version=version, topics=[], error_code=code), version)
+    group = response.OffsetFetchResponseGroup
+    names = [each.group_id for each in request.groups]
+    groups = [group(version=version, group_id=each, topics=[], error_code=code) for each in names]
+    return encode_answer(response(version=version, groups=groups), version)
+
+
 def question(request: Any) -> str:
     """What a request asks, with its items in order."""
     return repr(_plain(request))

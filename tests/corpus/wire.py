@@ -18,8 +18,8 @@ from kafka.net import manager
 from kafka.net.selector import NetworkSelector
 
 from tests.corpus.clocks import controlled, numbered_uuids
-from tests.corpus.conversation import WRITES, Conversation, RequestKey, Window
-from tests.corpus.requests import decode_request
+from tests.corpus.conversation import OFFSET_FETCH, WRITES, Conversation, RequestKey, Window
+from tests.corpus.requests import decode_request, unavailable_offsets
 from toolkit.actions import transaction
 from toolkit.sources.live import coordinators
 from toolkit.sources.live.transactions import CommittedRead, read_committed
@@ -172,7 +172,10 @@ class Replay:
                 window = Window(self.at, self.last_write, self.next_write)
             found = self.conversation.find(key, window)
             if found is None:
-                raise NotRecorded(f"{key.address} {decode_request(key.api, key.version, key.body)}")
+                request = decode_request(key.api, key.version, key.body)
+                if key.api == OFFSET_FETCH:
+                    return unavailable_offsets(request, key.version)
+                raise NotRecorded(f"{key.address} {request}")
             if key.api in WRITES:
                 self.last_write = found.at
         return found.frame

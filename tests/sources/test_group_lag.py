@@ -67,6 +67,9 @@ def test_groups_of_live_transactions_are_read_of_the_oldest_ones(monkeypatch: py
     live = [holder(partition, minutes=6 + partition) for partition in range(30)]
     group_offsets.with_groups(None, [holder(98, 4), holder(99, 0, Verdict.HANGING), *live])  # type: ignore[arg-type]
     assert [each.tp.partition for each in read] == [99, *range(29, 9, -1)]
+    read.clear()
+    group_offsets.with_groups(None, [holder(98, 4)], of_any_age=True)  # type: ignore[arg-type]
+    assert [each.tp.partition for each in read] == [98], "of a partition that was named, its groups are asked for"
 
 
 def test_files_have_an_offset_committed_by_an_open_transaction() -> None:

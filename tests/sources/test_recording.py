@@ -357,6 +357,15 @@ def test_what_a_sample_did_not_read_is_not_absent(tmp_path: Path) -> None:
     )
 
 
+def test_a_newest_sample_of_the_future_is_not_known_to_be_the_newest(tmp_path: Path) -> None:
+    """The clock of a recorder was two hours ahead and set back: for as long, its older samples were the answer."""
+    due = dt.datetime.now(dt.UTC).replace(microsecond=0) + 2 * 60 * MINUTE
+    recording = Recording(write(tmp_path, [sample(NINE), sample(due)]))
+    assert [(row["topic"], row["verdict"]) for row in recording.finding_rows()][-1] == (None, "unknown")
+    assert [each.verdict for each in recording.unreachable()] == ["unknown"]
+    assert [row["topic"] for row in recording.finding_rows(at=due)] == ["orders"]
+
+
 def test_coordinators_by_hash_and_by_response(tmp_path: Path) -> None:
     one = sample(NINE)
     assert one.observation is not None
@@ -372,8 +381,11 @@ def test_coordinators_by_hash_and_by_response(tmp_path: Path) -> None:
 
 def test_findings_name_partitions_without_later_samples(six: Path) -> None:
     recording = Recording(six)
-    (row,) = recording.finding_rows(at=NINE + 35 * MINUTE)
+    (row,) = recording.finding_rows(at=NINE + 30.5 * MINUTE)
     assert (row["verdict"], row["observed_at"]) == ("hanging", NINE + 30 * MINUTE)
+    row, unknown = recording.finding_rows(at=NINE + 35 * MINUTE)
+    assert (row["verdict"], unknown["verdict"]) == ("hanging", "unknown"), "an hour after the last sample it was clear"
+    assert unknown["reason"].startswith("There is no sample from 2026-11-21 09:30:00 UTC to 2026-11-21 09:35:00 UTC")
     hanging, unknown = recording.finding_rows(at=NINE + 45 * MINUTE)
     assert (hanging["verdict"], hanging["observed_at"]) == ("hanging", NINE + 30 * MINUTE)
     assert (unknown["topic"], unknown["verdict"], unknown["error"]) == (

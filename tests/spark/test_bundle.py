@@ -126,6 +126,18 @@ def test_an_alert_has_a_number_while_a_transaction_hangs(alert: Any, tables: Spa
     assert row[alert["evaluation"]["source"]["name"]] > 0, "of minutes, fewer than 15 in this sample"
 
 
+def test_a_hold_on_a_partition_that_could_not_be_read_is_not_over(spark: SparkSession) -> None:
+    """Its finding is `unknown`, without a time: the alert was OK, and the dashboard showed no hanging transaction."""
+    columns = "'orders' AS topic, 0 AS partition, 'id' AS topic_id"
+    held = "CAST(NULL AS TIMESTAMP) AS held_to, 1200000 AS least_ms"
+    unread = "'unknown' AS verdict, NULL AS start_offset, CAST(NULL AS BIGINT) AS held_ms, 0 AS records_held"
+    spark.sql(f"SELECT {columns}, {held}").createOrReplaceTempView("lso_holds")
+    spark.sql(f"SELECT {columns}, {unread}").createOrReplaceTempView("lso_held_now")
+    alert = RESOURCES["alerts"]["lso_held"]["query_text"].replace(f"{SCHEMA}.", "")
+    assert float(spark.sql(alert).collect()[0]["held_minutes"]) == 20
+    assert spark.sql(DATASETS["totals"]).collect()[0]["unknown"] == 1
+
+
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_the_sql_of_a_question_runs(question: str, tables: SparkSession) -> None:
     tables.sql(QUESTIONS[question].replace(f"{SCHEMA}.", "")).collect()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -32,7 +32,7 @@ from toolkit.schema.verdict import Verdict
 from toolkit.spark.arrow_types import from_arrow, spark_table
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing
 from toolkit.spark.pipeline.pipeline_run import _PipelineRun, check_clusters
-from toolkit.spark.pipeline.run_sources import RecordedSamples
+from toolkit.spark.pipeline.run_sources import ListedLogs, RecordedSamples
 from toolkit.spark.pipeline.stored_findings import (
     NewestLooks,
     TopicFindings,
@@ -218,15 +218,56 @@ def test_a_marker_that_the_leader_has_lost_ends_nothing(spark: SparkSession, tmp
         assert current_ones(store, [HUNG], StoredRun(signature="of files"), states) == verdicts
 
 
-def test_a_run_on_one_topic_ends_nothing_on_others() -> None:
-    """A run with --topic, and what hangs on another topic was no row of `lso_held_now` any more."""
-    this: Any = SimpleNamespace(result=StoredRun(findings=(HUNG.findings[0],)), _signature=lambda logs: "of payments")
-    logs: Any = SimpleNamespace(
-        topics=["payments"], cluster="a cluster", current_findings=lambda: FINDINGS.arrow([]), proof=lambda: None
-    )
-    _PipelineRun._diagnose(this, logs)
+class OfNothing(ListedLogs):
+    """Logs in which nothing is found; with paths, a cluster that may hide topics."""
+
+    def current_findings(self) -> pa.Table:
+        return FINDINGS.arrow([replace(UNREAD, topic=None, partition=None).row()] if self.paths else [])
+
+    def proof(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize(("cluster", "topics", "listed", "is_elsewhere"), [
+    ("a", ["payments"], [], True), ("a", None, [], False), ("b", None, ["orders-0"], True),
+    (None, None, ["orders-0"], False), (None, None, ["orders-1"], True), ("a may hide", None, [], True),
+])  # fmt: skip
+def test_a_run_ends_nothing_where_it_does_not_look(
+    cluster: str | None, topics: list[str] | None, listed: list[str], is_elsewhere: bool
+) -> None:
+    """A run with --topic, on another cluster, or on the files of another broker: what hangs was no row any more."""
+    hung = replace(HUNG.findings[0], cluster_id="a")
+    this: Any = SimpleNamespace(result=StoredRun(findings=(hung,)), _signature=lambda logs: "of payments")
+    name, _, hides = (cluster or "a").partition(" ")
+    logs = [
+        LogListing(log=str(LogIdentity(name, "1", None, each)), topic=each[:-2], partition=int(each[-1]))
+        for each in listed or ["other-0"]
+    ]
+    of_cluster: Any = None if cluster is None else "a cluster"
+    paths, spark = [hides] if hides else [], cast(Any, None)
+    _PipelineRun._diagnose(this, OfNothing(spark=spark, logs=logs, topics=topics, cluster=of_cluster, paths=paths))
     store: Any = SimpleNamespace(load=lambda *names: None)
-    assert current_ones(store, [], this.result) == ["hanging of orders"]
+    found = current_ones(store, [], this.result)
+    assert found == ["hanging of orders"] * is_elsewhere + ["unknown of None"] * bool(hides)
+
+
+def test_a_partition_of_one_name_is_of_each_cluster() -> None:
+    """Of two clusters, those of one were taken for transactions of an earlier topic, where nothing is open any more."""
+    findings = [replace(HUNG.findings[0], cluster_id=each) for each in ("a", "b")]
+    states = [StoredState(log=f"{each}/1/id/orders-0", topic="orders", partition=0) for each in ("b", "a")]
+    store: Any = SimpleNamespace(load=lambda *names: None)
+    of_topics = TopicFindings(
+        store=store,
+        states=SimpleNamespace(all={each.log: each for each in states}),  # type: ignore[arg-type]
+        run=StoredRun(signature="of a cluster", findings=tuple(findings)),
+        listings={},
+        is_consistent=False,
+        min_held_ms=0,
+    )
+    _, found = of_topics.stored(with_samples=False)
+    assert {(each["cluster_id"], each["topic_id"], each["is_current"]) for each in found} == {
+        ("a", "id", True), ("b", "id", True)
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("of_samples", "of_log", "is_one"), [

@@ -46,8 +46,8 @@ def plan(
 
 
 def plan_live(begin: int | None, end: int | None, state: StoredState | None) -> LogPlan | None:
-    row = LogListing(log=LOG, begin=begin, high_watermark=end)
-    return plan_logs({LOG: row}, {} if state is None else {LOG: state}).get(LOG)
+    row, name = LogListing(log=LOG, begin=begin, high_watermark=end), LOG if state is None else state.log
+    return plan_logs({name: row}, {} if state is None else {name: state}).get(name)
 
 
 KNOWN = {0: 100, 20: 100, 60: 50}
@@ -131,10 +131,12 @@ def plans() -> Mapping[str, LogPlan | None]:
             )
             for begin, end, known in (
                 *((5, 40, None), (40, 40, None), (10, 40, 40), (10, 70, 40), (40, 70, 40), (0, 30, 40), (0, 0, 40)),
-                *((90, 100, 70), (None, None, 40)),
+                *((90, 100, 70), (None, None, 40), (None, None, None), (20, 30, 40)),
             )
         },
         "live, with an error": plan_live(5, None, None),
+        "live, its leader is back": plan_live(0, 40, StoredState(log=LOG, log_end_offset=40, is_unread=True)),
+        "live ids, 0 to 30, read to 40": plan_live(0, 30, StoredState(log=LOG + IDS, log_end_offset=40)),
         "live, after a gap": plan_live(5, 40, StoredState(log=LOG)),
     }
 

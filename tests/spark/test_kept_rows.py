@@ -188,6 +188,26 @@ def test_every_run_finds_tables_that_are_not_of_one_run(spark: SparkSession, tmp
     assert not run_on(spark, logs, out).repairs
 
 
+def test_findings_and_holds_that_are_older_are_made_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Restored, they stayed as they were while nothing was new: what hangs was no row, and a run exited with 0."""
+    logs, out, backup = tmp_path / "logs", tmp_path / "out", tmp_path / "backup"
+    broker = Broker(logs / "1")
+    broker.transactions(1)
+    run_on(spark, logs, out)
+    shutil.copytree(out, backup)
+    broker.transactions(2)
+    run_on(spark, logs, out)
+    tables = ("lso_holds", "findings")
+    whole = [DeltaTable(out / name).to_pyarrow_table().num_rows for name in tables]
+    for name in tables:
+        shutil.rmtree(out / name)
+        shutil.copytree(backup / name, out / name)
+    repaired = run_on(spark, logs, out)
+    assert [each.partition(" was older")[0] for each in repaired.repairs] == [f"The table {name}" for name in tables]
+    assert [DeltaTable(out / name).to_pyarrow_table().num_rows for name in tables] == whole
+    assert not run_on(spark, logs, out).repairs
+
+
 @pytest.mark.parametrize("older", ["log_transactions", "lso_timeline", "internal/state"])
 def test_a_repair_keeps_what_compaction_of_a_data_topic_has_deleted(
     spark: SparkSession, tmp_path: Path, older: str

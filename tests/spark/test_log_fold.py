@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from pathlib import Path
 from random import Random
@@ -29,6 +29,7 @@ from tests.spark.test_log_state import expected_holds
 from tests.tiers import fuzzed, seed
 from toolkit.analysis.log.log_transactions import EMPTY, END_NOT_READ, PartialTransactions, begin, log_transaction_table
 from toolkit.analysis.log.offset_status import at_missing_offsets
+from toolkit.config import ClientConfig
 from toolkit.formats.batches import DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.headers import HEADER, DamagedRange, Headers, LogChunk
 from toolkit.formats.scan import scan
@@ -47,7 +48,7 @@ from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.datasources.log_reader import LogListing
 from toolkit.spark.pipeline import log_fold
 from toolkit.spark.pipeline.log_fold import LogRead, LogState, LogWork, StoppedRead, WorkOptions, fold_log, fold_work
-from toolkit.spark.pipeline.log_states import LOST, REMEMBERED, TRUNCATED, LogPlan
+from toolkit.spark.pipeline.log_states import LOST, REMEMBERED, TRUNCATED, LogPlan, plan_logs
 from toolkit.spark.pipeline.stored_tables import LSO_STEPS, STATE, StoredState, damaged_segments
 
 T = TypeVar("T")
@@ -448,3 +449,20 @@ def test_a_partition_larger_than_a_workers_memory_is_folded() -> None:
     process = subprocess.run(command, capture_output=True, text=True, timeout=1100)
     assert process.returncode == 0, process.stderr
     assert process.stdout.splitlines()[-2:] == ["in order: all 104900", "in one table: out of memory"], process.stdout
+
+
+def test_a_live_partition_without_leader_has_a_row_until_it_can_be_read() -> None:
+    """It had none, though its files have one: every transaction that was open there seemed to be known."""
+    listing = LogListing(log="a/leader/id/orders-0", topic="orders", partition=0, error="LEADER_NOT_AVAILABLE: none")
+    options = WorkOptions(min_held_ms=0, config=ClientConfig({"bootstrap.servers": "127.0.0.1:1"}))
+    (plan,) = plan_logs({listing.log: listing}, {}).values()
+    *rows, state = fold_work(LogWork(log=listing.log, listing=listing, plan=plan, state=None), options)
+    ((table, errors, is_final),) = rows
+    assert (table, is_final, errors["error"].to_pylist()) == (LOG_TRANSACTIONS.name, False, [listing.error])
+    (stored,) = StoredState.of_table(state.rows)
+    back = replace(listing, begin=0, high_watermark=0, error=None)
+    assert plan_logs({listing.log: replace(back, high_watermark=4)}, {listing.log: stored}) != {}
+    read_before = replace(stored, log_end_offset=0)
+    assert plan_logs({listing.log: back}, {listing.log: read_before}) == {
+        listing.log: LogPlan(start=0, stop=0, remembered=REMEMBERED)
+    }, "the row goes, though nothing is new"

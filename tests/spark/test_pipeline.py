@@ -279,6 +279,21 @@ def late_message(kafka: Kafka) -> Iterator[Any]:
         yield staged
 
 
+def test_samples_after_a_clock_was_set_back_are_stored(spark: SparkSession, tmp_path: Path) -> None:
+    """They are before the newest stored one: none of them was ever read, and what hung in them was not known."""
+    recording, out = tmp_path / "recording", tmp_path / "out"
+    times = [NINE + minutes * dt.timedelta(minutes=1) for minutes in (0, 120, 30, 40)]
+    for stored in (2, 4):
+        record(recording, [sample(each) for each in times[stored - 2 : stored]])
+        if stored == 4:
+            with SampleWriter(recording) as writer:  # of the time to come, an operator removes them
+                (future,) = (writer.directory / "samples").glob("20261121T11*")
+                future.unlink()
+        summary = run(spark, recording, str(out))
+        assert (summary.read[0].new, summary.tables["recorded_samples"].rows) == (2, stored)
+    assert run(spark, recording, str(out)).read[0].new == 0
+
+
 @pytest.mark.full
 def test_a_live_cluster_is_read_from_the_stored_offsets(
     spark: SparkSession, kafka: Kafka, late_message: Any, tmp_path: Path

@@ -39,7 +39,9 @@ ANSWERS = {
         for source in ("Cluster", "LogDir", "Recording")
     },
     **{
-        f"{s}.{name}": None for s in ("Cluster", "LogDir", "Recording") for name in ("cluster_id", "principal", "scope")
+        f"{s}.{name}": None
+        for s in ("Cluster", "LogDir", "Recording")
+        for name in ("cluster_id", "principal", "scope", "scope_text")
     },
     "AnswerPages.next_part()": {"rows": []},
     "tables_around()": {},

@@ -36,7 +36,7 @@ from toolkit.views.document import NOWHERE, Paragraph, Quote
 
 if TYPE_CHECKING:
     from toolkit.cli.options import AnySource
-    from toolkit.schema.live import Finding
+    from toolkit.schema.live import Finding, GroupLag
     from toolkit.schema.verdict import Verdict
     from toolkit.views.document import Part
     from toolkit.views.explained_error import ExplainedError
@@ -272,7 +272,6 @@ def _findings_answer(
     findings, proof, source = read_findings(options, source_options, more)
     shown = of_verdicts(in_doubt(findings) if in_doubt_only else findings, options.verdict)
     scope, connection = source.scope, source_options.connection
-    seen = scope.text(source.principal) if scope else None
     key = [
         (each.tp, each.start_offset, each.producer_id, each.verdict, each.cause, each.outcome, each.action, each.error)
         for each in findings
@@ -282,7 +281,7 @@ def _findings_answer(
         rows=[] if options.output is Format.TABLE else [linked_row(each, connection) for each in shown],
         source=source,
         scope=scope,
-        parts=partial(answer_parts, shown, findings, proof=proof, seen=seen, is_short=options.short),
+        parts=partial(answer_parts, shown, findings, proof=proof, seen=source.scope_text, is_short=options.short),
         connection=connection,
         code=verdict_exit_code(findings),
         key=tuple(sorted(key, key=str)),
@@ -371,14 +370,24 @@ def verdict_exit_code(findings: Iterable[Finding]) -> int:
     return min(codes - {0}, default=0)
 
 
-def explained_exit_code(explained: ExplainedError) -> int:
+def explained_exit_code(explained: ExplainedError, source: AnySource | None) -> int:
     """Return 1 where there is something to do, 4 where the text is unknown, 3 where evidence is missing, else 0."""
-    code = verdict_exit_code(explained.checks.findings) if explained.checks else 0
-    if code == 1:
-        return code
+    checks = explained.checks
+    codes = {verdict_exit_code(checks.findings), beyond_end_exit_code(checks.group_lag, source)} if checks else {0}
+    if 1 in codes:
+        return 1
     if not explained.recognized:
         return NOT_FOUND
-    return INCOMPLETE if explained.checks and explained.checks.is_incomplete else code
+    return INCOMPLETE if checks and checks.is_incomplete else max(codes)
+
+
+def beyond_end_exit_code(lags: Iterable[GroupLag], source: AnySource | None) -> int:
+    """Return 1 where a group has committed beyond the end of a log, 3 if only a copy may end there, else 0."""
+    from toolkit.sources.source import CLUSTER
+
+    if not any(lag.beyond_end for lag in lags):
+        return 0
+    return 1 if source is not None and source.kind == CLUSTER else INCOMPLETE
 
 
 def _answer_explained(
@@ -396,7 +405,7 @@ def _answer_explained(
         scope=(source.scope if source else None) or Scope.of_rows(EXPLANATIONS, rows, missing=missing),
         parts=explained.parts,
         connection=explained.connection,
-        code=explained_exit_code(explained) if code is None else code,
+        code=explained_exit_code(explained, source) if code is None else code,
     )
     raise typer.Exit(answer.write(output))
 

@@ -22,7 +22,7 @@ from toolkit.cli.options import (
     takes_source,
     time_option,
 )
-from toolkit.cli.output import INCOMPLETE, Answer, Format, remark
+from toolkit.cli.output import INCOMPLETE, Answer, Format, missing_rights, remark
 from toolkit.command_line import command_line
 from toolkit.errors import BrokerError, ConnectionFailed, NotFound, UsageError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC
@@ -242,6 +242,9 @@ def lag(
     A read_committed client measures its lag to the LSO: a lag of 0 can hide held records. Kafka's tool measures to the
     high watermark: a lag that stays can be nothing but markers.
     """
+    from toolkit.cli.diagnose_commands import beyond_end_exit_code
+    from toolkit.schema.coerce import records_of
+    from toolkit.schema.live import GroupLag
     from toolkit.views.row_formats import table_grid
     from toolkit.views.show_table import lag_parts
 
@@ -249,7 +252,9 @@ def lag(
         with options.open_logs() as source:
             groups, hidden = (group, []) if group else _all_groups(source)
             rows, failed = _lag_of(source, groups)
-        without, remarks = ("reason", "broker_id"), []
+        lags, remarks = records_of(rows, GroupLag), []
+        without = ["reason", "broker_id", *([] if any(lag.beyond_end for lag in lags) else ["beyond_end"])]
+        code = beyond_end_exit_code(lags, source) or None
         if unstable := sorted({row["group_id"] for row in rows if (row["error"] or "").startswith(UNSTABLE)}):
             remarks = [
                 f"An open transaction has offsets of {', '.join(map(repr, unstable))}. What it waits for:",
@@ -262,7 +267,8 @@ def lag(
             parts=lambda: [table_grid(GROUP_LAG, rows, without=without), *lag_parts(rows)],
             connection=options.connection,
             missing=[*failed, *hidden],
-            remarks=remarks,
+            remarks=[*remarks, *(missing_rights(rows) if code else ())],
+            code=code,
         )
 
     answer_sources(read, source_options, output, clear="read")
@@ -290,7 +296,7 @@ def why(
 
     if name is not None and offset is None:
         name, _, number = name.rpartition("@")
-        if not number.isdigit():
+        if not number.isdecimal():
             raise UsageError("why needs TOPIC-PARTITION@OFFSET.", do="For example orders-0@4711.")
         offset = int(number)
     topic, partition = topic_partition(name, topic, partition)
@@ -363,7 +369,7 @@ def topic_partition(name: str | None, topic: str | None, partition: int | None) 
     if topic is not None or partition is not None:
         raise UsageError(f"{name!r} and --topic or --partition name a partition.", do="Use one of them.")
     named, _, number = name.rpartition("-")
-    if not named or not number.isdigit():
+    if not named or not number.isdecimal():
         raise UsageError(f"{name!r} is not TOPIC-PARTITION.", do="For example orders-0.")
     return named, int(number)
 

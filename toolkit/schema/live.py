@@ -416,7 +416,7 @@ class MissingOffsets(TableRow):
 MISSING_OFFSETS = MissingOffsets.table
 
 
-@declares("group_lag", key=("group_id", "topic", "partition"), version=2)
+@declares("group_lag", key=("group_id", "topic", "partition"), version=3)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLag(TableRow):
     """How far a group is behind on a partition, and what that is made of."""
@@ -450,6 +450,11 @@ class GroupLag(TableRow):
     aborted: Annotated[Int64 | None, "Records of aborted transactions.", Unit("records")] = None
     removed: Annotated[
         Int64 | None, "What is no more in the log: compaction or retention took it.", Unit("offsets")
+    ] = None
+    beyond_end: Annotated[
+        Int64 | None,
+        "By how much the committed offset lies beyond the end of the log: it was cut off or created again.",
+        Unit("offsets"),
     ] = None
     isolation_level: Annotated[str | None, "Share groups: share.isolation.level; null where it may not be read."] = None
     reason: Annotated[str | None, "What the lag is made of, as a sentence."] = None

@@ -199,11 +199,9 @@ def _lag(reader: OffsetReader, group: str, committed: int | None, error: str | N
         return lag
     ranges, unread = _ranges(reader, committed, high_watermark, max_offsets)
     split = group_lag(committed, last_stable_offset=lso, high_watermark=high_watermark, ranges=ranges)
-    found = _split(lag, split, unread)
     end = max(high_watermark, reader.partition.log_end_offset or 0)
-    if committed <= end:
-        return found
-    return replace(found, reason=BEYOND_THE_END.format(committed, committed - end, end))
+    found = replace(_split(lag, split, unread), beyond_end=max(0, committed - end))
+    return replace(found, reason=BEYOND_THE_END.format(committed, committed - end, end)) if found.beyond_end else found
 
 
 def _share_lag(

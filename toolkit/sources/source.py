@@ -341,10 +341,13 @@ class Source:
     functions
         The functions of the source, by the name of their table.
     scope
-        What the last `findings` read, and what not; null before. `Scope.text` is what an all-clear names.
+        What the last `findings` read, and what not; null before.
+    no_coordinators
+        Why no transaction can begin, as far as the last `findings` saw it; null if they can.
     """
 
     scope: Scope | None = None
+    no_coordinators: str | None = None
     kind: ClassVar[str]
     functions: ClassVar[Mapping[str, SourceFunction]] = {}
 
@@ -379,6 +382,12 @@ class Source:
     def principal(self) -> str | None:
         """User name of the client at the brokers; null if it has none."""
         return None
+
+    @property
+    def scope_text(self) -> str | None:
+        """What the last `findings` read, as an all-clear names it; null before."""
+        text = None if self.scope is None else self.scope.text(self.principal)
+        return f"{text}; {self.no_coordinators}" if text and self.no_coordinators else text
 
     def read(self, table: str, arguments: TableArguments) -> Any:
         """The rows or Arrow tables of a table, unsorted.

@@ -149,8 +149,7 @@ def _lag(lag: GroupLag) -> str:
         "" if lag.never_read is None else f", {lag.never_read} that no consumer receives{f' ({rest})' if rest else ''}"
     )
     text = f"{where}: lag {lag.lag}, of it {lag.behind} to read, {lag.held} held{others}"
-    beyond = (lag.committed_offset or 0) > (lag.high_watermark or 0)
-    return f"{text}. {lag.reason}" if beyond and lag.reason else text
+    return f"{text}. {lag.reason}" if lag.beyond_end and lag.reason else text
 
 
 _LISTS = ("causes", "checks", "safe", "never", "sources")  # texts of a symptom
@@ -325,6 +324,6 @@ def explain(
         named=named,
         pasted=pasted_records(text),
         checks=checks,
-        scope=source.scope.text(source.principal) if source and source.scope else None,
+        scope=source.scope_text if source else None,
         connection=Connection.of(source),
     )

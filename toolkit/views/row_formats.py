@@ -45,6 +45,7 @@ class Envelope:
     principal: str | None = None  # user name at the brokers; null if there is none
     time: dt.datetime = field(default_factory=utc_now)  # by this machine's clock
     scope: Scope | None = None  # null if nothing was read
+    scope_text: str | None = None  # the same as an all-clear names it; null of what was not read for findings
 
     @classmethod
     def of(cls, schema: str, version: int, source: Source | None, scope: Scope | None) -> Envelope:
@@ -55,16 +56,12 @@ class Envelope:
             cluster_id=None if source is None else source.cluster_id,
             principal=None if source is None else source.principal,
             scope=scope,
+            scope_text=source.scope_text if source is not None and scope is source.scope else None,
         )
-
-    @property
-    def scope_text(self) -> str | None:
-        """The scope as an all-clear names it; null of what was not read for findings."""
-        return None if self.scope is None else self.scope.text(self.principal)
 
     def fields(self) -> dict[str, Any]:
         """The fields as plain values."""
-        return {**asdict(self), "scope_text": self.scope_text}
+        return asdict(self)
 
 
 MIN_ROOM = 30  # columns of a text

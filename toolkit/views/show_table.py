@@ -126,8 +126,7 @@ def lag_parts(rows: Iterable[Row]) -> list[Part]:
     lags = records_of(rows, GroupLag)
     are_several = len({each.group_id for each in lags}) > 1
     for lag in lags:
-        is_beyond = (lag.committed_offset or 0) > (lag.high_watermark or 0)
-        if lag.reason and (lag.held or is_beyond or (lag.lag and not lag.behind)):
+        if lag.reason and (lag.held or lag.beyond_end or (lag.lag and not lag.behind)):
             tp = TopicPartition(lag.topic or "", lag.partition or 0)
             name = f"{lag.group_id}, {tp}" if are_several else str(tp)
             fields.append(Field(name, (lag.reason, *([_diagnose(tp)] if lag.held else []))))

@@ -309,6 +309,7 @@ class PanelCluster(RowCluster):
         open_elsewhere=0,
         open_only=True,
     )
+    scope_text = scope.text()
     named: Finding | ToolkitError | None = None
     kind = "files"  # so that no command needs a connection
 

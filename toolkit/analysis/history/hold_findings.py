@@ -291,8 +291,10 @@ def merge_holds(
     found = [hold for hold in recorded if hold.first_offset is None]  # partitions that could not be read
     for hold in of_log:
         same = by_key.pop(hold.key, hold)
-        is_other = hold.marker_offset is not None and hold.key in still_open
-        hold = same if is_other else held_so_far(hold, same.held_ms, same.least_ms)
+        is_open, is_in_log = hold.key in still_open, hold.marker_offset is None
+        hold = same if is_open and not is_in_log else held_so_far(hold, same.held_ms, same.least_ms)
+        if is_in_log and same.held_to is not None and not is_open:  # a sample after the end of the log has read its end
+            hold = replace(hold, held_to=same.held_to, held_ms=hold.least_ms)
         found.append(replace(hold, transactional_id=hold.transactional_id or same.transactional_id))
     return [*found, *by_key.values()]
 

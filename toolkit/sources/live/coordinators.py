@@ -330,17 +330,16 @@ class CoordinatorTopic:
         error = self.metadata.errors.get(self.topic)
         return None if is_missing(error) else error
 
+    @property
+    def is_absent(self) -> bool:
+        """Whether it does not exist; false if that is not known."""
+        return is_missing(self.metadata.errors.get(self.topic))
+
     def missing(self, client: BrokerClient, error: str | None) -> str | None:
         """An error of FindCoordinator; if ``__transaction_state`` does not exist, what its creation takes."""
-        is_absent = self.topic == STATE_TOPIC and is_missing(self.metadata.errors.get(self.topic))
-        if not is_absent or Error.of(error).code != "COORDINATOR_NOT_AVAILABLE":
+        if self.topic != STATE_TOPIC or not self.is_absent or Error.of(error).code != "COORDINATOR_NOT_AVAILABLE":
             return error
-        values = {config.values.get(FACTOR) for config in broker_configs(client, sorted(client.brokers), [FACTOR])}
-        factor = ", ".join(sorted(filter(None, values)))
-        return (
-            f"COORDINATOR_NOT_AVAILABLE: {self.topic} does not exist. The first client that needs it has it created, "
-            f"on as many brokers as {FACTOR} says{factor and f' ({factor})'}; {len(client.brokers)} registered"
-        )
+        return f"COORDINATOR_NOT_AVAILABLE: {creation(client)[0]}"
 
     @property
     def hidden_gap(self) -> str | None:
@@ -390,6 +389,19 @@ class CoordinatorTopic:
             return None
         found = self.metadata.partitions.get(TopicPartition(self.topic, partition))
         return found.leader if found else None
+
+
+def creation(client: BrokerClient) -> tuple[str, bool]:
+    """What the creation of an absent ``__transaction_state`` takes; and whether there are as many brokers, by all."""
+    configs = broker_configs(client, sorted(client.brokers), [FACTOR])
+    factors = sorted({int(each) for config in configs if (each := config.values.get(FACTOR))})
+    number = f" ({', '.join(map(str, factors))})" if factors else ""
+    needs = f"{FACTOR} says{number}; {len(client.brokers)} registered"
+    if factors and factors[0] > len(client.brokers):
+        return f"no transaction can begin: {STATE_TOPIC} does not exist, and takes as many brokers as {needs}", False
+    is_known = all(config.values.get(FACTOR) for config in configs)
+    text = f"{STATE_TOPIC} does not exist: the first client that needs it has it created, on as many brokers as {needs}"
+    return text, is_known and factors[-1] <= len(client.brokers)
 
 
 def read_coordinators(client: BrokerClient, keys: Sequence[str], key_type: int) -> list[Coordinator]:

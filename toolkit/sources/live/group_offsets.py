@@ -214,7 +214,7 @@ def offsets_of_groups(
     brokers = sorted(client.brokers)
     try:
         found = read_offsets_of(client, group_ids(client, brokers), partitions)
-        return None if not found and visibility_of(GROUPS, client, brokers).gaps else found
+        return None if not found and missing_groups(client, brokers) else found
     except (BrokerError, ConnectionFailed):
         return None
 
@@ -423,13 +423,13 @@ MAX_BRIEF = 20  # held partitions of live transactions whose groups are read: a 
 UNUSUAL = dt.timedelta(minutes=5)  # age of a live transaction; most end within milliseconds
 
 
-def with_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[Finding]:
+def with_groups(client: BrokerClient, findings: Sequence[Finding], *, of_any_age: bool = False) -> list[Finding]:
     """Findings with the groups that wait at a held LSO, if these could be read.
 
-    Of live transactions, those of the oldest ones that are open for longer than is usual.
+    Of live transactions, those of the oldest ones that are open for longer than is usual, or `of_any_age`.
     """
     holders = [each for each in findings if each.queue_position == 1]
-    brief = [each for each in holders if each.verdict.is_brief and _is_old(each)]
+    brief = [each for each in holders if each.verdict.is_brief and (of_any_age or _is_old(each))]
     oldest = sorted(brief, key=lambda each: each.opened_at or each.observed_at)[:MAX_BRIEF]
     held = [
         FetchPosition(tp, each.last_stable_offset, each.broker_id)
@@ -587,7 +587,12 @@ def _group(group_id: str, protocol_type: str, described: Any) -> ClientGroup:
     members: Collection[Any] = described.members if described else ()
     if protocol_type == "connect":
         return _connect_cluster(group_id, members)
-    return ClientGroup(group_id=group_id, protocol_type=protocol_type, members=[_consumer(each) for each in members])
+    return ClientGroup(
+        group_id=group_id,
+        protocol_type=protocol_type,
+        members=[_consumer(each) for each in members],
+        is_described=described is not None,
+    )
 
 
 def _consumer(member: Any) -> GroupMember:

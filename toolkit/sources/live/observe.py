@@ -211,6 +211,7 @@ def _query_coordinators(
         proofs=proofs,
         gaps=gaps,
         releases=sorted({release for each in software for release in each.releases}),
+        has_coordinators=not before.is_absent,
     )
     return [*transactions, *listing.failures], coverage, brokers_time
 
@@ -398,6 +399,8 @@ SMALL_TIMEOUT_S = 20.0
 class LiveEvidence(EvidenceSource):
     """The logs and groups of a cluster."""
 
+    are_named = False  # its partitions: then who waits is asked of a live transaction of any age, too
+
     def __init__(self, client: BrokerClient) -> None:
         self.client = client
 
@@ -451,4 +454,4 @@ class LiveEvidence(EvidenceSource):
         return {each.key for each in cases if each.key not in still_open and each.tp not in unread}
 
     def with_groups(self, findings: Sequence[Finding]) -> Sequence[Finding]:
-        return with_groups(self.client, findings)
+        return with_groups(self.client, findings, of_any_age=self.are_named)

@@ -453,10 +453,14 @@ class Contents:
     def unread(self, replicas: Sequence[ReplicaState]) -> str | None:
         """Why another replica may have what the first one lacks, as an error; null if none may.
 
-        The first one may be of a topic that was deleted since; or another one reaches further, and is damaged, so that
-        this may be a follower that lags: what it shows clear may be held since.
+        They may be of several clusters; the first one of a topic that was deleted since; or another one reaches
+        further, and is damaged, so that this may be a follower that lags: what it shows clear may be held since.
         """
         first, ids = replicas[0], topic_ids(replicas)
+        clusters = {each.log.root.cluster_id for each in replicas if each.log.root is not None} - {None}
+        if len(clusters) > 1:
+            named = ", ".join(sorted(map(str, clusters)))
+            return f"SEVERAL_CLUSTERS: a partition of this name is of each of the clusters {named}; read one at a time"
         if len(ids) > 1 and first.topic_id not in self._current_topic_ids(first):
             return (
                 f"INCONSISTENT_TOPIC_ID: its topic was deleted and created again: the replicas have {len(ids)} topic "

@@ -37,6 +37,7 @@ from toolkit.analysis.diagnosis.evidence_text import at as at_time
 from toolkit.analysis.diagnosis.evidence_text import scope
 from toolkit.analysis.diagnosis.observation import BrokersTime, Coverage, Observation
 from toolkit.analysis.history.findings_over_time import (
+    LATE,
     observation_times,
     observed_holds,
     over_time,
@@ -60,7 +61,7 @@ from toolkit.schema.live import (
     open_starts,
 )
 from toolkit.schema.recorded import LateTransaction, LsoHold, RecordedSample
-from toolkit.schema.table import EPOCH, TransactionKey
+from toolkit.schema.table import EPOCH, TransactionKey, utc_now
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.diagnose import EvidenceSource, LogReading, diagnose
 from toolkit.sources.offset_queries import OffsetSpec
@@ -75,6 +76,7 @@ EMPTY = "00000000.empty.parquet"
 HIDDEN = "."  # prefix that Spark, pyarrow's datasets and globs ignore
 NAME = re.compile(r"(\d{8})(?:T(\d{2})(\d{7})?)?(?:\.(\d+))?\.parquet")
 DAY, HOUR, SAMPLE = "%Y%m%d", "%Y%m%dT%H", "%Y%m%dT%H%M%S%f"
+ONE_MINUTE = dt.timedelta(minutes=1)
 ONE_HOUR, ONE_DAY, AN_INSTANT = dt.timedelta(hours=1), dt.timedelta(days=1), dt.timedelta(milliseconds=1)
 MAX_RETRIES, RETRY_BACKOFF_S = 20, 0.05  # files are removed once an hour
 
@@ -678,11 +680,14 @@ class Recording(Source):
                 if each.verdict is Verdict.ENDED and (everything or (each.topic, each.partition) in selected)
             ]
             findings += without_short(ended, min_held_ms=arguments.min_held_ms)
-        return [*findings, *failed_samples(found.failed)]
+        newest = found.sample
+        doubts = newer_samples(newest.sampled_at) if arguments.at is None else not_sampled(newest, in_utc(arguments.at))
+        return [*findings, *(failed_samples(found.failed) or doubts)]
 
     def unreachable(self) -> list[Finding]:
         """A finding about the whole cluster if its newest samples failed: what is open since is not known."""
-        return failed_samples(self._find_samples(None).failed)
+        found = self._find_samples(None)
+        return [*newer_samples(found.sample.sampled_at), *failed_samples(found.failed)]
 
     def _over_time(
         self,
@@ -762,6 +767,34 @@ def failed_samples(samples: Sequence[RecordedSample]) -> list[Finding]:
         is_open=False,
     )
     return [replace(unreachable.finding(observed_at=last.observed_at), error=last.error)]
+
+
+def not_sampled(sample: RecordedSample, time: dt.datetime) -> list[Finding]:
+    """A finding about the whole cluster if the newest sample before a time is long before it."""
+    interval = (sample.interval_ms or 0) * AN_INSTANT
+    if time - sample.sampled_at <= max(LATE * interval, ONE_MINUTE):
+        return []
+    unknown = decide_unknown(
+        f"There is no sample from {at_time(sample.sampled_at)} to {at_time(time)}: what was open then is not known.",
+        remedy="Select a time of which there is a sample.",
+        missing=("a sample of that time",),
+        is_open=False,
+    )
+    return [unknown.finding(observed_at=sample.observed_at)]
+
+
+def newer_samples(newest: dt.datetime) -> list[Finding]:
+    """A finding about the whole cluster if the newest sample is of the future: later ones may have earlier times."""
+    now = utc_now()
+    if newest <= now + ONE_MINUTE:
+        return []
+    ahead = decide_unknown(
+        f"The newest sample is of {at_time(newest)}, after this machine's time: a later one may have an earlier time.",
+        remedy="Diagnose the live cluster.",
+        missing=("a clock of the recorder that was not set back, or one of this machine that is not behind",),
+        is_open=False,
+    )
+    return [ahead.finding(observed_at=now)]
 
 
 def _time(bound: OffsetSpec | None) -> dt.datetime | None:

@@ -157,6 +157,7 @@ class LogListing(TableRow):
     leader_epochs: Annotated[str | None, "JSON: the start offset of each; null of a live partition."] = None
     is_best: Annotated[bool, "Of __transaction_state: whether it is the best replica of its partition."] = False
     high_watermark: Annotated[Int64 | None, "Of a live partition; null if it cannot be read."] = None
+    error: Annotated[str | None, "Why a live partition cannot be read."] = None
 
     @property
     def is_live(self) -> bool:

@@ -388,11 +388,11 @@ def _with_records(holds: pa.Table, counted: Array) -> pa.Table:
 
 
 class StoppedRead(Exception):
-    """Why a log could not be read on: the next run continues there."""
+    """Why a log could not be read on: the next run continues there, of a live partition also without news of it."""
 
-    def __init__(self, *errors: ReadError) -> None:
+    def __init__(self, *errors: ReadError, is_live: bool = False) -> None:
         super().__init__(errors)
-        self.errors = errors
+        self.errors, self.is_live = errors, is_live
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -455,6 +455,7 @@ def fold_log(log: str, read: LogRead, plan: LogPlan, state: LogState) -> Iterato
     except StoppedRead as stopped:
         yield from state.flush()
         fold.damage += stopped.errors
+        state.is_unread |= stopped.is_live
     yield from of_batches()
     yield from state.finish(log)
 
@@ -662,12 +663,19 @@ def _connect(options: WorkOptions) -> BrokerClient:
 
 def _live_read(work: LogWork, options: WorkOptions) -> LogRead:
     start, stop = work.plan.start or 0, work.plan.stop or 0
+    if (error := work.listing.error) is not None:
+        return LogRead(chunks=_unread(error))
     return LogRead(
         chunks=_live_chunks(work.where.tp, start, stop, options),
         before=begin() if start == 0 else EMPTY,
         end=max(start, stop),
         cleaned=stop,  # what is missing without an error was compacted
     )
+
+
+def _unread(error: str) -> Iterator[LogChunk]:
+    raise StoppedRead(ReadError(None, None, error), is_live=True)
+    yield
 
 
 def _live_chunks(tp: TopicPartition, start: int, stop: int, options: WorkOptions) -> Iterator[LogChunk]:
@@ -678,11 +686,11 @@ def _live_chunks(tp: TopicPartition, start: int, stop: int, options: WorkOptions
         with _connect(options) as client:
             for chunk in read_range(client, LogRange(tp=tp, start=start, stop=stop)).chunks:
                 if chunk.damage and not len(chunk.headers):
-                    raise StoppedRead(*(ReadError(None, None, each.reason) for each in chunk.damage))
+                    raise StoppedRead(*(ReadError(None, None, each.reason) for each in chunk.damage), is_live=True)
                 yield chunk
     except ToolkitError as error:
         text = f"{row_text(error)}; offsets {start} to {stop - 1} were not read"
-        raise StoppedRead(ReadError(None, None, text)) from None
+        raise StoppedRead(ReadError(None, None, text), is_live=True) from None
 
 
 def _live_records(work: LogWork, options: WorkOptions) -> Iterator[TransactionLogRecord]:

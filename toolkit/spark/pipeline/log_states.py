@@ -74,7 +74,7 @@ def plan_logs(listed: Mapping[str, LogListing], states: Mapping[str, StoredState
     for name, row in listed.items():
         state = states.get(name)
         if row.is_live:
-            if (plan := _plan_live(row, state)) is not None:
+            if (plan := _plan_live(row, state, has_ids=name.endswith(IDS))) is not None:
                 found[name] = plan
         elif state is None:
             found[name] = LogPlan(offset=row.begin)
@@ -97,19 +97,21 @@ def read_again(row: LogListing, state: StoredState, plan: LogPlan | None) -> Log
     return LogPlan(start=start, stop=row.high_watermark, remembered=TRUNCATED, offset=offset, begin=begin, repairs=True)
 
 
-def _plan_live(row: LogListing, state: StoredState | None) -> LogPlan | None:
+def _plan_live(row: LogListing, state: StoredState | None, *, has_ids: bool) -> LogPlan | None:
     begin, end = row.begin, row.high_watermark
-    if begin is None or end is None:
-        return None
+    if begin is None or end is None:  # its error is read
+        return LogPlan() if state is None else LogPlan(start=state.log_end_offset, remembered=REMEMBERED)
     last_end = None if state is None else state.log_end_offset
     if last_end is None:
         remembered = None if state is None else REMEMBERED  # state from before the lost offsets
         return LogPlan(start=begin, stop=end, remembered=remembered) if begin < end else None
-    if last_end > end:  # committed records are gone, by an unclean election
-        return LogPlan(start=begin, stop=end, remembered=TRUNCATED, offset=0)
+    if last_end > end:  # committed records are gone, by an unclean election; what retention has deleted stays
+        return LogPlan(start=begin, stop=end, remembered=TRUNCATED, offset=end if has_ids else begin)
     if last_end < begin:
         return LogPlan(start=begin, stop=end, remembered=LOST, error=LOST_SENTENCE.format(last_end, begin - 1))
-    return LogPlan(start=last_end, stop=end, remembered=REMEMBERED) if last_end < end else None
+    was_unread = state is not None and (state.is_unread or (has_ids and state.is_damaged))
+    has_news = last_end < end or was_unread
+    return LogPlan(start=last_end, stop=end, remembered=REMEMBERED) if has_news else None
 
 
 def _plan_changed(row: LogListing, state: StoredState) -> LogPlan:

@@ -77,6 +77,10 @@ OLDER = (
     "The table {} was older than the last run, as after its restore or the loss of a commit: all that the logs still "
     "have was read again, and what they had deleted before is missing from it."
 )
+MADE_AGAIN = (
+    "The table {} was older than the last run, as after its restore or the loss of a commit: what the other tables and "
+    "the recordings still have was written again."
+)
 NEWER = (
     "Tables had rows of a later run than the last complete one, as after a killed run or the restore of the table "
     "state: rows of what the logs still have were replaced, and all others kept."
@@ -177,8 +181,7 @@ def run(
             txn_state_partitions=txn_state_partitions,
         )
         states = FoldStates.load(store)
-        stored = {each.log: each.sampled_at for each in states.last.samples}
-        logs, recordings = _sources(spark, source, topics=topics, assertions=assertions, stored=stored)
+        logs, recordings = _sources(spark, source, topics=topics, assertions=assertions, states=states)
         check_clusters(store, [*states.before, *(logs.listings if logs else ())], recordings)
         this = _PipelineRun(
             store=store,
@@ -201,7 +204,7 @@ def run(
             verdicts={ENDED: ended, **verdicts} if ended else verdicts,
             proof=this.result.proof if logs else None,
             assumptions=logs.assumptions if logs else (),
-            repairs=this.repairs,
+            repairs=[*this.repairs, *map(MADE_AGAIN.format, this.made_again)],
             seconds=time.monotonic() - started,
         )
 
@@ -212,9 +215,9 @@ def _sources(
     *,
     topics: Sequence[str] | None,
     assertions: FileAssertions,
-    stored: Mapping[str, dt.datetime],
+    states: FoldStates,
 ) -> tuple[ListedLogs | None, Sequence[RecordedSamples]]:
-    """The logs and the recordings of a source. `stored`: the newest stored sample of each recording."""
+    """The logs and the recordings of a source. `states`: what is stored, of recordings, too."""
     if not isinstance(source, str | os.PathLike | Sequence):
         if assertions != NO_ASSERTIONS:
             raise UsageError("consistent_copy, as_of and txn_state_partitions apply to files.", do="Remove them.")
@@ -226,7 +229,9 @@ def _sources(
     logs = None
     if others:
         logs = list_files(spark, others, topics=topics, assertions=assertions)
-    return logs, [list_samples(spark, path, stored=stored) for path in recorded]
+    stored, last_run = {each.log: each.sampled_at for each in states.last.samples}, states.last.run_id
+    store = states.store
+    return logs, [list_samples(spark, path, stored=stored, store=store, last_run=last_run) for path in recorded]
 
 
 def check_clusters(store: TableStore, names: Iterable[str], recordings: Sequence[RecordedSamples]) -> None:
@@ -264,7 +269,8 @@ class _PipelineRun:
     # plans, listings: plan and listing of each log
     plans: dict[str, LogPlan] = field(init=False)
     listings: Mapping[str, LogListing] = field(init=False)
-    repairs: list[str] = field(init=False)  # which tables are not of one run, as sentences
+    repairs: list[str] = field(init=False)  # which tables of logs are not of one run, as sentences
+    made_again: list[str] = field(init=False)  # other tables that were older than the last run
     has_samples: bool = field(init=False)  # whether there are or were recordings
     result: StoredRun = field(init=False)  # what is stored of this run as a whole; at first, what is of the last one
     counts: dict[str, TableCounts] = field(init=False)  # of the tables; at first, those of the last run
@@ -281,9 +287,17 @@ class _PipelineRun:
         states.rename(renames(self.listings, states.all))
         self.plans = self.logs.plans(states.before) if self.logs else {}
         checked = [name for name in FROM_OFFSET if self.with_batches or name != BATCHES.name]
-        newest = {name: each.newest_run for name, each in count_rows(store, checked, run_id=last.run_id).items()}
-        older = [name for name in checked if name in self.counts and newest.get(name, 0) < self.counts[name].newest_run]
+        made = [name for name in self.counts if name not in FROM_OFFSET]
+        counted = count_rows(store, [*checked, *made], run_id=last.run_id)
+        stored = {name: each.newest_run for name, each in counted.items()}
+        newest = {name: run for name, run in stored.items() if name in checked}
+        older, self.made_again = (
+            [each for each in names if each in self.counts and stored.get(each, 0) < self.counts[each].newest_run]
+            for names in (checked, made)
+        )
         self.repairs = [OLDER.format(name) for name in older]
+        if not {*RECORDED_AS.values()}.isdisjoint(self.made_again):
+            self.recordings = [replace(each, after=None) for each in self.recordings]
         if older:
             known = {log: row for log, row in self.listings.items() if log in states.before and row.is_readable}
             self.plans |= {log: read_again(row, states.before[log], self.plans.get(log)) for log, row in known.items()}
@@ -310,7 +324,7 @@ class _PipelineRun:
     @property
     def has_news(self) -> bool:
         """Whether there is new data."""
-        return self.needs_diagnosis or bool(self.new_samples)
+        return self.needs_diagnosis or bool(self.new_samples) or bool(self.made_again)
 
     def read(self) -> Sequence[ReadCounts]:
         """Counts of the listed and read items."""
@@ -362,8 +376,7 @@ class _PipelineRun:
     def _diagnose(self, logs: ListedLogs) -> None:
         """Diagnose the current state."""
         rows = logs.current_findings()
-        # What the last diagnosis found on other topics has not ended by that these were selected.
-        others = [] if logs.topics is None else [each for each in self.result.findings if each.topic not in logs.topics]
+        others = logs.elsewhere(self.result.findings, may_hide=rows["topic"].null_count > 0)
         self.result = replace(
             self.result,
             signature=self._signature(logs),

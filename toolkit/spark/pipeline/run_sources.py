@@ -26,11 +26,11 @@ from toolkit.errors import NotFound
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.log_dir_files import log_path
 from toolkit.schema import FINDINGS, RECORDED
-from toolkit.schema.live import Partition
+from toolkit.schema.live import Finding, Partition
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.consistency import files_proof
 from toolkit.sources.logdir.contents import NO_ASSERTIONS, Contents, FileAssertions, found_in
-from toolkit.sources.recording.recording import EMPTY, current_files
+from toolkit.sources.recording.recording import AN_INSTANT, EMPTY, current_files
 from toolkit.sources.source import TableArguments
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.data_sources import register
@@ -43,6 +43,7 @@ from toolkit.spark.pipeline.stored_tables import (
     LOG,
     NOT_THERE,
     RECORDED_AS,
+    RUN_ID,
     StoredState,
     TableStore,
     records_name,
@@ -124,6 +125,24 @@ class ListedLogs:
         files = sorted([row.log, row.listing or "", row.checkpoints or ""] for row in self.logs)
         arguments = [list(self.paths), self.topics and list(self.topics), assertion_options(self.assertions)]
         return hashlib.sha256(json.dumps([arguments, files]).encode()).hexdigest()[:16]
+
+    def elsewhere(self, findings: Iterable[Finding], *, may_hide: bool) -> list[Finding]:
+        """Those of an earlier diagnosis that one of these logs does not look at, and so ends none of them.
+
+        They are on other topics, of another cluster, or on partitions that are not among the files; or that a cluster
+        may hide (`may_hide`).
+        """
+        clusters = {LogIdentity.of(row.log).cluster_id for row in self.logs}
+        is_known = None not in clusters
+        has_all = self.cluster is not None and not may_hide
+        listed = None if has_all else {(row.topic, row.partition) for row in self.logs} | {None}
+        return [
+            each
+            for each in findings
+            if (is_known and each.cluster_id not in {*clusters, None})
+            or (self.topics is not None and each.topic not in self.topics)
+            or (listed is not None and each.tp not in listed)
+        ]
 
     @property
     def listings(self) -> Mapping[str, LogListing]:
@@ -257,6 +276,7 @@ def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[s
             begin=each.log_start_offset,
             is_best=each.topic == STATE_TOPIC,
             high_watermark=None if each.error else each.high_watermark,
+            error=each.error,
         )
         logs.append(row)
     return ListedLogs(spark=spark, logs=logs, topics=topics, cluster=cluster)
@@ -299,12 +319,12 @@ class RecordedSamples:
     def rows(self, table: str) -> DataFrame:
         """The new rows of a table of ``schema.RECORDED``."""
         rows = _read(self.spark, self.path, table, after=self.after).withColumn(LOG, sf.lit(self.log))
-        return rows.where(self.is_new).where(sf.col("sampled_at") <= sf.lit(self.newest))
+        return rows.where(self.is_new)
 
     @property
     def is_new(self) -> str:
         """Condition in SQL for the rows of new samples; stored ones are of a killed run."""
-        times = [f"sampled_at >= TIMESTAMP '{self.oldest}'"]
+        times = [f"sampled_at BETWEEN TIMESTAMP '{self.oldest}' AND TIMESTAMP '{self.newest}'"]
         if self.after is not None:
             times.append(f"sampled_at > TIMESTAMP '{self.after}'")
         return " AND ".join([f"{LOG} = {sql_text(self.log)}", *times])
@@ -335,12 +355,30 @@ def is_recording(spark: SparkSession, path: str) -> bool:
         return False
 
 
-def list_samples(spark: SparkSession, path: str, *, stored: Mapping[str, dt.datetime]) -> RecordedSamples:
-    """List the samples of a recording. `stored`: the last stored sample of each, by `log`."""
+def list_samples(
+    spark: SparkSession, path: str, *, stored: Mapping[str, dt.datetime], store: TableStore, last_run: int
+) -> RecordedSamples:
+    """List the samples of a recording. `stored`: the last stored sample of each, by `log`, as of `last_run`.
+
+    A recorder whose clock was set back takes samples before it: the first one that is not stored is new, as all after.
+    """
     numbers = [sf.count("sampled_at").alias("listed"), sf.min("sampled_at").alias("oldest")]
     numbers += [sf.max("sampled_at").alias("newest"), sf.collect_set("cluster_id").alias("cluster_ids")]
     (row,) = _retried(lambda: _read(spark, path, "samples").agg(*numbers).toArrow()).to_pylist()
-    return RecordedSamples(spark=spark, path=path, **row, after=stored.get(f"{RECORDING}{path}"))
+    found = RecordedSamples(spark=spark, path=path, **row, after=stored.get(f"{RECORDING}{path}"))
+    if found.after is None or (known := store.find(RECORDED_AS["samples"])) is None:
+        return found
+    known = known.where(f"{LOG} = {sql_text(found.log)} AND {RUN_ID} <= {last_run}").select("sampled_at")
+    earlier = sf.col("sampled_at") <= sf.lit(found.after)
+
+    def first_unstored() -> dt.datetime | None:
+        listed = _read(spark, path, "samples").where(earlier)
+        unstored = listed.join(known, "sampled_at", "left_anti").agg(sf.min("sampled_at").alias("at"))
+        (at,) = unstored.toArrow()["at"].to_pylist()
+        return at  # type: ignore[no-any-return]
+
+    first = _retried(first_unstored)
+    return found if first is None else replace(found, after=first - AN_INSTANT)
 
 
 def _read(spark: SparkSession, path: str, table: str, *, after: dt.datetime | None = None) -> DataFrame:

@@ -41,7 +41,7 @@ from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, PastTransaction
 from toolkit.schema.recorded import OBSERVATION_TIMES, SAMPLES, LsoHold, ObservationTime, RecordedSample
 from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
-from toolkit.sources.recording.recording import failed_samples
+from toolkit.sources.recording.recording import failed_samples, newer_samples
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing, Origin
 from toolkit.spark.pipeline.log_fold import LogState
@@ -276,7 +276,7 @@ class TopicFindings:
         looks = NewestLooks(
             diagnosed_at=since,
             diagnosed={each.key for each in of_logs if since is None or each.observed_at >= since or each.key in known},
-            logs=({(each.topic, each.partition) for each in listed} or self._origins.keys()) - unread_partitions,
+            logs=({(each.topic, each.partition) for each in listed} or {*self._present}) - unread_partitions,
         )
         holds: list[Row] = []
         findings: list[Row] = []
@@ -296,16 +296,22 @@ class TopicFindings:
         return holds, findings
 
     @cached_property
-    def _origins(self) -> Mapping[TopicPartition, Origin]:
-        """The present topic of each partition; of one that is not listed now, the newest."""
-        found: dict[TopicPartition, Origin] = {}
-        for state in sorted(self.states.all.values(), key=lambda each: each.latest or EPOCH):
-            if state.topic is not None and state.partition is not None and not state.log.endswith(IDS):
-                found[TopicPartition(state.topic, state.partition)] = LogIdentity.of(state.log).origin
-        for name, row in self.listings.items():
-            if row.topic is not None and row.partition is not None and not name.endswith(IDS):
-                found[TopicPartition(row.topic, row.partition)] = LogIdentity.of(name).origin
+    def _origins(self) -> Mapping[tuple[str | None, TopicPartition], Origin]:
+        """The present topic of each partition of a cluster; of one that is not listed now, the newest."""
+        found: dict[tuple[str | None, TopicPartition], Origin] = {}
+        states = sorted(self.states.all.values(), key=lambda each: each.latest or EPOCH)
+        named: list[tuple[str, StoredState | LogListing]] = [(each.log, each) for each in states]
+        for name, each in (*named, *self.listings.items()):
+            if each.topic is not None and each.partition is not None and not name.endswith(IDS):
+                origin, tp = LogIdentity.of(name).origin, TopicPartition(each.topic, each.partition)
+                found.pop((origin.cluster_id, tp), None)
+                found[origin.cluster_id, tp] = origin
         return found
+
+    @cached_property
+    def _present(self) -> Mapping[TopicPartition, Origin]:
+        """The topic of each partition, in the cluster that was read last."""
+        return {tp: origin for (_, tp), origin in self._origins.items()}
 
     @cached_property
     def _cluster(self) -> Origin:
@@ -314,7 +320,10 @@ class TopicFindings:
         return Origin(ids.pop() if len(ids) == 1 else None, None)
 
     def _origin(self, finding: Finding) -> Origin:
-        return self._cluster if finding.tp is None else self._origins.get(finding.tp, self._cluster)
+        if finding.tp is None:
+            return self._cluster if finding.cluster_id is None else Origin(finding.cluster_id, None)
+        own = self._origins.get((finding.cluster_id, finding.tp))
+        return own or self._present.get(finding.tp, self._cluster)
 
     def _of_logs(self) -> dict[Origin, _TopicResults]:
         """Holds of the LSO in logs, and findings: `ended` if the log shows the end."""
@@ -345,7 +354,7 @@ class TopicFindings:
         transaction_history: list[PastTransaction],
         current_findings: list[Finding],
     ) -> _TopicResults:
-        present = {tp for tp, each in self._origins.items() if each == origin}
+        present = {tp for (_, tp), each in self._origins.items() if each == origin}
         # Of an earlier topic, nothing is open any more.
         known = [hold for hold in holds if hold.marker_offset is not None or (hold.topic, hold.partition) in present]
         transactions = by_producer(transaction_history)
@@ -406,13 +415,14 @@ class TopicFindings:
         return replace(looks, sampled_at=newest, sampled=sampled, read=read)
 
     def _unreachable(self, looks: NewestLooks) -> Sequence[Finding]:
-        """The finding that the newest samples failed, and that no later diagnosis has succeeded."""
+        """That the newest samples failed, and no later diagnosis has succeeded; or that newer ones may be older."""
         samples = self._stored(RECORDED_AS["samples"]).where("error is not null")
         if looks.sampled_at is not None:
             samples = samples.where(sf.col("sampled_at") > sf.lit(looks.sampled_at))
         failed = SAMPLES.in_order(RecordedSample.of_table(samples.toArrow()))
         is_past = failed and looks.diagnosed_at is not None and looks.diagnosed_at > failed[-1].observed_at
-        return [] if is_past else failed_samples(failed)
+        newer = [] if looks.sampled_at is None else newer_samples(looks.sampled_at)
+        return [*newer, *([] if is_past else failed_samples(failed))]
 
     def _read_at(self, sampled_at: dt.datetime) -> set[tuple[str | None, int | None]]:
         """The partitions whose offsets a sample has read."""

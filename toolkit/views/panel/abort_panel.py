@@ -260,7 +260,7 @@ class AbortPanel(PanelLayout):
         )  # if that fails, all that was known stays
         self.findings = records_of(rows, Finding)
         self.checked_at = dt.datetime.now(dt.UTC)
-        self.seen = self.cluster.scope.text(self.cluster.principal) if self.cluster.scope else None
+        self.seen = self.cluster.scope_text
         self.ended = self.result = self.picture = None
         self._settle()
         same = next((each for each in self.findings if is_same(each, self.selected)), None)

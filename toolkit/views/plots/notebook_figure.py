@@ -474,8 +474,8 @@ class _Drawing:
             self._path(f"M{x} {y}h28", stroke=line["color"], width=line["width"], dash=line.get("dash"))
         if "markers" in trace["mode"]:
             symbols = [each for each in _each(marker["symbol"], 3) if each is not None]
-            only = {name: _each(marker[name], 3)[0] for name in ("color",)}
-            self._draw_markers({**marker, **only, "symbol": symbols[-1], "size": 10, "opacity": 1}, [(x + 14, y)])
+            one = {**marker, "color": _each(marker["color"], 3)[0], "symbol": symbols[-1], "size": 10, "opacity": 1}
+            self._draw_markers(one, [(x + 14, y)])
 
     def _hatch(self, shape: str, colour: str, *, thin: bool = False) -> str:
         key = f"{self.name}-{len(self.patterns)}"

@@ -522,7 +522,7 @@ def plot_lag(rows: Data, *, group: str | None = None, theme: ThemeName = "light"
         missing = "No row of group_lag was given" + (f" of {plain(name, longest=50)}." if name is not None else ".")
         return empty_figure(colours, title="No lag to draw", missing=missing)
     lagging = sorted(
-        (lag for lag in mine if lag.lag != 0),
+        (lag for lag in mine if lag.lag != 0 or lag.beyond_end),
         key=lambda lag: (not lag.held, -(lag.held or 0), -(lag.lag or 0), lag.topic or "", lag.partition or 0),
     )
     visible = lagging[:MAX_LINES]
@@ -574,6 +574,7 @@ def _lag_words(lag: GroupLag) -> str:
     parts = [f"<b>{lag.held:,} held</b>"] if lag.held else []
     parts += [f"{lag.behind:,} behind"] if lag.behind else []
     parts += [never_read(lag)] if lag.never_read else []
+    parts += [f"<b>{count(lag.beyond_end, 'offset')} beyond the end</b>"] if lag.beyond_end else []
     return ", ".join(parts)
 
 
@@ -587,6 +588,7 @@ def _lag_hover(lag: GroupLag) -> str:
         ("lag", lag.lag),
         ("behind", lag.behind),
         ("held", lag.held),
+        ("beyond the end", lag.beyond_end or None),
         ("nothing to read", "not counted" if lag.never_read is None else never_read(lag) or 0),
         ("error", lag.error),
     ]
@@ -598,6 +600,8 @@ def _lag_title(lags: Sequence[GroupLag]) -> str:
     behind, held, rest = (sum(map(part.offsets, lags)) for part in PARTS)
     unknown = sum(None in (lag.lag, lag.behind, lag.held) for lag in lags)
     doubt = f"; {count(unknown, 'partition')} not known" if unknown else ""
+    if beyond := sum(bool(lag.beyond_end) for lag in lags):
+        doubt = f"; it has committed beyond the end of {count(beyond, 'partition')}{doubt}"
     unit = "offset" if any(lag.markers is None and lag.lag for lag in lags) else "record"
     if held:
         places = [lag for lag in lags if lag.held]
@@ -606,6 +610,8 @@ def _lag_title(lags: Sequence[GroupLag]) -> str:
         return f"{count(held, unit)} held from it{plain(where, longest=50)}{doubt}"
     if behind:
         return f"{'' if unknown else 'nothing is held; '}it has {count(behind, unit)} yet to read{doubt}"
+    if beyond:
+        return doubt.removeprefix("; ")
     if unknown:
         return f"{count(unknown, 'partition')} of {len(lags):,} not known"
     if rest:
