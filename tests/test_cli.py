@@ -86,7 +86,7 @@ def test_a_verdict_filters_what_is_shown_and_short_is_a_line_each(monkeypatch: p
     *lines, total = short.stdout.splitlines()
     assert short.returncode == 1
     first, *others = [re.split(" {2,}", line) for line in lines]
-    quoted = """'it'"'"'s $(touch x)\\x1b'"""
+    quoted = r"$'it\'s $(touch x)\x1b'"
     assert first == ["orders-0", "913095344", "hanging", quoted, "2 h 14 min", "abort"]
     assert [line[0:3:2] for line in others] == [
         ["orders-1", "unknown"], ["orders-3", "stuck_ending"], ["orders-0", "ongoing"],
@@ -297,3 +297,9 @@ def test_an_ascii_terminal_gets_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
     written, errors = (each.buffer.getvalue().decode("ascii") for each in outputs)
     assert " - 21 records waiting" in written
     assert errors.endswith("caf\\xe9 ...\n")
+
+
+@pytest.mark.parametrize("command", ["why orders-0@²", "gaps orders-²", "gaps orders-0 --start-offset ²"])
+def test_a_digit_that_is_no_number_is_invalid_usage(command: str) -> None:
+    """It ended with a traceback, as a defect."""
+    assert run(*command.split(), "--log-dir", "sample:late-message").returncode == 2

@@ -42,8 +42,9 @@ def test_a_scope_says_what_was_seen_and_what_was_not() -> None:
     silent = transaction(None, state=None, transactional_id=None, broker_id=2, error="REQUEST_TIMED_OUT: no answer")
     old = transaction(None, state=None, transactional_id=None, broker_id=1, error="UNSUPPORTED_VERSION: too old")
     hidden = transaction(None, state=None, transactional_id="b", broker_id=1, error="NOT_COORDINATOR: moved", on=())
+    unread = transaction(8, transactional_id="c", broker_id=1, error="NOT_COORDINATOR: moved")
     one = observation(
-        transaction(), silent, old, hidden,
+        transaction(), silent, old, hidden, unread,
         partitions=[partition(), partition(number=1, error="TOPIC_AUTHORIZATION_FAILED: no")],
         coverage=Coverage(brokers=(1, 2), gaps=["broker 2 did not answer"], topic_gaps=["DESCRIBE on Topic '*'"]),
     )  # fmt: skip
@@ -51,7 +52,7 @@ def test_a_scope_says_what_was_seen_and_what_was_not() -> None:
     assert found.text("ann") == "4 partitions of broker 1; 1 open transactional id; as ann"
     assert found.partitions == Seen(seen=4, not_seen=1)
     assert found.brokers == SeenBrokers(seen=[1], not_seen=[2, 3])
-    assert found.transactional_ids == Seen(seen=1, not_seen=1)
+    assert found.transactional_ids == Seen(seen=1, not_seen=2)
     assert found.missing == ["broker 2 did not answer", "DESCRIBE on Topic '*'"]
 
 

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -199,6 +200,13 @@ REASONS = {
 @pytest.mark.parametrize("transactional_id", REASONS)
 def test_what_is_missing_for_a_proof(transactional_id: str) -> None:
     assert owner(transactional_id, group("shop", thread(OTHER, 1, "shop"))).reason == REASONS[transactional_id]
+
+
+def test_a_group_that_was_not_described_is_not_one_without_that_member() -> None:
+    """DescribeGroups had failed, and the process that ran on was told to have no member in its group."""
+    name, shop = f"shop-{PROCESS}-1", group("shop")
+    assert owner(name, shop).reason == REASONS[name]
+    assert owner(name, replace(shop, is_described=False)).reason == REASONS[f"orders-{PROCESS}-1"]
 
 
 def test_a_timeout_of_an_hour_identifies_flink() -> None:

@@ -56,6 +56,7 @@ class ModelClient:
 
     timeout = 5.0
     cluster_id: str | None = "M8XbVDmITl6ZTs4WNdt8eg"
+    is_split = False
 
     def __init__(self, world: World, state: State, before: BeforeRequest = lambda state, broker, key: state) -> None:
         self.world, self.state, self.before = world, state, before

@@ -36,6 +36,7 @@ class FakeCluster:
         return {1: "one:9092", 2: "two:9092"}
 
     cluster_id: str | None = "M8XbVDmITl6ZTs4WNdt8eg"
+    is_split = False
 
     def apis(self, broker_id: int) -> dict[int, tuple[int, int]] | None:
         """Those of Kafka 4.3.1, as a real broker listed them; a test replaces them."""
@@ -67,6 +68,7 @@ class FakeCluster:
     def _topic(self, name: str, error: int) -> Node:
         partitions = [
             Node(
+                error_code=0,
                 partition_index=p,
                 leader_id=leader,
                 leader_epoch=epoch,

@@ -410,6 +410,67 @@ def test_a_damaged_response_gives_error_rows(damaging: Damaging, api: int, metho
             assert {**row, "observed_at": None} == {**whole[row["topic"], row["partition"]], "observed_at": None}
 
 
+class Moved(FakeCluster):
+    """The address of the second broker leads to a broker of another cluster, which says so in metadata only."""
+
+    def answer(self, broker: int, frame: bytes) -> bytes:
+        whole = super().answer(broker, frame)
+        is_metadata = broker == 1 and int.from_bytes(frame[:2], "big") == ApiKey.Metadata
+        return whole.replace(b"\x05fake", b"\x05that") if is_metadata else whole
+
+
+def test_an_address_that_leads_to_another_cluster_is_no_broker_of_this_one() -> None:
+    """Its topics have the same names, its coordinators other ids: a live transaction had no owner, another LSO held."""
+    moved = Moved(2, 20, 10)
+    with serving(moved), Cluster(f"127.0.0.1:{moved.ports[0]}", timeout=PATIENCE_S) as cluster:
+        rows = [*cluster.producer_rows(), *cluster.transaction_rows()]
+    assert {str(row["error"]).partition(":")[0] for row in rows if row["broker_id"] == 1} == {"OTHER_CLUSTER"}
+    assert {row["error"] for row in rows if row["broker_id"] == 0} == {None}
+
+
+class CutOff(FakeCluster):
+    """No controller reaches the first of three brokers: it takes itself for the leader of what the second one leads."""
+
+    lock, asked = threading.Lock(), 0
+
+    def answer(self, broker: int, frame: bytes) -> bytes:
+        with self.lock:
+            self.asked = broker
+            return super().answer(broker, frame)
+
+    @property
+    def registered(self) -> list[int]:
+        return [0, 1, 2] if self.asked == 0 else [1, 2]
+
+    def leader(self, topic: str, partition: int) -> int:
+        leader = super().leader(topic, partition)
+        return 1 if leader == 0 and self.asked > 0 else leader
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        return int(self.asked > 0)
+
+    def is_held(self, topic: str, partition: int) -> bool:
+        return self.asked > 0 and super().is_held(topic, partition)
+
+
+def test_a_broker_that_no_controller_reaches_names_no_leaders() -> None:
+    """What was open since on the partitions that it had led was in no finding, and nothing hung."""
+    cut_off, tp = CutOff(3, 100, 0), ("orders-00000", 0)
+
+    @contextmanager
+    def connected() -> Iterator[Cluster]:
+        with Cluster(f"127.0.0.1:{cut_off.ports[0]}", timeout=PATIENCE_S) as cluster:
+            cluster.client.send_one(broker_client.Metadata(topics=[]), broker_id=0)  # the last one used names leaders
+            yield cluster
+
+    with serving(cut_off):
+        with connected() as cluster:
+            rows = cluster.finding_rows(recheck_after=0, log_evidence=False)
+        assert [(row["topic"], row["partition"], row["start_offset"]) for row in rows] == [(*tp, 500)]
+        with connected() as cluster:
+            assert [(each.tp, each.broker_id) for each in cluster.observe(partitions=[tp]).producers] == [(tp, 1)]
+
+
 class Late(FakeCluster):
     """A broker that has just started and knows no other yet; it answers once it may."""
 

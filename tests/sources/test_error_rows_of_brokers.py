@@ -715,7 +715,7 @@ def test_share_offsets_and_members_that_a_response_leaves_out_are_errors() -> No
     listed = SimpleNamespace(error_code=0, groups=[SimpleNamespace(group_id="billing", protocol_type="consumer")])
     apis = {"ListGroups": lambda broker, request: listed, "DescribeGroups": empty()}
     (group,), error = client_groups(client(**apis), ["billing-0_0"])
-    assert (group.group_id, group.members) == ("billing", [])
+    assert (group.group_id, group.members, group.is_described) == ("billing", [], False)
     assert (error or "").startswith(f"{INCOMPLETE}DescribeGroups")
 
 

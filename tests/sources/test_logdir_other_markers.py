@@ -115,23 +115,27 @@ def no_commit_has_raised_the_epoch(files: SkippedMarker) -> None:
     """With version 1, a new instance aborts what the last one left open, with the next epoch."""
     files.logs[RIGHT] = [data(0, 7, after(), epoch=5), marker(1, 7, after(seconds=1), epoch=6, commit=False)]
     files.logs[EARLIER][1] = marker(1, 7, after(seconds=-1), epoch=5, commit=False)
+    files.replicated[RIGHT] = 2
 
 
 def the_commit_has_the_epoch_of_its_data(files: SkippedMarker) -> None:
     """With version 1, the epoch of the open records is that of many transactions."""
     files.logs[RIGHT] = [data(0, 7, after(), epoch=5), marker(1, 7, after(seconds=1), epoch=5)]
     files.logs[RIGHT] += [data(2, 7, after(), epoch=6), marker(3, 7, after(seconds=1), epoch=6)]
+    files.replicated[RIGHT] = 4
 
 
 def data_of_the_next_epoch_is_cleaned_away(files: SkippedMarker) -> None:
     """With version 1, a COMMIT of the next instance whose data was at offsets 1 and 2."""
     files.logs[RIGHT] = [data(0, 7, after(), epoch=5), marker(3, 7, after(seconds=1), epoch=6)]
+    files.replicated[RIGHT] = 4
 
 
 def the_commit_is_of_a_transaction_without_data_there(files: SkippedMarker) -> None:
     """With version 1, a next instance that has added the partition and not written to it."""
     files.logs[RIGHT] = [data(0, 7, after(), epoch=5), marker(1, 7, after(seconds=1), epoch=5)]
     files.logs[RIGHT] += [marker(2, 7, after(seconds=9), epoch=6)]
+    files.replicated[RIGHT] = 3
 
 
 def the_marker_may_be_a_deposed_leaders(files: SkippedMarker) -> None:

@@ -49,6 +49,15 @@ def missing(*roots: Path, stop: int, read_committed: bool = True) -> Ranges:
     return [(row["first_offset"], row["last_offset"], row["status"]) for row in rows]
 
 
+def test_offsets_before_an_empty_newest_segment_are_missing(tmp_path: Path) -> None:
+    """Their segment was not copied: the transaction before them was said to be open."""
+    root = log_dir(tmp_path, [data(0, 7, NOON)], end=9)
+    write_log(root, "orders-0", [], base_offset=9)
+    rows = LogDir(root).log_transaction_rows()
+    assert [(row["producer_id"], row["outcome"]) for row in rows if row["producer_id"]] == [(7, None)]
+    assert {row["error"].partition(":")[0] for row in rows if row["error"]} == {"OFFSETS_LOST"}
+
+
 @pytest.mark.parametrize(("cleaned", "status"), [(False, "unexplained"), (True, "compacted"), (None, None)])
 def test_missing_offsets_are_compacted_only_below_the_cleaner_checkpoint(
     tmp_path: Path, cleaned: bool | None, status: str

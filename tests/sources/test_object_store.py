@@ -169,7 +169,7 @@ def test_an_object_that_is_deleted_while_it_is_read_is_an_unreadable_range(s3: S
         file = ObjectFile(path)
         file.read(10)
         store.delete_file(f"{BUCKET}/deleted/orders-0/{SEGMENT}")
-        file.seek(file.size - 10)
+        assert (file.seek(4), file.seek(-2, os.SEEK_CUR), file.seek(-10, os.SEEK_END)) == (4, 2, file.size - 10)
         with pytest.raises(FileNotFoundError):
             file.read(10)
         error, batch = files.batch_rows()

@@ -22,7 +22,8 @@ from toolkit.formats.batch_records import Record
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.live import Transaction
 from toolkit.schema.table import EVERYTHING, Selection, TopicPartition, utc_now
-from toolkit.sources.live import transactions
+from toolkit.sources.live import observe as observe_module
+from toolkit.sources.live import partition_log, transactions
 from toolkit.sources.live.broker_client import OTHER_CLUSTER, BrokerClient
 from toolkit.sources.live.cluster import Cluster, ClusterEvidence
 from toolkit.sources.live.coordinators import TRANSACTIONAL_IDS, CoordinatorTopic, visibility_of
@@ -37,8 +38,8 @@ from toolkit.sources.live.leaders import (
     read_producers,
     resolve_partitions,
 )
-from toolkit.sources.live.observe import _all_explained, _unread, observe
-from toolkit.sources.live.partition_log import LiveOffsetReader, search_markers
+from toolkit.sources.live.observe import LiveEvidence, _all_explained, _unread, observe
+from toolkit.sources.live.partition_log import LiveOffsetReader, read_offsets, search_markers
 from toolkit.sources.live.transactions import (
     TransactionFilters,
     TransactionLog,
@@ -680,7 +681,7 @@ def test_nor_does_it_in_the_samples_of_a_recorder() -> None:
     cluster, tp = CutOff(), TopicPartition("orders", 0)
     client = wire_to(cluster)
     leaders = read_metadata(client, ["orders"]).at([tp])
-    connected: Any = SimpleNamespace(client=client, _metadata=lambda *_: leaders, _check_clock=lambda _: None)
+    connected: Any = SimpleNamespace(client=client, _metadata=lambda *_, **__: leaders, _check_clock=lambda _: None)
     found = Cluster.observe(connected, topics=["orders"])
     assert [each.broker_id for each in found.partitions_after] == [2]
     assert Diagnosis.of([found, found], DiagnoseOptions(is_sample=True)).opened == {}
@@ -734,6 +735,39 @@ def test_an_error_that_is_no_answer_shows_neither_a_loaded_partition_nor_a_right
     assert gap.startswith("DESCRIBE on TransactionalId '*' for this principal")
 
 
+def test_a_leader_without_this_listener_is_not_down() -> None:
+    """A broker of another listener leads it: `the partition has no leader: broker 2 is offline`."""
+    cluster = FakeCluster()
+    cluster.leaders["orders", 0] = (-1, 4)
+    answer = cluster.Metadata(None, SimpleNamespace(topics=None))
+    for each in answer.topics[-1].partitions:
+        each.error_code, each.offline_replicas = 72, [2]
+    cluster.replaced["Metadata"] = lambda broker, request: answer
+    error = str(read_metadata(wire_to(cluster)).partitions[TopicPartition("orders", 0)].error)
+    assert error.startswith("LISTENER_NOT_FOUND: There is no listener on the leader broker")
+
+
+def test_a_topic_that_is_created_again_while_it_is_read_does_not_go_on_in_its_place() -> None:
+    """Leader epochs begin again at 0: the rest of the rows were those of the new topic."""
+    cluster, asked = FakeCluster(), list[int]()
+
+    def fetched(broker: int, request: Any) -> Any:
+        asked.append(request.topics[0].partitions[0].current_leader_epoch)
+        batch = pack_batch([Record(120, 1000, None, b"v")])
+        error = {"error_code": 75 if asked[-1] else 0, "records": batch, "high_watermark": 150}
+        return SimpleNamespace(
+            error_code=0, responses=[SimpleNamespace(partitions=[SimpleNamespace(**error, aborted_transactions=None)])]
+        )
+
+    cluster.replaced["Fetch"], cluster.timeout = fetched, 0.3
+    (partition,) = read_partitions(wire_to(cluster), read_metadata(wire_to(cluster), ["orders"]).partitions)
+    cluster.leaders["orders", 0] = (1, 0)
+    (chunk,) = read_offsets(wire_to(cluster), partition, 120, 150).chunks
+    assert (len(chunk.headers), {*asked}) == (0, {4})
+    assert chunk.damage[0].reason.startswith("UNKNOWN_LEADER_EPOCH: ")
+    assert chunk.damage[0].reason.endswith("; offsets 120 to 149 were not read")
+
+
 def test_a_coordinators_topic_that_is_gone_afterwards_has_no_leaders() -> None:
     topics = read_metadata(wire_to(FakeCluster()), [STATE_TOPIC])
     before, after = (CoordinatorTopic(STATE_TOPIC, each) for each in (topics, replace(topics, partitions={})))
@@ -782,3 +816,20 @@ def test_without_the_coordinators_topic_that_is_missing() -> None:
     """A finding that was `unknown` for it named nothing."""
     nothing = TransactionLog(transactions=[], failures=[], partitions=0)
     assert _unread(nothing) == ["__transaction_state: the metadata does not show it"]
+
+
+def test_the_log_of_every_transaction_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Megabytes of the first 50 partitions, ten at a time, and 64 KiB of each other one."""
+    reads: list[tuple[int, int | None]] = []
+
+    def read_excerpts(client: object, starts: Any, *, max_bytes: int | None = None, **_: object) -> dict[Any, object]:
+        reads.append((len(starts), max_bytes))
+        return {each.tp: None for each in starts}
+
+    monkeypatch.setattr(partition_log, "read_excerpts", read_excerpts)
+    monkeypatch.setattr(observe_module, "compacted_topics", lambda *_: {})
+    leader = build.partition()
+    starts: Any = [SimpleNamespace(tp=TopicPartition("orders", number), leader=leader) for number in range(151)]
+    evidence: Any = SimpleNamespace(client=None)
+    assert {*LiveEvidence.excerpts(evidence, starts)} == {each.tp for each in starts}
+    assert reads == [(10, None)] * 5 + [(100, 1 << 16), (1, 1 << 16)]

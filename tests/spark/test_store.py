@@ -21,7 +21,7 @@ from toolkit.schema import Column, Table
 from toolkit.schema.table import INT64, STRING
 from toolkit.spark.arrow_types import from_arrow
 from toolkit.spark.pipeline.pipeline_run import run
-from toolkit.spark.pipeline.stored_tables import IS_FINAL, LOG, RUN_ID, TableStore, open_store, read
+from toolkit.spark.pipeline.stored_tables import IS_FINAL, LOG, RUN_ID, TableStore, open_store, read, sql_text
 from toolkit.spark.spark_errors import translate_errors
 
 if TYPE_CHECKING:
@@ -54,6 +54,14 @@ def test_a_run_replaces_provisional_rows_of_changed_logs(spark: SparkSession, tm
     assert rows(store) == expected
     write_rows(store, ("b", 7, "z", True), run_id=3, read="x z", changed="x")
     assert rows(store) == [("a", 3, 1, "y", False), ("b", 7, 3, "z", True)]
+
+
+def test_a_text_of_sql_ends_where_it_ends() -> None:
+    """A log is named by the path of its files, which may have a quote, and a backslash at its end."""
+    for text in ("it's", "a\\", "a\\' OR true --", "a\\\\'"):
+        literal = sql_text(text)
+        assert re.fullmatch(r"'(?:[^'\\]|\\.)*'", literal), "one literal, for Spark's parser"
+        assert re.sub(r"\\(.)", r"\1", literal[1:-1]) == text
 
 
 def test_rows_after_an_empty_chunk_are_stored(spark: SparkSession) -> None:

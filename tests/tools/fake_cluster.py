@@ -49,6 +49,14 @@ class FakeCluster:
         number = partition if topic == STATE_TOPIC else self.number(topic, partition)
         return number % len(self.ports)
 
+    @property
+    def registered(self) -> Sequence[int]:
+        """The brokers."""
+        return range(len(self.ports))
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        return 0
+
     def is_held(self, topic: str, partition: int) -> bool:
         return topic != STATE_TOPIC and self.number(topic, partition) % HELD_EVERY == 0
 
@@ -88,7 +96,7 @@ def api_versions(cluster: FakeCluster, broker: int, request: Any) -> Any:
 
 def metadata_answer(cluster: FakeCluster, broker: int, request: Any) -> Any:
     names = [*cluster.topics, STATE_TOPIC] if request.topics is None else [each.name for each in request.topics]
-    brokers = [named("node_id host port", (node, "127.0.0.1", port)) for node, port in enumerate(cluster.ports)]
+    brokers = [named("node_id host port", (node, "127.0.0.1", cluster.ports[node])) for node in cluster.registered]
     return {"brokers": brokers, "cluster_id": "fake", "controller_id": 0, "topics": [_topic(cluster, n) for n in names]}
 
 
@@ -103,7 +111,8 @@ def _partition(cluster: FakeCluster, topic: str, number: int) -> Any:
     leader = cluster.leader(topic, number)
     replicas = [(leader + each) % len(cluster.ports) for each in range(min(3, len(cluster.ports)))]
     nodes = {"replica_nodes": replicas, "isr_nodes": replicas, "offline_replicas": []}
-    return {"partition_index": number, "leader_id": leader, "leader_epoch": 0, **nodes}
+    epoch = cluster.leader_epoch(topic, number)
+    return {"partition_index": number, "leader_id": leader, "leader_epoch": epoch, **nodes}
 
 
 def list_offsets(cluster: FakeCluster, broker: int, request: Any) -> Any:

@@ -93,6 +93,16 @@ def test_a_name_of_digits_does_not_replace_offsets_and_a_word_within_another_sta
     assert (row["transactional_id"], row["reason"]) == ("id-1", 'id "id-1" is at offset 100 of sub100.')
 
 
+def test_of_a_principal_nothing_is_left() -> None:
+    """Of a certificate's name only its first part was replaced, and the audit trail's column was not."""
+    missing = "User:CN=svc,OU=Payments Team,O=Acme may not read it: User:CN=b,O=Acme Corp"
+    tables = tables_of() | {"actions": [action(principal="svc-acme")]}
+    tables["findings"][0]["missing"] = [missing]
+    redacted = Redaction(tables).applied(tables)
+    assert redacted["findings"][0]["missing"] == ["user-1 may not read it: user-2"]
+    assert redacted["actions"][0]["principal"].startswith("person-")
+
+
 @pytest.mark.parametrize(
     "text",
     [

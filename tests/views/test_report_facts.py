@@ -10,9 +10,12 @@ from tests.views.test_report import AT, action, check_markdown_tables, finding, 
 from toolkit.errors import UsageError
 from toolkit.lab import samples
 from toolkit.schema import EXPOSURE, LOG_TRANSACTIONS, OFFSETS_LOG, Row
+from toolkit.schema.coerce import records_of
+from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import Grid
 from toolkit.views.report import Report, collect_incident, report
+from toolkit.views.report.incident_facts import LOG, RECORDING, held_from_source
 from toolkit.views.row_formats import GridTexts
 
 BEGUN, ENDED = AT - dt.timedelta(hours=2), AT - dt.timedelta(minutes=10)
@@ -327,6 +330,13 @@ def test_a_fence_of_the_same_id_long_before_is_not_an_action_on_this_transaction
     for held_from in (BEGUN, None):  # not known of a finding that holds no LSO; when it was opened is
         made = report([finding(held_from=held_from, opened_at=BEGUN)], actions=[old])
         assert "ran kafka-txn fence" not in " ".join(made.summary)
+
+
+def test_a_hold_that_began_with_a_sample_is_dated_by_the_recorder() -> None:
+    """It was said to be by the log: it may have begun before."""
+    (one,) = records_of([finding(held_from=BEGUN, evidence=[])], Finding)
+    assert held_from_source(one, [BEGUN]) == RECORDING
+    assert held_from_source(one, [ENDED]) == LOG
 
 
 def test_exposed_clients_without_a_transaction_in_the_report_are_no_all_clear() -> None:

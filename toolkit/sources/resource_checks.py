@@ -39,6 +39,7 @@ class ResourceChecks:
     transactions: tuple[Transaction, ...] = ()  # of the ids, and of the owners of the producer ids
     history: tuple[PastTransaction, ...] = ()  # the newest ones of the ids
     group_lag: tuple[GroupLag, ...] = ()
+    groups: tuple[str, ...] = ()  # that were looked up: those of the text, and those that commit on its partitions
     not_checked: tuple[str, ...] = ()  # failed checks and their errors, as sentences
 
     @property
@@ -95,6 +96,7 @@ class _Check:
             transactions=tuple(transactions),
             history=tuple(history),
             group_lag=tuple(lags),
+            groups=tuple(dict.fromkeys([*self.groups, *committing])),
             not_checked=tuple(self.not_checked),
         )
 

@@ -122,7 +122,7 @@ class AgentTools:
             rows = self._findings(source, topic, partition)
         ranked = by_urgency(records_of(rows, Finding))
         findings = [inert_finding(each.row()) for each in ranked]
-        seen = about(source)
+        seen = Aliases(names_in(findings)).applied(about(source))
         shared = {"summary": summary(rows, scope=seen["scope_text"]), **seen, "alike": self._alike(ranked)}
         if len(findings) > MAX_WITH_EVIDENCE:
             findings = [{**row, "evidence": None} for row in findings]
@@ -145,10 +145,9 @@ class AgentTools:
         with self._source() as source:
             explained = explain(text, source, recheck_after=self._recheck_after)
         rows, checks = explained.rows(), explained.checks
-        looked_up = (
-            (checks.transactions, checks.history, checks.group_lag, checks.findings) if checks is not None else ()
-        )
-        aliases = Aliases(chain(names_in(rows), names_in(looked_up)))
+        assert checks is not None
+        looked_up = chain(checks.transactions, checks.history, checks.group_lag, checks.findings)
+        aliases = Aliases(names_in([*rows, *(each.row() for each in looked_up), {"groups": checks.groups}]))
         explanations = [
             {
                 **row,

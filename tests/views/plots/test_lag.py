@@ -40,6 +40,7 @@ def test_unknown_parts_are_named() -> None:
 
 def test_an_empty_figure_states_the_reason() -> None:
     assert "No row of group_lag was given" in words(plot_lag([]))
+    assert "given of &lt;b&gt;." in words(plot_lag([lag()], group="<b>"))
     assert "1 partition read: no lag" in words(plot_lag([lag(lag=0, behind=0, held=0, markers=0)]))
 
 

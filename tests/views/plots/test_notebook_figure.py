@@ -53,6 +53,16 @@ def test_a_figure_is_a_picture_with_all_that_plotly_draws(name: str) -> None:
     assert not list(picture.iter(f"{SVG}script"))
 
 
+def test_the_parts_of_a_lag_are_drawn_one_after_another() -> None:
+    """Each part began at zero, over the one before."""
+    picture = ET.fromstring(figure_svg(plot_lag([LAG])))
+    bars = [path.get("d", "") for path in picture.iter(f"{SVG}path") if path.get("stroke", "none") != "none"]
+    ends = [found.groups() for each in bars if (found := re.match(r"M([\d.]+) [\d.]+H([\d.]+)V", each))]
+    starts = [start for start, end in ends if start != end]
+    assert starts[1:] == [end for start, end in ends if start != end][:-1]
+    assert len(starts) == 3
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_colour_of_a_picture_in_a_widget_follows_the_theme(name: str) -> None:
     style, _, picture = figure_html(FIGURES[name]()).partition("</style>")

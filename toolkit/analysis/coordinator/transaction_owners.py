@@ -115,6 +115,7 @@ class ClientGroup:
     protocol_type: str
     members: Sequence[GroupMember] = ()
     leader_member_id: str | None = None
+    is_described: bool = True  # whether its members are known: that it has none is no fact if DescribeGroups failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +300,7 @@ def _streams_v2(txn_id: _TransactionalId, found: re.Match[str]) -> _Owner:
     elif group and group.protocol_type == "streams":
         confidence = "certain"
         reason = "Its id has the form of Kafka Streams, and its application is a group of type streams."
-    elif group:
+    elif group and group.is_described:
         reason += " The group has no member of that process now."
     framework = "ksqlDB" if application.startswith(KSQL) else "Kafka Streams application"
     return _Owner(confidence, reason, member, framework=framework, application=application, task=f"thread {thread}")

@@ -28,6 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import kafka.errors
 from kafka.future import Future
@@ -425,6 +426,10 @@ class BrokerClient:
         self._timed_out: dict[int, tuple[float, ToolkitError]] = {}  # broker id to the time and the error
         self._apis: dict[int, dict[int, tuple[int, int]]] = {}  # by broker id, as its newest connection negotiated them
         self._cluster_id: str | None = None
+        # By connection to a broker of this cluster: the brokers in its newest metadata
+        self._known_to: WeakKeyDictionary[Any, frozenset[int]] = WeakKeyDictionary()
+        # Whether these differ: no controller may reach one of the brokers, which does not know then who leads
+        self.is_split = False
         self._net = NetworkSelector(client_id=CLIENT, slow_task_threshold_secs=0)
         self._manager = ConnectionManager(
             self._net,
@@ -564,6 +569,15 @@ class BrokerClient:
         connection.parser._process_response = partial(decode_response, connection.parser)
         if isinstance(broker_id, int):
             self._apis[broker_id] = connection.broker_version_data.api_versions
+        # An address may lead to a broker of another cluster since the last connection, and most answers do not say so.
+        if self._cluster_id is not None and connection not in self._known_to:
+            message = await connection.send_request(Metadata(topics=[]), _remaining_ms(deadline))
+            try:
+                self._check_cluster(message)
+            except BrokerError:
+                connection.close()
+                raise
+            self._keep_known(connection, message)
         return connection
 
     async def _send_all(self, requests: Sequence[tuple[int | None, Request]], deadline: float) -> list[BrokerResponse]:
@@ -625,14 +639,15 @@ class BrokerClient:
             # A copy, since sending sets this broker's version on it.
             in_flight.append((request, connection.send_request(copy.copy(request), max(1, _remaining_ms(deadline)))))
             if len(in_flight) == MAX_IN_FLIGHT:
-                responses.append(await self._receive(node, *in_flight.popleft()))
-        responses += [await self._receive(node, *pending) for pending in in_flight]
+                responses.append(await self._receive(node, connection, *in_flight.popleft()))
+        responses += [await self._receive(node, connection, *pending) for pending in in_flight]
         return responses
 
-    async def _receive(self, node: int | str, request: Request, future: Any) -> BrokerResponse:
+    async def _receive(self, node: int | str, connection: Any, request: Request, future: Any) -> BrokerResponse:
         try:
             message = await future
             self._update_brokers(message)
+            self._keep_known(connection, message)
         except (*_CONNECTION_ERRORS, BrokerError) as exc:
             return self._error_response(exc, node, request)
         return BrokerResponse(node if isinstance(node, int) else None, utc_now(), message=message)
@@ -640,15 +655,24 @@ class BrokerClient:
     def _update_brokers(self, message: Any) -> None:
         """Update the brokers from a Metadata response, without its topics, which are slow by the thousands."""
         if isinstance(message, metadata.MetadataResponse):
-            if message.cluster_id not in {None, self._cluster_id or message.cluster_id}:
-                raise BrokerError(  # its answers and those of before would be taken for one cluster's
-                    f"A broker of cluster {message.cluster_id} answered for cluster {self._cluster_id}.",
-                    code=OTHER_CLUSTER,
-                    do="Name brokers of one cluster by --bootstrap-server.",
-                )
+            self._check_cluster(message)
             brokers = {"brokers": message.brokers, "controller_id": message.controller_id, "topics": []}
             self._manager.cluster.update_metadata(metadata.MetadataResponse(version=1, **brokers))
             self._cluster_id = message.cluster_id or self._cluster_id
+
+    def _keep_known(self, connection: Any, message: Any) -> None:
+        if isinstance(message, metadata.MetadataResponse):
+            self._known_to[connection] = frozenset(each.node_id for each in message.brokers)
+            connected = (each for each in self._known_to if each.connected and isinstance(each.node_id, int))
+            self.is_split = len({self._known_to[each] for each in connected}) > 1
+
+    def _check_cluster(self, message: Any) -> None:
+        if message.cluster_id not in {None, self._cluster_id or message.cluster_id}:
+            raise BrokerError(  # its answers and those of before would be taken for one cluster's
+                f"A broker of cluster {message.cluster_id} answered for cluster {self._cluster_id}.",
+                code=OTHER_CLUSTER,
+                do="Name brokers of one cluster by --bootstrap-server.",
+            )
 
     def _error_response(self, exc: Exception, node: int | str, request: Request) -> BrokerResponse:
         api = str(request.name).removesuffix("Request")

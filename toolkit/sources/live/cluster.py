@@ -45,6 +45,7 @@ from toolkit.sources.live.leaders import (
     PartitionLeader,
     read_brokers_time,
     read_metadata,
+    read_newest_metadata,
     read_partitions,
     read_producers,
     read_replica_producers,
@@ -277,9 +278,12 @@ class Cluster(Source, OffsetTables):
         The leaders are those by all brokers, as in a second look: for a recorder and a fence this is the only one.
         """
         with _pause_gc():
-            metadata = self._metadata(topics, partitions)
-            selection = TableArguments.of(topics=topics, partitions=partitions).selection(metadata)
-            found = observe(self.client, metadata, selection=selection, every_broker=True)
+            for newest in (False, True):
+                metadata = self._metadata(topics, partitions, newest=newest)
+                selection = TableArguments.of(topics=topics, partitions=partitions).selection(metadata)
+                found = observe(self.client, metadata, selection=selection, every_broker=True)
+                if not self.client.is_split:
+                    break
         self._check_clock(found.brokers_time)
         return found
 
@@ -422,15 +426,24 @@ class Cluster(Source, OffsetTables):
             yield fetch_range(self.client, partition, start, stop, crc=arguments.crc)
 
     def _metadata(
-        self, topics: Sequence[str] | None, partitions: TopicPartitions | None, *, broker_id: int | None = None
+        self,
+        topics: Sequence[str] | None,
+        partitions: TopicPartitions | None,
+        *,
+        broker_id: int | None = None,
+        newest: bool = False,
     ) -> Mapping[TopicPartition, PartitionLeader]:
-        """Metadata of the selected partitions; with `broker_id`, of those with a replica on it."""
+        """Metadata of the selected partitions; with `broker_id`, of those with a replica on it.
+
+        `newest`: by all brokers, in case one does not know who leads now.
+        """
         selected: Iterable[str] | None = topics
         if broker_id is not None:
             self._check_broker(broker_id)
         if topics is None and partitions is not None:
             selected = [item[0] for item in partitions if not isinstance(item, int)]
-        metadata = read_metadata(self.client, None if selected is None else set(selected))
+        read = read_newest_metadata if newest else read_metadata
+        metadata = read(self.client, None if selected is None else set(selected))
         leaders = metadata.at(resolve_partitions(metadata, topics, partitions))
         if broker_id is None:
             return leaders
@@ -448,21 +461,28 @@ class ClusterEvidence(LiveEvidence):
 
     def __init__(self, cluster: Cluster, arguments: TableArguments) -> None:
         super().__init__(cluster.client)
-        self._cluster = cluster
-        self._leaders = cluster._metadata(arguments.topics, arguments.partitions, broker_id=arguments.broker_id)
-        self._selection = arguments.selection(self._leaders)
-        self.requested = () if self._selection == EVERYTHING else list(self._leaders)
+        self._cluster, self._arguments = cluster, arguments
         self.are_named = arguments.topics is not None or arguments.partitions is not None
+        self._read_leaders()
+
+    def _read_leaders(self, *, newest: bool = False) -> None:
+        of = self._arguments
+        self._leaders = self._cluster._metadata(of.topics, of.partitions, broker_id=of.broker_id, newest=newest)
+        self._selection = of.selection(self._leaders)
+        self.requested = () if self._selection == EVERYTHING else list(self._leaders)
+
+    def _observe(self) -> Observation:
+        is_all = self._selection == EVERYTHING
+        return observe(
+            self.client, self._leaders, selection=self._selection, idle_producers=False, clear_partitions=not is_all
+        )
 
     def observations(self) -> Sequence[Observation]:
-        cluster, selection = self._cluster, self._selection
-        self._first = observe(
-            self.client,
-            self._leaders,
-            selection=selection,
-            idle_producers=False,
-            clear_partitions=selection != EVERYTHING,
-        )
+        cluster = self._cluster
+        self._first = self._observe()
+        if self.client.is_split:  # the broker that has named the leaders may not know who leads now
+            self._read_leaders(newest=True)
+            self._first = self._observe()
         cluster._check_clock(self._first.brokers_time)
         brokers = {broker_id for each in self._leaders.values() for broker_id in each.replicas or ()}
         cluster.scope = scope(self._first, len(self._leaders), brokers=brokers)

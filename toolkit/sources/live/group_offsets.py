@@ -214,7 +214,7 @@ def offsets_of_groups(
     brokers = sorted(client.brokers)
     try:
         found = read_offsets_of(client, group_ids(client, brokers), partitions)
-        return None if not found and visibility_of(GROUPS, client, brokers).gaps else found
+        return None if not found and missing_groups(client, brokers) else found
     except (BrokerError, ConnectionFailed):
         return None
 
@@ -587,7 +587,12 @@ def _group(group_id: str, protocol_type: str, described: Any) -> ClientGroup:
     members: Collection[Any] = described.members if described else ()
     if protocol_type == "connect":
         return _connect_cluster(group_id, members)
-    return ClientGroup(group_id=group_id, protocol_type=protocol_type, members=[_consumer(each) for each in members])
+    return ClientGroup(
+        group_id=group_id,
+        protocol_type=protocol_type,
+        members=[_consumer(each) for each in members],
+        is_described=described is not None,
+    )
 
 
 def _consumer(member: Any) -> GroupMember:

@@ -24,7 +24,7 @@ from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer
 from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live import broker_client
-from toolkit.sources.live.broker_client import BrokerClient, BrokerResponse, error_text, omitted_text
+from toolkit.sources.live.broker_client import BrokerClient, BrokerResponse, error_name, error_text, omitted_text
 from toolkit.sources.offset_queries import OffsetSpec, check_offset_spec, milliseconds, named_offset
 from toolkit.sources.source import requested_partitions
 
@@ -99,12 +99,10 @@ def read_metadata(
     return _metadata(client.send_one(_metadata_request(topics), broker_id=broker_id), topics)
 
 
-def read_newest_metadata(client: BrokerClient, topics: Collection[str]) -> ClusterMetadata:
+def read_newest_metadata(client: BrokerClient, topics: Collection[str] | None) -> ClusterMetadata:
     """As `read_metadata`, of each partition what the broker with the highest leader epoch says.
 
     A broker that no controller reaches answers on, and takes itself for the leader of what others lead since.
-
-    Raises BrokerError if one of them is of another cluster: it knows no ids of this one, and says so without an error.
     """
     responses = client.send([(each, _metadata_request(topics)) for each in sorted(client.brokers)])
     for response in responses:
@@ -144,7 +142,7 @@ def _metadata(message: Any, topics: Iterable[str] | None) -> ClusterMetadata:
                 tuple(part.replica_nodes),
                 tuple(part.isr_nodes),
                 now,
-                None if leader >= 0 else _no_leader(part.offline_replicas or ()),
+                None if leader >= 0 else _no_leader(part),
             )
     errors = dict.fromkeys(set(topics or ()) - {topic.name for topic in message.topics}, omitted_text("Metadata", "it"))
     errors |= {topic.name: error_text(topic.error_code) for topic in message.topics if topic.error_code}
@@ -152,9 +150,11 @@ def _metadata(message: Any, topics: Iterable[str] | None) -> ClusterMetadata:
     return ClusterMetadata(partitions, errors, {name: each.decode().rstrip("=") for name, each in ids.items()})
 
 
-def _no_leader(offline: Iterable[int]) -> str:
-    """Why a partition has no leader. `offline`: brokers of its replicas that are."""
-    brokers = sorted(offline)
+def _no_leader(partition: Any) -> str:
+    """Why a partition has no leader, or none on this listener: then its broker is not down, and counts as offline."""
+    if error_name(partition.error_code) == "LISTENER_NOT_FOUND":
+        return error_text(partition.error_code)
+    brokers = sorted(partition.offline_replicas or ())
     are = f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))} {'are' if brokers[1:] else 'is'}"
     return f"LEADER_NOT_AVAILABLE: the partition has no leader{f': {are} offline' if brokers else ''}"
 

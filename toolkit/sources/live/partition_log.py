@@ -271,10 +271,13 @@ class _LogLeader:
         """Read the leader again; false if the partition no longer exists."""
         threading.Event().wait(PAUSE)
         try:
-            self._partition = read_metadata(self._client, [self.tp.topic]).at([self.tp])[self.tp]
+            now = read_metadata(self._client, [self.tp.topic]).at([self.tp])[self.tp]
         except ToolkitError:
             return True  # no broker responds yet
-        return not is_missing(self._partition.error)
+        if (now.leader_epoch or 0) < (self._partition.leader_epoch or 0) and now.leader is not None:
+            return True  # by a broker that is behind, or of a topic that was created again, whose offsets are others
+        self._partition = now
+        return not is_missing(now.error)
 
     def explain(self, error: str, at: int, stop: int) -> tuple[str, int | None]:
         """The error text, and the offset to continue at, if any."""

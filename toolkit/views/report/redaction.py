@@ -25,6 +25,7 @@ KINDS: Mapping[str, str] = {
     "member_ids": "member",
     "leader_member_id": "member",
     "who": "person",
+    "principal": "person",
     "bootstrap_servers": "cluster",
     "cluster_id": "cluster",
     "records_file": "file",
@@ -46,7 +47,7 @@ ISO_DATE = r"\d{4}-\d\d-\d\dT"
 PATTERNS = {
     "path": r"\b(?:s3a?|gs|abfss?|wasbs?|hdfs)://[^\s\"',;()]+"
     r"|(?<![\w:/.])/(?:[^\s/:\"',;()]+/)+[^\s:\"',;()]*[^\s:\"',;().]",
-    "user": r"\bUser:[^\s,;)\"']+",
+    "user": r"\bUser:[^\s,;)\"']+(?:,\s?[A-Za-z]{1,9}=[^,;)\"'\n]*?(?<=\w)(?=,|;|\)|\"|'|\n|$| [a-z]))*",
     "host": r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?(?!\w|\.\w)"
     r"|\[?(?:[0-9a-fA-F]{1,4}:){4,7}[0-9a-fA-F]{1,4}\]?(?::\d+)?"
     rf"|(?<![\w.-])(?!{OWN_HOST}|{ISO_DATE})(?:[\w-]+\.)*[\w-]*[A-Za-z][\w-]*:\d{{2,5}}(?!\w|\.\d)"
