@@ -663,7 +663,8 @@ class BrokerClient:
     def _keep_known(self, connection: Any, message: Any) -> None:
         if isinstance(message, metadata.MetadataResponse):
             self._known_to[connection] = frozenset(each.node_id for each in message.brokers)
-            self.is_split = len({*self._known_to.values()}) > 1
+            connected = (each for each in self._known_to if each.connected and isinstance(each.node_id, int))
+            self.is_split = len({self._known_to[each] for each in connected}) > 1
 
     def _check_cluster(self, message: Any) -> None:
         if message.cluster_id not in {None, self._cluster_id or message.cluster_id}:
