@@ -50,7 +50,7 @@ def test_every_hanging_one_of_50_000_transactions_is_drawn(as_frames: bool) -> N
     drawn = {offset for _, _, offset in bars(traces(figure)["HANGING ✕"])}
     assert drawn == {row["start_offset"] for row in findings}
     assert all(end.startswith("2026-11-21 12:58:30") for _, end, _ in bars(traces(figure)["HANGING ✕"]))
-    assert len(figure.to_json()) < 1_100_000
+    assert len(figure.to_json()) < 1_150_000
     assert sum(len(trace.get("x", ())) for trace in figure.to_dict()["data"]) < 4_000
     text = "\n".join(hovers(figure))
     assert all(f"producer <b>{row['producer_id']}<" in text for row in findings)
