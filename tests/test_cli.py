@@ -297,3 +297,9 @@ def test_an_ascii_terminal_gets_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
     written, errors = (each.buffer.getvalue().decode("ascii") for each in outputs)
     assert " - 21 records waiting" in written
     assert errors.endswith("caf\\xe9 ...\n")
+
+
+@pytest.mark.parametrize("command", ["why orders-0@²", "gaps orders-²", "gaps orders-0 --start-offset ²"])
+def test_a_digit_that_is_no_number_is_invalid_usage(command: str) -> None:
+    """It ended with a traceback, as a defect."""
+    assert run(*command.split(), "--log-dir", "sample:late-message").returncode == 2

@@ -305,6 +305,7 @@ ALLOWED = {  # package and function in which the clock is read, or a time of it 
     ("sources/recording", "take"): f"observed_at, {RECORDER}",
     ("sources/recording", "_now"): f"when samples are due, {RECORDER}",
     ("sources/recording", "_is_reported"): f"first seen and seen now, both {RECORDER}",
+    ("sources/recording", "newer_samples"): "a sample of the future: it counts against an answer",
     ("analysis", "between"): f"two samples of one recorder, {RECORDER}",
     ("analysis", "close_by_observation"): "which of two samples is newer",
     ("analysis", "without_stale"): "which of two samples is newer",

@@ -203,6 +203,17 @@ def test_a_recording_gives_the_offsets_and_states_that_it_has_no_records(tmp_pat
     assert [(row["error"] or "").partition(":")[0] for row in reported] == ["NOT_RECORDED", "NOT_RECORDED", ""]
 
 
+def test_partitions_of_one_name_of_two_clusters_are_no_replicas(tmp_path: Path) -> None:
+    """The longer log was taken for the best replica: nothing was open, though a transaction is on the other cluster."""
+    roots = []
+    for name, batches in (("eu", [data(0, 7, NOON)]), ("us", [data(0, 9, NOON), marker(1, 9, NOON)])):
+        roots.append(log_dir(tmp_path / name, batches, end=len(batches)))
+        (roots[-1] / "meta.properties").write_text(f"version=1\ncluster.id={name}\nnode.id=1\n")
+    (row,) = LogDir(*roots).finding_rows()
+    assert (row["verdict"], row["error"].partition(":")[0]) == ("unknown", "SEVERAL_CLUSTERS")
+    assert [each["verdict"] for each in LogDir(roots[0]).finding_rows()] == ["unknown"]
+
+
 def test_an_offset_is_a_number_from_zero(tmp_path: Path) -> None:
     root = log_dir(tmp_path / "one", [data(0, 7, NOON)], end=1)
     with pytest.raises(UsageError, match="Offset -1 is negative"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.metadata_records import MetadataState
+from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.log import FROM_METADATA, ClusterEvent, MetadataLogRecord
 
 UNCLEAN = "unclean_election"

@@ -139,7 +139,7 @@ def time_option(text: str | None) -> dt.datetime | None:
 
 def offset_spec(text: str) -> int | str:
     """Return an offset, or the text of a time or a named offset, which is checked where it is used."""
-    return int(text) if text.isdigit() else text
+    return int(text) if text.isdecimal() else text
 
 
 def key_values(option: str, pairs: list[str] | None) -> dict[str, str]:

@@ -296,7 +296,7 @@ def why(
 
     if name is not None and offset is None:
         name, _, number = name.rpartition("@")
-        if not number.isdigit():
+        if not number.isdecimal():
             raise UsageError("why needs TOPIC-PARTITION@OFFSET.", do="For example orders-0@4711.")
         offset = int(number)
     topic, partition = topic_partition(name, topic, partition)
@@ -369,7 +369,7 @@ def topic_partition(name: str | None, topic: str | None, partition: int | None) 
     if topic is not None or partition is not None:
         raise UsageError(f"{name!r} and --topic or --partition name a partition.", do="Use one of them.")
     named, _, number = name.rpartition("-")
-    if not named or not number.isdigit():
+    if not named or not number.isdecimal():
         raise UsageError(f"{name!r} is not TOPIC-PARTITION.", do="For example orders-0.")
     return named, int(number)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import re
 
+CLOCKS_DIFFER = dt.timedelta(seconds=5)  # tolerated difference between the clocks of two brokers
+
 UNITS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),

@@ -181,7 +181,7 @@ class AnswerPages:
         token, _, position = cursor.partition(":")
         with self._lock:
             answer = self._kept.get(token)
-        if answer is None or answer.tool != tool or not position.isdigit():
+        if answer is None or answer.tool != tool or not position.isdecimal():
             raise UsageError(
                 "This cursor is not of a recent answer of this tool.", do="Call the tool again without a cursor."
             )

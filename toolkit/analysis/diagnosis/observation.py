@@ -14,13 +14,13 @@ from itertools import pairwise
 from typing import TypeVar
 
 from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES, TWO_PHASE_COMMIT
+from toolkit.schema.durations import CLOCKS_DIFFER as CLOCKS_DIFFER
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Partition, Producer, Transaction
 from toolkit.schema.recorded import FirstBatch
 from toolkit.schema.table import EVERYTHING, Selection, TopicPartition
 from toolkit.schema.verdict import Verdict
 
-CLOCKS_DIFFER = dt.timedelta(seconds=5)  # tolerated difference between the clocks of two brokers
 BEFORE_OPENING = dt.timedelta(minutes=1)  # before open records: what happened to the cluster then may be why it hangs
 TIMEOUT_GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
 NOT_READ = "no broker's time was read"

@@ -110,11 +110,12 @@ class ListOffsets(consumer.ListOffsetsRequest, init=False):  # type: ignore[misc
         """Bytes."""
         if not framed or self.API_VERSION < 6:
             topic = self.ListOffsetsTopic
-            query = {"current_leader_epoch": -1, "timestamp": self.timestamp}
             self.topics = [
                 topic(
                     name=name,
-                    partitions=[topic.ListOffsetsPartition(partition_index=each, **query) for each in numbers],
+                    partitions=[
+                        topic.ListOffsetsPartition(partition_index=each, timestamp=self.timestamp) for each in numbers
+                    ],
                 )
                 for name, numbers in self.partitions.items()
             ]
@@ -663,7 +664,8 @@ class BrokerClient:
     def _keep_known(self, connection: Any, message: Any) -> None:
         if isinstance(message, metadata.MetadataResponse):
             self._known_to[connection] = frozenset(each.node_id for each in message.brokers)
-            self.is_split = len({*self._known_to.values()}) > 1
+            connected = (each for each in self._known_to if each.connected and isinstance(each.node_id, int))
+            self.is_split = len({self._known_to[each] for each in connected}) > 1
 
     def _check_cluster(self, message: Any) -> None:
         if message.cluster_id not in {None, self._cluster_id or message.cluster_id}:

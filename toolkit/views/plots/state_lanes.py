@@ -212,18 +212,19 @@ def state_bars(
 def _hover(interval: StateInterval) -> str:
     """Every id and time of a state."""
     past = interval.past
-    facts: list[tuple[str, object]] = [
-        ("state", interval.state),
-        ("transactional id", interval.transactional_id),
+    lasted: list[tuple[str, object]] = [
         ("from", interval.start),
         ("to", None if interval.goes_on else interval.end),
         ("for", interval.length),
     ]
-    if interval.state == MANY:
-        return hover([*facts, ("transactions", interval.transactions)])
-    facts += [
+    named: list[tuple[str, object]] = [("state", interval.state), ("transactional id", interval.transactional_id)]
+    if interval.state == MANY:  # of the first one, the rest would be said of all
+        return hover([*named, *lasted, ("transactions", interval.transactions)])
+    facts: list[tuple[str, object]] = [
+        *named,
         ("producer", id_text(past.producer_id)),
         ("epoch", id_text(past.producer_epoch)),
+        *lasted,
         ("timeout", None if past.timeout_ms is None else past.timeout_ms * MILLISECOND),
         ("partitions", list(map(str, past.topic_partitions or ())) or None),
         ("__transaction_state", f"{past.txn_state_partition} @ {past.first_offset}"),
