@@ -451,7 +451,7 @@ def test_a_lag_that_cannot_be_explained_or_may_lack_topics_tells_so() -> None:
     with cluster_of(changed(load(), FETCH, failing(TOPIC_DENIED)), "lag-table") as cluster:
         [row] = cluster.group_lag_rows("billing")
     assert str(row["reason"]).startswith("1 record is ready to read; 1 record is held behind the LSO 2.")
-    split = {"lag": 2, "client_lag": 1, "behind": 1, "held": 1, "reason": row["reason"]}
+    split = {"lag": 2, "client_lag": 1, "behind": 1, "held": 1, "beyond_end": 0, "reason": row["reason"]}
     assert given(row) == lag | split | {"error": f"{DENIED}; offsets 1 to 1 were not read"}
 
     with cluster_of(changed(load(), DESCRIBE_ACLS, silence), "lag-table") as cluster:

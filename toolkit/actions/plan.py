@@ -588,11 +588,11 @@ class Run:
     """The execution of one plan, or of several with one confirmation; the parameters are those of `Plan.execute`."""
 
     audit: Audit
-    override: str | None = None
-    recheck_after: float = RECHECK_AFTER
-    save: bool = True
-    max_save_bytes: int | None = None
-    cancel: threading.Event | None = None
+    override: str | None
+    recheck_after: float
+    save: bool
+    max_save_bytes: int | None
+    cancel: threading.Event | None
     on_turn: Callable[[Plan], object] = lambda plan: None  # called with each plan before its request
 
     def execute(self, plans: Sequence[Plan], *, confirm: str, word: str) -> ListResult:
@@ -857,6 +857,7 @@ class PlanList:
             raise none
         return Run(
             audit=trail,
+            override=None,
             recheck_after=recheck_after,
             save=save,
             max_save_bytes=max_save_bytes,

@@ -1,6 +1,7 @@
 """Both palettes are readable, and kinds are distinguishable in grey."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from toolkit.errors import UsageError
 from toolkit.schema.verdict import TONES, Verdict
 from toolkit.views import show
 from toolkit.views.panel.layout import style_html
+from toolkit.views.plots import plot_holds, plot_lag, plot_overview, plot_timeline
 from toolkit.views.plots.plot_theme import KINDS, STATES, THEMES, theme_named
 from toolkit.views.report import report
 
@@ -60,3 +62,9 @@ def test_every_state_has_its_own_hatch() -> None:
 def test_an_unknown_theme_is_rejected() -> None:
     with pytest.raises(UsageError, match="no theme 'blue'"):
         theme_named("blue")
+
+
+@pytest.mark.parametrize("plot", [plot_overview, plot_holds, plot_lag, plot_timeline])
+def test_each_plot_has_both_themes(plot: Any) -> None:
+    papers = [plot([], theme=theme).layout.paper_bgcolor for theme in ("light", "dark")]
+    assert papers == [plot([]).layout.paper_bgcolor, THEMES["dark"].background]

@@ -17,7 +17,7 @@ from toolkit.views.plots import plot_timeline
 from toolkit.views.plots.notebook_figure import figure_svg
 from toolkit.views.plots.plot_theme import when
 from toolkit.views.plots.state_lanes import MANY, intervals, merged
-from toolkit.views.plots.timeline_data import LsoCurve
+from toolkit.views.plots.timeline_data import LsoCurve, TimelineTables, timeline_data
 from toolkit.views.plots.timeline_plot import BEGINNING
 
 HOUR = dt.timedelta(hours=1)
@@ -268,3 +268,24 @@ def test_the_title_clears_nothing_that_was_not_read(table: str) -> None:
     assert "orders-0: it is not known whether anything is open" in text
     held = rows["partitions"] | {"error": None, "last_stable_offset": 3, "high_watermark": 90}
     assert "LSO 3 is below the high watermark 90" in words(plot_timeline([], partitions=[held]))
+
+
+def test_the_lower_lane_has_the_longest_transactions() -> None:
+    """Which ids were drawn depended on the order of the log."""
+    minutes, end = [3, 1, 9, 2, 7, 5], NOW
+    rows = []
+    for number, length in enumerate(minutes):
+        first, start, end = 10 * number, end, end + dt.timedelta(minutes=length)
+        rows.append(
+            LogTransaction(
+                topic="orders", partition=0, producer_id=number, producer_epoch=0, first_offset=first,
+                first_batch_last_offset=first, last_offset=first, marker_offset=first + 1, marker="COMMIT",
+                outcome="commit", start=start, end=end,
+            )
+        )  # fmt: skip
+    past = records_of(
+        [history(producer_id=number, transactional_id=f"{length} min") for number, length in enumerate(minutes)],
+        PastTransaction,
+    )
+    drawn = timeline_data(TimelineTables(rows, [], [], []), ("orders", 0), past, [], None)
+    assert drawn.ids == ["9 min", "7 min", "5 min", "3 min", "2 min"]

@@ -110,11 +110,12 @@ class ListOffsets(consumer.ListOffsetsRequest, init=False):  # type: ignore[misc
         """Bytes."""
         if not framed or self.API_VERSION < 6:
             topic = self.ListOffsetsTopic
-            query = {"current_leader_epoch": -1, "timestamp": self.timestamp}
             self.topics = [
                 topic(
                     name=name,
-                    partitions=[topic.ListOffsetsPartition(partition_index=each, **query) for each in numbers],
+                    partitions=[
+                        topic.ListOffsetsPartition(partition_index=each, timestamp=self.timestamp) for each in numbers
+                    ],
                 )
                 for name, numbers in self.partitions.items()
             ]
