@@ -158,6 +158,7 @@ def connect(client: ModelClient) -> Cluster:
     cluster.timeout = client.timeout
     cluster.client = client  # type: ignore[assignment]
     cluster.on_clock_warning = lambda text: None  # worlds have clocks that are far off
+    cluster._first_checkpoints = []
     return cluster
 
 

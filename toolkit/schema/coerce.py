@@ -145,6 +145,7 @@ def records_of(data: Data, record: type[R], *, some_columns: bool = False) -> li
         return []
     data = one_table(data, record.table)
     if hasattr(data, "columns"):
+        check_table(list(map(str, data.columns)), record.table)
         lacking = [name for name in record.table.names if name not in data.columns]
         if lacking and len(cast("Any", data)) and not some_columns:
             _check_whole(record.table, lacking)
