@@ -162,7 +162,7 @@ def test_a_hidden_transaction_state_topic_is_a_gap(watcher: Cluster, hanging: St
 def test_a_login_is_in_no_log_record(guarded: Kafka, caplog: pytest.LogCaptureFixture) -> None:
     """At DEBUG kafka-python logs every message that it sends, as text and as bytes."""
     with caplog.at_level(logging.DEBUG), Cluster(guarded.client_config("watcher")) as cluster:
-        cluster.client.versions(1)
+        cluster.partition_rows()
     texts = [record.getMessage() for record in caplog.records if record.name.startswith("kafka.")]
     assert any("ApiVersionsRequest" in text for text in texts)
     assert [text for text in texts if SECRETS["watcher"] in text] == []

@@ -481,21 +481,6 @@ class BrokerClient:
         """
         return self._apis.get(broker_id)
 
-    def versions(self, broker_id: int) -> dict[str, tuple[int, int]]:
-        """API name to lowest and highest version, from this broker's ApiVersions response.
-
-        Raises ConnectionFailed, NotFound if the broker does not answer, or is not in the cluster.
-        """
-        try:
-            connection = self._net.run(self._connection, broker_id, time.monotonic() + self.timeout)
-        except _CONNECTION_ERRORS as exc:
-            raise self._failure(exc, broker_id, "ApiVersions") from None
-        known = {key.value for key in ApiKey}
-        return {
-            ApiKey(key).name if key in known else str(key): versions
-            for key, versions in connection.broker_version_data.api_versions.items()
-        }
-
     def send(
         self, requests: Sequence[tuple[int | None, Request]], *, timeout: float | None = None
     ) -> list[BrokerResponse]:
