@@ -28,12 +28,12 @@ ARGUMENTS: Mapping[str, Any] = {
     "topic": "orders",
     "transactional_id": "one",
 }
-PLAN = make_dataclass("PLAN", ["impact", "topic", "partition", "start_offset", "refusal", "finding"])
+PLAN = make_dataclass("PLAN", ["impact", "topic", "partition", "start_offset", "refusal", "finding", "warnings"])
 IMPACT = make_dataclass("IMPACT", [])()
 ROWS = [found(partition=3, start_offset=start).row() for start in (7, 100)]
 ANSWERS = {
     **{f"{source}.finding_rows()": ROWS for source in ("Cluster", "LogDir", "Recording")},
-    **{f"plan_{action}()": PLAN(IMPACT, "orders", 3, 100, None, None) for action in ("abort", "complete")},
+    **{f"plan_{action}()": PLAN(IMPACT, "orders", 3, 100, None, None, ()) for action in ("abort", "complete")},
     **{
         f"{source}.transaction_history()": TRANSACTION_HISTORY.frame(distinct_rows(TRANSACTION_HISTORY))
         for source in ("Cluster", "LogDir", "Recording")
