@@ -25,6 +25,7 @@ SLOW = (
     "outages",
     "kills",
     "spark",
+    "kept rows",
     "history",
     "campaign of streams",
     "campaign of mirror",

@@ -278,7 +278,7 @@ def test_the_table_is_as_declared() -> None:
     assert table.to_pylist()[1] == {
         "topic": "orders", "partition": 0, "broker_id": 2, "at": utc(1002), "offset": 2, "last_stable_offset": 2,
         "event": None, "open_count": 0, "holder_producer_id": None, "holder_producer_epoch": None,
-        "holder_first_offset": None,
+        "holder_first_offset": None, "error": None,
     }  # fmt: skip
 
 

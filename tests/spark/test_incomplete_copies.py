@@ -39,7 +39,7 @@ from toolkit.spark.pipeline import run_sources
 from toolkit.spark.pipeline.history_fold import current_transaction_history
 from toolkit.spark.pipeline.log_fold import LogState, LogWork, WorkOptions, fold_work
 from toolkit.spark.pipeline.log_states import TRUNCATED, FoldStates, LogPlan, renames
-from toolkit.spark.pipeline.stored_tables import IDS, LSO_STEPS, STATE, StoredState
+from toolkit.spark.pipeline.stored_tables import IDS, STATE, StoredState
 
 HISTORY = TRANSACTION_HISTORY.name
 
@@ -191,7 +191,7 @@ def assert_like_log_dir(tables: Tables) -> None:
     first.run()
     files = LogDir(tables.folder)
     steps = files.lso_timeline()
-    for table, frame in ((LOG_TRANSACTIONS, files.log_transactions()), (LSO_STEPS, steps[steps["error"].isna()])):
+    for table, frame in ((LOG_TRANSACTIONS, files.log_transactions()), (LSO_TIMELINE, steps[steps["error"].isna()])):
         assert first.rows()[table.name] == sorted(map(repr, table.rows(frame))), table.name
 
 

@@ -34,6 +34,7 @@ IDS = {
     "created again": "AAAAAAAAAAAAAAAAAAAAAg",
     STATE_TOPIC: "AAAAAAAAAAAAAAAAAAAAAw",
 }
+pytestmark = pytest.mark.xdist_group("kept rows")
 STAGES = ("Ongoing", "PrepareCommit", "CompleteCommit")
 NAMES = ("log_transactions", "lso_timeline", "transaction_history")
 LOST = {"log_transactions": 1, "lso_timeline": 2}  # rows of the one transaction whose batches compaction has deleted
@@ -208,7 +209,10 @@ def test_findings_and_holds_that_are_older_are_made_again(spark: SparkSession, t
     assert not run_on(spark, logs, out).repairs
 
 
-@pytest.mark.parametrize("older", ["log_transactions", "lso_timeline", "internal/state"])
+@pytest.mark.parametrize(
+    "older",
+    ["internal/state", *(pytest.param(each, marks=pytest.mark.full) for each in ("log_transactions", "lso_timeline"))],
+)
 def test_a_repair_keeps_what_compaction_of_a_data_topic_has_deleted(
     spark: SparkSession, tmp_path: Path, older: str
 ) -> None:

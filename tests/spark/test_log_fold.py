@@ -49,7 +49,7 @@ from toolkit.spark.datasources.log_reader import LogListing
 from toolkit.spark.pipeline import log_fold
 from toolkit.spark.pipeline.log_fold import LogRead, LogState, LogWork, StoppedRead, WorkOptions, fold_log, fold_work
 from toolkit.spark.pipeline.log_states import LOST, REMEMBERED, TRUNCATED, LogPlan, plan_logs
-from toolkit.spark.pipeline.stored_tables import LSO_STEPS, STATE, StoredState, damaged_segments
+from toolkit.spark.pipeline.stored_tables import STATE, StoredState, damaged_segments
 
 T = TypeVar("T")
 
@@ -220,7 +220,7 @@ def assert_single_read(
     end = max((each for each in ends if each is not None), default=None)
     timeline, _ = lso_timeline_tables(chunks, LOG_ID, before=before, log_end_offset=end)
     if end is not None:
-        assert stored.rows(LSO_TIMELINE.name) == sorted_rows(timeline.select(LSO_STEPS.names))
+        assert stored.rows(LSO_TIMELINE.name) == sorted_rows(timeline)
     if stored.state is None:
         assert not units
         return

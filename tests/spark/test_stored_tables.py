@@ -138,4 +138,4 @@ def test_attributes_added_by_spark_connect_are_ignored() -> None:
     rows = LOG_TRANSACTIONS.rows(frame)
     frame.attrs["metrics"] = [object()]
     assert LOG_TRANSACTIONS.rows(frame) == rows, "and no warning"
-    assert list(frame.attrs) == ["metrics"]
+    assert "metrics" in frame.attrs

@@ -158,6 +158,7 @@ def test_a_command_of_a_redacted_report_names_no_host_and_no_path(
     monkeypatch.setattr(
         FixedCluster, "read", lambda self, table, _: records_of(self.rows * (table == "findings"), Finding)
     )
+    monkeypatch.setenv("KAFKA_TXN_AUDIT_FILE", str(tmp_path / "audit.jsonl"))
     page = tmp_path / "report.md"
     run("report", "--bootstrap-server", f"{SECRETS['host']}:9092", "--redact", "--output", str(page))
     assert "kafka-txn abort --topic topic-1 " in page.read_text()

@@ -39,7 +39,7 @@ from toolkit.errors import ToolkitError, UsageError
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.headers import Array, LogChunk, LostOffsets, from_ipc, integers, numbers, take_rows, to_ipc
 from toolkit.formats.log_dir_files import log_path, segment_base_offset
-from toolkit.schema import BATCHES, LOG_TRANSACTIONS, TRANSACTION_HISTORY, utc
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, utc
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
 from toolkit.schema.table import EPOCH, Table, TopicPartition
@@ -50,16 +50,7 @@ from toolkit.spark.arrow_types import from_arrow, spark_schema, spark_table
 from toolkit.spark.datasources.log_reader import LogListing, freeze_modules
 from toolkit.spark.pipeline.history_fold import fold_records
 from toolkit.spark.pipeline.log_states import LOST, REMEMBERED, TRUNCATED, LogPlan
-from toolkit.spark.pipeline.stored_tables import (
-    IDS,
-    IS_FINAL,
-    LOG,
-    LSO_STEPS,
-    STATE,
-    FoldedRows,
-    StoredState,
-    damaged_segments,
-)
+from toolkit.spark.pipeline.stored_tables import IDS, IS_FINAL, LOG, STATE, FoldedRows, StoredState, damaged_segments
 from toolkit.spark.spark_errors import each_without_traceback
 
 if TYPE_CHECKING:
@@ -309,9 +300,7 @@ class LogState:
     def _rows(self, found: LogRows, *, is_final: bool) -> Iterator[FoldedRows]:
         yield from self._log_transactions(found.log_transactions, is_final=is_final)
         if len(found.steps):
-            yield FoldedRows(
-                LSO_STEPS.name, lso_table(found.steps, **self.where.columns).select(LSO_STEPS.names), is_final
-            )
+            yield FoldedRows(LSO_TIMELINE.name, lso_table(found.steps, **self.where.columns), is_final)
 
     # Transactions and holds.
 
@@ -466,7 +455,7 @@ def _is_read_again(file: str | None, offset: int) -> bool:
     return base_offset is None or base_offset >= offset
 
 
-STAGED = {each.name: each for each in (BATCHES, LOG_TRANSACTIONS, LSO_STEPS, TRANSACTION_HISTORY, STATE)}
+STAGED = {each.name: each for each in (BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, STATE)}
 
 
 def _struct(table: Table) -> pa.StructType:

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from toolkit.errors import UsageError
-from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, RECORDED, TRANSACTION_HISTORY, Row, Table
+from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row, Table
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.live import Finding
 from toolkit.schema.table import utc_now
@@ -50,7 +50,6 @@ from toolkit.spark.pipeline.stored_tables import (
     IDS,
     IS_CURRENT,
     KEPT,
-    LSO_STEPS,
     ORDERED_BY,
     RECORDED_AS,
     RUN_ID,
@@ -351,7 +350,7 @@ class _PipelineRun:
             reads["current_findings"] = partial(self._diagnose, logs)
         if logs is not None and self.plans:
             reads["logs"] = partial(self._read_logs, logs)
-            for table in (LOG_TRANSACTIONS, LSO_STEPS, *([BATCHES] if self.with_batches else [])):
+            for table in (LOG_TRANSACTIONS, LSO_TIMELINE, *([BATCHES] if self.with_batches else [])):
                 adds[table.name] = partial(self._add, table)
             adds["transaction_history"] = self._add_transaction_history
         if new := self.new_samples:

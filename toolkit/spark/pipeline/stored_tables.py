@@ -10,7 +10,7 @@ import datetime as dt
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -196,13 +196,10 @@ STORED_NAMES = {"start": "start_time", "end": "end_time", "at": "event_time", "o
 RECORDED_AS = {name: f"recorded_{name}" for name in schema.RECORDED}
 """Stored names of the tables of a recording; most of the plain names are tables of a cluster, too."""
 
-LSO_STEPS = replace(schema.LSO_TIMELINE, columns=tuple(c for c in schema.LSO_TIMELINE.columns if c.name != "error"))
-"""What could not be read is in ``log_transactions``."""
-
 KEPT: Mapping[str, Table] = {
     "batches": schema.BATCHES,
     "log_transactions": schema.LOG_TRANSACTIONS,
-    "lso_timeline": LSO_STEPS,
+    "lso_timeline": schema.LSO_TIMELINE,  # what could not be read has its row in `log_transactions`
     "transaction_history": schema.TRANSACTION_HISTORY,
     **{RECORDED_AS[name]: table for name, table in schema.RECORDED.items()},
     "logs": LOGS,
