@@ -170,7 +170,7 @@ def test_the_replica_of_a_deleted_topic_is_not_read_for_the_one_created_again(tm
     assert (live["verdict"], live["start_offset"]) == ("hanging", start)
     ids = (tmp_path / "1" / "meta.properties").read_text().replace("node.id=1", "node.id=2")
     (tmp_path / "2" / "meta.properties").write_text(
-        "\n".join(line for line in ids.splitlines() if "directory" not in line)
+        "".join(f"{line}\n" for line in ids.splitlines() if "directory" not in line)
     )
     folders = tmp_path / "1", tmp_path / "2"
     with LogDir(*folders, consistent_copy=True) as files:
