@@ -145,34 +145,25 @@ def records_of(data: Data, record: type[R], *, some_columns: bool = False) -> li
         return []
     data = one_table(data, record.table)
     if hasattr(data, "columns"):
-        check_table(list(map(str, data.columns)), record.table)
-        lacking = [name for name in record.table.names if name not in data.columns]
-        if lacking and len(cast("Any", data)) and not some_columns:
-            _check_whole(record.table, lacking)
-        return record.of_table(_of_frame(data, record.table))
+        return record.of_table(_of_frame(data, record.table, is_whole=not some_columns))
     items = list(cast("Iterable[Row | TableRow]", data))
     if items and not isinstance(items[0], record):
         check_table(items[0].table.names if isinstance(items[0], TableRow) else items[0], record.table)
     return [item if isinstance(item, record) else record.of_columns(cast("Row", item)) for item in items]
 
 
-def _of_frame(frame: Any, table: Table) -> pa.Table:
+def _of_frame(frame: Any, table: Table, *, is_whole: bool = False) -> pa.Table:
     """The table's columns that a frame has: a null in one that is never null would be refused."""
     check_table(list(map(str, frame.columns)), table)
-    known = tuple(column for column in table.columns if column.name in frame.columns)
-    return replace(table, columns=known).of_frame(frame)
-
-
-ONLY_IN_SOURCES = {"lso_timeline": ["error"]}  # the pipeline's has none: its log_transactions says what was not read
-
-
-def _check_whole(table: Table, lacking: Sequence[str]) -> None:
-    if list(lacking) != ONLY_IN_SOURCES.get(table.name):
+    lacking = [name for name in table.names if name not in frame.columns]
+    if is_whole and lacking and len(frame):
         raise UsageError(
             f"The whole table {table.name} is needed; this frame lacks {', '.join(lacking[:5])}"
             f"{' and others' if lacking[5:] else ''}.",
             do=f"Select rows, not columns; of an older one: frame.reindex(columns=schema.{table.name.upper()}.names).",
         )
+    known = tuple(column for column in table.columns if column.name in frame.columns)
+    return replace(table, columns=known).of_frame(frame)
 
 
 OF_SAMPLES = ("sampled_at", "phase")  # columns that a recording adds
