@@ -43,9 +43,9 @@ from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence_text import record_entry
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ProducerBatches, producer_batches
 from toolkit.analysis.diagnosis.markers import MarkerSearch, other_markers
-from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.formats.headers import ABORT, COMMIT
 from toolkit.schema import Row
+from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.log import FROM_BROKER_LOG, FROM_METADATA, ClusterEvent, TransactionLogRecord
 from toolkit.schema.verdict import Verdict

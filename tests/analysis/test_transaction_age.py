@@ -9,7 +9,6 @@ import pytest
 from tests.analysis.build import NOW, ago, clock, observation, only, producer, transaction
 from tests.analysis.logged import diagnosed
 from toolkit.analysis.diagnosis.observation import (
-    CLOCKS_DIFFER,
     NOT_READ,
     TIMEOUT_GRACE,
     UNKNOWN_TIME,
@@ -20,6 +19,7 @@ from toolkit.analysis.diagnosis.observation import (
     age_verdict,
     is_overdue,
 )
+from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.live import Finding, Transaction
 from toolkit.views.finding_document import age, expires_in, finding_lines
 

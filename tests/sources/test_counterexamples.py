@@ -20,11 +20,11 @@ from tests.staged_state import described_transaction
 from toolkit import Cluster
 from toolkit.actions.coordinator_actions import plan_fence
 from toolkit.actions.marker_actions import plan_abort, plan_complete
-from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.clients import SteadyClient, TxnProducer, await_coordinators, config_of, coordinator, partitions, until
 from toolkit.schema import Row
+from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.sources.live import coordinator_logs
 from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.live.coordinator_logs import read_coordinator_topic

@@ -29,10 +29,10 @@ from toolkit.analysis.coordinator.transaction_history import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import CONNECT_LEADER, may_be_flinks
 from toolkit.analysis.diagnosis import decision as rules
 from toolkit.analysis.diagnosis.decision import PROVEN
-from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, MAX_TRANSACTION_TIMEOUT_MS, TransactionAge
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, TransactionAge
 from toolkit.errors import ActionRefused, BrokerError, NotFound, ToolkitError
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint, read_checkpoint
-from toolkit.schema.durations import duration
+from toolkit.schema.durations import CLOCKS_DIFFER, duration
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.recorded import ActionClaim

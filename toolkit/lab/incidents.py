@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.errors import UsageError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, coordinator_partition
 from toolkit.lab.broker import Kafka, version_numbers
@@ -37,6 +36,7 @@ from toolkit.lab.clients import (
     until,
     write_committed,
 )
+from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import BrokerClient
 

@@ -11,7 +11,8 @@ import jinja2
 
 from toolkit.analysis.coordinator.transaction_owners import PREPARE_GRACE
 from toolkit.analysis.diagnosis.decision import CAUSES, OUTCOMES
-from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, TIMEOUT_GRACE
+from toolkit.analysis.diagnosis.observation import TIMEOUT_GRACE
+from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.verdict import Verdict
 
 FOLDERS = ("verdicts", "causes", "howto", ".")

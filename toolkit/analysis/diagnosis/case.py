@@ -16,7 +16,6 @@ from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES, TWO_PHA
 from toolkit.analysis.diagnosis.decision import NOT_READ, PROVEN, UNDECIDED, UNKNOWN, Outcome, recorded_outcome
 from toolkit.analysis.diagnosis.observation import (
     BEFORE_OPENING,
-    CLOCKS_DIFFER,
     MAX_TRANSACTION_TIMEOUT_MS,
     UNKNOWN_TIME,
     AsOf,
@@ -30,6 +29,7 @@ from toolkit.analysis.diagnosis.observation import (
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema import utc
+from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
 from toolkit.schema.log import ClusterEvent, PastTransaction, TransactionLogRecord
 from toolkit.schema.recorded import FirstBatch

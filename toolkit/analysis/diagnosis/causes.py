@@ -21,7 +21,6 @@ import numpy as np
 from toolkit.analysis.cluster_events import LEADER_EVENTS, UNCLEAN
 from toolkit.analysis.diagnosis.evidence_text import at, event_entry, record_entry
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ProducerBatches
-from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.analysis.exposure import may_affect
 from toolkit.analysis.log.log_transactions import (
     OPEN,
@@ -38,7 +37,7 @@ from toolkit.formats.batches import CONTROL
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import COMMIT, Headers
 from toolkit.schema import utc
-from toolkit.schema.durations import elapsed_ms
+from toolkit.schema.durations import CLOCKS_DIFFER, elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import FROM_BROKER_LOG, ClusterEvent
 from toolkit.schema.table import Error, TransactionKey

@@ -37,12 +37,12 @@ from toolkit.analysis.coordinator.transaction_history import IdHistory
 from toolkit.analysis.diagnosis.decision import ABORT, COMMIT, UNKNOWN, Outcome
 from toolkit.analysis.diagnosis.evidence_text import FILES, REQUESTS, at, elsewhere_entry, record_entry
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt, OpenPart, producer_batches, search_from
-from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import ABORT as ABORT_MARKER
 from toolkit.formats.headers import COMMIT as COMMIT_MARKER
 from toolkit.formats.headers import Headers
 from toolkit.schema import utc
+from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.live import EvidenceEntry, Producer
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.table import TopicPartition

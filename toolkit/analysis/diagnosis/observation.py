@@ -14,8 +14,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES, TWO_PHASE_COMMIT
-from toolkit.schema.durations import CLOCKS_DIFFER as CLOCKS_DIFFER
-from toolkit.schema.durations import duration
+from toolkit.schema.durations import CLOCKS_DIFFER, duration
 from toolkit.schema.live import Partition, Producer, Transaction
 from toolkit.schema.recorded import FirstBatch
 from toolkit.schema.table import EVERYTHING, Selection, TopicPartition

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from toolkit.analysis.coordinator.transaction_owners import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.decision import decide_ended, decide_merged, decide_open_after_marker
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER, MAX_TRANSACTION_TIMEOUT_MS, Observation
-from toolkit.schema.durations import duration, elapsed_ms
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
+from toolkit.schema.durations import CLOCKS_DIFFER, duration, elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer
 from toolkit.schema.log import LogTransaction
 from toolkit.schema.recorded import LateTransaction, LsoHold, ObservationTime, RecordedSample

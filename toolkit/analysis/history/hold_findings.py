@@ -31,11 +31,10 @@ import pyarrow.compute as pc
 from toolkit.analysis.coordinator.transaction_owners import PREPARE_GRACE, TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.causes import Cause, cause_of, habit
 from toolkit.analysis.diagnosis.decision import Decision, decide_ended, decide_open_after_marker, decide_unknown
-from toolkit.analysis.diagnosis.observation import CLOCKS_DIFFER
 from toolkit.analysis.history.findings_over_time import close
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import Array, integers, labels, milliseconds, numbers, times
-from toolkit.schema.durations import duration, elapsed_ms
+from toolkit.schema.durations import CLOCKS_DIFFER, duration, elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.recorded import LSO_HOLDS, LsoHold

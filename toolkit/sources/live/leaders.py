@@ -17,10 +17,11 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
-from toolkit.analysis.diagnosis.observation import CLOCK_OF, CLOCKS_DIFFER, BrokersTime, clocks_apart
+from toolkit.analysis.diagnosis.observation import CLOCK_OF, BrokersTime, clocks_apart
 from toolkit.errors import BrokerError, NotFound
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.schema import utc
+from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.live import Partition, Producer
 from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live import broker_client
