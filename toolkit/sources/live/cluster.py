@@ -245,7 +245,7 @@ class Cluster(Source, OffsetTables):
         """
         from toolkit.sources.diagnose import gather  # imports numpy and Arrow
 
-        evidence = LiveEvidence(self.client)
+        evidence = ClusterEvidence(self, TableArguments.of(partitions=sorted(partitions)))
         observation = self.observe(partitions=sorted(partitions))
         options = DiagnoseOptions(
             max_transaction_timeout_ms=max_transaction_timeout_ms, checkpoints=self.newest_checkpoints()
