@@ -19,7 +19,7 @@ from toolkit.schema.verdict import Verdict
 AT = dt.datetime(2026, 11, 21, 9, 58, 11, tzinfo=dt.UTC)
 WORDS: Mapping[str, Sequence[Any]] = {
     "verdict": [each.value for each in Verdict],
-    "outcome": ["undecided", "abort", "commit", "unknown", "open"],
+    "outcome": ["undecided", "abort", "commit", "unknown"],
     "action": ["abort", "complete", "commit", "fence"],
     "step": ["intent", "outcome", "refused"],
     "marker": ["COMMIT", "ABORT"],

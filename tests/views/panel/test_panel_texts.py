@@ -40,7 +40,8 @@ def lines(widget: Any) -> Iterator[str]:
         text = re.sub(r"<(style|script|svg).*?</\1>|<[^>]*>|\s+", " ", widget.value, flags=re.DOTALL)
         text = " ".join(html.unescape(text).split())
     elif isinstance(widget, (widgets.Text, widgets.Textarea, widgets.Dropdown)):
-        text += f": {widget.value!r} {getattr(widget, 'placeholder', '')}{list(getattr(widget, 'options', ()))}"
+        more = (getattr(widget, "placeholder", "").strip("\u200b"), *getattr(widget, "options", ()))
+        text += f": {widget.value!r} {'; '.join(more)}"
     words += [getattr(widget, "button_style", ""), "disabled" if getattr(widget, "disabled", False) else ""]
     yield f"{' '.join(filter(None, words))}: {text[:1500]}".rstrip()
     for child in getattr(widget, "children", ()):
