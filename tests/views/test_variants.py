@@ -323,7 +323,7 @@ def test_what_is_said_of_an_action(verb: str) -> None:
         left = [live, LeftOut(target="o-2@2", verdict=None, outcome=None, reason="It is gone.")]
         for plans in ([], every[:1], every, [base, every[2]]):
             for stopped, file in ((None, Path("a")), ("o-3@3", None)):
-                one = Done(target="o-0@5", result=replace(done_, records_file=file, records_saved=file and 1))
+                one = Done(target="o-0@5", result=replace(done_, records_file=file, records_saved=1 if file else None))
                 of_list: Any = PlanList(cluster=cluster, plans=plans, left_out=left[: len(plans)])
                 listed: Any = ListResult(done=[one], stopped_at=stopped, not_tried=["o-4@4"] if stopped else [])
                 yield f"list of {len(plans)}, stopped at {stopped}", (of_list, listed)
