@@ -67,8 +67,8 @@ def test_another_table(table: Table) -> None:
 
 def statistics() -> list[TransactionStatistics]:
     """Of a busy log, two idle ones, one that was not read, and all of them."""
-    none = dict.fromkeys(("committed", "aborted", "empty", "open", "undecided", "batches_count", "batches_sum",
-                          "duration_ms_count", "duration_ms_sum"), 0)  # fmt: skip
+    names = ("committed", "aborted", "empty", "open", "undecided", "batches_count", "batches_sum", "duration_ms_count")
+    none: dict[str, Any] = dict.fromkeys((*names, "duration_ms_sum"), 0)
     busy: dict[str, Any] = {name: 1001 * number for number, name in enumerate(none, start=1)} | {
         f"{name}_{kind}": number + 2.25 if kind == "mean" else number
         for name, kinds in (("batches", (3, 44, 555)), ("duration_ms", (-6, 77, 8888)))

@@ -18,7 +18,7 @@ from tests.views.plots.busy import NOW, busy, finding, history
 from tests.views.plots.drawn import words
 from toolkit.schema.live import GroupLag, Partition
 from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep
-from toolkit.schema.recorded import LsoHold
+from toolkit.schema.recorded import LSO_HOLDS, LsoHold
 from toolkit.schema.verdict import Verdict
 from toolkit.views.plots import (
     number_tiles,
@@ -143,7 +143,9 @@ def overview(**settings: Any) -> go.Figure:
 
 def overview_rows() -> list[dict[str, Any]]:
     """Findings of each verdict; records, offsets or neither wait."""
-    waiting = [{}, {"records_held": None}, {"records_held": None, "offsets_held": None}, {"records_held": 0}]
+    waiting: list[dict[str, Any]] = [
+        {}, {"records_held": None}, {"records_held": None, "offsets_held": None}, {"records_held": 0},
+    ]  # fmt: skip
     rows = [
         finding(verdict=verdict, topic=f"of {verdict} {LONG_NAME}"[: 20 + 4 * number], partition=number,
                 cluster_id="abc" if number % 2 else None, held_from=NOW - (number + 1) ** 3 * MINUTE,
@@ -195,7 +197,10 @@ FIGURES: dict[str, Callable[[], go.Figure]] = {
     "timeline_of_past_holds": timeline_of_past_holds,
     "timeline_of_days": timeline_of_days,
     "overview": overview,
-    "holds": lambda: plot_holds({"east": holds(), "west": [hold("a", 888, 808)]}, since=NOW - 910 * MINUTE),
+    "holds": lambda: plot_holds(
+        {"east": LSO_HOLDS.frame(holds()), "west": LSO_HOLDS.frame([hold("a", 888, 808)])}, since=NOW - 910 * MINUTE
+    ),
+    "holds_of_a_moment": lambda: plot_holds([hold("a", 0, None, as_of=NOW + MINUTE / 90)], theme="dark"),
     "lag": lambda: plot_lag(lags()),
     "nothing": lambda: plot_timeline([], findings=[finding()], topic=LONG_NAME, partition=1),
 }
