@@ -129,7 +129,8 @@ def rows_of_pandas(logs: Path, *, consistent: bool = True) -> Mapping[str, list[
     files = LogDir(logs, consistent_copy=consistent, txn_state_partitions=COORDINATOR_PARTITIONS)
     tables: dict[str, list[str]] = {}
     for name in LOG_TABLES:
-        expected = files.findings(min_held_ms=MIN_HELD_MS) if name == "findings" else getattr(files, name)()
+        arguments = {"findings": {"min_held_ms": MIN_HELD_MS}, "batches": {"crc": True}}.get(name, {})
+        expected = getattr(files, name)(**arguments)
         if name == "lso_holds":
             expected = expected[~(expected["held_ms"] < MIN_HELD_MS).fillna(False)]
         rows = KEPT[name].arrow(KEPT[name].rows(expected))
