@@ -19,8 +19,8 @@ from toolkit.actions import plan as plans
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.cli import cluster_answers
 from toolkit.cli.action_commands import INTERNAL, SCHEMA, VERSION, ActionRow
-from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema import TABLES, Row
+from toolkit.schema.checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema.table import ListOf, StructOf, Table, TableRow, Type
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.coordinators import CoordinatorTopic

@@ -46,7 +46,7 @@ from toolkit.actions.marker_actions import plan_abort
 from toolkit.analysis.cluster_events import UNCLEAN
 from toolkit.analysis.diagnosis.causes import MAX_EVENTS
 from toolkit.errors import ActionRefused
-from toolkit.formats.broker_logs import broker_log_events
+from toolkit.formats.broker_logs import BrokerLogs, broker_log_events
 from toolkit.lab import Kafka
 from toolkit.lab.clients import ALWAYS_UP
 from toolkit.schema import Row
@@ -196,7 +196,7 @@ def check_causes(files: LogDir, staged: Sequence[StagedCase]) -> None:
 
 def check_lines(staged: OutcomeCluster, disowned: Sequence[StagedCase], path: Path) -> None:
     """With the brokers' own logs findings are the same, and cite who skipped a marker, or truncated it away."""
-    logs = [*staged.kafka.broker_logs.values()]
+    logs = BrokerLogs(*staged.kafka.broker_logs.values())
     is_older = staged.kafka.version < "4.2"
     if is_older:
         send_newer_markers(staged.kafka)

@@ -9,17 +9,21 @@ from toolkit.version import __version__
 
 if TYPE_CHECKING:
     from toolkit.connections import connect
+    from toolkit.formats.broker_logs import BrokerLogs
+    from toolkit.formats.flink_checkpoint import FlinkCheckpoints
     from toolkit.sources.live.cluster import Cluster
     from toolkit.sources.logdir import LogDir
     from toolkit.sources.recording import Recording
     from toolkit.views.explained_error import explain
 
-__all__ = ["Cluster", "LogDir", "Recording", "__version__", "connect", "explain"]
+__all__ = ["BrokerLogs", "Cluster", "FlinkCheckpoints", "LogDir", "Recording", "__version__", "connect", "explain"]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "BrokerLogs": "toolkit.formats.broker_logs",
         "Cluster": "toolkit.sources.live.cluster",
+        "FlinkCheckpoints": "toolkit.formats.flink_checkpoint",
         "LogDir": "toolkit.sources.logdir",
         "Recording": "toolkit.sources.recording",
         "connect": "toolkit.connections",

@@ -11,6 +11,7 @@ from pathlib import Path
 from toolkit.actions.audit import Audit
 from toolkit.config.clusters import NamedCluster, named_cluster
 from toolkit.errors import NotFound
+from toolkit.formats.flink_checkpoint import FlinkCheckpoints
 from toolkit.formats.log_dir_files import log_path
 from toolkit.lab.connected_source import ConnectedSource
 from toolkit.sources.live.cluster import Cluster
@@ -96,7 +97,8 @@ def connect(
 
 def _cluster(named: NamedCluster) -> ConnectedSource:
     with ExitStack() as resources:
-        cluster = Cluster(named.config, timeout=named.timeout or 30.0, flink_checkpoints=named.flink_checkpoints)
+        checkpoints = FlinkCheckpoints(*named.flink_checkpoints)
+        cluster = Cluster(named.config, timeout=named.timeout or 30.0, flink_checkpoints=checkpoints)
         source = ConnectedSource(resources.enter_context(cluster), audit=Audit())
         source.own(resources)
         return source

@@ -18,8 +18,8 @@ from toolkit.analysis.diagnosis.decision import NOT_PROVEN, OUTCOME_ENTRY, PROVE
 from toolkit.analysis.diagnosis.observation import BrokersTime, Observation
 from toolkit.errors import BrokerError, ToolkitError
 from toolkit.formats.coordinator_records import STATE_TOPIC
-from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema import FINDINGS, Row
+from toolkit.schema.checkpoint import FlinkCheckpoint
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.table import TableRow

@@ -17,10 +17,11 @@ from toolkit.actions.coordinator_actions import plan_commit, plan_fence
 from toolkit.actions.marker_actions import plan_abort
 from toolkit.cli.commands import app
 from toolkit.errors import ActionRefused, NotFound
-from toolkit.formats.flink_checkpoint import Committable
+from toolkit.formats.flink_checkpoint import FlinkCheckpoints
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import EVERYDAY
+from toolkit.schema.checkpoint import Committable
 from toolkit.schema.table import utc_now
 
 pytestmark = pytest.mark.lab
@@ -50,7 +51,7 @@ class Staged:
 
     def cluster(self) -> Cluster:
         """The cluster with the checkpoint."""
-        return Cluster(self.kafka.bootstrap_servers, flink_checkpoints=[self.path])
+        return Cluster(self.kafka.bootstrap_servers, flink_checkpoints=FlinkCheckpoints(self.path))
 
     def visible(self) -> list[int]:
         """Records that a read_committed consumer receives, of each partition."""

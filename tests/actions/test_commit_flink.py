@@ -20,10 +20,11 @@ from toolkit.actions.coordinator_actions import FLINK, plan_commit, plan_fence
 from toolkit.actions.marker_actions import plan_abort
 from toolkit.cli.commands import app
 from toolkit.errors import ActionRefused, NotFound
-from toolkit.formats.flink_checkpoint import JOB_FOLDER, FlinkCheckpoint, read_checkpoint
+from toolkit.formats.flink_checkpoint import JOB_FOLDER, FlinkCheckpoints, newer, read_checkpoint
 from toolkit.lab import Kafka
 from toolkit.lab.clients import until
 from toolkit.schema import Row
+from toolkit.schema.checkpoint import FlinkCheckpoint
 
 pytestmark = [
     pytest.mark.lab,
@@ -94,11 +95,11 @@ def test_a_checkpoint_decides_what_a_killed_job_left_open(
     to_commit = {each.transactional_id for each in checkpoint.committables}
     older = min(job.checkpoints.glob("*/chk-*/_metadata"), key=lambda each: int(each.parent.name[4:]))
     assert not {*read_checkpoint(older).committables} & {*checkpoint.committables}
-    assert read_checkpoint(older).newer() == checkpoint.path
+    assert newer(read_checkpoint(older)) == checkpoint.path
     with Cluster(broker.bootstrap_servers) as cluster:
         without = by_id(cluster.finding_rows(topics=[topic], recheck_after=0))
         assert all(FLINK in plan_fence(cluster, each).warnings for each in without)
-    with Cluster(broker.bootstrap_servers, flink_checkpoints=[checkpoint.path.parents[1]]) as cluster:
+    with Cluster(broker.bootstrap_servers, flink_checkpoints=FlinkCheckpoints(checkpoint.path.parents[1])) as cluster:
         found = by_id(cluster.finding_rows(topics=[topic], recheck_after=0))
         later = found.keys() - to_commit
         assert len(to_commit) >= len(later) == 2, "the look-alikes: open, and of the next checkpoint"

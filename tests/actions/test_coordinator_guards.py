@@ -45,8 +45,9 @@ from toolkit.actions.transaction import PartitionResult, PlannedTransaction
 from toolkit.analysis.diagnosis.observation import TIMEOUT_GRACE
 from toolkit.cli.action_commands import ActionAnswer, ActionFormat
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
-from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint, read_checkpoint
+from toolkit.formats.flink_checkpoint import read_checkpoint
 from toolkit.schema import TRANSACTION_LOG, Row
+from toolkit.schema.checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.coordinator_logs import LastBatch

@@ -25,7 +25,7 @@ from toolkit.analysis.diagnosis.decision import CHECKPOINT_ENTRY, MEANINGS, TO_C
 from toolkit.analysis.exposure import BrokerIdentity, software_gaps
 from toolkit.cli.output import exit_on_failure
 from toolkit.errors import ActionRefused, NotFound
-from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
+from toolkit.schema.checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.verdict import Verdict
 
@@ -252,9 +252,9 @@ def test_a_commit_is_offered_by_this_table(monkeypatch: pytest.MonkeyPatch) -> N
         if case["checkpoint"] == "later":
             known = replace(known, committables=(Committable("tx-0-5", 7, 0, 6),))
         newer = later.path.parent if case["checkpoint"] == "older" else None
-        monkeypatch.setattr(FlinkCheckpoint, "newer", lambda _, newer=newer: newer)
+        monkeypatch.setattr(coordinator_actions, "newer", lambda _, newer=newer: newer)
         other = later if case["checkpoint"] == "other-job" else None
-        monkeypatch.setattr(FlinkCheckpoint, "newer_of_other_job", lambda _, other=other: other)
+        monkeypatch.setattr(coordinator_actions, "newer_of_other_job", lambda _, other=other: other)
         monkeypatch.setattr(coordinator_actions, "read_checkpoint", lambda _, known=known: known)
         epoch = {"own": 0, "mixed": 1, "none-left": None}[case["batches"]]
         monkeypatch.setattr(coordinator_actions, "first_epoch", lambda *_, epoch=epoch: epoch)

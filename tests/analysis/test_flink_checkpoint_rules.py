@@ -12,7 +12,7 @@ from toolkit.analysis.diagnosis.case import DiagnoseOptions
 from toolkit.analysis.diagnosis.decision import CHECKPOINT_ENTRY, Outcome
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.errors import ActionRefused
-from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
+from toolkit.schema.checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema.live import Finding
 
 

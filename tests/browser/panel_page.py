@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator
 
 OPEN_PANEL = """
-from toolkit import Cluster
+from toolkit import Cluster, FlinkCheckpoints
 from toolkit.actions.audit import Audit
 from toolkit.views.panel import AbortPanel
 
 AbortPanel(
-    Cluster({servers!r}, timeout={timeout}, flink_checkpoints={checkpoints!r}),
+    Cluster({servers!r}, timeout={timeout}, flink_checkpoints=FlinkCheckpoints(*{checkpoints!r})),
     topics={topics!r}, audit=Audit({audit!r}), recheck_after=1.1)
 """
 

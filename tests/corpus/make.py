@@ -39,11 +39,11 @@ from tests.corpus.conversation import FILES_SUFFIX, INPUTS, SUFFIX, Conversation
 from tests.corpus.wire import counted_probes, recording
 from tests.formats.flink_bytes import write_checkpoint
 from toolkit import Cluster
-from toolkit.formats.flink_checkpoint import Committable
 from toolkit.lab import Kafka, clients, incidents
 from toolkit.lab.broker import version_numbers
 from toolkit.lab.clients import SteadyClient, blocked_consumer, config_of, leader, until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, TWO_PHASE, UNCLEAN, ClusterSetup, StagedIncident
+from toolkit.schema.checkpoint import Committable
 from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.logdir.log_dir_copy import copy_log_dir

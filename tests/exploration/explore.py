@@ -158,7 +158,6 @@ def connect(client: ModelClient) -> Cluster:
     cluster.timeout = client.timeout
     cluster.client = client  # type: ignore[assignment]
     cluster.on_clock_warning = lambda text: None  # worlds have clocks that are far off
-    cluster._first_checkpoints = []
     return cluster
 
 

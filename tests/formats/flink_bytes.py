@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from toolkit.formats.flink_checkpoint import Committable
+from toolkit.schema.checkpoint import Committable
 
 CHECKPOINT = b"\xac\xed\x00\x05sr\x003org.apache.flink.runtime.checkpoint.CheckpointType"
 SAVEPOINT = CHECKPOINT.replace(b"CheckpointType", b"SavepointType")

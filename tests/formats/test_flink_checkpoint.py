@@ -23,7 +23,8 @@ from tests.formats.flink_bytes import (
     writer_state,
 )
 from toolkit.errors import DecodeError, NotFound, ToolkitError, UsageError
-from toolkit.formats.flink_checkpoint import Committable, read_checkpoint, read_checkpoints, with_newest
+from toolkit.formats.flink_checkpoint import FlinkCheckpoints, newer, newer_of_other_job, read_checkpoint
+from toolkit.schema.checkpoint import Committable
 
 ONE, TWO = Committable("tx-0-6", 4001, 0, 5), Committable("tx-1-6", 4002, 3, 5)
 COMMITTER, WRITER = "streaming_committer_raw_states", "writer_raw_states"
@@ -117,36 +118,37 @@ def test_which_checkpoint_a_path_names(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="has no completed checkpoint"):
         read_checkpoint(tmp_path)
     older = write_checkpoint(tmp_path, 9, [ONE], prefix="tx")
-    newer = write_checkpoint(tmp_path, 10, [], prefix="tx")
+    newest = write_checkpoint(tmp_path, 10, [], prefix="tx")
     (tmp_path / "chk-11").mkdir()  # it is not complete
     (tmp_path / "chk-x").mkdir()
     (tmp_path / "chk-x" / "_metadata").touch()
     assert read_checkpoint(tmp_path).checkpoint_id == 10
     for path in (older, older / "_metadata"):
         found = read_checkpoint(path)
-        assert (found.checkpoint_id, found.newer()) == (9, newer / "_metadata")
-    assert read_checkpoint(newer).newer() is None
-    assert [each.checkpoint_id for each in read_checkpoints([older])] == [9, 10]
-    assert [each.checkpoint_id for each in read_checkpoints([newer])] == [10]
-    assert list(read_checkpoint(newer).committables) == []
-    assert read_checkpoint(newer).has_prefix_of("tx-3-4")
-    assert not read_checkpoint(newer).has_prefix_of("tx-x-3-4")
+        assert (found.checkpoint_id, newer(found)) == (9, newest / "_metadata")
+    assert newer(read_checkpoint(newest)) is None
+    assert [each.checkpoint_id for each in FlinkCheckpoints(older)()] == [9, 10]
+    assert [each.checkpoint_id for each in FlinkCheckpoints(newest)()] == [10]
+    assert list(read_checkpoint(newest).committables) == []
+    assert read_checkpoint(newest).has_prefix_of("tx-3-4")
+    assert not read_checkpoint(newest).has_prefix_of("tx-x-3-4")
 
 
 def test_what_was_completed_since_is_read_again_and_kept(tmp_path: Path) -> None:
     """A recorder of days knew the checkpoint of its first sample."""
     first = write_checkpoint(tmp_path / "job", 9, [], prefix="tx")
-    named = read_checkpoints([first, shutil.copytree(first, tmp_path / "savepoint-1"), tmp_path / "job"])
-    assert [each.checkpoint_id for each in with_newest(named, known=named)] == [9, 9, 9]
+    read = FlinkCheckpoints(first, shutil.copytree(first, tmp_path / "savepoint-1"), tmp_path / "job")
+    for _ in range(2):
+        assert [each.checkpoint_id for each in read()] == [9, 9, 9]
     write_checkpoint(tmp_path / "job", 10, [Committable("tx-0-5", 7, 0, 10)], prefix="tx")
-    known = with_newest(named, known=named)
+    known = read()
     assert [each.checkpoint_id for each in known] == [9, 10, 9, 9, 10]
     for number in (10, 11):  # of the last one only
-        known = with_newest(named, known=known)
+        known = read()
         assert [each.checkpoint_id for each in known] == [9, number, 9, 9, number]
         write_checkpoint(tmp_path / "job", number + 1, [], prefix="tx")
     shutil.rmtree(tmp_path / "job")
-    assert with_newest(named, known=known) == known, "that it cannot be read any more does not make it commit nothing"
+    assert read() == known, "that it cannot be read any more does not make it commit nothing"
 
 
 def test_the_number_in_the_metadata_decides_which_checkpoint_it_is(tmp_path: Path) -> None:
@@ -166,23 +168,23 @@ def test_a_newer_checkpoint_of_another_job_with_the_prefix(tmp_path: Path) -> No
     """A restored job has a folder of its own beside that of the job before."""
     first, second = (tmp_path / (f"{number}" * 32) for number in (1, 2))
     own = read_checkpoint(write_checkpoint(first, 5, [ONE], prefix="tx"))
-    assert own.newer_of_other_job() is None
+    assert newer_of_other_job(own) is None
     write_checkpoint(second, 5, [], prefix="tx")
     write_checkpoint(second, 6, [], prefix="other")
     write_checkpoint(tmp_path / "no job", 9, [], prefix="tx")
     (tmp_path / ("3" * 32)).mkdir()
-    assert own.newer_of_other_job() is None
+    assert newer_of_other_job(own) is None
     path = write_checkpoint(second, 7, [], prefix="tx")
-    other = own.newer_of_other_job()
+    other = newer_of_other_job(own)
     assert other is not None
-    assert (other.checkpoint_id, other.path.parent, other.newer_of_other_job()) == (7, path, None)
+    assert (other.checkpoint_id, other.path.parent, newer_of_other_job(other)) == (7, path, None)
     (path / "_metadata").write_bytes(metadata(7, []))
-    assert own.newer_of_other_job() is None, "that job writes no transactions"
+    assert newer_of_other_job(own) is None, "that job writes no transactions"
     (path / "_metadata").write_bytes(b"")
     with pytest.raises(DecodeError):
-        own.newer_of_other_job()
+        newer_of_other_job(own)
     outside = read_checkpoint(write_checkpoint(tmp_path / "copied", 5, [ONE], prefix="tx"))
-    assert outside.newer_of_other_job() is None
+    assert newer_of_other_job(outside) is None
 
 
 def test_a_job_that_was_restored_from_an_earlier_checkpoint_counts_from_there(tmp_path: Path) -> None:
@@ -192,7 +194,7 @@ def test_a_job_that_was_restored_from_an_earlier_checkpoint_counts_from_there(tm
     for time, is_later in ((1e9, False), (2e9, True)):
         os.utime(restored / "_metadata", (time, time))
         os.utime(own.path, (1.5e9, 1.5e9))
-        assert (own.newer_of_other_job() is not None) is is_later
+        assert (newer_of_other_job(own) is not None) is is_later
 
 
 def test_a_savepoint_is_one_by_its_properties_or_its_folder(tmp_path: Path) -> None:
@@ -200,7 +202,7 @@ def test_a_savepoint_is_one_by_its_properties_or_its_folder(tmp_path: Path) -> N
     saved = written(tmp_path, both(properties=CHECKPOINT), name="savepoint-4f2c")
     assert read_checkpoint(saved).is_savepoint
     assert read_checkpoint(saved).name.startswith("savepoint 5 (")
-    assert read_checkpoint(saved).newer() is None
+    assert newer(read_checkpoint(saved)) is None
 
 
 @pytest.mark.parametrize("version", [4, 5, 6])

@@ -10,7 +10,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from tests.builders import create_topics, upgrade
 from tests.incident_matrix import short_graces
 from tests.outcomes import Case, Origin, OutcomeCluster, Sequel, rows_of
-from toolkit.formats.broker_logs import broker_log_events
+from toolkit.formats.broker_logs import BrokerLogs, broker_log_events
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, await_coordinators, config_of, coordinator, until
 from toolkit.schema import Row
@@ -62,7 +62,7 @@ def _not_sent() -> Row:
         )
 
         def stuck() -> Row | None:
-            folders, logs = [*kafka.log_dirs.values()], [*kafka.broker_logs.values()]
+            folders, logs = [*kafka.log_dirs.values()], BrokerLogs(*kafka.broker_logs.values())
             with short_graces(), LogDir(*folders, broker_logs=logs, as_of=dt.datetime.now(dt.UTC)) as files:
                 (row,) = files.finding_rows(topics=["orders"])
             return row if row["verdict"] == "stuck_ending" else None

@@ -17,6 +17,7 @@ from tests.unprivileged import unprivileged
 from toolkit import LogDir
 from toolkit.cli.commands import app
 from toolkit.errors import NotFound, ToolkitError, UsageError
+from toolkit.formats.broker_logs import BrokerLogs
 from toolkit.formats.log_dir_files import parse_folder_name
 from toolkit.lab import samples
 from toolkit.lab.samples import IncidentSample
@@ -158,7 +159,7 @@ def log(sample: IncidentSample, plain: Row, tmp_path: Path) -> Path:
 
 def with_log(sample: IncidentSample, *paths: Path, zone: str = "Europe/Berlin") -> LogDir:
     directory = sample.log_dir().paths[0]
-    return LogDir(directory, consistent_copy=True, broker_logs=paths, broker_log_time_zone=zone)
+    return LogDir(directory, consistent_copy=True, broker_logs=BrokerLogs(*paths, time_zone=zone))
 
 
 def test_lines_are_rows_beside_those_of_the_metadata_log(sample: IncidentSample, log: Path, plain: Row) -> None:
@@ -204,11 +205,11 @@ def test_a_log_that_does_not_exist_is_an_error(sample: IncidentSample, tmp_path:
 
 
 def test_brokers_logs_alone_have_their_events(log: Path) -> None:
-    assert len(LogDir(broker_logs=[log]).cluster_event_rows()) == 3
+    assert len(LogDir(broker_logs=BrokerLogs(log)).cluster_event_rows()) == 3
     done = run("scan", "--table", "cluster_events", "--broker-log", str(log), "--format", "json")
     assert len(json.loads(done.stdout)["rows"]) == 3
     with pytest.raises(UsageError, match="Brokers' logs alone have no table findings"):
-        LogDir(broker_logs=[log]).findings()
+        LogDir(broker_logs=BrokerLogs(log)).findings()
 
 
 def run(*arguments: str) -> Result:

@@ -31,7 +31,8 @@ from toolkit.analysis.diagnosis import decision as rules
 from toolkit.analysis.diagnosis.decision import PROVEN
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, TransactionAge
 from toolkit.errors import ActionRefused, BrokerError, NotFound, ToolkitError
-from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint, read_checkpoint
+from toolkit.formats.flink_checkpoint import newer, newer_of_other_job, read_checkpoint
+from toolkit.schema.checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema.durations import CLOCKS_DIFFER, duration
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.log import TransactionLogRecord
@@ -411,17 +412,17 @@ def _checkpointed(cluster: Cluster, transactional_id: str) -> tuple[FlinkCheckpo
                 means=f"A job that is restored from another one writes its records again. {COMMIT.nothing}",
                 do="Restore the job from it.",
             )
-        if newer := checkpoint.newer():
+        if (last := newer(checkpoint)) is not None:
             raise ActionRefused(
-                f"{newer.parent} is complete and newer than {checkpoint.name}.",
+                f"{last.parent} is complete and newer than {checkpoint.name}.",
                 means=f"The last completed checkpoint decides. {COMMIT.nothing}",
                 do="Commit by that one, if the job is to be restored from it.",
                 command=(
-                    *("kafka-txn", "commit", "--flink-checkpoint", str(newer)),
+                    *("kafka-txn", "commit", "--flink-checkpoint", str(last)),
                     *("--transactional-id", transactional_id),
                 ),
             )
-        if other := checkpoint.newer_of_other_job():
+        if other := newer_of_other_job(checkpoint):
             raise ActionRefused(
                 f"Another job of the prefix has {other.name}, newer than {checkpoint.name}.",
                 means=f"If it was restored from an earlier checkpoint, it wrote these records again. {COMMIT.nothing}",

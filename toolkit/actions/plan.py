@@ -31,13 +31,13 @@ from toolkit.analysis.diagnosis.decision import NOT_PROVEN, PROVEN
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.command_line import command_line
 from toolkit.errors import ActionFailed, ActionRefused, AuditFailed, BrokerError, Effect, ToolkitError
+from toolkit.schema.checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.recorded import ActionClaim, ActionStep
 from toolkit.schema.table import Error, TopicPartition
 
 if TYPE_CHECKING:
     from toolkit.analysis.diagnosis.observation import Observation
-    from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
     from toolkit.schema import Row
     from toolkit.sources.live.cluster import Cluster
     from toolkit.sources.live.coordinators import CoordinatorTopic

@@ -22,6 +22,7 @@ from toolkit.cli.options import (
     Topics,
     TxnStatePartitions,
     check_output_path,
+    check_time_zone,
     offset_spec,
     open_files,
     partition_options,
@@ -110,6 +111,7 @@ def scan(
     partition_options(topic, partition)
     if broker_log and table not in OF_BROKER_LOGS:
         raise _not_of(table, "--broker-log")
+    check_time_zone(broker_log_time_zone, broker_log)
     declared = TABLES[table]
     ids = {"producer_id": producer_id, "producer_epoch": producer_epoch, "transactional_id": transactional_id}
     wanted = {name: value for name, value in ids.items() if value is not None}
@@ -123,7 +125,7 @@ def scan(
         crc=crc,
         transactional_ids=[transactional_id] if transactional_id is not None and table in OF_IDS else None,
     )
-    files = open_files(paths or (), broker_logs=broker_log or (), broker_log_time_zone=broker_log_time_zone)
+    files = open_files(paths or (), broker_log=broker_log, broker_log_time_zone=broker_log_time_zone)
     found = _matching(_tables(files, table, arguments), wanted)
     if file is not None:
         from toolkit.views.row_formats import write_file

@@ -171,16 +171,28 @@ def check_output_path(output: Path, read_only: Iterable[str]) -> None:
         ) from None
 
 
-def open_files(paths: Sequence[str], *, broker_log_time_zone: str = UTC, **options: Any) -> LogDir:
+def check_time_zone(zone: str, broker_log: Sequence[Path] | None) -> None:
+    """Raise UsageError for a zone of brokers' logs if there are none."""
+    if zone != UTC and not broker_log:
+        raise UsageError("--broker-log-time-zone applies to brokers' logs.", do="Add --broker-log PATH.")
+
+
+def open_files(
+    paths: Sequence[str], *, broker_log: Sequence[Path] | None = None, broker_log_time_zone: str = UTC, **options: Any
+) -> LogDir:
     """The log directories and files at these paths, or a recorded sample. `options`: as of `toolkit.LogDir`.
 
-    Raises UsageError for a sample beside other files, or with options.
+    Raises UsageError for a sample beside other files, or with options; of brokers' logs as `BrokerLogs`.
     """
+    if broker_log:
+        from toolkit.formats.broker_logs import BrokerLogs
+
+        options["broker_logs"] = BrokerLogs(*broker_log, time_zone=broker_log_time_zone)
     samples = [path.removeprefix(SAMPLE) for path in paths if path.startswith(SAMPLE)]
     if not samples:
         from toolkit.sources.logdir import LogDir
 
-        return LogDir(*paths, broker_log_time_zone=broker_log_time_zone, **options)
+        return LogDir(*paths, **options)
     from toolkit.lab.samples import load
 
     if len(paths) > 1 or any(options.values()):
@@ -448,8 +460,7 @@ class SourceOptions:
             "--txn-state-partitions applies to": self.txn_state_partitions is not None,
             "--broker-log is read beside": bool(self.broker_log),
         }
-        if self.broker_log_time_zone != UTC and not self.broker_log:
-            raise UsageError("--broker-log-time-zone applies to brokers' logs.", do="Add --broker-log PATH.")
+        check_time_zone(self.broker_log_time_zone, self.broker_log)
         if (wrong := [what for what, is_set in of_files.items() if is_set]) and not self.log_dir:
             raise UsageError(f"{wrong[0]} files.", do="Add --log-dir PATH.")
         if self.names_cluster and self.log_dir:
@@ -495,7 +506,7 @@ class SourceOptions:
             consistent_copy=self.consistent_copy,
             as_of=time_option(self.as_of),
             txn_state_partitions=self.txn_state_partitions,
-            broker_logs=self.broker_log or (),
+            broker_log=self.broker_log,
             broker_log_time_zone=self.broker_log_time_zone,
         )
 
@@ -508,11 +519,11 @@ class SourceOptions:
     def cluster(self) -> Cluster:
         """Return the cluster that the options name. Raises UsageError as `check`."""
         self.check()
+        from toolkit.formats.flink_checkpoint import FlinkCheckpoints
         from toolkit.sources.live.cluster import Cluster
 
-        cluster = Cluster(
-            self._config(), timeout=self.timeout or TIMEOUT_S, flink_checkpoints=self.flink_checkpoint or ()
-        )
+        checkpoints = FlinkCheckpoints(*(self.flink_checkpoint or ()))
+        cluster = Cluster(self._config(), timeout=self.timeout or TIMEOUT_S, flink_checkpoints=checkpoints)
         cluster.on_clock_warning = remark
         return cluster
 

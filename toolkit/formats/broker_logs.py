@@ -19,6 +19,7 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import json
+import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -303,6 +304,36 @@ class LogEntry(NamedTuple):
     timestamp: dt.datetime | None
     message: str
     exception: str
+
+
+class BrokerLogs:
+    """The events in brokers' own logs, for `toolkit.LogDir`: file by file, read again by each iteration.
+
+    Parameters
+    ----------
+    *paths
+        Logs (server.log, controller.log, state-change.log), rotated or gzip, or folders that have them.
+    time_zone
+        Zone of their times, ``"+02:00"`` or ``"Europe/Berlin"``: Kafka's default layout has local times without it.
+
+    Raises
+    ------
+    NotFound
+        If a path does not exist, or a folder has no broker's log.
+    UsageError
+        If there is no such zone.
+    """
+
+    def __init__(self, *paths: str | os.PathLike[str], time_zone: str = "+00:00") -> None:
+        self._paths, self._time_zone = [Path(each) for each in paths], time_zone_of(time_zone)
+        self._files()
+
+    def __iter__(self) -> Iterator[ClusterEvent]:
+        for file in self._files():
+            yield from without_repeats(broker_log_events(file, time_zone=self._time_zone))
+
+    def _files(self) -> list[Path]:
+        return [file for path in self._paths for file in broker_log_files(path)]
 
 
 def broker_log_files(path: Path) -> list[Path]:

@@ -16,14 +16,14 @@ import os
 import re
 import struct
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.formats.batches import Reader
+from toolkit.schema.checkpoint import Committable, FlinkCheckpoint
 
 MAGIC, MASTER_STATE = 0x4960672D, 0xC96B1696
 VERSIONS = range(2, 7)
@@ -272,94 +272,72 @@ CHECKPOINT_FOLDER = re.compile(r"chk-(\d+)")
 JOB_FOLDER = re.compile(r"[0-9a-f]{32}")
 
 
-class Committable(NamedTuple):
-    """A transaction that a checkpoint has pre-committed (``KafkaCommittable``), and the number of that checkpoint."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    checkpoint_id: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlinkCheckpoint:
-    """A completed checkpoint or a savepoint."""
-
-    path: Path  # its ``_metadata``
-    checkpoint_id: int  # its number
-    committables: Sequence[Committable]  # the transactions that it is to commit
-    prefixes: frozenset[str]  # transactional id prefixes of its sinks
-    # whether it is a savepoint: only a job that is restored from it commits its transactions (FLIP-203)
-    is_savepoint: bool
-    # committables that are not Kafka's, or not of a version that is known; and states of channels, which may have some
-    # in an unaligned checkpoint of Flink 1
-    others: int = 0
-
-    @property
-    def name(self) -> str:
-        """``checkpoint 5 (/flink/checkpoints/.../chk-5)``."""
-        return f"{'savepoint' if self.is_savepoint else 'checkpoint'} {self.checkpoint_id} ({self.path.parent})"
-
-    def committable(self, transactional_id: str) -> Committable | None:
-        """What it is to commit under an id; null if nothing."""
-        return next((each for each in self.committables if each.transactional_id == transactional_id), None)
-
-    def has_prefix_of(self, transactional_id: str) -> bool:
-        """Whether an id is one of its sinks'."""
-        return transactional_id.rsplit("-", 2)[0] in self.prefixes
-
-    def newer(self) -> Path | None:
-        """The newest completed checkpoint of the same job, beside this one; null if this one is the newest."""
-        folder = self.path.parent
-        if not CHECKPOINT_FOLDER.fullmatch(folder.name):
-            return None
-        newest = _newest(folder.parent)
-        return newest if newest and _number(newest.parent) > self.checkpoint_id else None
-
-    def newer_of_other_job(self) -> FlinkCheckpoint | None:
-        """A later checkpoint of another job in the same checkpoint directory, with one of its prefixes; null if none.
-
-        A restored job has a folder of its own, and counts on from the checkpoint that it was restored from. Where that
-        is an earlier one, only the times of the files show it, which copies may have changed: they count against a
-        commit, and prove none.
-
-        Raises NotFound, DecodeError, UsageError as `read_checkpoint`: whether such a job writes with its prefixes is
-        not known.
-        """
-        job = self.path.parent.parent
-        if not (CHECKPOINT_FOLDER.fullmatch(self.path.parent.name) and JOB_FOLDER.fullmatch(job.name)):
-            return None
-        written = _written_at(self.path)
-        for folder in sorted(job.parent.iterdir()):
-            newest = _newest(folder) if folder != job and JOB_FOLDER.fullmatch(folder.name) else None
-            # One that was restored from an earlier checkpoint than this one may not have counted up to it yet.
-            if newest is not None and (_number(newest.parent) > self.checkpoint_id or _written_at(newest) > written):
-                other = _read(newest)
-                if other.prefixes & self.prefixes:
-                    return other
+def newer(checkpoint: FlinkCheckpoint) -> Path | None:
+    """The newest completed checkpoint of the same job, beside this one; null if this one is the newest."""
+    folder = checkpoint.path.parent
+    if not CHECKPOINT_FOLDER.fullmatch(folder.name):
         return None
+    newest = _newest(folder.parent)
+    return newest if newest and _number(newest.parent) > checkpoint.checkpoint_id else None
 
 
-def read_checkpoints(paths: Iterable[str | os.PathLike[str]]) -> list[FlinkCheckpoint]:
-    """The checkpoints at some paths, and the newest completed one beside each, which decides what an older one left.
+def newer_of_other_job(checkpoint: FlinkCheckpoint) -> FlinkCheckpoint | None:
+    """A later checkpoint of another job in the same checkpoint directory, with one of its prefixes; null if none.
 
-    Raises NotFound, DecodeError, UsageError as `read_checkpoint`.
+    A restored job has a folder of its own, and counts on from the checkpoint that it was restored from. Where that is
+    an earlier one, only the times of the files show it, which copies may have changed: they count against a commit, and
+    prove none.
+
+    Raises NotFound, DecodeError, UsageError as `read_checkpoint`: whether such a job writes with its prefixes is not
+    known.
     """
-    return with_newest([read_checkpoint(path) for path in paths])
+    job = checkpoint.path.parent.parent
+    if not (CHECKPOINT_FOLDER.fullmatch(checkpoint.path.parent.name) and JOB_FOLDER.fullmatch(job.name)):
+        return None
+    written = _written_at(checkpoint.path)
+    for folder in sorted(job.parent.iterdir()):
+        newest = _newest(folder) if folder != job and JOB_FOLDER.fullmatch(folder.name) else None
+        # One that was restored from an earlier checkpoint than this one may not have counted up to it yet.
+        if newest is not None and (_number(newest.parent) > checkpoint.checkpoint_id or _written_at(newest) > written):
+            other = _read(newest)
+            if other.prefixes & checkpoint.prefixes:
+                return other
+    return None
 
 
-def with_newest(named: Iterable[FlinkCheckpoint], *, known: Iterable[FlinkCheckpoint] = ()) -> list[FlinkCheckpoint]:
-    """Checkpoints, and the newest completed one beside each by now.
+class FlinkCheckpoints:
+    """Completed checkpoints of Flink jobs, for `toolkit.Cluster`: those at some paths, and the newest one beside each.
 
-    `known`: those of before: the last one stays if none is newer, also where the folder cannot be read any more.
-    Raises NotFound, DecodeError, UsageError as `read_checkpoint`.
+    A call reads them, and again what was completed since: the newest decides what an older one left. The last one stays
+    if none is newer, also where the folder cannot be read any more.
+
+    Parameters
+    ----------
+    *paths
+        Of each its ``_metadata``, the folder that has it (``chk-5``), or the folder of the job, for its newest one.
     """
-    known, found = list(known), list[FlinkCheckpoint]()
+
+    def __init__(self, *paths: str | os.PathLike[str]) -> None:
+        self._paths = paths
+        self._first: Sequence[FlinkCheckpoint] = ()
+        self._last: Sequence[FlinkCheckpoint] = ()
+
+    def __call__(self) -> Sequence[FlinkCheckpoint]:
+        """The checkpoints by now. Raises NotFound, DecodeError, UsageError as `read_checkpoint`."""
+        named = self._first or [read_checkpoint(path) for path in self._paths]
+        self._last = _with_newest(named, self._last)
+        self._first = self._first or self._last
+        return self._last
+
+
+def _with_newest(named: Sequence[FlinkCheckpoint], known: Sequence[FlinkCheckpoint]) -> list[FlinkCheckpoint]:
+    """Checkpoints, and the newest completed one beside each by now, or the newest of those `known` from before."""
+    found = list[FlinkCheckpoint]()
     for each in named:
         of_job = (one for one in (each, *known) if _job(one) == _job(each))
         last = max(of_job, key=lambda one: one.checkpoint_id)
-        newer = last.newer()
-        last = last if newer is None else read_checkpoint(newer)
+        newest = newer(last)
+        last = last if newest is None else read_checkpoint(newest)
         found += [each] if last is each else [each, last]
     return found
 

@@ -27,8 +27,8 @@ from toolkit.analysis.diagnosis.observation import (
     observed_between,
 )
 from toolkit.formats.coordinator_records import STATE_TOPIC
-from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema import utc
+from toolkit.schema.checkpoint import FlinkCheckpoint
 from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
 from toolkit.schema.log import ClusterEvent, PastTransaction, TransactionLogRecord

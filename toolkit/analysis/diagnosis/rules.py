@@ -36,7 +36,7 @@ from toolkit.analysis.diagnosis.evidence_text import at, by_observations, coordi
 from toolkit.analysis.diagnosis.observation import TIMEOUT_GRACE, age_verdict, is_overdue
 from toolkit.command_line import command_line
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
-from toolkit.formats.flink_checkpoint import FlinkCheckpoint
+from toolkit.schema.checkpoint import FlinkCheckpoint
 from toolkit.schema.durations import CLOCKS_DIFFER, duration
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.recorded import ActionClaim

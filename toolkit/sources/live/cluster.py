@@ -19,7 +19,7 @@ from toolkit.analysis.exposure import release_of
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
-from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoints, with_newest
+from toolkit.schema.checkpoint import FlinkCheckpoint
 from toolkit.schema.live import Coordinator, Exposure, Finding, GroupLag, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition
@@ -103,7 +103,7 @@ class Cluster(Source, OffsetTables):
     timeout
         Seconds for connecting and for each round of requests.
     flink_checkpoints
-        Paths of completed checkpoints of Flink jobs, for `toolkit.formats.flink_checkpoint.read_checkpoints`: what they
+        Returns the completed checkpoints of Flink jobs by now, as `toolkit.FlinkCheckpoints` of their paths: what they
         are to commit is never proposed for an abort or fence.
 
     Raises
@@ -122,6 +122,7 @@ class Cluster(Source, OffsetTables):
     kind = CLUSTER
     flink_checkpoints: Sequence[FlinkCheckpoint] = ()
     """What completed checkpoints of Flink jobs are to commit."""
+    _read_checkpoints: Callable[[], Sequence[FlinkCheckpoint]] = staticmethod(tuple)
     clock_warning: str | None = None
     """That this machine's clock is far from the brokers', once that was seen."""
     on_clock_warning: Callable[[str], None] = staticmethod(warnings.warn)
@@ -132,9 +133,10 @@ class Cluster(Source, OffsetTables):
         config: str | Mapping[str, object] | ClientConfig,
         *,
         timeout: float = 30.0,
-        flink_checkpoints: Sequence[str | os.PathLike[str]] = (),
+        flink_checkpoints: Callable[[], Sequence[FlinkCheckpoint]] = tuple,
     ) -> None:
-        self._first_checkpoints = self.flink_checkpoints = read_checkpoints(flink_checkpoints)
+        self._read_checkpoints = flink_checkpoints
+        self.newest_checkpoints()
         self.config = ClientConfig(config)
         self.timeout = timeout
         self.client = BrokerClient(self.config, timeout=timeout)
@@ -409,7 +411,7 @@ class Cluster(Source, OffsetTables):
 
     def newest_checkpoints(self) -> Sequence[FlinkCheckpoint]:
         """`flink_checkpoints`, with those that were completed since they were read: a job decides by its last one."""
-        self.flink_checkpoints = with_newest(self._first_checkpoints, known=self.flink_checkpoints)
+        self.flink_checkpoints = self._read_checkpoints()
         return self.flink_checkpoints
 
     @property

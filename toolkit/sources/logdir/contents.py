@@ -8,12 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 from toolkit.analysis.cluster_events import metadata_events
 from toolkit.errors import DecodeError, NotFound, UsageError
-from toolkit.formats.broker_logs import broker_log_events, broker_log_files, without_repeats
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.log_dir_files import (
     MANIFEST,
@@ -128,14 +126,6 @@ class FileScope(NamedTuple):
         return []
 
 
-class BrokerLogs(NamedTuple):
-    """Files or folders of brokers' own logs, and the zone of the times in them that have none."""
-
-    paths: Sequence[Path] = ()
-    time_zone: dt.tzinfo = dt.UTC
-
-
-NO_BROKER_LOGS = BrokerLogs()
 SEVERAL_CLUSTERS = (
     "SEVERAL_CLUSTERS: no meta.properties show that the files are of one cluster, so no metadata log is that of all."
 )
@@ -223,7 +213,7 @@ class Contents:
     """The logs as listed now, and their states, each read on first use.
 
     `layout`: folders and texts at the paths.
-    `broker_logs`: brokers' own logs.
+    `broker_logs`: the events in brokers' own logs.
     `assertions`: what the caller asserts of the files.
     `share`: the task whose logs they are; null for all logs at the paths.
     """
@@ -231,7 +221,7 @@ class Contents:
     def __init__(
         self,
         layout: LogDirLayout,
-        broker_logs: BrokerLogs = NO_BROKER_LOGS,
+        broker_logs: Iterable[ClusterEvent] = (),
         *,
         assertions: FileAssertions = NO_ASSERTIONS,
         share: Share | None = None,
@@ -270,10 +260,7 @@ class Contents:
     @cached_property
     def broker_log_events(self) -> Sequence[ClusterEvent]:
         """The events in brokers' own logs, file by file."""
-        found, time_zone = list[ClusterEvent](), self.broker_logs.time_zone
-        for file in [file for path in self.broker_logs.paths for file in broker_log_files(path)]:
-            found += without_repeats(broker_log_events(file, time_zone=time_zone))
-        return found
+        return list(self.broker_logs)
 
     @cached_property
     def metadata_ends(self) -> Sequence[MetadataEnd]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -21,7 +20,6 @@ from toolkit.analysis.diagnosis.observation import BrokersTime, Observation
 from toolkit.analysis.log.log_transactions import PartialTransactions, Statistics, statistics_row
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice, at_missing_offsets
 from toolkit.errors import NotFound, UsageError
-from toolkit.formats.broker_logs import broker_log_files, time_zone_of
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import Header, LogChunk
 from toolkit.formats.log_dir_files import LogPath, log_path
@@ -48,7 +46,7 @@ from toolkit.schema.recorded import LsoHold
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId
-from toolkit.sources.logdir.contents import COMPACTED, BrokerLogs, Contents, FileAssertions, FileScope
+from toolkit.sources.logdir.contents import COMPACTED, Contents, FileAssertions, FileScope
 from toolkit.sources.logdir.coordinator_state import (
     committed_in_files,
     committing_in_files,
@@ -213,10 +211,8 @@ class LogDir(Source, OffsetTables):
     txn_state_partitions
         Number of partitions of ``__transaction_state``, if not 50.
     broker_logs
-        Brokers' own logs (server.log, controller.log, state-change.log), rotated or gzip, or folders that have them:
-        `cluster_events` has their lines about transactions, and findings and `transaction_history` cite them.
-    broker_log_time_zone
-        Zone of their times, ``"+02:00"`` or ``"Europe/Berlin"``: Kafka's default layout has local times without it.
+        The events in brokers' own logs, as `toolkit.BrokerLogs` reads them: `cluster_events` has their lines about
+        transactions, and findings and `transaction_history` cite them.
 
     Raises
     ------
@@ -239,8 +235,7 @@ class LogDir(Source, OffsetTables):
         consistent_copy: bool = False,
         as_of: dt.datetime | str | None = None,
         txn_state_partitions: int | None = None,
-        broker_logs: Sequence[str | os.PathLike[str]] = (),
-        broker_log_time_zone: str = "+00:00",
+        broker_logs: Iterable[ClusterEvent] = (),
     ) -> None:
         self.assertions = FileAssertions(
             consistent_copy=consistent_copy,
@@ -250,9 +245,7 @@ class LogDir(Source, OffsetTables):
         self.paths = [log_path(each) for each in (path, *more_paths) if each is not None]
         if not self.paths and not broker_logs:
             raise UsageError("No files are named.", do="Pass a log directory, or files of one.")
-        self.broker_logs = BrokerLogs([Path(each) for each in broker_logs], time_zone_of(broker_log_time_zone))
-        for each in self.broker_logs.paths:
-            broker_log_files(each)
+        self.broker_logs = broker_logs
         self._listed: Contents | None = None
         self._layout()
 
