@@ -422,7 +422,9 @@ def test_findings_over_time_of_a_recording_match_pandas(spark: SparkSession) -> 
 def test_a_marker_in_a_log_closes_a_finding_of_a_recording(spark: SparkSession) -> None:
     recorded = [finding(number, partition=partition) for number in (8, 9) for partition in (0, 1, 2)]
     short_hold = finding(2, "ongoing", partition=3)
-    frame = findings_over_time(data_frame(spark, [RECORDED["findings"].arrow([*recorded, short_hold])]))
+    recorded_frame = data_frame(spark, [RECORDED["findings"].arrow([*recorded, short_hold])])
+    samples = data_frame(spark, [SAMPLES.arrow([sample(number).row() for number in (2, 8, 9)])])
+    frame = findings_over_time(recorded_frame, samples)
     spark_findings = list(map(Finding.of, rows(frame)))
     changes: list[Row] = [
         {"partition": 0, "first_offset": 90},
@@ -439,12 +441,3 @@ def test_a_marker_in_a_log_closes_a_finding_of_a_recording(spark: SparkSession) 
     closed = without_short(close_by_log(spark_findings, marker_rows), min_held_ms=60_001)
     verdicts = {each.partition: each.verdict for each in closed}
     assert verdicts == {0: "ended", 1: "hanging", 2: "hanging"}
-
-
-def test_without_samples_the_findings_define_the_observation_times(spark: SparkSession) -> None:
-    recorded = [finding(1), finding(2), finding(3, partition=1), finding(4, partition=1)]
-    spark_findings = findings_over_time(data_frame(spark, [RECORDED["findings"].arrow(recorded)]))
-    assert [(row["partition"], row["held_from"], row["held_to"]) for row in rows(spark_findings)] == [
-        (0, due(1), due(3)),
-        (1, due(3), None),
-    ]

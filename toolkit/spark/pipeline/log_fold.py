@@ -47,9 +47,9 @@ from toolkit.sources.log_tables import LogFold, LogId, ReadError, batch_tables, 
 from toolkit.sources.logdir.dump_logs import read_texts
 from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, between, known_before
 from toolkit.spark.arrow_types import from_arrow, spark_schema, spark_table
-from toolkit.spark.datasources.log_reader import LogListing, freeze_modules
+from toolkit.spark.datasources.log_reader import LogListing, bundled, freeze_modules
 from toolkit.spark.pipeline.history_fold import fold_records
-from toolkit.spark.pipeline.log_states import LOST, REMEMBERED, TRUNCATED, LogPlan
+from toolkit.spark.pipeline.log_states import LOST, NEVER, REMEMBERED, TRUNCATED, LogPlan
 from toolkit.spark.pipeline.stored_tables import IDS, IS_FINAL, LOG, STATE, FoldedRows, StoredState, damaged_segments
 from toolkit.spark.spark_errors import each_without_traceback
 
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
 COUNTED = np.dtype([("offset", "i8"), ("records", "i8"), ("bytes", "i8")])
 """Data records and bytes of a log before one of its batches."""
 
-NEVER = np.iinfo(np.int64).max
 NO_HOLDS: pa.Table = LSO_HOLDS.arrow_schema.empty_table()
 NO_TRANSACTIONS: pa.Table = LOG_TRANSACTIONS.arrow_schema.empty_table()
 REMEMBERED_NUMBERS = ("is_damaged", "steps_from", "records", "bytes")
@@ -555,7 +554,7 @@ def _only(staged: Sequence[pa.RecordBatch], table: str) -> pa.Table:
 
 def folded_by_tasks(spark: SparkSession, works: Sequence[LogWork], options: WorkOptions) -> DataFrame:
     """The new rows of all tables, as rows of `STAGE_SCHEMA`."""
-    bundles = _bundles(works, TASKS_PER_CORE * _cores(spark))
+    bundles = bundled(works, lambda work: work.weight, TASKS_PER_CORE * _cores(spark))
 
     @each_without_traceback
     def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -578,17 +577,6 @@ def _cores(spark: SparkSession) -> int:
         return int(spark.sparkContext.defaultParallelism)
     except Exception:  # noqa: BLE001 - under Connect, each Spark raises its own error
         return 8
-
-
-def _bundles(works: Sequence[LogWork], tasks: int) -> list[list[LogWork]]:
-    """The logs of each task: of about the same weight, the largest first."""
-    bundles: list[list[LogWork]] = [[] for _ in range(max(1, min(tasks, len(works))))]
-    weights = [0] * len(bundles)
-    for work in sorted(works, key=lambda each: each.weight, reverse=True):
-        lightest = weights.index(min(weights))
-        bundles[lightest].append(work)
-        weights[lightest] += work.weight
-    return bundles
 
 
 def fold_work(work: LogWork, options: WorkOptions) -> Iterator[FoldedRows]:

@@ -93,28 +93,6 @@ def best_logs(
     return list(best.values())
 
 
-def diagnosable(
-    holds: Iterable[LsoHold],
-    current_findings: Iterable[Finding],
-    *,
-    listed: Collection[tuple[str | None, int | None]] | None,
-) -> list[LsoHold]:
-    """The holds of ended transactions, and of open ones that can be diagnosed now.
-
-    A partition may be deleted or not selected now. And a transaction that a running broker does not report has ended
-    since its log was read.
-
-    `listed`: the partitions of a consistent copy; null for other sources.
-    """
-    keys = {each.key for each in current_findings}
-    return [
-        hold
-        for hold in holds
-        if hold.marker_offset is not None
-        or (hold.key in keys if listed is None else (hold.topic, hold.partition) in listed)
-    ]
-
-
 def holds_of(states: Iterable[StoredState], *, min_held_ms: int) -> list[LsoHold]:
     """The holds of the LSO, from the states of logs.
 
@@ -175,7 +153,7 @@ def markers(findings: Iterable[Finding], log_transactions: DataFrame) -> list[Lo
     return LogTransaction.of_table(found)
 
 
-def findings_over_time(findings: DataFrame, samples: DataFrame | None = None) -> DataFrame:
+def findings_over_time(findings: DataFrame, samples: DataFrame) -> DataFrame:
     """The findings of a recording over time, one row for each transaction.
 
     Parameters
@@ -183,8 +161,7 @@ def findings_over_time(findings: DataFrame, samples: DataFrame | None = None) ->
     findings
         Rows of ``schema.RECORDED["findings"]``.
     samples
-        Rows of ``schema.SAMPLES``, including failed samples and samples without findings. If null, only samples with
-        findings count.
+        Rows of ``schema.SAMPLES``, including failed samples and samples without findings.
 
     Returns
     -------
@@ -192,11 +169,6 @@ def findings_over_time(findings: DataFrame, samples: DataFrame | None = None) ->
         Rows of ``schema.FINDINGS`` as in `findings_over_time.over_time`: `ended` from the first sample without the
         transaction.
     """
-    if samples is None:
-        types = {"interval_ms": "long", "topic_gaps": "array<string>", "error": "string"}
-        null_columns = {name: sf.lit(None).cast(each) for name, each in types.items()}
-        samples = findings.select("sampled_at").distinct().withColumns(null_columns)
-        samples = samples.withColumn("observed_at", sf.col("sampled_at"))
     # One row per sample: the samples of a year are few enough for one task.
     times = (
         samples.select("sampled_at", "observed_at", "interval_ms", "topic_gaps", "error")
@@ -355,11 +327,24 @@ class TopicFindings:
         current_findings: list[Finding],
     ) -> _TopicResults:
         present = {tp for (_, tp), each in self._origins.items() if each == origin}
-        # Of an earlier topic, nothing is open any more.
-        known = [hold for hold in holds if hold.marker_offset is not None or (hold.topic, hold.partition) in present]
+        listed, keys = (
+            {(row.topic, row.partition) for row in self.listings.values()},
+            {each.key for each in current_findings},
+        )
+
+        def is_known(hold: LsoHold) -> bool:
+            """Whether it has ended, or can be diagnosed now: its partition may be deleted or not selected.
+
+            Of an earlier topic, nothing is open any more. And a transaction that a running broker does not report has
+            ended since its log was read, unless the files are a consistent copy.
+            """
+            place = (hold.topic, hold.partition)
+            can_be_open = place in listed if self.is_consistent else hold.key in keys
+            return hold.marker_offset is not None or (place in present and can_be_open)
+
         transactions = by_producer(transaction_history)
         found = held_findings(
-            diagnosable(known, current_findings, listed=self._listed),
+            list(filter(is_known, holds)),
             transaction_history=transactions,
             current_findings=current_findings,
             min_held_ms=self.min_held_ms,
@@ -379,11 +364,6 @@ class TopicFindings:
             cluster: near_transaction_history(of_cluster, stored.where(sf.col(CLUSTER_ID).eqNullSafe(sf.lit(cluster))))
             for cluster, of_cluster in by_cluster.items()
         }
-
-    @property
-    def _listed(self) -> Collection[tuple[str | None, int | None]] | None:
-        """The partitions of files that are asserted to be a consistent copy; null for others."""
-        return {(row.topic, row.partition) for row in self.listings.values()} if self.is_consistent else None
 
     # Recordings, which have no topic ids: they are of the present topics, but for transactions of an earlier one.
 

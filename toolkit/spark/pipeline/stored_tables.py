@@ -258,11 +258,11 @@ def stored_type(name: str, table: Table) -> StructType:
 
 def rows_by_key(name: str, rows: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
     """Rows of a table whose key has only declared names; of several with one key, the last."""
-    return {tuple(row[each] for each in KEYS[name] if _counts(each, row)): row for row in rows}
 
+    def key(row: Row) -> tuple[Any, ...]:
+        return tuple(row[each] for each in KEYS[name] if each != "broker_id" or row["start_offset"] is None)
 
-def _counts(column: str, row: Row) -> bool:
-    return column != "broker_id" or row["start_offset"] is None
+    return {key(row): row for row in rows}
 
 
 def lasting_content(row: Row) -> Row:
