@@ -300,7 +300,8 @@ class FoldStates:
             return
         self.store.rename_logs({old: LogIdentity.of(new) for old, new in names.items()})
         for old, new in names.items():
-            self.before[new] = _renamed(self.before.pop(old), new)
+            state, broker_id = self.before.pop(old), LogIdentity.of(new).broker_id
+            self.before[new] = replace(state, log=new, broker_id=state.broker_id if broker_id is None else broker_id)
         self.store.internal.overwrite(STATE.name, STATE, self._rows(self.before.values()), run_id=self.last.state_run)
 
     @property
@@ -345,9 +346,3 @@ class FoldStates:
 
     def _rows(self, states: Iterable[StoredState]) -> DataFrame:
         return from_arrow(self.store.spark, spark_table(STATE.arrow(states)))
-
-
-def _renamed(state: StoredState, name: str) -> StoredState:
-    """A state with another name of its log, which has a broker if it is known now."""
-    broker = LogIdentity.of(name).broker_id
-    return replace(state, log=name, broker_id=state.broker_id if broker is None else broker)
