@@ -189,7 +189,7 @@ def _read_producer(line: str) -> SnapshotEntry | None:
     found = PRODUCER.read(line)
     if found is None or found["producer_id"] < 0:
         return None
-    known = {name: None if number is None or number < 0 else number for name, number in found.items()}
+    known: dict[str, Any] = {name: None if number is None or number < 0 else number for name, number in found.items()}
     first, time = known.pop("first_since_3_5"), known.pop("timestamp")
     known["producer_epoch"], known["offset_delta"] = found["producer_epoch"], known["offset_delta"] or 0
     known["last_timestamp"] = time if known["last_timestamp"] is None else known["last_timestamp"]
