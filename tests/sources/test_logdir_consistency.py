@@ -498,6 +498,13 @@ def test_a_batch_with_a_wrong_checksum_clears_nothing(staged: StagedFiles) -> No
     (row,) = LogDir(staged.root).finding_rows(topics=["orders"])
     assert row["verdict"] == "unknown"
     assert str(row["error"]).startswith("CORRUPT_BATCH: the checksum at offset 0 is wrong")
+    (partition,) = LogDir(staged.root).partition_rows(topics=["orders"])
+    assert partition["error"] == row["error"], "nor in a table of its state"
+    copy = write_root(staged.root.parent / "intact", broker_id=2)
+    write_log(copy, "orders-0", staged.orders)
+    write_checkpoint(copy, HIGH_WATERMARK, staged.replicated)
+    replicas = LogDir(staged.root.parent).finding_rows(topics=["orders"])
+    assert [each["producer_id"] for each in replicas] == [7], "the intact replica has it open"
 
 
 def test_a_copy_without_the_first_segments_and_snapshots_clears_nothing(tmp_path: Path) -> None:
@@ -555,6 +562,14 @@ def test_a_follower_that_lags_ends_no_history_that_a_damaged_replica_may_have(st
     ):
         (row,) = rows
         assert "reaches further, to offset 4" in str(row["error"])
+
+
+def test_a_log_that_ends_early_has_not_all_histories(staged: StagedFiles) -> None:
+    """Of an id whose records are in the segment that was not copied, nothing was said."""
+    write_state_topic(staged.root, {K: staged.states[:1]})
+    write_checkpoint(staged.root, HIGH_WATERMARK, {STATES: 2})
+    (row,) = LogDir(staged.root, consistent_copy=True).transaction_history_rows(transactional_ids=[OTHER])
+    assert str(row["error"]).startswith("OFFSETS_LOST: The files end at offset 1, before the high watermark 2")
 
 
 def test_of_several_replicas_the_longest_is_diagnosed(staged: StagedFiles) -> None:

@@ -357,7 +357,7 @@ def _coordinators(state_topic: StateTopic, cases: Sequence[Case]) -> Coordinator
     return CoordinatorLog(records=[each for each in records if not each.error], unread=[*state_topic.gaps, *unread])
 
 
-MAX_SEARCHED = 1 << 30  # bytes of newest segments that are read to find the producers on further partitions
+MAX_SEARCHED = 1 << 30  # bytes that are read to find the producers on further partitions
 
 Replicas = Mapping[TopicPartition, Sequence[ReplicaState]]
 
@@ -374,7 +374,7 @@ def search_replica_markers(
     complete = contents.complete()
     if gaps := complete.scope(complete.logs).cluster_gaps:
         return MarkerSearch(unread={each.producer_id: gaps[0] for each in cases})
-    read, too_large = _further_logs(complete, replicas, cases)
+    read, too_large = _further_logs(complete, replicas, named_topics(cases))
     further = dict(complete.by_partition(read))
     states = {tp: found[0] for tp, found in (*further.items(), *replicas.items())}
     elsewhere = [each for tp in further for each in producers_of(states[tp]) if not each.error]
@@ -385,7 +385,8 @@ def search_replica_markers(
     absent = {tp: Error.of(why).text for tp, why in _absent(complete, named).items() if why is not None}
     plan = plan_marker_search(cases, [*producers, *elsewhere], partitions=states, unread=absent | too_large)
     markers: list[OtherMarker] = []
-    unread = dict(plan.unread)
+    unread = dict.fromkeys((each.producer_id for each in cases), _left_out(too_large)) if too_large else {}
+    unread |= plan.unread
     for tp, found in plan.partitions.items():
         search = _replica_markers(tp, states[tp], found, plan.states)
         markers += search.markers
@@ -394,9 +395,9 @@ def search_replica_markers(
 
 
 def _further_logs(
-    contents: Contents, replicas: Replicas, cases: Sequence[Case]
+    contents: Contents, replicas: Replicas, named: Collection[str]
 ) -> tuple[list[FolderLog], dict[TopicPartition, str]]:
-    """Logs of partitions that were not read, and why others are not; if they are large, of topics that records name."""
+    """Logs of partitions that were not read, those of named topics first, and why others are not."""
     logs = [
         log
         for log in contents.logs
@@ -404,13 +405,17 @@ def _further_logs(
         and log.where.topic not in {None, STATE_TOPIC, METADATA_TOPIC}
         and log.where.tp not in replicas
     ]
-    if sum(log.newest_size for log in logs) > MAX_SEARCHED:
-        named = named_topics(cases)
-        logs = [log for log in logs if log.where.topic in named]
-    sizes = accumulate(log.newest_size for log in logs)
+    logs.sort(key=lambda log: log.where.topic not in named)
+    sizes = accumulate(log.tail_size for log in logs)
     read = [log for log, size in zip(logs, sizes, strict=True) if size <= MAX_SEARCHED]
     too_large = {each.where.tp for each in logs} - {each.where.tp for each in read}
     return read, dict.fromkeys(too_large, f"more than {MAX_SEARCHED >> 30} GiB of segments would have to be read")
+
+
+def _left_out(too_large: Mapping[TopicPartition, str]) -> str:
+    (first, why), *others = sorted(too_large.items())
+    more = f" and {len(others):,} more" if others else ""
+    return f"{first.topic}-{first.partition}{more} could not be read ({why})"
 
 
 def _replica_markers(
