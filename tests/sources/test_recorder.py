@@ -413,6 +413,18 @@ def test_what_a_recorder_measures() -> None:
     compare("metrics.txt", lines)
 
 
+def test_a_commit_under_a_live_transaction_lacks_its_marker_too() -> None:
+    """It was no alert, and the transaction over it timed out: the committed records were gone."""
+    metrics = Metrics()
+    one = sample(NINE)
+    (finding,) = one.findings
+    live = replace(finding, verdict=Verdict.ONGOING, outcome="commit")
+    seen = {live.key: NINE - dt.timedelta(minutes=1)}
+    metrics.on_sample(replace(one, findings=[live], first_seen=seen), written=True)
+    name = "kafka_txn_partition_commits_without_marker"
+    assert [value for (each, _), value in numbers(metrics).items() if each == name] == [1.0]
+
+
 def test_ten_thousand_partitions_give_a_bounded_number_of_series() -> None:
     metrics = Metrics()
     one = sample(NINE)

@@ -146,7 +146,7 @@ def _partition_series(
         "hanging_transactions": sum(each.verdict is Verdict.HANGING for each in findings),
         "late_transactions": late,
         "commits_without_marker": sum(
-            each.verdict is Verdict.STUCK_ENDING and each.outcome == COMMIT for each in findings
+            each.outcome == COMMIT and each.verdict is not Verdict.ENDING for each in findings
         ),
     }
     if before is not None and (unknown := sum(each.verdict is Verdict.UNKNOWN for each in findings)):
