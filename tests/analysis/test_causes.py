@@ -405,6 +405,9 @@ def test_the_causes_of_an_unwritten_marker(more: Any, events: Any, names: tuple[
 def test_the_cause_of_a_prepared_transaction_is_two_phase_commit() -> None:
     result = caused(context(open_transaction(transaction(timeout_ms=2**31 - 1)), None), CHECKS["prepared"])
     assert result.names == ("two-phase-commit",)
+    assert cause(context(open_transaction(transaction(timeout_ms=60_000)), None), CHECKS["prepared"]) is None, (
+        "of one that a checkpoint of Flink is to commit, it said that its coordinator had not decided"
+    )
 
 
 # Log evidence in findings

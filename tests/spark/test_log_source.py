@@ -225,7 +225,7 @@ def test_errors_reach_the_user_as_one_sentence(kafka_log_dir: Any, history: Path
     for load, expected in (
         (
             lambda: kafka_log_dir().option("colour", "red").load(str(history)),
-            "kafka_log_dir has no option 'colour'. It has asOf, consistentCopy",
+            "The table batches of kafka_log_dir has no option 'colour'. It has crc, endingOffsets",
         ),
         (lambda: kafka_log_dir().load("/no/where").count(), "There is no file or folder /no/where."),
         (

@@ -503,8 +503,9 @@ def fence(
 ) -> None:
     """Fence a transactional id: abort its transaction everywhere, and fence its producer. Dry run unless confirmed.
 
-    The remedy for an owner that is overdue. One that is live within its own timeout (ongoing, long), prepared or idle
-    is refused unless --override names that verdict; one whose outcome is decided always is.
+    The remedy for an owner that is overdue. One that is live within its own timeout (ongoing, long), prepared or idle,
+    or may have committed records open, is refused unless --override repeats what the dry run names; one whose outcome
+    is decided, or that a checkpoint is to commit, always is.
     """
     from toolkit.actions.audit import Audit
     from toolkit.actions.coordinator_actions import FLINK, plan_fence

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import types
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from toolkit.errors import DecodeError, UsageError
 from toolkit.schema import TABLES, Table
-from toolkit.schema.table import ListOf, StructOf, Type
+from toolkit.spark.spark_errors import each_without_traceback
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,22 +21,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-PLAIN: dict[str, DataType] = {
-    "int8": types.ByteType(),
-    "int16": types.ShortType(),
-    "int32": types.IntegerType(),
-    "int64": types.LongType(),
-    "float64": types.DoubleType(),
-    "string": types.StringType(),
-    "bool": types.BooleanType(),
-    "binary": types.BinaryType(),
-    "timestamp[ms, UTC]": types.TimestampType(),
-}
-
-
 def struct_type(table: Table) -> StructType:
     """The schema of a declared table: names, types, nullability; each field's doc is its comment."""
-    return StructType([StructField(c.name, _spark_type(c.type), c.nullable, {"comment": c.doc}) for c in table.columns])
+    types = from_arrow_schema(spark_schema(table.arrow_schema))
+    comments = ({"comment": each.doc} for each in table.columns)
+    return StructType([StructField(f.name, f.dataType, f.nullable, next(comments)) for f in types])
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
@@ -58,23 +46,15 @@ def from_arrow(spark: SparkSession, table: pa.Table, schema: StructType | None =
     return spark.createDataFrame(rows, from_arrow_schema(table.schema) if schema is None else schema)
 
 
-def mapped(frame: DataFrame, function: Callable[[pa.Table], pa.Table], schema: StructType) -> DataFrame:
+def mapped(frame: DataFrame, function: Callable[[pa.Table], pa.Table], schema: StructType | str) -> DataFrame:
     """Apply a function of Arrow tables to the rows, one Arrow batch at a time."""
 
+    @each_without_traceback
     def of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield from function(pa.Table.from_batches([batch])).to_batches()
 
     return frame.mapInArrow(of_batches, schema)
-
-
-def _spark_type(type_: Type) -> DataType:
-    match type_:
-        case ListOf(item):
-            return types.ArrayType(_spark_type(item))
-        case StructOf(fields):
-            return types.StructType([types.StructField(name, _spark_type(inner)) for name, inner in fields])
-    return PLAIN[type_]
 
 
 def _in_microseconds(type_: pa.DataType) -> pa.DataType:

@@ -29,19 +29,9 @@ SECRETS = {"sasl.password": "password"}
 def main(arguments: Sequence[str] | None = None, *, spark: SparkSession | None = None, dbutils: Any = None) -> None:
     """Run a task of a job; `kafka-txn-databricks` calls it.
 
-    Parameters
-    ----------
-    arguments
-        As `_arguments` reads them; those of the process if null. A parameter of a job that is not set is empty text.
-    spark
-        The session; that of the job if null.
-    dbutils
-        The ``dbutils`` of Databricks; the job's own if null.
-
-    Raises
-    ------
-    UsageError
-        If neither or both of a folder and a cluster are named, and as for `config_from_scope`.
+    Raises UsageError if neither or both of a folder and a cluster are named, and as for `config_from_scope`.
+    `arguments`: of the process if null. A parameter of a job that is not set is empty text.
+    `spark`, `dbutils`: those of the job if null.
     """
     options = _arguments(arguments)
     if bool(options.bootstrap_server) == bool(options.input):

@@ -104,56 +104,48 @@ def local_session(
     require_spark()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the python3 on PATH
     warnings.filterwarnings("ignore", message=".*pandas.*", category=FutureWarning, module="pyspark.*")
-    settings = {**DEFAULTS, **(config or {})}
-    if remote is None:
-        return _classic(settings | {"spark.master": master})
-    if remote.startswith("sc://"):
+    if remote is not None and remote.startswith("sc://"):
         return _connected(remote, config or {})
-    return _served(settings | {"spark.master": remote} | SERVER)
 
-
-def _classic(settings: Mapping[str, str]) -> SparkSession:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    log = _launch(settings)
-    builder = SparkSession.builder
-    for key, value in settings.items():
-        builder = builder.config(key, value)
+    settings: dict[str, Any] = {**DEFAULTS, **(config or {}), "spark.master": remote or master}
+    if remote is not None:
+        settings |= SERVER
+        os.environ.setdefault("SPARK_CONNECT_AUTHENTICATE_TOKEN", secrets.token_hex(16))
+    log = _folder_until_exit() / "java.log"
     try:
-        return builder.getOrCreate()
+        _launch(settings, log)
+        return _served(settings) if remote else SparkSession.builder.config(map=settings).getOrCreate()
     except (PySparkException, Py4JError, OSError) as exc:
         raise _not_started(exc, log) from None
+
+
+def _folder_until_exit() -> Path:
+    folder = tempfile.mkdtemp(prefix="kafka-txn-spark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def _served(settings: Mapping[str, str]) -> SparkSession:
     """A Connect server on a free port of this machine, and a client of it; ``stop()`` ends both."""
-    from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.session import SparkSession as RemoteSession
 
-    os.environ.setdefault("SPARK_CONNECT_AUTHENTICATE_TOKEN", secrets.token_hex(16))
-    log = _launch(settings)
-    try:
-        SparkSession(SparkContext.getOrCreate(SparkConf().setAll(list(settings.items()))))
-        service = getattr(SparkContext._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
-        port = getattr(service, "MODULE$").localPort()  # a Scala object
-        os.environ.update({"SPARK_LOCAL_REMOTE": "1", "SPARK_CONNECT_MODE_ENABLED": "1"})  # read by stop()
-        builder = RemoteSession.builder.remote(f"sc://localhost:{port}")
-        return cast("SparkSession", _configured(builder, settings).getOrCreate())
-    except (PySparkException, Py4JError, OSError) as exc:
-        raise _not_started(exc, log) from None
+    SparkSession(SparkContext.getOrCreate(SparkConf().setAll(list(settings.items()))))
+    service = getattr(SparkContext._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
+    port = getattr(service, "MODULE$").localPort()  # a Scala object
+    os.environ.update({"SPARK_LOCAL_REMOTE": "1", "SPARK_CONNECT_MODE_ENABLED": "1"})  # read by stop()
+    builder: Any = RemoteSession.builder.remote(f"sc://localhost:{port}")
+    return cast("SparkSession", builder.config(map=_of_sql(settings)).getOrCreate())
 
 
-def _configured(builder: Any, settings: Mapping[str, str]) -> Any:
-    """Set the SQL settings: a Connect client may set no others."""
-    for key, value in settings.items():
-        if key.startswith("spark.sql."):
-            builder = builder.config(key, value)
-    return builder
+def _of_sql(settings: Mapping[str, str]) -> dict[str, Any]:
+    """The SQL settings: a Connect client may set no others."""
+    return {key: value for key, value in settings.items() if key.startswith("spark.sql.")}
 
 
 def _connected(remote: str, config: Mapping[str, str]) -> SparkSession:
@@ -161,44 +153,35 @@ def _connected(remote: str, config: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     try:
-        session = _configured(SparkSession.builder.remote(remote), config).getOrCreate()
+        session = SparkSession.builder.remote(remote).config(map=_of_sql(config)).getOrCreate()
         session.range(1).count()
     except (PySparkException, OSError) as exc:
         raise ConnectionFailed(
             f"No Spark Connect server responds at {remote.partition(';')[0]}: {_first_line(exc)}",
             do="Check the address; the server's Spark must not be older than pyspark on this machine.",
         ) from None
-    return cast("SparkSession", session)
+    return session
 
 
-def _launch(settings: Mapping[str, str]) -> Path:
-    """Start Spark's Java unless it already runs, and return the file with its output."""
-    from py4j.protocol import Py4JError
+def _launch(settings: Mapping[str, str], log: Path) -> None:
+    """Start Spark's Java, whose output a file gets, unless it already runs."""
     from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
 
-    folder = Path(tempfile.mkdtemp(prefix="kafka-txn-spark-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    log = folder / "java.log"
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
-        return log
-    home = _java_home(folder)
+        return
     before = os.environ.get("JAVA_HOME")
-    os.environ["JAVA_HOME"] = str(home)
+    os.environ["JAVA_HOME"] = str(_java_home(log.parent))
     try:
         with log.open("wb") as stream:
             conf = SparkConf(loadDefaults=True).setAll(list(settings.items()))
             gateway = launch_gateway(conf, popen_kwargs={"stdout": stream, "stderr": stream})  # type: ignore[no-untyped-call]
         SparkContext._ensure_initialized(gateway=gateway)
-    except (PySparkException, Py4JError, OSError) as exc:
-        raise _not_started(exc, log) from None
     finally:
         if before is None:
             del os.environ["JAVA_HOME"]
         else:
             os.environ["JAVA_HOME"] = before
-    return log
 
 
 def _java_home(folder: Path) -> Path:
@@ -311,24 +294,12 @@ TIMEOUT_S = 5.0
 
 
 class Access(NamedTuple):
-    """Whether a process can use something.
+    """Whether a process can use something."""
 
-    Parameters
-    ----------
-    kind
-        ``gateway``, ``cluster`` (a login), ``package``, ``path`` or ``broker``.
-    name
-        Its name.
-    available
-        Whether the process can use it.
-    detail
-        The error; else the file of a package, the id of a cluster, the master of a gateway.
-    """
-
-    kind: str
+    kind: str  # ``gateway``, ``cluster`` (a login), ``package``, ``path`` or ``broker``
     name: str
     available: bool
-    detail: str | None = None
+    detail: str | None = None  # the error; else the file of a package, the id of a cluster, the master of a gateway
 
 
 def probe(
@@ -376,15 +347,7 @@ def probe(
 
 
 def executors_reach(spark: SparkSession, addresses: Iterable[str]) -> bool:
-    """Whether the executors reach every broker that this process reaches.
-
-    Parameters
-    ----------
-    spark
-        The session.
-    addresses
-        ``host:port`` of the brokers.
-    """
+    """Whether the executors reach every broker that this process reaches. `addresses`: ``host:port`` of each."""
     check = _access_check(addresses=tuple(addresses))
     reached = {each.name for each in map(Access._make, check()) if each.available}
     return reached.isdisjoint(each.name for each in _on_executors(spark, check) if not each.available)

@@ -94,7 +94,8 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             severity="critical",
             summary=f"Committed records on {ON_PARTITION} that no read_committed consumer receives",
             description="A transaction was committed, and its marker is missing on this partition. Never abort it: "
-            "bring the partition's leader back, or write the marker as the remedy says.",
+            "bring the partition's leader back, write the marker, or have the client of a live transaction over it "
+            "commit, as the remedy says.",
             command=DIAGNOSE,
         ),
         Alert(

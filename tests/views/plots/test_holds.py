@@ -60,3 +60,13 @@ def test_holds_at_one_time_count_once_and_one_of_unknown_time_is_named() -> None
     assert "b held an LSO longest: 3 h in 1 hold" in text
     assert "1 of unknown time not drawn; 1 log could not be read" in text
     assert "When an LSO was held is not known" in words(plot_holds([unread])), 'it was "No hold of an LSO"'
+
+
+def test_a_hold_of_milliseconds_does_not_fill_the_picture() -> None:
+    """That of the lab's log, which ends 15 ms after it began, was drawn as wide as one of a day."""
+    brief = replace(hold("a", 1, None), as_of=NOW - HOUR + dt.timedelta(milliseconds=15))
+    figure = plot_holds([brief])
+    first, last = map(dt.datetime.fromisoformat, figure.layout.xaxis.range)
+    assert last - first >= dt.timedelta(minutes=1)
+    assert traces(figure)["holds it still"]["x"][0] <= 60_000 / 100
+    assert plot_holds([hold("a", 9, 8)]).layout.xaxis.range is None

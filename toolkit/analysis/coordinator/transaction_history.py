@@ -35,7 +35,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from toolkit.analysis.coordinator.transaction_owners import (
     EXPIRED,
@@ -50,7 +50,7 @@ from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
 from toolkit.schema.log import ClusterEvent, PastTransaction, TransactionLogRecord
-from toolkit.schema.table import Error, TopicPartition
+from toolkit.schema.table import Error, Int64, TableRow, TopicPartition, declares
 
 LAST_EPOCH = 32766  # the highest epoch of a client; 32767 is the coordinator's own
 LOST_ID = " The producer id that its client got for the next one is lost (KAFKA-20310): it has to be restarted."
@@ -122,17 +122,27 @@ def coordinator_lines(events: Iterable[ClusterEvent]) -> Mapping[str | None, Coo
     }
 
 
+@declares("history_state")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryState:
-    """The state from which the history of a transactional id on one replica continues."""
+class HistoryState(TableRow):
+    """The state from which the history of a transactional id on one replica continues.
 
-    # the records of its last transaction, or its last other record: later records show how it ended
-    events: tuple[TransactionLogRecord, ...] = ()
-    before: TransactionLogRecord | None = None  # the record before `events`
-    producer_id: int | None = None  # the id's producer id before `events`
-    # whether earlier records of the client instance show transaction version 2, which raises the epoch with every end;
-    # null if they show neither
-    is_version_2: bool | None = None
+    Later records show how its last transaction ended.
+    """
+
+    events: Annotated[tuple[TransactionLogRecord, ...], "Records of its last transaction, or its last other one."] = ()
+    previous: Annotated[tuple[TransactionLogRecord, ...], "The record before ``events``, if one is known."] = ()
+    producer_id: Annotated[Int64 | None, "Producer id before ``events``."] = None
+    is_version_2: Annotated[
+        bool | None,
+        "Whether earlier records of the client instance show transaction version 2, which raises the epoch with every "
+        "end; null if they show neither.",
+    ] = None
+
+    @property
+    def before(self) -> TransactionLogRecord | None:
+        """The record before `events`; null if none is known."""
+        return self.previous[0] if self.previous else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -491,7 +501,7 @@ def transaction_history(
         latest = time if latest is None or (time is not None and time > latest) else latest
     # Of the unreadable ones of a replica, the last by location and the last by number are enough.
     ends = {
-        replica: [max(reversed(records), key=lambda each: _location(each[1]) or ("", 0, 0)), records[-1]]
+        replica: [max(reversed(records), key=lambda each: location(each[1]) or ("", 0, 0)), records[-1]]
         for replica, records in unreadable.items()
     }
     past: list[PastTransaction] = []
@@ -499,18 +509,18 @@ def transaction_history(
     for replica, records in sorted(found.items()):
         of_id = lines.get(replica.transactional_id)
         settled, id_state = advance(HistoryState(), records, lines=of_id)
-        unread, own = None, _location(records[-1])
+        unread, own = None, location(records[-1])
         for number, record in ends.get(replica._replace(transactional_id=""), ()):
             # By their locations if both are known: damaged records of a file are listed after the readable ones.
-            location = _location(record)
-            is_later = number > last[replica] if location is None or own is None else location > own
+            place = location(record)
+            is_later = number > last[replica] if place is None or own is None else place > own
             unread = record.error if unread is None and is_later else unread
         past += settled
         past += current(id_state, as_of=as_of, latest=latest, unread=unread, lines=of_id)
     return past
 
 
-def _location(record: TransactionLogRecord) -> tuple[str, int, int] | None:
+def location(record: TransactionLogRecord) -> tuple[str, int, int] | None:
     """File, position and offset, null if unknown; the names of a log's files sort in log order."""
     file, position = record.file, record.position
     return None if file is None or position is None else (file, position, record.offset or 0)
@@ -529,12 +539,12 @@ def advance(
     groups = list(_groups([*state.events, *events]))
     for group, after in pairwise(groups):
         if group[0].error:  # the rows before and after it have the error
-            state = replace(state, before=group[0])
+            state = replace(state, previous=(group[0],))
             continue
         records = TransactionRecords(state=replace(state, events=tuple(group)), following=after[0], lines=lines)
         past.append(_past_transaction(records))
         state = HistoryState(
-            before=records.last,
+            previous=(records.last,),
             producer_id=past[-1].producer_id or state.producer_id,
             is_version_2=None if group[0].state == "Empty" else records.is_of_version_2,
         )

@@ -329,6 +329,8 @@ def _not_ended(case: Case) -> Cause | None:
 
 
 def _two_phase(case: Case) -> Cause | None:
+    if not case.two_phase:  # a checkpoint of Flink has decided: its reason says so
+        return None
     return Cause(
         text="prepared by two-phase commit; its external coordinator has not decided", names=("two-phase-commit",)
     )

@@ -67,20 +67,12 @@ class Origin(NamedTuple):
 
 
 class LogIdentity(NamedTuple):
-    """The parts of the name of a log.
-
-    Parameters
-    ----------
-    cluster_id, broker, topic_id
-        Null if unknown.
-    place
-        Topic and partition as in a folder's name; the whole path if cluster or broker is unknown.
-    """
+    """The parts of the name of a log, null if unknown."""
 
     cluster_id: str | None
     broker: str | None
     topic_id: str | None
-    place: str
+    place: str  # topic and partition as in a folder's name; the whole path if cluster or broker is unknown
 
     @classmethod
     def of(cls, name: str) -> LogIdentity:
@@ -170,7 +162,6 @@ class LogListing(TableRow):
         return self.begin is not None and (not self.is_live or self.high_watermark is not None)
 
 
-KNOWN = sorted({*FOR_ALL, *(name for names in TAKES.values() for name in names)})
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 USUAL_BYTES = "128m"  # as spark.sql.files.maxPartitionBytes
 
@@ -188,20 +179,9 @@ class LogOptions:
 
 
 def read_options(options: Options) -> LogOptions:
-    """Parse and check the options.
-
-    Raises
-    ------
-    UsageError
-        For an unknown option, one that the table does not have, or an invalid value.
-    """
-    refuse_unknown(options, KNOWN, source=SOURCE)
+    """Parse and check the options. Raises UsageError for one that the table does not have, or an invalid value."""
     table = choice(options, "table", TABLE_NAMES, default="batches")
-    known = {name.lower() for name in (*FOR_ALL, *TAKES[table])}
-    for name in options:
-        if name.lower() not in known:
-            takes = ", ".join(sorted(TAKES[table]))
-            raise UsageError(f"The table {table} has no option {name}.", do=f"It has {takes}.")
+    refuse_unknown(options, (*FOR_ALL, *TAKES[table]), source=f"The table {table} of {SOURCE}")
     function = LogDir.functions[table]
     arguments = TableArguments.of(**table_arguments(options, function.takes))
     if arguments.partitions is not None:
@@ -280,14 +260,15 @@ def _selected_logs(contents: Contents, options: LogOptions) -> Sequence[ReplicaL
 
 
 def _of_logs(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions) -> Iterator[WholeLogs]:
-    """Bundles of logs, the largest first, so that the last task is short."""
+    def weight(group: Iterable[ReplicaLog]) -> int:
+        return sum(_weight(log, options) for log in group)
+
     scope = contents.scope(logs) if options.table == "findings" else None
     besides = [log for topic in LogDir.functions[options.table].also_reads for log in contents.of_topic(topic)]
     max_weight = max(options.max_partition_bytes, WORTH_IT * sum(log.size for log in besides))
     groups = _groups(logs, options)
-    bundles = _bundled(groups, lambda group: sum(_weight(log, options) for log in group), max_weight)
-    bundled_logs = [[log for group in bundle for log in group] for bundle in bundles]
-    bundled_logs.sort(key=lambda group: sum(log.size for log in group), reverse=True)
+    count = -(-sum(map(weight, groups)) // max_weight)
+    bundled_logs = [[*chain.from_iterable(bundle)] for bundle in bundled(groups, weight, count)]
     for number, group in enumerate(bundled_logs):
         others = None
         if options.table == "findings" and number == 0:
@@ -334,39 +315,22 @@ def _layout(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions,
     )
 
 
-def _bundled(items: Sequence[Item], weight: Callable[[Item], int], max_weight: int) -> Iterator[list[Item]]:
-    """Consecutive items grouped up to `max_weight`; a heavier item is alone."""
-    bundle: list[Item] = []
-    total = 0
-    for item in items:
-        item_weight = weight(item)
-        if bundle and total + item_weight > max_weight:
-            yield bundle
-            bundle, total = [], 0
-        bundle.append(item)
-        total += item_weight
-    if bundle:
-        yield bundle
+def bundled(items: Collection[Item], weight: Callable[[Item], int], count: int) -> list[list[Item]]:
+    """The items of each of at most `count` tasks of about the same weight, the largest item first."""
+    bundles: list[list[Item]] = [[] for _ in range(max(1, min(count, len(items))))]
+    weights = [0] * len(bundles)
+    for item in sorted(items, key=weight, reverse=True):
+        lightest = weights.index(min(weights))
+        bundles[lightest].append(item)
+        weights[lightest] += weight(item)
+    return [bundle for bundle in bundles if bundle]
 
 
 ROWS_AT_ONCE = 1 << 13  # per table; rows as Python dicts are large
 
 
 class LogReader(DataSourceReader):
-    """Plans the tasks on the driver, and reads in them.
-
-    Parameters
-    ----------
-    options
-        The options.
-    schema
-        The schema of the table, or some of its columns.
-
-    Raises
-    ------
-    UsageError
-        If a column is not in the table, or has another type there.
-    """
+    """Plans the tasks on the driver, and reads in them. `schema`: the schema of the table, or some of its columns."""
 
     def __init__(self, options: LogOptions, schema: StructType) -> None:
         self.options = options
@@ -374,12 +338,10 @@ class LogReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> list[InputPartition]:
-        """The input of each task."""
         return plan(self.options)
 
     @each_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task."""
         # For an empty plan, Spark adds a partition of another type.
         if isinstance(partition, WholeLogs):
             found = without_damage(read_task(partition, self.options), self.options.mode)

@@ -49,9 +49,8 @@ SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(/.*)?")
 
 
 def refuse_unknown(options: Options, known: Collection[str], *, source: str, prefix: str | None = None) -> None:
-    """Refuse unknown options.
+    """Raise UsageError for the first unknown option; it lists the known ones.
 
-    Raises UsageError for the first unknown option; it lists the known ones.
     `prefix`: prefix of client options, which are not checked here.
     """
     names = {name.lower() for name in known}
@@ -134,7 +133,7 @@ def local_path(path: str) -> str:
 
 
 def names(name: str, text: str) -> list[str]:
-    """Names separated by commas, or in a list as JSON or Python writes it."""
+    """Names separated by commas, or in a list as JSON writes it, or as Spark does an option that is a Python list."""
     text = text.strip()
     found: Any = text.split(",")
     if text.startswith("["):

@@ -10,17 +10,14 @@ import datetime as dt
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Annotated
 
 import pyarrow as pa
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from toolkit.analysis.coordinator.transaction_history import HistoryState, advance, current
+from toolkit.analysis.coordinator.transaction_history import HistoryState, advance, current, location
 from toolkit.formats.headers import from_ipc, to_ipc
 from toolkit.schema import TRANSACTION_HISTORY
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
-from toolkit.schema.table import Int64, TableRow, declares
 from toolkit.sources.log_tables import LogId, ReadError
 from toolkit.spark.arrow_types import spark_schema, spark_table, struct_type
 from toolkit.spark.datasources.log_reader import LogIdentity, Origin
@@ -32,42 +29,6 @@ CURRENT = StructType(
 )
 
 
-@declares("id_state", key=("transactional_id",))
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdState(TableRow):
-    """The `HistoryState` of a transactional id; without an id, records that could not be read."""
-
-    transactional_id: Annotated[str | None, "Transactional id."] = None
-    events: Annotated[tuple[TransactionLogRecord, ...], "As in `HistoryState`."] = ()
-    previous: Annotated[tuple[TransactionLogRecord, ...], "``before`` of `HistoryState`, if there is one."] = ()
-    producer_id: Annotated[Int64 | None, "As in `HistoryState`."] = None
-    is_version_2: Annotated[bool | None, "As in `HistoryState`."] = None
-
-    @staticmethod
-    def of_history(transactional_id: str, state: HistoryState) -> IdState:
-        """The row of a state."""
-        return IdState(
-            transactional_id=transactional_id,
-            events=state.events,
-            previous=() if state.before is None else (state.before,),
-            producer_id=state.producer_id,
-            is_version_2=state.is_version_2,
-        )
-
-    @property
-    def history(self) -> HistoryState:
-        """The state of the row."""
-        before = self.previous[0] if self.previous else None
-        return HistoryState(
-            events=self.events, before=before, producer_id=self.producer_id, is_version_2=self.is_version_2
-        )
-
-    @property
-    def records(self) -> tuple[TransactionLogRecord, ...]:
-        """All of its records."""
-        return self.previous + self.events
-
-
 def fold_records(
     name: str, where: LogId, records: Iterable[TransactionLogRecord], plan: LogPlan, before: StoredState | None
 ) -> Iterator[FoldedRows]:
@@ -77,7 +38,7 @@ def fold_records(
     `plan`, `before`: why it is read, and the stored state.
     """
     known = {} if before is None else _stored(before)
-    unread = [each for each in known.pop(None, IdState()).events if not _is_unread_again(each)]
+    unread = [each for each in known.pop(None, HistoryState()).events if not _is_unread_again(each)]
     new: defaultdict[str | None, list[TransactionLogRecord]] = defaultdict(list)
     for record in _without_duplicates(records):
         new[record.transactional_id].append(record)
@@ -87,26 +48,24 @@ def fold_records(
         known = {
             transactional_id: state
             for transactional_id, state in known.items()
-            if all(each.offset is not None and each.offset < obsolete_from for each in state.records)
+            if all(each.offset is not None and each.offset < obsolete_from for each in _records(state))
         }
         for transactional_id in known.keys() & new.keys():
             of_id = new[transactional_id]
             new[transactional_id] = [each for each in of_id if (each.offset or 0) >= obsolete_from]
     read = [each for of_id in new.values() for each in of_id]
-    times = [each.timestamp for each in (*read, *(each for state in known.values() for each in state.records))]
+    times = [each.timestamp for each in (*read, *(each for state in known.values() for each in _records(state)))]
     if before is not None and obsolete_from is None:
         times.append(before.latest)
     unread = _last([*unread, *new.pop(None, ())])
     found: list[PastTransaction] = []
     for transactional_id, of_id in new.items():
-        assert transactional_id is not None
-        final, state = advance(known.get(transactional_id, IdState()).history, of_id)
+        final, known[transactional_id] = advance(known.get(transactional_id, HistoryState()), of_id)
         found += [each for each in final if obsolete_from is None or (each.last_offset or 0) >= obsolete_from]
-        known[transactional_id] = IdState.of_history(transactional_id, state)
     if found:
         yield FoldedRows(TRANSACTION_HISTORY.name, TRANSACTION_HISTORY.arrow(found), is_final=True)
-    states = [IdState(events=tuple(unread)), *known.values()]
-    kept = [each for state in states for each in state.records]
+    states = [HistoryState(events=tuple(unread)), *known.values()]
+    kept = [each for state in states for each in _records(state)]
     errors = [_read_error(each) for each in read if each.error is not None]
     stored = StoredState(
         log=name,
@@ -117,7 +76,7 @@ def fold_records(
         damaged_segments=json.dumps(sorted(damaged_segments(errors))),
         is_unread=any(each.damage.is_unreadable for each in errors),
         latest=max((each for each in times if each is not None), default=None),
-        remembered=to_ipc(IdState.table.arrow(states)),
+        remembered=to_ipc(HistoryState.table.arrow(states)),
     )
     yield FoldedRows(STATE.name, STATE.arrow([stored]), is_final=False)
 
@@ -136,19 +95,24 @@ def current_transaction_history(states: pa.Table, *, latest: Mapping[Origin, dt.
 
 def _current(stored: StoredState, latest: dt.datetime | None) -> pa.Table:
     states = _stored(stored)
-    unread = states.pop(None, IdState()).events
+    unread = states.pop(None, HistoryState()).events
     found: list[PastTransaction] = []
     for state in states.values():
-        found += current(state.history, latest=latest, unread=_unread_after(state, unread))
+        found += current(state, latest=latest, unread=_unread_after(state, unread))
     table = spark_table(TRANSACTION_HISTORY.arrow(found))
     for name, value in ((LOG, stored.log), (IS_FINAL, False)):
         table = table.append_column(name, pa.repeat(value, len(found)))
     return table
 
 
-def _stored(state: StoredState) -> dict[str | None, IdState]:
-    """The stored states by transactional id."""
-    return {each.transactional_id: each for each in IdState.of_table(from_ipc(state.remembered or b""))}
+def _stored(state: StoredState) -> dict[str | None, HistoryState]:
+    """The stored states by transactional id; records that could not be read are without one."""
+    states = HistoryState.of_table(from_ipc(state.remembered or b""))
+    return {records[-1].transactional_id: each for each in states if (records := _records(each))}
+
+
+def _records(state: HistoryState) -> tuple[TransactionLogRecord, ...]:
+    return state.previous + state.events
 
 
 def _without_duplicates(records: Iterable[TransactionLogRecord]) -> list[TransactionLogRecord]:
@@ -168,19 +132,19 @@ def _read_error(unread: TransactionLogRecord) -> ReadError:
 
 def _is_unread_again(unread: TransactionLogRecord) -> bool:
     """Whether the next run reads it again: a torn end, or records that no broker sent."""
-    has_no_offset = _position(unread) is None and unread.offset is None
+    has_no_offset = location(unread) is None and unread.offset is None
     return has_no_offset or _read_error(unread).damage.is_torn
 
 
 def _last(unread: Iterable[TransactionLogRecord]) -> list[TransactionLogRecord]:
     """The last unread row that the next run reads again, and the last one that it does not."""
-    in_order = sorted(unread, key=lambda each: (_position(each) or (), each.offset is None, each.offset or 0))
+    in_order = sorted(unread, key=lambda each: (location(each) or (), each.offset is None, each.offset or 0))
     again = [each for each in in_order if _is_unread_again(each)]
     others = [each for each in in_order if not _is_unread_again(each)]
     return again[-1:] + others[-1:]
 
 
-def _unread_after(state: IdState, unread: Iterable[TransactionLogRecord]) -> str | None:
+def _unread_after(state: HistoryState, unread: Iterable[TransactionLogRecord]) -> str | None:
     """The error of an unread row after the last record of an id; null if there is none."""
     if not state.events:
         return None
@@ -190,13 +154,7 @@ def _unread_after(state: IdState, unread: Iterable[TransactionLogRecord]) -> str
 
 def _is_after(unread: TransactionLogRecord, record: TransactionLogRecord) -> bool:
     """Whether an unread row is after a record, or their order is unknown."""
-    one, other = _position(unread), _position(record)
+    one, other = location(unread), location(record)
     if one is None and other is None:
         return unread.offset is None or record.offset is None or unread.offset > record.offset
     return one is None or other is None or one > other
-
-
-def _position(record: TransactionLogRecord) -> tuple[str, int, int] | None:
-    if record.file is None or record.position is None:
-        return None
-    return record.file, record.position, record.offset or 0

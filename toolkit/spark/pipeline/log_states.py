@@ -203,7 +203,9 @@ def renames(listings: Mapping[str, LogListing], states: Mapping[str, StoredState
         state = states[stored]
         if stored == name or (row.topic_id or state.topic_id) is None:
             if row.topic_id is None and _is_other_topic(row, state):
-                found[stored] = _earlier_name(identity, [*states, *found.values()])
+                taken, numbers = {*states, *found.values()}, range(1, len(states) + len(found) + 2)
+                earlier = (str(identity._replace(topic_id=f"{EARLIER}{number}")) for number in numbers)
+                found[stored] = next(each for each in earlier if each not in taken)
             elif stored != name:
                 found[stored] = name
         elif row.topic_id is None or state.topic_id is None or stored in old_names.values():
@@ -223,12 +225,6 @@ def _is_other_topic(row: LogListing, state: StoredState) -> bool:
         return end is not None and known_end is not None and end < known_end
     epochs = [int(epoch) for epoch in json.loads(row.leader_epochs)]
     return bool(epochs) and state.leader_epoch is not None and max(epochs) < state.leader_epoch
-
-
-def _earlier_name(identity: LogIdentity, names: Iterable[str]) -> str:
-    taken = set(names)
-    numbered = (str(identity._replace(topic_id=f"{EARLIER}{number}")) for number in range(1, len(taken) + 2))
-    return next(name for name in numbered if name not in taken)
 
 
 def _names_by_path(listings: Mapping[str, LogListing], states: Mapping[str, StoredState]) -> dict[str, str]:
@@ -300,7 +296,8 @@ class FoldStates:
             return
         self.store.rename_logs({old: LogIdentity.of(new) for old, new in names.items()})
         for old, new in names.items():
-            self.before[new] = _renamed(self.before.pop(old), new)
+            state, broker_id = self.before.pop(old), LogIdentity.of(new).broker_id
+            self.before[new] = replace(state, log=new, broker_id=state.broker_id if broker_id is None else broker_id)
         self.store.internal.overwrite(STATE.name, STATE, self._rows(self.before.values()), run_id=self.last.state_run)
 
     @property
@@ -345,9 +342,3 @@ class FoldStates:
 
     def _rows(self, states: Iterable[StoredState]) -> DataFrame:
         return from_arrow(self.store.spark, spark_table(STATE.arrow(states)))
-
-
-def _renamed(state: StoredState, name: str) -> StoredState:
-    """A state with another name of its log, which has a broker if it is known now."""
-    broker = LogIdentity.of(name).broker_id
-    return replace(state, log=name, broker_id=state.broker_id if broker is None else broker)

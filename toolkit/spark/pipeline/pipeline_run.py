@@ -103,11 +103,6 @@ class RunSummary:
     repairs: Sequence[str] = ()  # sentences: which tables were not of one run, and what this run did about it
     seconds: float  # duration of the run
 
-    @property
-    def errors(self) -> int:
-        """Number of error rows in ``log_transactions``: unreadable data of transactions and logs."""
-        return self.tables["log_transactions"].errors if "log_transactions" in self.tables else 0
-
 
 def run(
     spark: SparkSession,

@@ -9,7 +9,7 @@ import datetime as dt
 import hashlib
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -32,7 +32,7 @@ from toolkit.sources.logdir.consistency import files_proof
 from toolkit.sources.logdir.contents import NO_ASSERTIONS, Contents, FileAssertions, found_in
 from toolkit.sources.recording.recording import AN_INSTANT, EMPTY, current_files
 from toolkit.sources.source import TableArguments
-from toolkit.spark.arrow_types import struct_type
+from toolkit.spark.arrow_types import mapped, struct_type
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_reader import LEADER, LogIdentity, LogListing, listings
 from toolkit.spark.datasources.reader_options import local_path
@@ -49,7 +49,6 @@ from toolkit.spark.pipeline.stored_tables import (
     records_name,
     sql_text,
 )
-from toolkit.spark.spark_errors import each_without_traceback
 from toolkit.spark.spark_session import executors_reach
 
 if TYPE_CHECKING:
@@ -190,7 +189,9 @@ class ListedLogs:
         options = assertion_options(self.assertions)
         if self.topics is not None:
             options["subscribe"] = json.dumps(list(self.topics))
-        return load(self.spark, "findings", self.paths, **options).toArrow().cast(FINDINGS.arrow_schema)
+        register(self.spark)
+        reader = self.spark.read.format("kafka_log_dir").options(table="findings", paths=json.dumps(list(self.paths)))
+        return reader.options(**options).load().toArrow().cast(FINDINGS.arrow_schema)  # it lists the files again
 
     def proof(self) -> str | None:
         """What the files prove and what they do not, in one line; null without files."""
@@ -239,20 +240,7 @@ def _all_listings(contents: Contents) -> list[LogListing]:
 
 def _in_a_task(spark: SparkSession, function: Callable[[], pa.Table], schema: StructType | str) -> pa.Table:
     """What a function returns in a task: the machine of a client of Spark Connect may lack the files."""
-
-    @each_without_traceback
-    def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            yield from function().to_batches()
-
-    return spark.range(0, 1, 1, 1).mapInArrow(of_task, schema).toArrow()
-
-
-def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) -> DataFrame:
-    """A table of ``kafka_log_dir``; it lists the files again."""
-    register(spark)
-    reader = spark.read.format("kafka_log_dir").option("table", table).options(**options)
-    return reader.option("paths", json.dumps(list(paths))).load()
+    return mapped(spark.range(0, 1, 1, 1), lambda _: function(), schema).toArrow()
 
 
 def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[str] | None = None) -> ListedLogs:

@@ -282,6 +282,7 @@ def _checked_text(findings: Sequence[Finding], read: Sequence[Partition]) -> str
 
 SAMPLES_APART = dt.timedelta(minutes=5)  # at most, between two samples of a recorder
 THINNEST = 300  # share of the time for the shortest bar
+SHORTEST_AXIS = dt.timedelta(minutes=1)  # of holds: milliseconds would fill the picture, as if they were long
 HOLD_KINDS = (("held", Verdict.ENDED, True), ("holds it still", Verdict.UNKNOWN, False))
 
 
@@ -325,7 +326,8 @@ def plot_holds(lso_holds: Data, *, since: dt.date | str | None = None, theme: Th
     for bar in holds:
         by_name.setdefault(bar.name, []).append(bar)
     ranked = sorted(by_name.items(), key=lambda item: -_time_held(item[1]))
-    length = max(each.end for each in holds) - min(each.start for each in holds)
+    begin = min(each.start for each in holds)
+    length = max(max(each.end for each in holds) - begin, SHORTEST_AXIS)
     figure = NotebookFigure()
     for name, verdict, is_over in HOLD_KINDS:
         bars = [bar for _, of_row in ranked[:MAX_LINES] for bar in of_row if (bar.hold.held_to is not None) is is_over]
@@ -333,6 +335,8 @@ def plot_holds(lso_holds: Data, *, since: dt.date | str | None = None, theme: Th
             figure.add_trace(_hold_bars(bars, theme=colours, name=name, verdict=verdict, length=length))
     figure.update_yaxes(row_axis([name for name, _ in ranked[:MAX_LINES]], longest=NAME_WIDTH))
     figure.update_xaxes(type="date", title={"text": "time (UTC)", "standoff": 6}, nticks=7)
+    if length == SHORTEST_AXIS:
+        figure.update_xaxes(range=[when(begin - length / 50), when(begin + length)])
     longest, of_longest = ranked[0]
     total = _time_held(of_longest)
     open_holds = sum(each.hold.held_to is None for each in holds)
@@ -431,7 +435,7 @@ def _time_held(holds: Iterable[HoldBar]) -> dt.timedelta:
 
 
 def _hold_bars(bars: Sequence[HoldBar], *, theme: Theme, name: str, verdict: Verdict, length: dt.timedelta) -> go.Bar:
-    shortest = max(length, dt.timedelta(seconds=1)) / THINNEST
+    shortest = length / THINNEST
     colour = theme[verdict.tone]
     facts: list[list[tuple[str, object]]] = [
         [
