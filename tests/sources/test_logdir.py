@@ -476,6 +476,15 @@ def test_files_with_other_names_are_recognized_by_their_first_bytes(tmp_path: Pa
     assert [file.path for file in FolderLog(replica).segments] == [copied]
 
 
+def test_texts_in_utf_16_are_read_and_unreadable_ones_are_named(tmp_path: Path) -> None:
+    """``>`` of Windows PowerShell writes UTF-16: among other texts, it was left out without a word."""
+    (tmp_path / "orders.txt").write_text(DUMP.replace("\n", "\r\n"), encoding="utf-16", newline="")
+    (tmp_path / "payments.txt").symlink_to("/proc/self/mem")  # which even root cannot read there
+    files = LogDir(tmp_path)
+    assert [log.where.tp for log in files.contents().logs] == [("orders", 0)]
+    assert [each.path.name for each in files.left_out] == ["payments.txt"]
+
+
 def test_future_deleted_and_stray_folders_are_reported_and_not_read(tmp_path: Path) -> None:
     root = write_root(tmp_path)
     partition_folder(root, "orders-0")

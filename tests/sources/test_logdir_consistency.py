@@ -36,10 +36,14 @@ from tests.sources.log_files import (
 )
 from tests.stored import compare
 from toolkit import LogDir
+from toolkit.analysis.diagnosis.log_excerpts import ExcerptStart
 from toolkit.formats.batches import write_batch
 from toolkit.schema import FINDINGS, Row
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.consistency import end_time
 from toolkit.sources.logdir.contents import found_in
+from toolkit.sources.logdir.observe_files import observe_files
+from toolkit.sources.logdir.replica_state import MarkerNeighbourhood
 
 K = 33
 OWNER, OTHER = ids_of(K, 2)
@@ -498,6 +502,13 @@ def test_a_batch_with_a_wrong_checksum_clears_nothing(staged: StagedFiles) -> No
     (row,) = LogDir(staged.root).finding_rows(topics=["orders"])
     assert row["verdict"] == "unknown"
     assert str(row["error"]).startswith("CORRUPT_BATCH: the checksum at offset 0 is wrong")
+    (partition,) = LogDir(staged.root).partition_rows(topics=["orders"])
+    assert partition["error"] == row["error"], "nor in a table of its state"
+    copy = write_root(staged.root.parent / "intact", broker_id=2)
+    write_log(copy, "orders-0", staged.orders)
+    write_checkpoint(copy, HIGH_WATERMARK, staged.replicated)
+    replicas = LogDir(staged.root.parent).finding_rows(topics=["orders"])
+    assert [each["producer_id"] for each in replicas] == [7], "the intact replica has it open"
 
 
 def test_a_copy_without_the_first_segments_and_snapshots_clears_nothing(tmp_path: Path) -> None:
@@ -555,6 +566,45 @@ def test_a_follower_that_lags_ends_no_history_that_a_damaged_replica_may_have(st
     ):
         (row,) = rows
         assert "reaches further, to offset 4" in str(row["error"])
+
+
+def test_a_follower_clears_nothing_beside_a_replica_that_cannot_be_opened(staged: StagedFiles) -> None:
+    """Only one that was read in part had a follower in doubt: of the leader's, nothing was known to reach further."""
+    follower = write_root(staged.root.parent / "follower", broker_id=2)
+    write_log(follower, "orders-0", [data(0, 8, after()), marker(1, 8, after())])
+    write_checkpoint(follower, HIGH_WATERMARK, {ORDERS: 2})
+    (write_log(staged.root, "orders-0", staged.orders) / SEGMENT).unlink()
+    (row,) = LogDir(staged.root, follower).finding_rows(topics=["orders"])
+    assert row["verdict"] == "unknown"
+    assert "may reach further, and could not be read completely (EMPTY)" in str(row["error"])
+
+
+def test_a_batch_with_a_wrong_checksum_is_no_evidence_of_files(staged: StagedFiles) -> None:
+    """A marker before the open records shows what was closed: one bit of it showed another time, or epoch."""
+    spoiled = bytearray(marker(0, 7, after(minutes=-1)))
+    spoiled[37] ^= 1 << 2  # of max_timestamp
+    folder = write_log(staged.root, "orders-0", [bytes(spoiled), data(1, 7, after())])
+    write_snapshot(folder, 1, {})
+    write_checkpoint(staged.root, HIGH_WATERMARK, {ORDERS: 2})
+    contents = found_in([staged.root])
+    observed = observe_files(contents, contents.named_logs(["orders"]))
+    tp = TopicPartition(*ORDERS)
+    start = ExcerptStart(tp=tp, leader=observed.observation.partitions[0], offset=1, producer_ids=frozenset({7}))
+    for keeps in (True, False):
+        if not keeps:
+            observed.replicas[tp][0].window.neighbourhood = MarkerNeighbourhood()
+        excerpt = observed.excerpts([start])[tp]
+        assert (excerpt.headers["base_offset"].tolist(), excerpt.error) == (
+            [1], "CORRUPT_BATCH: the checksum at offset 0 is wrong."
+        )  # fmt: skip
+
+
+def test_a_log_that_ends_early_has_not_all_histories(staged: StagedFiles) -> None:
+    """Of an id whose records are in the segment that was not copied, nothing was said."""
+    write_state_topic(staged.root, {K: staged.states[:1]})
+    write_checkpoint(staged.root, HIGH_WATERMARK, {STATES: 2})
+    (row,) = LogDir(staged.root, consistent_copy=True).transaction_history_rows(transactional_ids=[OTHER])
+    assert str(row["error"]).startswith("OFFSETS_LOST: The files end at offset 1, before the high watermark 2")
 
 
 def test_of_several_replicas_the_longest_is_diagnosed(staged: StagedFiles) -> None:

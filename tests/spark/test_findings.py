@@ -34,6 +34,7 @@ from toolkit.spark.datasources.log_reader import LogIdentity, LogListing
 from toolkit.spark.pipeline.pipeline_run import _PipelineRun, check_clusters
 from toolkit.spark.pipeline.run_sources import ListedLogs, RecordedSamples
 from toolkit.spark.pipeline.stored_findings import (
+    LookTime,
     NewestLooks,
     TopicFindings,
     best_logs,
@@ -135,14 +136,31 @@ def test_what_one_look_does_not_show_is_as_the_other_has_it(
     """Of what is not current, a run says that it has ended; and `lso_held_now` does not have it."""
     of_log = diagnosed if isinstance(diagnosed, int) else None
     looks = NewestLooks(
-        diagnosed_at=None if diagnosed is None else due(of_log or 9),
+        diagnosed_at=LookTime(None if diagnosed is None else due(of_log or 9)),
         diagnosed=set() if of_log is None else {HANGING.key},
         logs={("orders", 1 if diagnosed == "without its partition" else 0)},
-        sampled_at=None if sampled is None else due(sampled if isinstance(sampled, int) else 9),
+        sampled_at=LookTime(None if sampled is None else due(sampled if isinstance(sampled, int) else 9)),
         sampled={HANGING.key} if isinstance(sampled, int) else set(),
         read=read,
     )
     assert looks.show(replace(HANGING, observed_at=due(of_log or sampled))) == is_current
+
+
+def test_the_clocks_of_recorder_and_pipeline_are_not_compared() -> None:
+    """The recorder's was behind, or ahead: what hung by the newer look was `ended`, as the other one was "newer"."""
+    behind = NewestLooks(
+        diagnosed_at=LookTime(due(100), due(0)),
+        diagnosed=set(),
+        logs={("orders", 0)},
+        sampled_at=LookTime(due(0), due(1)),
+        sampled={HANGING.key},
+    )
+    assert behind.show(HANGING)
+    ahead = replace(
+        behind, diagnosed={HANGING.key}, sampled=(), sampled_at=LookTime(due(100), due(1)), read=behind.logs
+    )
+    assert ahead.show(replace(HANGING, observed_at=due(0), brokers_time=due(2)))
+    assert not ahead.show(replace(HANGING, observed_at=due(200), brokers_time=due(0)))
 
 
 HUNG = recorded_sample(NINE)
@@ -194,13 +212,13 @@ def test_what_could_not_be_read_hides_nothing(spark: SparkSession, tmp_path: Pat
     store = TableStore(spark=spark, path=str(tmp_path / "out"))
     unreplicated = replace(UNREAD, verdict=Verdict.UNREPLICATED, error=None)
     samples = [later(0, *HUNG.findings, unreplicated), later(10, error="NETWORK_EXCEPTION: no broker")]
-    for seconds, unreachable in ((5, ["unknown of None"]), (15, [])):
+    for seconds, unreachable in ((5, ["unknown of None"]), (16, [])):
         at = NINE + seconds * SECOND
         run = StoredRun(signature="of a cluster", diagnosed_at=at, findings=(replace(UNREAD, observed_at=at),))
         assert current_ones(store, samples, run) == ["hanging of orders", *unreachable, "unknown of orders"]
     run = StoredRun(signature="of a cluster", diagnosed_at=NINE, findings=(HUNG.findings[0],))
     assert current_ones(store, [later(5, UNREAD)], run) == ["hanging of orders", "unknown of orders"]
-    assert current_ones(store, [later(5)], run) == [], "read since, and nothing is open there"
+    assert current_ones(store, [later(6)], run) == [], "read since, and nothing is open there"
 
 
 def test_a_marker_that_the_leader_has_lost_ends_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def assert_single_read(
     assert stored.rows() == sorted_rows(expected_rows)
     ends = [last_base_offset, *(unit.end for unit in units)]
     end = max((each for each in ends if each is not None), default=None)
-    timeline, _ = lso_timeline_tables(chunks, LOG_ID, before=before, log_end_offset=end)
+    timeline = pa.concat_tables(lso_timeline_tables(chunks, LOG_ID, before=before, log_end_offset=end))
     if end is not None:
         assert stored.rows(LSO_TIMELINE.name) == sorted_rows(timeline)
     if stored.state is None:
@@ -314,7 +314,7 @@ def test_damage_in_a_response_of_a_broker_is_a_row_that_stays(monkeypatch: pytes
     found = scan(b"".join([aborted, b"\xff" * len(rest), data(2, 7, NOON), marker(3, 7, NOON)]))
     chunk = FetchedChunk(headers=found.headers, damage=found.damage, broker_id=1)
     fetched = FetchedRange(log_id=LOG_ID, start=0, stop=6, chunks=(each for each in [chunk]))
-    monkeypatch.setattr(partition_log, "read_range", lambda client, log_range: fetched)
+    monkeypatch.setattr(partition_log, "read_range", lambda client, log_range, crc: fetched)
     monkeypatch.setattr(log_fold, "_connect", mock.MagicMock())
     work = LogWork(
         log=LOG,
@@ -349,7 +349,9 @@ def test_transactions_open_before_lost_offsets_have_no_outcome(random: Random) -
     lost_row = {**dict.fromkeys(LOG_TRANSACTIONS.names), **LOG_ID.columns, "error": lost}
     expected = [*first_only.rows(), *({**row, **unknown_end} for row in still_open), lost_row, *second_only.rows()]
     assert stored.rows() == sorted(expected, key=repr)
-    expected_steps = [*first_only.rows(LSO_TIMELINE.name), *second_only.rows(LSO_TIMELINE.name)]
+    lost_at = {"offset": first_only.log_end_offset, "error": lost}
+    lost_step = {**dict.fromkeys(LSO_TIMELINE.names), **LOG_ID.columns, **lost_at}
+    expected_steps = [*first_only.rows(LSO_TIMELINE.name), lost_step, *second_only.rows(LSO_TIMELINE.name)]
     assert stored.rows(LSO_TIMELINE.name) == sorted(expected_steps, key=repr)
     expected_lso_holds = [
         row for row in first_only.lso_holds() if row["marker_offset"] is not None
@@ -363,10 +365,10 @@ def test_a_truncated_log_matches_a_new_read(random: Random) -> None:
     first, second, before = random_units(random), random_units(random), random.choice(BEFORE)
     stored = Stored(random)
     stored.run(first, before=before, end=BASE)
-    is_before = [row["table"] == LSO_TIMELINE.name and row["lso_timeline"]["offset"] <= BASE for row in stored.final]
-    stored.final = [
-        row for row, is_kept in zip(stored.final, is_before, strict=True) if is_kept
-    ]  # as the pipeline does
+    of_steps = [row for row in stored.final if row["table"] == LSO_TIMELINE.name]
+    stored.final = [  # as the pipeline does
+        row for row in of_steps if row["lso_timeline"]["offset"] <= BASE and row["lso_timeline"]["error"] is None
+    ]
     stored.bytes_read, stored.damaged_segments = 0, set()
     stored.run(second, LogPlan(remembered=TRUNCATED, offset=BASE), before=before, end=BASE)
     assert_single_read(stored, second, before, last_base_offset=BASE)

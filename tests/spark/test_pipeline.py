@@ -128,8 +128,9 @@ def rows_of_pandas(logs: Path, *, consistent: bool = True) -> Mapping[str, list[
     """The rows of every table that files fill."""
     files = LogDir(logs, consistent_copy=consistent, txn_state_partitions=COORDINATOR_PARTITIONS)
     tables: dict[str, list[str]] = {}
+    arguments: dict[str, Any] = {"findings": {"min_held_ms": MIN_HELD_MS}, "batches": {"crc": True}}
     for name in LOG_TABLES:
-        expected = files.findings(min_held_ms=MIN_HELD_MS) if name == "findings" else getattr(files, name)()
+        expected = getattr(files, name)(**arguments.get(name, {}))
         if name == "lso_holds":
             expected = expected[~(expected["held_ms"] < MIN_HELD_MS).fillna(False)]
         rows = KEPT[name].arrow(KEPT[name].rows(expected))

@@ -21,11 +21,13 @@ from tests.corpus.answers import ANSWERS
 from tests.stored import compare
 from toolkit.cli.commands import app
 from toolkit.command_line import ACTIONS, command_in, command_line
+from toolkit.schema.verdict import DOCS_URL
 from toolkit.views.document import (
     Bullets,
     Code,
     Command,
     Connection,
+    Count,
     Field,
     Fields,
     Grid,
@@ -197,6 +199,14 @@ EVERY_PART = Section(
         Grid(title="records", columns=("start_time", "open_for", "offset", "id"), note="Of the log.",
              rows=((TIME, dt.timedelta(minutes=3, seconds=1), 913095344, "a|b"), (None, None, None, None))),
         Section(title="more", parts=(Paragraph("Folded."),), is_folded=True),
+        Section(title="nothing of it", parts=(), is_folded=True),
+        Section(title="A title that takes more than half of a line", lead=f"See {DOCS_URL}alerts/#held, <b>.", parts=(
+            Paragraph(("It is ", Code("`"), " here "), "soft"),
+            Grid(title="", columns=("a", "b b", "c", "d", "e", "f", "a much longer heading"),
+                 rows=((1, True, 2345.5, ["x", "y"], "w" * 41, " ", TIME),
+                       (Count(6789), None, 1, [], "w" * 40, "", None)), is_precise=True),
+            Grid(title="none", columns=("a",), rows=(), empty="No <rows>."),
+            Fields((Field("a label of 20 letters", ("One.", "Two.")), Field("", (ABORT, "Then."))), indent=0))),
     ),
 )  # fmt: skip
 

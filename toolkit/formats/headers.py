@@ -188,6 +188,11 @@ class LostOffsets(NamedTuple):
     # what is missing, as ``NAME: sentence``; null if damaged bytes between the batches have an error of their own
     error: str | None
 
+    @property
+    def reason(self) -> str:
+        """`error`, or which offsets these are."""
+        return self.error or f"OFFSETS_LOST: Offsets {self.expected:,} to {self.found - 1:,} could not be read"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LogChunk:

@@ -9,6 +9,7 @@ magic on) and ``ByteBufferLogInputStream`` in Kafka's clients.
 
 from __future__ import annotations
 
+import codecs
 import errno
 import io
 import os
@@ -374,13 +375,23 @@ DUMP_LINE = re.compile(  # the first line of every dump, the lines of an excerpt
 )
 
 
+def text_encoding(head: bytes) -> str:
+    """The encoding of a text that begins with these bytes; ``>`` of Windows PowerShell writes UTF-16."""
+    return "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
+
+
 def file_type(path: LogPath) -> str:
-    """`SEGMENT`, `DUMP` (output of kafka-dump-log.sh), a sentence about another type, or ``""`` if it is unknown."""
+    """`SEGMENT`, `DUMP` (output of kafka-dump-log.sh), a sentence about another type, or ``""`` if it is unknown.
+
+    One that cannot be read is ``UNREADABLE``, with the reason.
+    """
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
-    except OSError:
-        return ""
+    except OSError as exc:
+        return f"UNREADABLE: {exc.strerror}."
+    if (encoding := text_encoding(head)) != "utf-8":
+        head = head.decode(encoding, errors="replace").encode()
     packed = any(head.startswith(signature) for signature, _, _ in SIGNATURES)
     if not packed and DUMP_LINE.search(head):
         return DUMP

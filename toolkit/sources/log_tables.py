@@ -85,7 +85,6 @@ class FoldedRange(NamedTuple):
     start: int | None  # where the range begins: after the last offset of the one before it; null for the first one
     # the transactions; those that may have ended after the range have the outcome `log_transactions.LOST`
     log_transactions: LogTransactions
-    error: str | None = None  # why offsets before it are missing; null for the first one
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -108,7 +107,6 @@ class LogFold:
     # the ranges before missing offsets; `partial` is the rest
     before_missing: list[FoldedRange] = field(default_factory=list)
     start: int | None = None  # where the rest begins, as in `FoldedRange`
-    error: str | None = None  # likewise
 
     def add(self, chunk: LogChunk) -> None:
         """Add the next chunk; at missing offsets, the open transactions are lost."""
@@ -152,14 +150,14 @@ class LogFold:
 
     def finish(self) -> list[FoldedRange]:
         """The transactions of each range, divided by missing offsets."""
-        return [*self.before_missing, FoldedRange(self.start, finish(self.partial), self.error)]
+        return [*self.before_missing, FoldedRange(self.start, finish(self.partial))]
 
     def _lose(self, missing: LostOffsets) -> None:
-        self.before_missing.append(FoldedRange(self.start, lose_open(finish(self.partial)), self.error))
+        self.before_missing.append(FoldedRange(self.start, lose_open(finish(self.partial))))
         self.partial, self.start = EMPTY, missing.expected
-        self.error = missing.error or (self.damage[-1].error if self.damage else NOT_READ)
         if missing.error is not None:
             self.damage.append(ReadError(None, None, missing.error))
+        self.damage_inside = len(self.damage)
 
 
 def placed(headers: Headers, file: str | None) -> Headers:
@@ -231,9 +229,6 @@ def log_statistics(chunks: Iterable[LogChunk], *, before: PartialTransactions = 
     return total, [each.error for each in fold.damage]
 
 
-NOT_READ = "OFFSETS_LOST: Offsets from here on could not be read."
-
-
 def lso_timeline_tables(
     chunks: Iterable[LogChunk], log_id: LogId, *, before: PartialTransactions = EMPTY, log_end_offset: int | None = None
 ) -> tuple[pa.Table, pa.Table]:
@@ -242,14 +237,15 @@ def lso_timeline_tables(
     `chunks`, `log_id`, `before`: as for `log_transaction_tables`.
     `log_end_offset`: for a log without batches; by default the offset after the last batch.
     """
-    fold = LogFold(partial=before)
+    fold, unread = LogFold(partial=before), dict[int, str]()
     for chunk in chunks:
+        if chunk.missing is not None:
+            unread[chunk.missing.expected] = chunk.missing.reason
         fold.add(chunk)
     end = fold.log_end_offset if log_end_offset is None else max(log_end_offset, fold.log_end_offset)
-    *earlier, last = ranges = fold.finish()
+    *earlier, last = fold.finish()
     steps = [lso_steps(each.log_transactions, log_end_offset=None, start=each.start) for each in earlier]
     steps.append(lso_steps(last.log_transactions, log_end_offset=end, end_time=fold.end_time, start=last.start))
-    unread = {each.start: each.error for each in ranges if each.error is not None}
     for each in fold.damage[fold.damage_inside :]:  # after the last batch, where more may follow
         if not each.damage.is_torn:
             unread.setdefault(end, each.error)

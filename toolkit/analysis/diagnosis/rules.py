@@ -293,6 +293,35 @@ def _over_committed(name: str, outcome: str, is_committed: Callable[[Case], bool
     )
 
 
+def _stuck_at_last_epoch(name: str, outcome: str, applies: Callable[[Case], bool]) -> Rule[Case]:
+    """A transaction that its coordinator aborts, with all that is open here, once it has read its log again."""
+    return Rule(
+        name=name,
+        applies=lambda e: _is_stuck_at_last_epoch(e) and applies(e),
+        verdict=Verdict.OVERDUE,
+        outcome=outcome,
+        why=lambda e: (
+            f"{_says(e)}, its timeout of {duration(_timeout(e))} has passed, and its epoch is "
+            f"{e.owner_epoch}, which no client gets: the coordinator raised it to fence epoch {e.epoch}, and "
+            "has not logged it. Before 4.3.0 it cannot fence a second time, and its other transactions may not time "
+            "out either."
+        ),
+        remedy=lambda e: (
+            (f"What follows discards all that is open here: {_first_prove(e)} " if _may_have_committed(e) else "")
+            + f"Check that all replicas of __transaction_state-{_owner(e).txn_state_partition} are in sync. Then move "
+            f"its leader, or restart broker {number(_owner(e).coordinator_id)}: the coordinator reads its log again, "
+            "and aborts the transaction by its timeout. Until then it refuses kafka-txn fence. Never an abort marker: "
+            "it has an owner."
+        ),
+        cause="the coordinator could not log epoch 32767: KAFKA-20090",
+        is_explained=True,
+    )
+
+
+def _first_prove(e: Case) -> str:
+    return f"first get the proof that {e.outcome.no_commit.claim} ({e.outcome.reason})."
+
+
 def _not_proven(e: Case) -> str:
     owner = e.owner
     why = f"no transactional id that was read has producer {e.producer_id}" if owner is None else _why_disowned(e)
@@ -443,8 +472,8 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
         why=lambda e: f"{_says(e)}{_past_timeout(e)}.",
         remedy=lambda e: (
             f"Check coordinator {number(_owner(e).coordinator_id)} (log, load, __transaction_state-"
-            f"{_owner(e).txn_state_partition}). A fence would end it, and discard all that is open here: first get the "
-            f"proof that {e.outcome.no_commit.claim} ({e.outcome.reason}). Never an abort marker: it has an owner."
+            f"{_owner(e).txn_state_partition}). A fence would end it, and discard all that is open here: "
+            f"{_first_prove(e)} Never an abort marker: it has an owner."
         ),
         is_explained=True,
     ),
@@ -491,26 +520,10 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
             f"{'at its coordinator' if e.owner_epoch < 0 else 'on the partition'}",
         ),
     ),
-    Rule(
-        name="overdue, fenced by the last epoch",
-        applies=_is_stuck_at_last_epoch,
-        verdict=Verdict.OVERDUE,
-        outcome=UNDECIDED,
-        why=lambda e: (
-            f"{_says(e)}, its timeout of {duration(_timeout(e))} has passed, and its epoch is "
-            f"{e.owner_epoch}, which no client gets: the coordinator raised it to fence epoch {e.epoch}, and "
-            "has not logged it. Before 4.3.0 it cannot fence a second time, and its other transactions may not time "
-            "out either."
-        ),
-        remedy=lambda e: (
-            f"Check that all replicas of __transaction_state-{_owner(e).txn_state_partition} are in sync. Then move "
-            f"its leader, or restart broker {number(_owner(e).coordinator_id)}: the coordinator reads its log again, "
-            "and aborts the transaction by its timeout. Until then it refuses kafka-txn fence. Never an abort marker: "
-            "it has an owner."
-        ),
-        cause="the coordinator could not log epoch 32767: KAFKA-20090",
-        is_explained=True,
+    _stuck_at_last_epoch(
+        "overdue, fenced by the last epoch, perhaps over committed records", UNKNOWN, _may_have_committed
     ),
+    _stuck_at_last_epoch("overdue, fenced by the last epoch", UNDECIDED, lambda e: True),
     _unknown(
         name="a fence may be in progress",
         applies=lambda e: (

@@ -474,17 +474,24 @@ def _expected(headers: Headers, expected: int | None, base_offset: int | None) -
 
 def _in_order(chunk: LogChunk, expected: int) -> LogChunk:
     """A chunk in which batches with a damaged offset are damage."""
-    headers = chunk.headers
-    wrong = out_of_order(headers, expected=expected)
+    return _as_damage(chunk, out_of_order(chunk.headers, expected=expected), "its base offset {:,} is out of order")
+
+
+def intact(chunk: LogChunk) -> LogChunk:
+    """A chunk in which batches with a wrong checksum are damage: whose they are, and whether markers, is not known."""
+    return _as_damage(chunk, chunk.headers["crc_ok"] == 0, "the checksum at offset {} is wrong")
+
+
+def _as_damage(chunk: LogChunk, wrong: Array, reason: str) -> LogChunk:
     if not wrong.any():
         return chunk
-    columns = (headers[name][wrong].tolist() for name in ("position", "size", "base_offset"))
+    columns = (chunk.headers[name][wrong].tolist() for name in ("position", "size", "base_offset"))
     found = [
-        DamagedRange(position, size, f"CORRUPT_BATCH: its base offset {offset:,} is out of order.")
+        DamagedRange(position, size, f"CORRUPT_BATCH: {reason.format(offset)}.")
         for position, size, offset in zip(*columns, strict=True)
     ]
     damage = tuple(sorted([*chunk.damage, *found]))
-    return replace(chunk, headers=headers[~wrong], damage=damage)
+    return replace(chunk, headers=chunk.headers[~wrong], damage=damage)
 
 
 def _divided(chunk: LogChunk, missing: Sequence[tuple[int, LostOffsets]]) -> Iterator[LogChunk]:

@@ -15,6 +15,7 @@ from toolkit.formats.coordinator_records import USUAL_COUNT, coordinator_partiti
 from toolkit.formats.dumps import Dump, read_dump
 from toolkit.formats.headers import Headers, LogChunk, LostOffsets
 from toolkit.formats.log_dir_files import FileName, LogPath, parse_file_name
+from toolkit.formats.scan import text_encoding
 from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
 from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
@@ -159,7 +160,9 @@ def read_texts(path: LogPath) -> Sequence[TextLog]:
 @lru_cache(maxsize=4)
 def _read(path: LogPath, size: int, modified_ns: int) -> Sequence[TextLog]:
     by_log: dict[tuple[object, ...], list[Dump]] = {}
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+    with path.open("rb") as file:
+        encoding = text_encoding(file.read(2))
+    with path.open(encoding=encoding, errors="replace", newline="\n") as lines:
         for dump in read_dump(lines, file=str(path)):
             key = dump.topic, dump.partition, dump.line if dump.topic is None else None
             by_log.setdefault(key, []).append(dump)

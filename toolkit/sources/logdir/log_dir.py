@@ -719,17 +719,21 @@ def transaction_log_records(
 def _best_records(
     contents: Contents, arguments: TableArguments, *, indexed: Collection[str] | None = None
 ) -> Iterator[TransactionLogRecord]:
-    """The records of the replica with most of the log of each partition, and why another one may have more.
+    """The records of the replica with most of the log of each partition, and why there may be more.
 
     `indexed`: only those of some ids, by the index of all records.
     """
     logs = contents.of_topic(STATE_TOPIC, arguments.partition_numbers)
     limit = ReadLimit.TAIL if indexed is None else ReadLimit.RECORDS
     for tp, replicas in contents.by_partition(logs, limit=limit):
-        log, records = replicas[0].log, replicas[0].window.records
-        yield from transaction_log_records(contents, log, arguments) if indexed is None else records.records(indexed)
-        if (error := contents.unread(replicas)) is not None:
-            yield TransactionLogRecord(txn_state_partition=tp.partition, broker_id=log.where.broker_id, error=error)
+        log, records, unread = replicas[0].log, replicas[0].window.records, replicas[0].error
+        for record in (
+            transaction_log_records(contents, log, arguments) if indexed is None else records.records(indexed)
+        ):
+            unread = unread if (record.error or "TORN_TAIL").startswith("TORN_TAIL") else None  # it has one
+            yield record
+        if unread is not None:
+            yield TransactionLogRecord(txn_state_partition=tp.partition, broker_id=log.where.broker_id, error=unread)
 
 
 def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[TransactionStatistics]:

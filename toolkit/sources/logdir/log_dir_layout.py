@@ -191,8 +191,10 @@ class _PathSearch:
         for entry in entries:
             below = path / entry.name
             if _is_file(entry):
-                if file_type(below) == DUMP:
+                if (kind := file_type(below)) == DUMP:
                     self._text(below)
+                elif kind.startswith("UNREADABLE:"):
+                    self.left_out[real_path(below)] = SkippedFile(below, kind)
             elif levels and entry.name != "lost+found" and (real := real_path(below)) not in self.walked:
                 self.walked.add(real)
                 try:

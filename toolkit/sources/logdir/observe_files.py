@@ -28,6 +28,7 @@ from toolkit.analysis.diagnosis.markers import MarkerSearch, OtherMarker, marker
 from toolkit.analysis.diagnosis.observation import UNKNOWN_TIME, BrokersTime, Coverage, Observation
 from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets, lso_holds
 from toolkit.analysis.log.log_transactions import log_transaction_table
+from toolkit.analysis.log.offset_status import intact
 from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import Headers, concatenate
@@ -321,9 +322,10 @@ def _headers(state: ReplicaState, start: int, stop: int, *, most: int | None = N
     """Batches with an offset in ``start <= offset < stop``, and read errors; from the window if it has them."""
     window = state.window
     if (batches := window.neighbourhood.between(start, stop, most=most)) is not None:
-        return batches, [each.reason for each in window.damage if each.reaches(start) and not each.is_torn]
+        unread = [each for each in (*window.damage, *window.wrong_checksums) if each.reaches(start)]
+        return batches[batches["crc_ok"] != 0], [each.reason for each in unread if not each.is_torn]
     parts, errors, count = [], [], 0
-    for part in state.log.parts(start=start, stop=stop):
+    for part in map(intact, state.log.parts(start=start, stop=stop, crc=True)):
         parts.append(part.headers)
         errors += [damage.reason for damage in part.damage if not damage.is_torn]
         count += len(part.headers)
@@ -357,7 +359,7 @@ def _coordinators(state_topic: StateTopic, cases: Sequence[Case]) -> Coordinator
     return CoordinatorLog(records=[each for each in records if not each.error], unread=[*state_topic.gaps, *unread])
 
 
-MAX_SEARCHED = 1 << 30  # bytes of newest segments that are read to find the producers on further partitions
+MAX_SEARCHED = 1 << 30  # bytes that are read to find the producers on further partitions
 
 Replicas = Mapping[TopicPartition, Sequence[ReplicaState]]
 
@@ -374,7 +376,7 @@ def search_replica_markers(
     complete = contents.complete()
     if gaps := complete.scope(complete.logs).cluster_gaps:
         return MarkerSearch(unread={each.producer_id: gaps[0] for each in cases})
-    read, too_large = _further_logs(complete, replicas, cases)
+    read, too_large = _further_logs(complete, replicas, named_topics(cases))
     further = dict(complete.by_partition(read))
     states = {tp: found[0] for tp, found in (*further.items(), *replicas.items())}
     elsewhere = [each for tp in further for each in producers_of(states[tp]) if not each.error]
@@ -385,7 +387,8 @@ def search_replica_markers(
     absent = {tp: Error.of(why).text for tp, why in _absent(complete, named).items() if why is not None}
     plan = plan_marker_search(cases, [*producers, *elsewhere], partitions=states, unread=absent | too_large)
     markers: list[OtherMarker] = []
-    unread = dict(plan.unread)
+    unread = dict.fromkeys((each.producer_id for each in cases), _left_out(too_large)) if too_large else {}
+    unread |= plan.unread
     for tp, found in plan.partitions.items():
         search = _replica_markers(tp, states[tp], found, plan.states)
         markers += search.markers
@@ -394,9 +397,9 @@ def search_replica_markers(
 
 
 def _further_logs(
-    contents: Contents, replicas: Replicas, cases: Sequence[Case]
+    contents: Contents, replicas: Replicas, named: Collection[str]
 ) -> tuple[list[FolderLog], dict[TopicPartition, str]]:
-    """Logs of partitions that were not read, and why others are not; if they are large, of topics that records name."""
+    """Logs of partitions that were not read, those of named topics first, and why others are not."""
     logs = [
         log
         for log in contents.logs
@@ -404,13 +407,17 @@ def _further_logs(
         and log.where.topic not in {None, STATE_TOPIC, METADATA_TOPIC}
         and log.where.tp not in replicas
     ]
-    if sum(log.newest_size for log in logs) > MAX_SEARCHED:
-        named = named_topics(cases)
-        logs = [log for log in logs if log.where.topic in named]
-    sizes = accumulate(log.newest_size for log in logs)
+    logs.sort(key=lambda log: log.where.topic not in named)
+    sizes = accumulate(log.tail_size for log in logs)
     read = [log for log, size in zip(logs, sizes, strict=True) if size <= MAX_SEARCHED]
     too_large = {each.where.tp for each in logs} - {each.where.tp for each in read}
     return read, dict.fromkeys(too_large, f"more than {MAX_SEARCHED >> 30} GiB of segments would have to be read")
+
+
+def _left_out(too_large: Mapping[TopicPartition, str]) -> str:
+    (first, why), *others = sorted(too_large.items())
+    more = f" and {len(others):,} more" if others else ""
+    return f"{first.topic}-{first.partition}{more} could not be read ({why})"
 
 
 def _replica_markers(
@@ -427,14 +434,11 @@ def _replica_markers(
     start = max(begin, end - MAX_OFFSETS if since is None else log.offset_before(milliseconds(since)))
     for most in (MAX_OFFSETS, MOST_OFFSETS):
         stop = min(end, start + most)
-        parts = list(log.parts(start=start, stop=stop, crc=True))
-        headers = concatenate([part.headers for part in parts])
-        is_wrong = headers["crc_ok"] == 0
+        parts = list(map(intact, log.parts(start=start, stop=stop, crc=True)))
         errors = [damage.reason for part in parts for damage in part.damage if not damage.is_torn]
-        errors += ["CORRUPT_BATCH: a checksum is wrong"] if is_wrong.any() else []
         errors += [state.error] if state.error else []
         excerpt = Excerpt(
-            headers=headers[~is_wrong],
+            headers=concatenate([part.headers for part in parts]),
             start=start,
             stop=stop,
             log_start_offset=state.log_start_offset,

@@ -347,6 +347,12 @@ class FolderLog:
         """Bytes of its newest segment."""
         return sum(self.stamps[segment.path.name].size for segment in self.segments[-1:])
 
+    @property
+    def tail_size(self) -> int:
+        """About how many bytes of that are after the newest producer snapshot; of brokers that were stopped, few."""
+        newest, at = self.segments[-1:], max((each.offset for each in self.snapshot_files), default=0)
+        return self.newest_size - sum(self._position_before(each, at) for each in newest)
+
     def changes(self, *, appending: bool) -> list[str]:
         """What happened to its files since they were listed, a sentence each.
 

@@ -164,9 +164,9 @@ CONTROL_FIELDS: tuple[HeaderField, ...] = ("base_offset", "producer_id", "max_ti
 class ReadLimit(Enum):
     """How far back a log is read."""
 
-    TAIL = "from the newest intact snapshot on"
-    OPEN = "from the lowest open transaction on, with checksums"
-    WHOLE = "the complete log, checksums as for OPEN"
+    TAIL = "from the newest intact snapshot on, or from the lowest transaction that is open there, with checksums"
+    OPEN = "as TAIL, with the batches around the lowest open transaction"
+    WHOLE = "the complete log, checksums as for TAIL"
     RECORDS = "the complete log of __transaction_state, with checksums and an index of its records"
 
 
@@ -424,10 +424,10 @@ def read_window(
 
 def _parts(log: ReplicaLog, snapshot: ProducerSnapshot | None, lowest: int, limit: ReadLimit) -> Iterator[LogChunk]:
     if snapshot is None:
-        return log.parts(crc=limit is not ReadLimit.TAIL)
+        return log.parts(crc=True)
     if limit is ReadLimit.WHOLE:
         return chain(log.parts(stop=lowest), _from_offset(log, lowest))  # checksums do not matter before it
-    return log.parts_near(lowest, crc=limit is not ReadLimit.TAIL)
+    return log.parts_near(lowest, crc=True)
 
 
 def _from_offset(log: ReplicaLog, offset: int) -> Iterator[LogChunk]:
@@ -445,7 +445,6 @@ NO_HIGH_WATERMARK = (
 
 WRITTEN_BY_BROKERS = {STATE_TOPIC, OFFSETS_TOPIC, METADATA_TOPIC}
 EMPTY_FOLDER = "EMPTY: it contains no segment."
-UNREAD_OFFSETS = "OFFSETS_LOST: Offsets {} to {} could not be read"
 END_LOST = "OFFSETS_LOST: The files end at offset {}, before {}: the last segment is missing or incomplete"
 NO_PRODUCER_SNAPSHOT = (
     "NO_SNAPSHOT: the files begin at offset {}, and none is an intact producer snapshot: what is open may have "
@@ -523,7 +522,7 @@ def read_state(
     damage = [each for each in (*window.damage, *window.wrong_checksums) if not each.is_torn]
     damage = [each for each in damage if each.reaches(window.snapshot or 0)]
     unread = [f"{each.reason.rstrip('.')} ({each.place})." for each in damage]
-    unread += [each.error or UNREAD_OFFSETS.format(each.expected, each.found - 1) for each in window.missing]
+    unread += [each.reason for each in window.missing]
     unread += [each.error for each in window.records.errors if each.error and not each.error.startswith("TORN_TAIL")]
     may_have_begun_before = window.snapshot is None and first > 0 and tp.topic not in WITHOUT_TRANSACTIONS
     is_clear_by_chance = may_have_begun_before and not window.open_starts

@@ -34,15 +34,15 @@ from toolkit.analysis.log.log_transactions import (
     lso_steps,
     lso_table,
 )
-from toolkit.analysis.log.offset_status import at_missing_offsets
+from toolkit.analysis.log.offset_status import at_missing_offsets, intact
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.headers import Array, LogChunk, LostOffsets, from_ipc, integers, numbers, take_rows, to_ipc
 from toolkit.formats.log_dir_files import log_path, segment_base_offset
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, utc
-from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.log import LsoStep, TransactionLogRecord
 from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
-from toolkit.schema.table import EPOCH, Table, TopicPartition
+from toolkit.schema.table import EPOCH, TopicPartition
 from toolkit.sources.log_tables import LogFold, LogId, ReadError, batch_tables, damage_table, error_table
 from toolkit.sources.logdir.dump_logs import read_texts
 from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, between, known_before
@@ -262,6 +262,7 @@ class LogState:
         """Close the transactions open before missing offsets, and report these, unless damage already does."""
         final, self.fold.damage = self.fold.damage, []
         yield from self._damage(final, is_final=True)
+        yield self._unread_step(missing.expected, missing.reason, is_final=True)
         yield from self._log_transactions(self.lose_open(is_deleted=is_deleted), is_final=True)
         if missing.error is not None:
             if missing.expected < missing.found:
@@ -275,11 +276,20 @@ class LogState:
         self.fold.damage = again
         self.log_end_offset = end
 
-    def finish(self, log: str) -> Iterator[FoldedRows]:
-        """The rows of open transactions, and the new state of the log of this name."""
+    def finish(self, log: str, at_end: Sequence[ReadError]) -> Iterator[FoldedRows]:
+        """The rows of open transactions, and the new state of the log of this name.
+
+        `at_end`: what could not be read after the last batch, where more may follow.
+        """
         yield from self._damage(self.fold.damage, is_final=False)
+        for each in [each for each in at_end if not each.damage.is_torn][:1]:
+            yield self._unread_step(self.log_end_offset, each.error, is_final=False)
         yield from self._rows(self.open_rows(), is_final=False)
         yield FoldedRows(STATE.name, STATE.arrow([self.stored(log)]), is_final=False)
+
+    def _unread_step(self, offset: int | None, error: str, *, is_final: bool) -> FoldedRows:
+        step = LsoStep(**self.where.columns, offset=offset, error=error)
+        return FoldedRows(LSO_TIMELINE.name, LSO_TIMELINE.arrow([step]), is_final)
 
     def _damage(self, errors: Sequence[ReadError], *, is_final: bool, has_bytes: bool = True) -> Iterator[FoldedRows]:
         if not errors:
@@ -402,7 +412,7 @@ def fold_log(log: str, read: LogRead, plan: LogPlan, state: LogState) -> Iterato
     batches: list[pa.Table] = []  # rows of ``schema.BATCHES`` that were not returned
 
     def chunks() -> Iterator[LogChunk]:
-        for chunk in read.chunks:
+        for chunk in map(intact, read.chunks):
             if state.with_batches:
                 headers = chunk.headers[chunk.headers["base_offset"] >= state.rows_from]
                 batches.extend(batch_tables([replace(chunk, headers=headers, damage=())], state.where))
@@ -419,7 +429,8 @@ def fold_log(log: str, read: LogRead, plan: LogPlan, state: LogState) -> Iterato
         state.holds_from = 0 if plan.begin is None else plan.obsolete_from
         state.rows_from = 0 if plan.repairs else state.holds_from
     elif plan.remembered == LOST:
-        yield from state.lose(LostOffsets(0, 0, plan.error), is_deleted=True)
+        end = state.log_end_offset or 0
+        yield from state.lose(LostOffsets(end, end, plan.error), is_deleted=True)
     state.begin(read.before)
     fold = state.fold
     try:
@@ -438,14 +449,16 @@ def fold_log(log: str, read: LogRead, plan: LogPlan, state: LogState) -> Iterato
                 yield from state.flush()
             yield from of_batches()
         yield from state.flush()
+        at_end = list(fold.damage)
         if read.end is not None and read.end >= (state.log_end_offset or 0):
             yield from state.reach(read.end)
     except StoppedRead as stopped:
         yield from state.flush()
         fold.damage += stopped.errors
+        at_end = fold.damage
         state.is_unread |= stopped.is_live
     yield from of_batches()
-    yield from state.finish(log)
+    yield from state.finish(log, at_end)
 
 
 def _is_read_again(file: str | None, offset: int) -> bool:
@@ -457,18 +470,16 @@ def _is_read_again(file: str | None, offset: int) -> bool:
 STAGED = {each.name: each for each in (BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, STATE)}
 
 
-def _struct(table: Table) -> pa.StructType:
-    """Nested fields are nullable, as pyarrow could not cast null structs otherwise."""
-    return pa.struct([field.with_nullable(True) for field in spark_schema(table.arrow_schema)])
-
-
+STRUCTS = {name: [each.with_nullable(True) for each in spark_schema(t.arrow_schema)] for name, t in STAGED.items()}
 STAGE_SCHEMA = pa.schema(
     [
         *(("table", pa.string()), (LOG, pa.string()), (IS_FINAL, pa.bool_())),
-        *((name, _struct(table)) for name, table in STAGED.items()),
+        *((name, pa.struct(fields)) for name, fields in STRUCTS.items()),
     ]
 )
-"""Name of the row's table, its log, and a struct for each table, null in rows of other tables."""
+"""Name of the row's table, its log, and a struct for each table, null in rows of other tables.
+
+Its fields are nullable, as pyarrow could not cast null structs otherwise."""
 
 
 def stage_rows(table: str, rows: pa.Table, *, log: str, is_final: bool) -> pa.RecordBatch:
@@ -613,7 +624,7 @@ def _read(work: LogWork) -> LogRead:
     def chunks() -> Iterator[LogChunk]:
         if log.error:
             raise StoppedRead(ReadError(log.name, None, log.error))
-        yield from log.parts(start=start)
+        yield from log.parts(start=start, crc=True)
 
     return LogRead(
         chunks=chunks(),
@@ -661,7 +672,7 @@ def _live_chunks(tp: TopicPartition, start: int, stop: int, options: WorkOptions
 
     try:
         with _connect(options) as client:
-            for chunk in read_range(client, LogRange(tp=tp, start=start, stop=stop)).chunks:
+            for chunk in read_range(client, LogRange(tp=tp, start=start, stop=stop), crc=True).chunks:
                 if chunk.damage and not len(chunk.headers):
                     raise StoppedRead(*(ReadError(None, None, each.reason) for each in chunk.damage), is_live=True)
                 yield chunk

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -37,6 +38,7 @@ from toolkit.analysis.history.hold_findings import (
     merge_holds,
 )
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, TRANSACTION_HISTORY, Row
+from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, PastTransaction
 from toolkit.schema.recorded import OBSERVATION_TIMES, SAMPLES, LsoHold, ObservationTime, RecordedSample
@@ -201,27 +203,43 @@ class _TopicResults:
     findings: list[Finding] = field(default_factory=list)
 
 
+class LookTime(NamedTuple):
+    """When a look was made: by the clock of the machine that made it, and by the brokers' clocks, null if unknown."""
+
+    by_machine: dt.datetime | None
+    by_brokers: dt.datetime | None = None
+
+    def is_after(self, other: LookTime) -> bool:
+        """Whether it is certainly later, by the brokers' clocks if both are known; no machine's clock is another's."""
+        has_both = self.by_brokers is not None and other.by_brokers is not None
+        time, before = (self.by_brokers, other.by_brokers) if has_both else (self.by_machine, other.by_machine)
+        return time is not None and before is not None and time > before + CLOCKS_DIFFER
+
+
+NO_LOOK = LookTime(None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewestLooks:
     """What the newest diagnosis and the newest sample have: each shows what the other has not looked at since."""
 
-    diagnosed_at: dt.datetime | None  # when the diagnosis was made; null if it has no findings
+    diagnosed_at: LookTime  # when the diagnosis was made; null if it has no findings
     diagnosed: Collection[TransactionKey]  # what it has
     logs: Collection[tuple[str | None, int | None]]  # the partitions that it has read
-    sampled_at: dt.datetime | None = None  # when the sample was due; null without any
+    sampled_at: LookTime = NO_LOOK  # when the sample was due; null without any
     sampled: Collection[TransactionKey] = ()  # what it has
     read: Collection[tuple[str | None, int | None]] = ()  # the partitions that it has read, if it is the newer one
 
     def show(self, finding: Finding) -> bool:
         """Whether a finding, which has not ended by either, is one of now."""
-        place, sampled_at, diagnosed_at = finding.tp, self.sampled_at, self.diagnosed_at
+        place = finding.tp
         if finding.key in self.sampled:
-            is_newest = sampled_at is None or diagnosed_at is None or sampled_at >= diagnosed_at
-            return is_newest or finding.key in self.diagnosed or (place is not None and place not in self.logs)
+            is_older = self.diagnosed_at.is_after(self.sampled_at)
+            return not is_older or finding.key in self.diagnosed or (place is not None and place not in self.logs)
         if finding.key not in self.diagnosed:
             return False
-        is_newest = sampled_at is None or finding.observed_at >= sampled_at
-        return is_newest or (place is not None and place not in self.read)
+        is_older = self.sampled_at.is_after(LookTime(finding.observed_at, finding.brokers_time))
+        return not is_older or (place is not None and place not in self.read)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,9 +262,11 @@ class TopicFindings:
         of_logs = [each for results in found.values() for each in results.findings if each.verdict != ENDED]
         since, listed = self.run.diagnosed_at, self.listings.values()
         unread_partitions = {each.tp for each in of_logs if unread([each]) is not None}
+        of_run = (each for each in self.run.findings if since is None or each.observed_at >= since)
+        times = [each.brokers_time for each in of_run if each.brokers_time is not None]
         known = {each.key for each in self.run.findings}  # also of an earlier run, of topics that this one has not read
         looks = NewestLooks(
-            diagnosed_at=since,
+            diagnosed_at=LookTime(since, min(times, default=None)),
             diagnosed={each.key for each in of_logs if since is None or each.observed_at >= since or each.key in known},
             logs=({(each.topic, each.partition) for each in listed} or {*self._present}) - unread_partitions,
         )
@@ -385,23 +405,28 @@ class TopicFindings:
             results.findings = merge_findings(results.findings, of_topic)
             still_open = {each.key for each in results.findings if is_open(each)}
             results.holds = merge_holds(results.holds, observed_holds(of_topic), still_open=still_open)
-        (newest,) = samples.where("error is null").agg(sf.max("sampled_at").alias("at")).toArrow()["at"].to_pylist()
+        of_newest_sample = sf.max_by("brokers_time", "sampled_at").alias("brokers_time")
+        found_times = samples.where("error is null").agg(sf.max("sampled_at").alias("at"), of_newest_sample).toArrow()
+        newest, brokers_time = found_times["at"][0].as_py(), found_times["brokers_time"][0].as_py()
         if newest is None:
             return looks
+        sampled_at = LookTime(newest, brokers_time)
         sampled = {each.key for each in recorded if each.verdict != ENDED and each.observed_at >= newest}
-        is_newer = looks.diagnosed and (looks.diagnosed_at is None or looks.diagnosed_at < newest)
+        is_newer = looks.diagnosed and (
+            looks.diagnosed_at.by_machine is None or sampled_at.is_after(looks.diagnosed_at)
+        )
         of_newest = [each for each in recorded if each.observed_at >= newest]
         read = self._read_at(newest).difference(each.tp for each in of_newest if unread([each])) if is_newer else ()
-        return replace(looks, sampled_at=newest, sampled=sampled, read=read)
+        return replace(looks, sampled_at=sampled_at, sampled=sampled, read=read)
 
     def _unreachable(self, looks: NewestLooks) -> Sequence[Finding]:
         """That the newest samples failed, and no later diagnosis has succeeded; or that newer ones may be older."""
-        samples = self._stored(RECORDED_AS["samples"]).where("error is not null")
-        if looks.sampled_at is not None:
-            samples = samples.where(sf.col("sampled_at") > sf.lit(looks.sampled_at))
+        samples, newest = self._stored(RECORDED_AS["samples"]).where("error is not null"), looks.sampled_at.by_machine
+        if newest is not None:
+            samples = samples.where(sf.col("sampled_at") > sf.lit(newest))
         failed = SAMPLES.in_order(RecordedSample.of_table(samples.toArrow()))
-        is_past = failed and looks.diagnosed_at is not None and looks.diagnosed_at > failed[-1].observed_at
-        newer = [] if looks.sampled_at is None else newer_samples(looks.sampled_at)
+        is_past = failed and looks.diagnosed_at.is_after(LookTime(failed[-1].observed_at))
+        newer = [] if newest is None else newer_samples(newest)
         return [*newer, *([] if is_past else failed_samples(failed))]
 
     def _read_at(self, sampled_at: dt.datetime) -> set[tuple[str | None, int | None]]:

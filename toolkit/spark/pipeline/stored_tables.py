@@ -199,7 +199,7 @@ RECORDED_AS = {name: f"recorded_{name}" for name in schema.RECORDED}
 KEPT: Mapping[str, Table] = {
     "batches": schema.BATCHES,
     "log_transactions": schema.LOG_TRANSACTIONS,
-    "lso_timeline": schema.LSO_TIMELINE,  # what could not be read has its row in `log_transactions`
+    "lso_timeline": schema.LSO_TIMELINE,
     "transaction_history": schema.TRANSACTION_HISTORY,
     **{RECORDED_AS[name]: table for name, table in schema.RECORDED.items()},
     "logs": LOGS,
@@ -211,7 +211,7 @@ KEPT: Mapping[str, Table] = {
 KEYS: Mapping[str, Sequence[str]] = {
     "batches": (LOG, "base_offset", "position"),
     "log_transactions": (LOG, "producer_id", "first_offset", "marker_offset", "file", "position", "error"),
-    "lso_timeline": (LOG, "log_end_offset", "event"),
+    "lso_timeline": (LOG, "log_end_offset", "event", "error"),
     "transaction_history": (LOG, "transactional_id", "first_offset"),
     "logs": (LOG,),
     "lso_holds": (CLUSTER_ID, TOPIC_ID, "topic", "partition", "producer_id", "first_offset", "marker_offset"),
@@ -222,7 +222,7 @@ KEYS: Mapping[str, Sequence[str]] = {
 
 FROM_OFFSET = {
     "log_transactions": "coalesce(marker_offset >= {offset}, first_offset >= {begin}, true)",
-    "lso_timeline": "log_end_offset > {offset}",
+    "lso_timeline": "log_end_offset > {offset} OR (error IS NOT NULL AND coalesce(log_end_offset >= {begin}, true))",
     "transaction_history": "last_offset >= {offset}",
     "batches": "coalesce(base_offset >= {offset}, true)",
 }
