@@ -486,8 +486,10 @@ def test_records_of_a_dead_epoch_that_may_be_committed_are_kept_before_anything_
 def test_a_long_transaction_perhaps_over_committed_records_is_not_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     row = only(diagnosed(twice(LONG), LIKELY_BELOW, *LIVE_RECORDS))
     assert (row.verdict, row.outcome, row.action) == ("long", "unknown", None)
-    words = "and if no commit includes offset 100 of orders-0, which is not proven."
-    assert row.remedy.endswith(f"Fence its id only to end it sooner, {words}")
+    words = "get the proof that no commit includes offset 100 of orders-0"
+    assert row.remedy.startswith(f"Before its client is started again, or its id is fenced, {words}: both abort"), (
+        'it was "start it again: its InitProducerId ends the transaction", which discards what was likely committed'
+    )
     row = only(diagnosed(twice(LONG), here(BEFORE, data(100, second=31)), init(), LIVE_RECORDS[-1]))
     assert (row.verdict, row.outcome) == ("long", "undecided")
     assert row.remedy.endswith("Fence its id only to end it sooner.")
@@ -495,7 +497,7 @@ def test_a_long_transaction_perhaps_over_committed_records_is_not_undecided(monk
     assert (unread.verdict, unread.outcome) == ("long", "undecided"), "as long as no log speaks against it"
     monkeypatch.setattr(rules, "may_be_flinks", lambda name: True)
     row = only(diagnosed(twice(LONG), LIKELY_BELOW, *LIVE_RECORDS))
-    assert row.remedy.endswith(f"end it sooner, and if no checkpoint of Flink is to commit it, {words}")
+    assert f"{words}, and that no checkpoint of Flink is to commit it: both" in row.remedy
 
 
 def test_an_overdue_transaction_perhaps_over_committed_records_is_not_to_be_fenced() -> None:

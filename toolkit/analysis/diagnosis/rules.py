@@ -170,6 +170,8 @@ def _why_live(e: Case) -> str:
 def _wait(e: Case) -> str:
     if _may_have_aborted(e):
         return _end_over_aborted(e)
+    if e.has_outcome and e.outcome.name == UNKNOWN and e.outcome.all_committed.status == NOT_PROVEN:
+        return _prove_first(e)
     if e.expires_at is None:
         return f"{RESTART} Otherwise wait: its coordinator has it open."
     expires_at = at(e.expires_at)
@@ -179,6 +181,16 @@ def _wait(e: Case) -> str:
     return (
         f"{RESTART} Otherwise wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to "
         f"end it sooner{condition}.{_longer_recheck(e, _timeout(e) + TIMEOUT_GRACE)}"
+    )
+
+
+def _prove_first(e: Case) -> str:
+    """What to do about a live transaction over records that a commit is likely to include: all but a commit aborts."""
+    timeout = "" if e.expires_at is None else f", as its coordinator does after {at(e.expires_at)}"
+    checkpoint = ", and that no checkpoint of Flink is to commit it" if _may_be_flinks(e) else ""
+    return (
+        f"Before its client is started again, or its id is fenced, get the proof that {e.outcome.no_commit.claim}"
+        f"{checkpoint}: both abort all that is open here{timeout}. A commit is likely."
     )
 
 
