@@ -470,8 +470,8 @@ def test_a_broker_that_no_controller_reaches_names_no_leaders() -> None:
         with connected() as cluster:
             assert [(each.tp, each.broker_id) for each in cluster.observe(partitions=[tp]).producers] == [(tp, 1)]
         with connected() as cluster:
-            for selected in ({"partitions": [tp]}, {}):  # of all topics, who leads is read by all if brokers differ
-                rows = [*cluster.partition_rows(**selected), *cluster.producer_rows(**selected)]
+            for selected in ([tp], None):  # of all topics, who leads is read by all if brokers differ
+                rows = [*cluster.partition_rows(partitions=selected), *cluster.producer_rows(partitions=selected)]
                 assert {row["broker_id"] for row in rows if (row["topic"], row["partition"]) == tp} == {1}, selected
 
 
