@@ -255,7 +255,7 @@ class Cluster(Source, OffsetTables):
             if each.producer_id == producer_id and each.start is not None
         ]
         found = diagnosis.findings(read=gather(evidence, opened, search_all=True) if opened else {})
-        return [each for each in found if each.error or each.producer_id == producer_id], observation
+        return [each for each in found if each.is_not_read or each.producer_id == producer_id], observation
 
     @property
     def cluster_id(self) -> str | None:
@@ -453,9 +453,7 @@ class Cluster(Source, OffsetTables):
 
     def _check_broker(self, broker_id: int) -> None:
         read_metadata(self.client, [])  # refreshes the brokers
-        if broker_id not in self.client.brokers:
-            brokers = ", ".join(map(str, sorted(self.client.brokers)))
-            raise NotFound(f"Broker {broker_id} is not in the cluster; it has {brokers}.", do="Name one of these.")
+        self.client.check_broker(broker_id)
 
 
 class ClusterEvidence(LiveEvidence):

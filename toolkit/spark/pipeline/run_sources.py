@@ -189,7 +189,9 @@ class ListedLogs:
         options = assertion_options(self.assertions)
         if self.topics is not None:
             options["subscribe"] = json.dumps(list(self.topics))
-        return load(self.spark, "findings", self.paths, **options).toArrow().cast(FINDINGS.arrow_schema)
+        register(self.spark)
+        reader = self.spark.read.format("kafka_log_dir").options(table="findings", paths=json.dumps(list(self.paths)))
+        return reader.options(**options).load().toArrow().cast(FINDINGS.arrow_schema)  # it lists the files again
 
     def proof(self) -> str | None:
         """What the files prove and what they do not, in one line; null without files."""
@@ -239,13 +241,6 @@ def _all_listings(contents: Contents) -> list[LogListing]:
 def _in_a_task(spark: SparkSession, function: Callable[[], pa.Table], schema: StructType | str) -> pa.Table:
     """What a function returns in a task: the machine of a client of Spark Connect may lack the files."""
     return mapped(spark.range(0, 1, 1, 1), lambda _: function(), schema).toArrow()
-
-
-def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) -> DataFrame:
-    """A table of ``kafka_log_dir``; it lists the files again."""
-    register(spark)
-    reader = spark.read.format("kafka_log_dir").option("table", table).options(**options)
-    return reader.option("paths", json.dumps(list(paths))).load()
 
 
 def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[str] | None = None) -> ListedLogs:
