@@ -36,10 +36,14 @@ from tests.sources.log_files import (
 )
 from tests.stored import compare
 from toolkit import LogDir
+from toolkit.analysis.diagnosis.log_excerpts import ExcerptStart
 from toolkit.formats.batches import write_batch
 from toolkit.schema import FINDINGS, Row
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.consistency import end_time
 from toolkit.sources.logdir.contents import found_in
+from toolkit.sources.logdir.observe_files import observe_files
+from toolkit.sources.logdir.replica_state import MarkerNeighbourhood
 
 K = 33
 OWNER, OTHER = ids_of(K, 2)
@@ -562,6 +566,37 @@ def test_a_follower_that_lags_ends_no_history_that_a_damaged_replica_may_have(st
     ):
         (row,) = rows
         assert "reaches further, to offset 4" in str(row["error"])
+
+
+def test_a_follower_clears_nothing_beside_a_replica_that_cannot_be_opened(staged: StagedFiles) -> None:
+    """Only one that was read in part had a follower in doubt: of the leader's, nothing was known to reach further."""
+    follower = write_root(staged.root.parent / "follower", broker_id=2)
+    write_log(follower, "orders-0", [data(0, 8, after()), marker(1, 8, after())])
+    write_checkpoint(follower, HIGH_WATERMARK, {ORDERS: 2})
+    (write_log(staged.root, "orders-0", staged.orders) / SEGMENT).unlink()
+    (row,) = LogDir(staged.root, follower).finding_rows(topics=["orders"])
+    assert row["verdict"] == "unknown"
+    assert "may reach further, and could not be read completely (EMPTY)" in str(row["error"])
+
+
+def test_a_batch_with_a_wrong_checksum_is_no_evidence_of_files(staged: StagedFiles) -> None:
+    """A marker before the open records shows what was closed: one bit of it showed another time, or epoch."""
+    spoiled = bytearray(marker(0, 7, after(minutes=-1)))
+    spoiled[37] ^= 1 << 2  # of max_timestamp
+    folder = write_log(staged.root, "orders-0", [bytes(spoiled), data(1, 7, after())])
+    write_snapshot(folder, 1, {})
+    write_checkpoint(staged.root, HIGH_WATERMARK, {ORDERS: 2})
+    contents = found_in([staged.root])
+    observed = observe_files(contents, contents.named_logs(["orders"]))
+    tp = TopicPartition(*ORDERS)
+    start = ExcerptStart(tp=tp, leader=observed.observation.partitions[0], offset=1, producer_ids=frozenset({7}))
+    for keeps in (True, False):
+        if not keeps:
+            observed.replicas[tp][0].window.neighbourhood = MarkerNeighbourhood()
+        excerpt = observed.excerpts([start])[tp]
+        assert (excerpt.headers["base_offset"].tolist(), excerpt.error) == (
+            [1], "CORRUPT_BATCH: the checksum at offset 0 is wrong."
+        )  # fmt: skip
 
 
 def test_a_log_that_ends_early_has_not_all_histories(staged: StagedFiles) -> None:

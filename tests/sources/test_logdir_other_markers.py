@@ -250,6 +250,7 @@ def test_a_marker_beyond_what_is_read_of_a_busy_partition_is_not_known(
         ("absent", "it is not among the files"),
         ("large", "more than 0 GiB of segments would have to be read"),
         ("large and not named", "more than 0 GiB of segments would have to be read"),
+        ("ends early", "OFFSETS_LOST"),
     ],
 )
 def test_what_coordinators_name_and_was_not_read_may_hide_a_marker(
@@ -274,10 +275,14 @@ def test_what_coordinators_name_and_was_not_read_may_hide_a_marker(
     if where == "large and not named":
         monkeypatch.setattr(observe_files, "MAX_SEARCHED", sum(map(len, files.logs[RIGHT])))
         files.logs[EARLIER], files.replicated[EARLIER] = [data(0, 8, after())], 1
+    if where == "ends early":
+        files.replicated[RIGHT] += 1
     row = files.finding()
+    of_spark = read(*plan_read(files.root.parent, table="findings", subscribe="left", consistentCopy=True)).to_pylist()
+    assert [each["missing"] for each in of_spark if each["producer_id"] == 7] == [row["missing"]], "in tasks, too"
     assert row["verdict"] == ("unknown" if missing else "hanging"), row["missing"]
     name = "earlier-0" if where == "large and not named" else "right-0"
-    assert any(f"{name} could not be read ({missing})" in each for each in row["missing"]) == bool(missing), row
+    assert any(f"{name} could not be read ({missing}" in each for each in row["missing"]) == bool(missing), row
 
 
 def test_a_coordinator_that_may_still_write_the_marker_comes_first(files: SkippedMarker) -> None:

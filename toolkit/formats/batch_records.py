@@ -7,7 +7,7 @@ Kafka's clients; the framing of ``SnappyOutputStream`` in snappy-java, which Jav
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -275,14 +275,6 @@ def partial_batches(headers: Headers) -> Array:
     count = headers["record_count"]
     is_data = (headers["attributes"] & CONTROL == 0) & (headers["magic"] >= 2)
     return np.flatnonzero(is_data & (count > 0) & (count < offsets))
-
-
-def record_offsets(buf: Buffer, position: int) -> Sequence[int]:
-    """Offsets of the records of the batch at a position.
-
-    Raises DecodeError if it cannot be decompressed, or a record is damaged.
-    """
-    return [record.offset for record in read_records(buf, position)]
 
 
 def decode_batch(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -123,21 +123,6 @@ class Reader:
         self.position = start + 4 * count
         return _int32s(count).unpack_from(self.data, start)
 
-    def items(self, form: struct.Struct, *, flexible: bool) -> Iterable[tuple[Any, ...]]:
-        """An array of items of fixed size; their tagged fields are skipped."""
-        count = self.length(flexible=flexible, item_size=form.size + flexible)
-        if not flexible:
-            return form.iter_unpack(self.take(count * form.size))
-        start, size = self.position, form.size + 1
-        if self.data[start + form.size : start + count * size : size].count(0) < count:
-            return [self._tagged(form) for _ in range(count)]
-        return _before_tags(form).iter_unpack(self.take(count * size))  # no item has any
-
-    def _tagged(self, form: struct.Struct) -> tuple[Any, ...]:
-        fields = self.fields(form)
-        self.tags()
-        return fields
-
     def tags(self, *, keep: int = 0) -> tuple[dict[int, tuple[int, bytes]], int]:
         """Tagged fields (KIP-482): position and bytes by tag, for tags below ``keep``, and the number of others."""
         tagged: dict[int, tuple[int, bytes]] = {}
@@ -183,11 +168,6 @@ class Reader:
 @cache
 def _int32s(count: int) -> struct.Struct:
     return struct.Struct(f">{count}i")
-
-
-@cache
-def _before_tags(form: struct.Struct) -> struct.Struct:
-    return struct.Struct(form.format + "x")
 
 
 def known(number: int) -> int | None:

@@ -16,7 +16,7 @@ import os
 import re
 import struct
 import urllib.parse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -103,11 +103,11 @@ def _subtask(reader: Reader, version: int) -> Iterator[OperatorState]:
         if reader.int32() and (state := _operator_state(reader)) is not None:
             yield state
     for _ in range(2):
-        _keyed(reader)
+        _skip_keyed(reader)
     if version >= 3:
         for _ in range(2):  # of input channels, of result partitions
             for _ in range(reader.int32()):
-                _channel(reader, version)
+                _skip(reader, MERGED_CHANNEL if version >= 6 and reader.int8() in {3, 4} else CHANNEL)
                 yield IN_FLIGHT
 
 
@@ -147,101 +147,56 @@ def _stream(reader: Reader, depth: int = 0) -> StreamHandle | None:
         read_utf(reader)
         return StreamHandle(path=path, start=start, size=size)
     if kind == 3 and depth < MAX_DEPTH:
-        _key_groups(reader)
+        _skip(reader, "4L")
         return _stream(reader, depth + 1)
     raise reader.malformed(f"bytes of a state are of kind {kind}", reader.position - 1)
 
 
-def _key_groups(reader: Reader) -> None:
-    reader.int32()
-    _int64s(reader)
-
-
-def _keyed(reader: Reader, depth: int = 0) -> None:
-    """Skip a keyed state."""
-    kind = reader.int8()
-    if kind == 0:
-        return
-    if depth >= MAX_DEPTH or kind not in KEYED:
-        raise reader.malformed(f"a keyed state is of kind {kind}", reader.position - 1)
-    KEYED[kind](reader, kind, depth)
-
-
-def _keyed_groups(reader: Reader, kind: int, _: int) -> None:
-    _key_groups(reader)
-    _stream(reader)
-    if kind == 12:
-        read_utf(reader)
-
-
-def _keyed_incremental(reader: Reader, kind: int, _: int) -> None:
-    reader.int64()
-    read_utf(reader)
-    reader.take(8)  # key groups
-    if kind == 11:
-        reader.int64()
-    _stream(reader)
-    for _ in range(2):  # shared and private files
-        for _ in range(reader.int32()):
-            read_utf(reader)
-            _stream(reader)
-    if kind == 11:
-        read_utf(reader)
-
-
-def _keyed_changelog(reader: Reader, kind: int, depth: int) -> None:
-    reader.take(8 + 8)  # key groups, size
-    for _ in range(2):
-        for _ in range(reader.int32()):
-            _keyed(reader, depth + 1)
-    reader.int64()
-    if kind == 14:
-        reader.int64()
-    read_utf(reader)
-
-
-def _keyed_changes(reader: Reader, _: int, __: int) -> None:
-    reader.take(8 + 16)  # key groups, from, to
-    for _ in range(reader.int32()):
-        reader.int32()
-        reader.take(reader.int32())
-    read_utf(reader)
-
-
-def _keyed_change_files(reader: Reader, kind: int, _: int) -> None:
-    reader.take(8)  # key groups
-    for _ in range(reader.int32()):
-        reader.int64()
-        _stream(reader)
-    reader.take(16)  # sizes
-    read_utf(reader)
-    if kind == 13:
-        read_utf(reader)
-
-
-KEYED: dict[int, Callable[[Reader, int, int], None]] = {
-    **dict.fromkeys((3, 7, 12), _keyed_groups),
-    **dict.fromkeys((5, 11), _keyed_incremental),
-    **dict.fromkeys((8, 14), _keyed_changelog),
-    9: _keyed_changes,
-    **dict.fromkeys((10, 13), _keyed_change_files),
+KEYED = {  # kind of a keyed state to its form, as of `_skip`
+    3: "4LS",
+    5: "8T8S[TS][TS]",
+    7: "4LS",
+    8: "16[K][K]8T",
+    9: "24[4B]T",
+    10: "8[8S]16T",
+    11: "8T16S[TS][TS]T",
+    12: "4LST",
+    13: "8[8S]16TT",
+    14: "16[K][K]16T",
 }
-"""Kind of a keyed state to what skips it."""
+MERGED_CHANNEL, CHANNEL = "12SB", "12L8S"
 
 
-def _channel(reader: Reader, version: int) -> None:
-    """Skip a state of a channel."""
-    is_merged = version >= 6 and reader.int8() in {3, 4}
-    reader.int32()
-    if is_merged:
-        reader.int64()
-        _stream(reader)
-        reader.take(reader.int32())
-        return
-    reader.take(8)  # its gate and channel
-    _int64s(reader)
-    reader.int64()
-    _stream(reader)
+def _skip(reader: Reader, form: str, depth: int = 0) -> None:
+    """Skip what has a form.
+
+    A number of bytes, L: int64s with their count before them, S: a stream, T: a text, B: bytes with their count, K: a
+    keyed state; what is in brackets as often as the count before it says.
+    """
+    for part in re.findall(r"\d+|\[\w+\]|\w", form):
+        if part.isdigit():
+            reader.take(int(part))
+        elif part.startswith("["):
+            for _ in range(reader.int32()):
+                _skip(reader, part[1:-1], depth)
+        elif part == "L":
+            _int64s(reader)
+        elif part == "S":
+            _stream(reader)
+        elif part == "T":
+            read_utf(reader)
+        elif part == "B":
+            reader.take(reader.int32())
+        else:
+            _skip_keyed(reader, depth + 1)
+
+
+def _skip_keyed(reader: Reader, depth: int = 0) -> None:
+    kind = reader.int8()
+    if kind:
+        if depth >= MAX_DEPTH or kind not in KEYED:
+            raise reader.malformed(f"a keyed state is of kind {kind}", reader.position - 1)
+        _skip(reader, KEYED[kind], depth)
 
 
 def _int64s(reader: Reader) -> list[int]:

@@ -28,7 +28,7 @@ from toolkit.analysis.log.offset_status import (
     visibility_reason,
 )
 from toolkit.errors import DecodeError
-from toolkit.formats.batch_records import partial_batches, record_offsets
+from toolkit.formats.batch_records import partial_batches, read_records
 from toolkit.formats.batches import LOG_APPEND_TIME, TRANSACTIONAL, known
 from toolkit.formats.headers import ABORT, COMMIT, Header, Headers, LogChunk
 from toolkit.schema import utc
@@ -326,7 +326,7 @@ def slice_of(
             if buf is None:
                 found.errors.append(NO_RECORDS.format(base))
             else:
-                found.record_offsets[base] = record_offsets(buf, 0)
+                found.record_offsets[base] = [record.offset for record in read_records(buf)]
         except (DecodeError, OSError) as error:
             found.errors.append(f"CORRUPT_BATCH: {error}")
     return found

@@ -16,31 +16,25 @@ from toolkit.schema.log import TRANSACTION_LOG
 from toolkit.schema.table import LAST_TIME, STRING, utc
 
 TRANSACTION = "key: transaction_metadata::transactionalId="
-JSON_TRANSACTION = re.compile(r'key: \{"type":"0","data":\{"transactionalId":')
-NO_RECORD = re.compile(
-    r"key: (unknown::version=-?\d{1,5}|Unknown record type -?\d{1,5} at offset .*|Error at offset .*)", re.DOTALL
-)
+DECODED = re.compile(rf'{TRANSACTION}|key: \{{"type":"0","data":\{{"transactionalId":')
+NO_RECORD = re.compile(r"(?s)key: (unknown::version=-?\d{1,5}|(?:Unknown record type -?\d{1,5}|Error) at offset .*)")
 PAYLOAD = " payload: "
 DELETED = "<DELETE>"
 STATE = re.compile(
-    r"producerId:(-?\d{1,19}),producerEpoch:(-?\d{1,5}),state=(\w{1,30}),partitions=\[([^\]]*)\],"
-    r"txnLastUpdateTimestamp=(-?\d{1,19}),txnTimeoutMs=(-?\d{1,10})",
+    r"producerId:(?P<producer_id>-?\d{1,19}),producerEpoch:(?P<producer_epoch>-?\d{1,5}),state=(\w{1,30}),"
+    r"partitions=\[([^\]]*)\],txnLastUpdateTimestamp=(?P<last_update_time>-?\d{1,19}),"
+    r"txnTimeoutMs=(?P<timeout_ms>-?\d{1,10})",
     re.ASCII,
 )
 FORMATTED = re.compile(r"(.{0,249})::TransactionMetadata\(transactionalId=.{0,249}?, producerId=")
 FORMATTED_JSON = re.compile(r'\{"key":\{"(?:type|version)":"?0"?,"data":\{"transactionalId":')
 FORMATTED_FIELD = re.compile(r"\b(\w+)=(?:\w*\(([^()]*)\)|([^,()]*))")
 PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-(\d{1,10})", re.ASCII)
-STATE_OF = {name.lower(): name for name in STATES}
+STATE_OF: dict[object, str] = {name.lower(): name for name in STATES} | dict(enumerate(STATES))
 BITS = {"int16": 15, "int32": 31, "int64": 63}
 DECODER = json.JSONDecoder()
 WRONG = (ValueError, LookupError, TypeError, AttributeError)  # what reading a damaged text raises
 Fields = dict[str, Any]
-
-
-def is_decoded(text: str) -> bool:
-    """Whether a decoder printed this text of a record, from ``key:`` on."""
-    return text.startswith(TRANSACTION) or JSON_TRANSACTION.match(text) is not None
 
 
 def read_decoded(text: str, milliseconds: int) -> Fields:
@@ -54,7 +48,7 @@ def read_decoded(text: str, milliseconds: int) -> Fields:
         return fields | _checked(_transaction(text))
     except WRONG as error:
         found = NO_RECORD.match(text)
-        return fields | _failed(ValueError(f"the tool could not read it: {_clean(found[1][:200])}") if found else error)
+        return fields | _failed(ValueError(f"the tool could not read it: {clean(found[1][:200])}") if found else error)
 
 
 def read_formatted(line: str) -> Fields | None:
@@ -86,27 +80,27 @@ def _failed(error: Exception) -> Fields:
 
 
 def _transaction(text: str) -> Fields:
-    if not is_decoded(text):
+    if not DECODED.match(text):
         raise ValueError("no decoder prints this")
     if not text.startswith(TRANSACTION):
-        return _json_transaction(*_json_pair(text))
-    transactional_id, payload, value = text.removeprefix(TRANSACTION).rpartition(PAYLOAD)
+        key, end = _json(text, len("key: "))
+        start = end + len(PAYLOAD)
+        if text[end:start] != PAYLOAD:
+            raise ValueError("there is no payload")
+        value, end = (None, len(text)) if text[start:] == DELETED else _json(text, start)
+        if end != len(text):
+            raise ValueError("something follows the payload")
+        return _json_transaction(key, value)
+    transactional_id, payload, state = text.removeprefix(TRANSACTION).rpartition(PAYLOAD)
     if not payload:
         raise ValueError("there is no payload")
-    found: Fields = {"transactional_id": transactional_id, "tombstone": value == DELETED}
-    if value == DELETED:
+    found: Fields = {"transactional_id": transactional_id, "tombstone": state == DELETED}
+    if state == DELETED:
         return found
-    parts = STATE.fullmatch(value)
-    if not parts:
+    if not (parts := STATE.fullmatch(state)):
         raise ValueError("the payload is no transaction state")
-    return found | _state(
-        producer_id=int(parts[1]),
-        producer_epoch=int(parts[2]),
-        state=parts[3],
-        topic_partitions=_partitions(parts[4]),
-        last_update_time=int(parts[5]),
-        timeout_ms=int(parts[6]),
-    )
+    numbers = {column: int(digits) for column, digits in parts.groupdict().items()}
+    return found | _state(state=parts[3], topic_partitions=_partitions(parts[4]), **numbers)
 
 
 def _json_transaction(key: Fields, value: Fields | None) -> Fields:
@@ -139,33 +133,19 @@ def _json_transaction(key: Fields, value: Fields | None) -> Fields:
 
 def _state(*, state: object, last_update_time: int, start_time: int = -1, timeout_ms: int, **others: Any) -> Fields:
     """With the name of the state, which some versions print as a number, and without -1, which means none."""
-    if type(state) is int and 0 <= state < len(STATES):
-        name: str | None = STATES[state]
-    else:
-        name = STATE_OF.get(str(state).replace("_", "").lower())
+    name = STATE_OF.get(state if type(state) is int else str(state).replace("_", "").lower())
     if name is None:
         raise ValueError("the state is not known")
+    known = {key: None if type(value) is int and value < 0 else value for key, value in others.items()}
     times = {"start_time": _time(start_time), "last_update_time": _time(last_update_time)}
-    return {"state": name, "timeout_ms": timeout_ms, **times, **{key: _known(value) for key, value in others.items()}}
+    return {"state": name, "timeout_ms": timeout_ms, **times, **known}
 
 
-def _json_pair(text: str) -> tuple[Fields, Fields | None]:
-    """The objects of key and payload; null for a payload that deletes the key."""
-    key, end = _json(text, len("key: "))
-    if not text.startswith(PAYLOAD, end):
-        raise ValueError("there is no payload")
-    start = end + len(PAYLOAD)
-    return key, None if text[start:] == DELETED else _json(text, start, end=len(text))[0]
-
-
-def _json(text: str, at: int, *, end: int | None = None) -> tuple[Fields, int]:
+def _json(text: str, at: int) -> tuple[Fields, int]:
     try:
-        found, stop = DECODER.raw_decode(text, at)
+        return DECODER.raw_decode(text, at)
     except (ValueError, RecursionError):
         raise ValueError("the JSON is damaged") from None
-    if end not in {None, stop}:
-        raise ValueError("something follows the payload")
-    return found, stop
 
 
 def _partitions(text: str) -> list[Fields]:
@@ -181,12 +161,7 @@ def _time(milliseconds: int) -> dt.datetime | None:
     return utc(milliseconds)
 
 
-def _known(value: Any) -> Any:
-    """A number that is no -1; anything else as it is."""
-    return None if type(value) is int and value < 0 else value
-
-
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Without lone surrogates, which a damaged text can have and a table cannot."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
@@ -198,12 +173,12 @@ def _checked(found: Fields) -> Fields:
         if value is None:
             continue
         if column.type == STRING:
-            found[column.name] = _clean(str.__str__(value))
+            found[column.name] = clean(str.__str__(value))
         elif isinstance(column.type, str) and column.type in BITS:
             _fit(value, BITS[column.type])
         elif column.name == "topic_partitions":
             for each in value:
-                each["topic"] = _clean(str.__str__(each["topic"]))
+                each["topic"] = clean(str.__str__(each["topic"]))
                 _fit(each["partition"], BITS["int32"])
     return found
 

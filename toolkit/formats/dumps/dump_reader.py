@@ -3,6 +3,11 @@
 Keys and payloads are printed unchanged, with their line breaks, and a payload can look like the next batch line. The
 sizes in a record line state how many bytes its text has, unless a decoder printed something else, the bytes were not
 UTF-8 or the text was damaged later; and the next line must fit the lines before. Lines are skipped only if both agree.
+
+Source: ``DumpLogSegments`` in Kafka (core up to 4.0, tools since), 2.8 to 4.3. Changes: in 3.0 record lines no longer
+repeat their batch, and codecs are in lower case; 3.1 has ``lastTimestamp`` in snapshots; 3.2 ``deleteHorizonMs`` of
+batches; 3.3 ``Log starting offset`` for ``Starting offset``, and snapshots of the metadata log; 3.5 in snapshots
+``OptionalLong[60]`` for ``Some(60)``.
 """
 
 from __future__ import annotations
@@ -11,44 +16,190 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from toolkit.formats.batches import CONTROL
+from toolkit.formats.batches import CODECS, CONTROL, DELETE_HORIZON, HEADER_SIZE, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.coordinator_records import STATE_TOPIC
-from toolkit.formats.dumps.decoded_text import is_decoded, read_decoded, read_formatted
-from toolkit.formats.dumps.dump_lines import (
-    ROW_STARTS,
-    BatchLine,
-    RecordLine,
-    looks_like_a_row,
-    quoted,
-    read_aborted,
-    read_batch,
-    read_marker,
-    read_producer,
-    read_record,
-    read_report,
-    record_offset,
-)
-from toolkit.formats.headers import HEADER, DamagedRange, Headers, concatenate
+from toolkit.formats.dumps.decoded_text import DECODED, clean, read_decoded, read_formatted
+from toolkit.formats.headers import HEADER, NO_MARKER, UNREAD_MARKER, DamagedRange, HeaderField, Headers, concatenate
 from toolkit.formats.log_dir_files import AbortedTxn, SnapshotEntry, parse_folder_name
 from toolkit.schema.log import TransactionLogRecord
 
-PART = 1 << 14  # batches that are kept as tuples, which are large
-KINDS = frozenset({"log", "index", "timeindex", "txnindex", "snapshot", "checkpoint"})
+NUMBER = re.compile(r"<(\w*):(\d+)>")
+
+
+class LineForm:
+    """The form of a line, a regular expression in which ``<name:32>`` is a number of so many bits, with its sign."""
+
+    def __init__(self, text: str) -> None:
+        self._bits = {name: int(bits) - 1 for name, bits in NUMBER.findall(text) if name}
+        for name, bits in NUMBER.findall(text):
+            digits = rf"-?\d{{1,{len(str(1 << int(bits) - 1))}}}"
+            text = text.replace(f"<{name}:{bits}>", f"(?P<{name}>{digits})" if name else digits)
+        self._form = re.compile(text, re.ASCII | re.DOTALL)
+
+    def read(self, line: str) -> dict[str, Any] | None:
+        """What a line has by name; null if its form is another one, or a number has more bits."""
+        found = self._form.fullmatch(line)
+        if found is None:
+            return None
+        fields: dict[str, Any] = found.groupdict()
+        for name, bits in self._bits.items():
+            if (digits := fields[name]) is not None:
+                fields[name] = number = int(digits)
+                if number.bit_length() > bits:
+                    return None
+        return fields
+
+
+TIME = "(?P<time_type>CreateTime|LogAppendTime|NoTimestampType): <timestamp:64>"
+END_OF_BATCH = (
+    rf"position: <position:64> {TIME} size: <size:32> magic: <magic:8> "
+    r"compresscodec: (?P<codec>[A-Za-z0-9]+) crc: <crc:33> isvalid: (?P<valid>true|false)"
+)
+BATCH = LineForm(
+    r"baseOffset: <base_offset:64> lastOffset: <last_offset:64> count: <record_count:32> "
+    r"baseSequence: <base_sequence:32> lastSequence: <:32> producerId: <producer_id:64> "
+    r"producerEpoch: <producer_epoch:16> partitionLeaderEpoch: <leader_epoch:32> "
+    r"isTransactional: (?P<transactional>true|false) isControl: (?P<control>true|false) "
+    rf"(?:deleteHorizonMs: OptionalLong(?:\.empty|\[<base_timestamp:64>\]) )?{END_OF_BATCH}"
+)
+# of magic 0 or 1: its offset is that of its last message; that of the first is unknown
+LEGACY_BATCH = LineForm(f"offset: <last_offset:64> {END_OF_BATCH}")
+RECORD_START = re.compile(r"\| offset: (\d{1,19}) (?:CreateTime|LogAppendTime|NoTimestampType|isValid): ", re.ASCII)
+END_OF_RECORD = (
+    r"(?: sequence: <:32> headerKeys: (?P<keys>\[)| isValid: (?:true|false) crc: \d{1,10}\}?"
+    r"| crc: \d{1,10} isvalid: (?:true|false)|(?= key: | payload: |$))(?P<rest>.*)"
+)
+RECORD = LineForm(rf"\| offset: <offset:64> {TIME} keySize: <key_size:32> valueSize: <value_size:32>{END_OF_RECORD}")
+RECORD_BEFORE_3_0 = LineForm(
+    r"\| offset: <offset:64> isValid: (?:true|false) crc: (?:null|\d{1,10}) keySize: <key_size:32> "
+    rf"valueSize: <value_size:32> {TIME} baseOffset: <:64> lastOffset: <:64> baseSequence: <:32> lastSequence: <:32> "
+    r"producerEpoch: <:16> partitionLeaderEpoch: <:32> batchSize: \d{1,10} magic: \d{1,3} "
+    rf"compressType: [A-Za-z0-9]+ position: \d{{1,19}}{END_OF_RECORD}"
+)
+END_OF_KEYS = re.compile(r".*?\](?= key: | payload: |\Z)", re.DOTALL)  # of headers, which may contain anything
+MARKER = LineForm(
+    r"\] (?:endTxnMarker: (?P<end>COMMIT|ABORT) coordinatorEpoch: <epoch:32>|controlType: [A-Z_]+\(<type:16>\)"
+    r"|(?P<metadata>LeaderChange|SnapshotHeader|SnapshotFooter|KRaftVersion|KRaftVoters):? \{.*\})"
+)
+CONTROL_TYPES = ["ABORT", "COMMIT", "LeaderChange", "SnapshotHeader", "SnapshotFooter", "KRaftVersion", "KRaftVoters"]
+PRODUCER = LineForm(
+    r"producerId: <producer_id:64> producerEpoch: <producer_epoch:16> coordinatorEpoch: <coordinator_epoch:32> "
+    r"currentTxnFirstOffset: (?:None|OptionalLong\.empty|Some\((?=\d+\))<current_txn_first_offset:64>\)"
+    r"|OptionalLong\[(?=\d+\])<first_since_3_5:64>\])(?: lastTimestamp: <last_timestamp:64>)?"
+    r"(?: firstSequence: <:32> lastSequence: <last_sequence:32> lastOffset: <last_offset:64> "
+    r"offsetDelta: <offset_delta:32> timestamp: <timestamp:64>)? ?"
+)
+ABORTED = LineForm("version: <v:16> producerId: <p:64> firstOffset: <f:64> lastOffset: <l:64> lastStableOffset: <s:64>")
+INDEX_ENTRY = LineForm("(?:offset: <:64> position|timestamp: <:64> offset): <:64>")
 DUMPING = "Dumping "
-STARTS = {  # of a dump, below "Dumping ..." if it is printed
-    "Starting offset: ": "log",
-    "Log starting offset: ": "log",
-    "Snapshot end offset: ": "checkpoint",
-    "KRaft bootstrap snapshot": "checkpoint",
+LOG_STARTS = ("Starting offset: ", "Log starting offset: ")  # of a dump, below "Dumping ..." if it is printed
+CHECKPOINT_STARTS = ("Snapshot end offset: ", "KRaft bootstrap snapshot")
+BATCH_STARTS = ("baseOffset: ", "offset: ")
+ROW_STARTS = ("baseOffset: ", "| offset: ", "producerId: ", "version: ")
+SHORTENED = (*ROW_STARTS[:2], "offset: ", "producerId: ")  # rows that people shorten before they paste them
+ROW_PARTS = re.compile(" (?:partitionLeaderEpoch|compresscodec|keySize|currentTxnFirstOffset|lastStableOffset): ")
+TOOL_FAILED = "TOOL_FAILED: the dump may end before its file does:"
+SAYS = "kafka-dump-log.sh reports:"
+REPORTS = {  # an error, by the first words of a line
+    re.compile(r"Found \d+ invalid bytes at the end of \S"): f"TORN_TAIL: {SAYS}",
+    re.compile(r"Mismatches in :|Found (?:out of order timestamp|timestamp mismatch) in :"): f"INDEX_MISMATCH: {SAYS}",
+    re.compile(r"The following indexed offsets are not found in the log\."): f"INDEX_MISMATCH: {SAYS}",
+    re.compile(r"Non-consecutive offsets in \S"): f"OFFSET_GAPS: normal after compaction; {SAYS}",
+    re.compile(r"Ignoring unknown file \S"): f"SKIPPED: {SAYS}",
+    re.compile(r"Snapshot (?:contained an unknown|is corrupt|failed schema)"): f"CORRUPT_SNAPSHOT: {SAYS}",
+    re.compile(r'Exception in thread "main" \S|(?:Error: )?Could not \S'): TOOL_FAILED,
 }
-ABBREVIATED = ("offset: ", "producerId: ")  # of rows that people shorten before they paste them
-WITHOUT_METADATA = ("| key: ", "| payload: ")
-INDEX_ENTRY = re.compile(r"(?:offset: -?\d{1,19} position|timestamp: -?\d{1,19} offset): -?\d{1,19}", re.ASCII)
+FIELDS: tuple[HeaderField, ...] = get_args(HeaderField)
+CODEC_OF = {name: code for code, name in enumerate(CODECS)}
+KINDS = frozenset({"log", "index", "timeindex", "txnindex", "snapshot", "checkpoint"})
+PART = 1 << 14  # batches that are kept as objects, which are large
 LONGEST = 16 << 20  # bytes of a text; a message is 1 MiB at most by default
+LONGEST_QUOTE = 400  # characters of a quoted line
 IN_VAIN = 100_000  # lines to search for the end of a text, in addition to those read
+TORN_LINE = "TORN_TAIL: The text ends within a line"
+MALFORMED_LINE = "MALFORMED_LINE: This should be a row of a dump, and is none"
+NOT_DECODED = f"NOT_DECODED: Without --transaction-log-decoder the records of {STATE_TOPIC} cannot be read."
+Batch = dict[HeaderField, int]
+
+
+class RecordLine(NamedTuple):
+    """The metadata of a record line, and the text of key and payload after it."""
+
+    offset: int
+    timestamp: int  # ms
+    printed_size: int  # bytes of key and payload as the default decoders print them
+    rest: str  # what follows the metadata, with the bracket that ends the keys of headers
+    text: str | None  # from the key on; null if the line ends within the keys of headers, or is that of a marker
+
+
+def _read_batch(line: str) -> Batch | None:
+    found = BATCH.read(line) or LEGACY_BATCH.read(line)
+    if found is None:
+        return None
+    is_control = found.get("control") == "true"
+    found["base_offset"] = found.get("base_offset", found["last_offset"])
+    found["max_timestamp"] = found["timestamp"]
+    found["attributes"] = (
+        CODEC_OF.get(found["codec"].lower(), -1)
+        | (found["time_type"] == "LogAppendTime" and LOG_APPEND_TIME)
+        | (found.get("transactional") == "true" and TRANSACTIONAL)
+        | (is_control and CONTROL)
+        | (found.get("base_timestamp") is not None and DELETE_HORIZON)
+    )
+    found["marker"] = UNREAD_MARKER if is_control and found["record_count"] else NO_MARKER
+    found["crc_ok"] = found["valid"] == "true"
+    batch: Batch = {name: -1 if found.get(name) is None else found[name] for name in FIELDS}
+    smallest, records = (HEADER_SIZE, batch["record_count"]) if batch["magic"] == 2 else (1, 0)
+    is_possible = (
+        batch["magic"] in {0, 1, 2}
+        and batch["attributes"] >= 0
+        and 0 <= batch["position"] < 2**63 - batch["size"]
+        and smallest <= batch["size"]
+        and 0 <= records <= batch["last_offset"] - batch["base_offset"] + 1
+        and 0 <= batch["base_offset"] <= batch["last_offset"]
+        and batch["crc"] >= 0
+    )
+    return batch if is_possible else None
+
+
+def _read_record(line: str) -> RecordLine | None:
+    found = RECORD.read(line) or RECORD_BEFORE_3_0.read(line)
+    if found is None or found["offset"] < 0:
+        return None
+    rest, keys = found["rest"], END_OF_KEYS.match(found["rest"])
+    text = rest if found["keys"] is None else None if keys is None else rest[keys.end() :]
+    sizes = (len(" key: "), found["key_size"]), (len(" payload: "), found["value_size"])
+    printed_size = sum(name + size for name, size in sizes if size >= 0)
+    return RecordLine(found["offset"], found["timestamp"], printed_size, rest, text)
+
+
+def _read_marker(rest: str) -> tuple[int, int] | None:
+    """Type and coordinator epoch (-1 for none) of a control record; null if its line does not show it."""
+    if not (found := MARKER.read(rest)):
+        return None
+    name, epoch = found["end"] or found["metadata"], found["epoch"]
+    return found["type"] if name is None else CONTROL_TYPES.index(name), -1 if epoch is None else epoch
+
+
+def _read_producer(line: str) -> SnapshotEntry | None:
+    found = PRODUCER.read(line)
+    if found is None or found["producer_id"] < 0:
+        return None
+    known: dict[str, Any] = {name: None if number is None or number < 0 else number for name, number in found.items()}
+    first, time = known.pop("first_since_3_5"), known.pop("timestamp")
+    known["producer_epoch"], known["offset_delta"] = found["producer_epoch"], known["offset_delta"] or 0
+    known["last_timestamp"] = time if known["last_timestamp"] is None else known["last_timestamp"]
+    known["current_txn_first_offset"] = first if first is not None else known["current_txn_first_offset"]
+    return SnapshotEntry(**known)
+
+
+def _read_aborted(line: str, number: int) -> AbortedTxn | None:
+    txn = AbortedTxn(number, *found.values()) if (found := ABORTED.read(line)) else None
+    return txn if txn and min(txn) >= 0 and txn.first_offset <= txn.last_offset else None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -65,23 +216,19 @@ class Dump:
     # batches, with positions in the file that was dumped, each after the one before; ``base_timestamp`` is printed by
     # no version (-1), and a control batch whose record is not printed has ``headers.UNREAD_MARKER``
     headers: Headers = field(default_factory=lambda: concatenate(()))
-    # with **line numbers** (from 1) as positions and numbers of lines as sizes
+    # of these, positions are **line numbers** (from 1), and sizes numbers of lines
     damage: list[DamagedRange] = field(default_factory=list)
-    # records of ``__transaction_state``, with line numbers as positions
-    events: list[TransactionLogRecord] = field(default_factory=list)
+    events: list[TransactionLogRecord] = field(default_factory=list)  # records of ``__transaction_state``
+    aborted: list[AbortedTxn] = field(default_factory=list)  # entries of a transaction index
     snapshot: list[SnapshotEntry] = field(default_factory=list)  # producers in a snapshot
-    aborted: list[AbortedTxn] = field(
-        default_factory=list
-    )  # entries of a transaction index, likewise with line numbers
-    batch: BatchLine | None = None  # the last one
+    batch: Batch | None = None  # the last one
     records: int = 0  # record lines of it
     record_offset: int = -1  # of the last record line of it
+    are_records_printed: bool = False
     has_skipped: bool = False  # whether it has records without metadata
-    _are_records_printed: bool = False
-    _batches: list[BatchLine] = field(default_factory=list)
-    _gaps: list[DamagedRange] = field(default_factory=list)  # missing lines, as one range
-    _gap_count: int = 0
-    _undecoded: list[int] = field(default_factory=list)  # lines of records whose text no decoder printed
+    undecoded: list[int] = field(default_factory=list)  # lines of records whose text no decoder printed
+    _batches: list[Batch] = field(default_factory=list)
+    gaps: list[tuple[int, str]] = field(default_factory=list)  # lines before which others are missing, and which
 
     def __post_init__(self) -> None:
         if self.path is not None:
@@ -94,58 +241,36 @@ class Dump:
     @property
     def end(self) -> int:
         """Byte at which the next batch must start."""
-        return self.batch.position + self.batch.size if self.batch else 0
+        return self.batch["position"] + self.batch["size"] if self.batch else 0
 
-    def goes_on(self, batch: BatchLine) -> bool:
+    def goes_on(self, batch: Batch) -> bool:
         """Whether a batch comes after all others."""
-        return self.batch is None or (batch.position >= self.end and batch.base_offset > self.batch.last_offset)
+        return not self.batch or (batch["position"] >= self.end and batch["base_offset"] > self.batch["last_offset"])
 
     def expects_record(self, offset: int) -> bool:
         """Whether an offset can be that of the next record line; an old batch does not show its first offset."""
-        batch = self.batch
-        if batch is None or offset <= self.record_offset:
+        if self.batch is None:
             return False
-        return (batch.base_offset <= offset or batch.magic < 2) and offset <= batch.last_offset
+        first = self.batch["base_offset"] if self.batch["magic"] == 2 else 0
+        return max(first, self.record_offset + 1) <= offset <= self.batch["last_offset"]
 
-    def add_batch(self, batch: BatchLine, line: int) -> None:
+    def add_batch(self, batch: Batch, line: int) -> None:
         """Add a batch that comes after all others."""
         self._count_records(line)
-        if batch.position != self.end:
-            self.add_gap(line, f"bytes {self.end} to {batch.position - 1}, which are not in the text")
-        if not batch.crc_ok:
-            offsets = f"offsets {batch.base_offset} to {batch.last_offset}"
-            what = f"CORRUPT_BATCH: the tool calls the batch at byte {batch.position}, {offsets}, invalid."
+        position, first, last = batch["position"], batch["base_offset"], batch["last_offset"]
+        if position != self.end:
+            self.gaps.append((line, f"bytes {self.end} to {position - 1}, which are not in the text"))
+        if not batch["crc_ok"]:
+            what = f"CORRUPT_BATCH: the tool calls the batch at byte {position}, offsets {first} to {last}, invalid."
             self.add_damage(line, what)
         if len(self._batches) >= PART:
             self._pack()
         self._batches.append(batch)
         self.batch, self.records, self.record_offset = batch, 0, -1
 
-    def add_record(self, offset: int) -> None:
-        """Add a record line of the last batch."""
-        self._are_records_printed, self.record_offset = True, offset
-        self.records += 1
-
-    def add_marker(self, marker: int, coordinator_epoch: int) -> None:
-        """Set the type of the last batch, a control batch."""
-        if self.batch:
-            self._batches[-1] = self.batch = self.batch._replace(marker=marker, coordinator_epoch=coordinator_epoch)
-
-    def add_gap(self, line: int, what: str) -> None:
-        """Note that lines are missing before this one."""
-        self._gap_count += 1
-        first = (
-            self._gaps[0] if self._gaps else DamagedRange(line, 1, f"MISSING_LINES: before this line there was {what}")
-        )
-        self._gaps = [first._replace(size=line - first.position + 1)]
-
     def add_damage(self, line: int, reason: str) -> None:
         """Add a line that could not be read, or an error of the tool."""
         self.damage.append(DamagedRange(line, 1, reason))
-
-    def add_undecoded(self, line: int) -> None:
-        """Note a record whose text no decoder printed."""
-        self._undecoded.append(line)
 
     def close(self, line: int) -> Dump | None:
         """With what is known only at its end, in the line before this one; null if no row of it was read."""
@@ -153,30 +278,30 @@ class Dump:
         if self.kind == "log" and not (self.batch or self.damage):
             self.add_damage(self.line, "NOTHING_READ: No batch is in this dump: an empty segment, or a dump cut short.")
         if self.batch and self.topic == STATE_TOPIC and not self.events:
-            what = f"NOT_DECODED: Without --transaction-log-decoder the records of {STATE_TOPIC} cannot be read."
-            self.add_damage(self.line, what)
-        elif self.events and self._undecoded:
-            what = f"MALFORMED_LINE: {len(self._undecoded)} records before the first decoded one cannot be read."
-            self.add_damage(self._undecoded[0], what)
+            self.add_damage(self.line, NOT_DECODED)
+        elif self.events and self.undecoded:
+            what = f"MALFORMED_LINE: {len(self.undecoded)} records before the first decoded one cannot be read."
+            self.add_damage(self.undecoded[0], what)
         if self.kind in {"index", "timeindex"}:
             self.add_damage(self.line, f"SKIPPED: The entries of this .{self.kind} file are not read from text.")
-        for gap in self._gaps:
-            last = gap.position + gap.size - 1
-            more = f", and {self._gap_count - 1} more such gaps up to line {last}" if self._gap_count > 1 else ""
-            self.damage.append(gap._replace(reason=f"{gap.reason}{more}."))
+        if self.gaps:
+            (first, missing), (last, _) = self.gaps[0], self.gaps[-1]
+            more = f", and {len(self.gaps) - 1} more such gaps up to line {last}" if len(self.gaps) > 1 else ""
+            reason = f"MISSING_LINES: before this line there was {missing}{more}."
+            self.damage.append(DamagedRange(first, last - first + 1, reason))
         self._pack()
         is_empty = not (self.kind or self.damage)
         self.kind = self.kind or "unknown"
         return None if is_empty else self
 
     def _pack(self) -> None:
-        self.headers = concatenate((self.headers, np.array(self._batches, HEADER)))
-        self._batches = []
+        rows = [tuple(each.values()) for each in self._batches]
+        self.headers, self._batches = concatenate((self.headers, np.array(rows, HEADER))), []
 
     def _count_records(self, line: int) -> None:
-        if self._are_records_printed and self.batch and self.batch.record_count > self.records:
-            missing = self.batch.record_count - self.records
-            self.add_gap(line, f"{missing} of the {self.batch.record_count} records from {self.batch.base_offset} on")
+        if self.are_records_printed and self.batch and self.batch["record_count"] > self.records:
+            count, first = self.batch["record_count"], self.batch["base_offset"]
+            self.gaps.append((line, f"{count - self.records} of the {count} records from {first} on"))
 
 
 def read_dump(lines: Iterable[str], *, file: str | None = None) -> Iterator[Dump]:
@@ -184,93 +309,57 @@ def read_dump(lines: Iterable[str], *, file: str | None = None) -> Iterator[Dump
 
     No text raises an error, and nothing is lost silently: malformed lines, lines missing between batches, errors of the
     tool, and a text that ends within a line are `Dump.damage`. Prompts, other text and payloads of records are skipped,
-    even a payload that looks like a batch.
+    even a payload that looks like a batch. Within one dump, offsets and positions of batches only rise: if they do not
+    (two dumps with nothing between them, shuffled lines), another dump begins, without a path.
 
-    Parameters
-    ----------
-    lines
-        Of one or more dumps, their error output, or a terminal's log. Open a file with ``newline="\\n"``, which keeps
-        line breaks within payloads, and with ``errors="replace"``.
-    file
-        Name of the text, for the rows.
-
-    Returns
-    -------
-    iterator of Dump
-        Within one dump, offsets and positions of batches only rise. If they do not (two dumps with nothing between
-        them, shuffled lines), another dump begins, without a path.
+    `lines`: of one or more dumps, with or without the line ``Dumping ...``, their error output, or a terminal's log.
+        Open a file with ``newline="\\n"``, which keeps line breaks within payloads, and with ``errors="replace"``.
+    `file`: its name, for the rows.
     """
-    reader = _DumpReader(lines, file)
-    yield from reader.dumps()
-
-
-class _TextLines:
-    """Lines without their line breaks, numbered from 1. `lines`: with or without line breaks."""
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self._lines = iter(lines)
-        self._ahead: deque[str] = deque()
-        self._last = ""  # with its line break
-        self._end = ""  # of every line, like the first
-        self.number = 0  # of the line that `next` returned
-
-    def __iter__(self) -> _TextLines:
-        return self
-
-    def __next__(self) -> str:
-        line = self._ahead.popleft() if self._ahead else self._read()
-        self.number += 1
-        return line
-
-    def peek(self) -> str | None:
-        """The line that `next` will return; null at the end."""
-        if not self._ahead:
-            try:
-                self._ahead.append(self._read())
-            except StopIteration:
-                return None
-        return self._ahead[0]
-
-    def push_back(self, lines: list[str]) -> None:
-        """Let `next` return these lines again."""
-        self._ahead.extendleft(reversed(lines))
-        self.number -= len(lines)
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether this is the last line, and without a line break."""
-        return self.peek() is None and not self._last.endswith("\n")
-
-    @property
-    def have_ends(self) -> bool:
-        """Whether the first line has a line break."""
-        return bool(self._end)
-
-    def _read(self) -> str:
-        raw = next(self._lines)
-        if not self.number and not self._ahead:
-            raw = raw.removeprefix("\ufeff")
-            self._end = "\r\n" if raw.endswith("\r\n") else "\n" if raw.endswith("\n") else ""
-        self._last = raw
-        return raw.removesuffix(self._end)  # no more than that: what is before it may be the end of a payload's line
+    return _DumpReader(lines, file).dumps()
 
 
 class _DumpReader:
     def __init__(self, lines: Iterable[str], file: str | None) -> None:
-        self._lines = _TextLines(lines)
+        self._lines = iter(lines)
+        self._ahead: deque[str] = deque()  # lines that were read and not taken, without their line breaks
+        self._last_line = ""  # that was read, with its line break
+        self._line_end: str | None = None  # of every line, like the first
+        self._number = 0  # of the line that was taken last, from 1
         self._file = file
         self._dump = Dump(path=None, line=1)
         self._closed: list[Dump] = []
         self._misfits = self._in_vain = 0  # texts whose end was not found, and the lines that were searched for it
 
+    def _peek(self, skip: int = 0) -> str | None:
+        """The line behind the next `skip` ones; null at the end."""
+        while len(self._ahead) <= skip and (line := next(self._lines, None)) is not None:
+            if self._line_end is None:
+                line = line.removeprefix("\ufeff")
+                self._line_end = "\r\n" if line.endswith("\r\n") else "\n" if line.endswith("\n") else ""
+            self._last_line = line
+            self._ahead.append(line.removesuffix(self._line_end))  # no more: a payload's line may end in the rest
+        return self._ahead[skip] if skip < len(self._ahead) else None
+
+    def _take(self) -> str | None:
+        """The next line, which is then passed; null at the end."""
+        if (line := self._peek()) is not None:
+            self._ahead.popleft()
+            self._number += 1
+        return line
+
+    def _is_cut(self) -> bool:
+        """Whether no line is left, and the last is without a line break."""
+        return self._peek() is None and not self._last_line.endswith("\n")
+
     def dumps(self) -> Iterator[Dump]:
         line = ""
-        for line in self._lines:
+        for line in iter(self._take, None):
             self._read(line)
             yield from self._closed
             self._closed.clear()
         is_begun = line.startswith(ROW_STARTS[1:]) or any(start.startswith(line) for start in (*ROW_STARTS, DUMPING))
-        if line and self._lines.have_ends and self._lines.is_cut and is_begun:
+        if line and self._line_end and self._is_cut() and is_begun:
             self._damage("TORN_TAIL: The text ends here, perhaps within this line.")
         self._begin()
         yield from self._closed
@@ -279,40 +368,40 @@ class _DumpReader:
         """Read a line that is not within the text of a record."""
         if line.startswith(DUMPING):
             self._begin(line.removeprefix(DUMPING))
-        elif line.startswith(WITHOUT_METADATA) and self._dump.batch:
+        elif line.startswith(("| key: ", "| payload: ")) and self._dump.batch:
             if not self._dump.has_skipped:
                 self._damage("SKIPPED: Records that --skip-record-metadata printed are not read.")
             self._dump.has_skipped = True
-        elif line.startswith("| offset: ") and (record := read_record(line)):
+        elif line.startswith("| offset: ") and (record := _read_record(line)):
             self._record(line, record)
-        elif line.startswith(("baseOffset: ", "offset: ")) and (batch := read_batch(line)):
+        elif line.startswith(BATCH_STARTS) and (batch := _read_batch(line)):
             self._batch(batch)
-        elif line.startswith("producerId: ") and (producer := read_producer(line)):
+        elif line.startswith("producerId: ") and (producer := _read_producer(line)):
             self._of_kind("snapshot").snapshot.append(producer)
-        elif line.startswith("version: ") and (aborted := read_aborted(line, self._lines.number)):
+        elif line.startswith("version: ") and (aborted := _read_aborted(line, self._number)):
             self._of_kind("txnindex").aborted.append(aborted)
-        elif kind := next((kind for start, kind in STARTS.items() if line.startswith(start)), None):
+        elif line.startswith((*LOG_STARTS, *CHECKPOINT_STARTS)):
+            kind = "log" if line.startswith(LOG_STARTS) else "checkpoint"
             if self._dump.batch or self._dump.kind not in {"", kind, "unknown"}:
                 self._begin()
             self._dump.kind = kind
         elif formatted := read_formatted(line):
             dump = self._of_kind("records")
             dump.topic = STATE_TOPIC
-            row = {"file": self._file, "position": self._lines.number} | formatted
+            row = {"file": self._file, "position": self._number} | formatted
             dump.events.append(TransactionLogRecord.of(row))
-        elif error := read_report(line):
-            self._damage(error)
-        elif INDEX_ENTRY.fullmatch(line) and self._dump.kind in {"index", "timeindex"}:
+        elif error := next((error for words, error in REPORTS.items() if words.match(line)), None):
+            self._damage(f"{error} {clean(line[:LONGEST_QUOTE])}")
+        elif self._dump.kind in {"index", "timeindex"} and INDEX_ENTRY.read(line) is not None:
             pass
-        elif looks_like_a_row(line) or (self._dump.kind and line.startswith(ABBREVIATED)):
+        elif ROW_PARTS.search(line) or line.startswith(SHORTENED if self._dump.kind else ROW_STARTS[:2]):
             self._malformed(line)
 
     def _begin(self, path: str | None = None) -> None:
         """Emit the current dump, and begin the next one."""
-        line = self._lines.number
-        if dump := self._dump.close(line):
+        if dump := self._dump.close(self._number):
             self._closed.append(dump)
-        self._dump = Dump(path=path, line=line)
+        self._dump = Dump(path=path, line=self._number)
 
     def _of_kind(self, *kinds: str) -> Dump:
         """The current dump; another one if a row is of another kind than this one."""
@@ -321,98 +410,93 @@ class _DumpReader:
         self._dump.kind = self._dump.kind or kinds[0]
         return self._dump
 
-    def _batch(self, batch: BatchLine) -> None:
+    def _batch(self, batch: Batch) -> None:
         dump = self._of_kind("log", "checkpoint", "unknown")
         if not dump.goes_on(batch):
             self._begin()
             dump = self._of_kind("log")
-            if batch.position:
+            if batch["position"]:
                 self._damage("OUT_OF_ORDER: This batch lies before the one above; here another dump begins.")
-        dump.add_batch(batch, self._lines.number)
+        dump.add_batch(batch, self._number)
 
     def _record(self, line: str, record: RecordLine) -> None:
         dump, batch = self._dump, self._dump.batch
-        is_expected = dump.expects_record(record.offset)
-        if is_expected:
-            dump.add_record(record.offset)
-        else:
-            dump.add_gap(self._lines.number, f"the batch line of the record at offset {record.offset}")
-        if is_expected and batch and batch.attributes & CONTROL:
-            if (marker := read_marker(record)) is None:
-                self._malformed(line)
-            else:
-                dump.add_marker(*marker)
-        elif record.text is None:
+        if not dump.expects_record(record.offset):
+            dump.gaps.append((self._number, f"the batch line of the record at offset {record.offset}"))
+            batch = None
+        elif batch:
+            dump.are_records_printed, dump.record_offset, dump.records = True, record.offset, dump.records + 1
+        is_control = batch and batch["attributes"] & CONTROL
+        if batch and is_control and (marker := _read_marker(record.rest)):
+            batch["marker"], batch["coordinator_epoch"] = marker
+        elif is_control or record.text is None:
             self._malformed(line)
-        elif record.text and not self._decoded(record, batch if is_expected else None):
+        elif record.text and not self._decoded(record, batch):
             self._pass_over(record)
 
-    def _decoded(self, record: RecordLine, batch: BatchLine | None) -> bool:
+    def _decoded(self, record: RecordLine, batch: Batch | None) -> bool:
         """Add a record of ``__transaction_state`` if a decoder printed it; whether it did."""
         dump, text = self._dump, (record.text or "").removeprefix(" ")
         if not text or dump.topic not in {STATE_TOPIC, None}:
             return False
-        least, most = byte_sizes(record.text or "")
+        least, most = _byte_sizes(record.text or "")
         is_imitated = dump.topic is None and least <= record.printed_size <= most
-        if is_imitated or not (is_decoded(text) or dump.events):
-            dump.add_undecoded(self._lines.number)
+        if is_imitated or not (DECODED.match(text) or dump.events):
+            dump.undecoded.append(self._number)
             return False
-        row = {"offset": record.offset, "file": self._file, "position": self._lines.number}
+        row = {"offset": record.offset, "file": self._file, "position": self._number}
         row |= {"txn_state_partition": dump.partition} | read_decoded(text, record.timestamp)
-        if batch and batch.leader_epoch >= 0:
-            row["leader_epoch"] = batch.leader_epoch
+        if batch and batch["leader_epoch"] >= 0:
+            row["leader_epoch"] = batch["leader_epoch"]
         dump.events.append(TransactionLogRecord.of(row))
         return True
 
     def _pass_over(self, record: RecordLine) -> None:
         """Consume the further lines of a record's text, if the next row follows where it ends by its size."""
-        size, number = record.printed_size, self._lines.number
-        least, most = byte_sizes(record.text or "")
+        size, number = record.printed_size, self._number
+        least, most = _byte_sizes(record.text or "")
         if least >= size or self._in_vain > IN_VAIN + number:
             return
-        further: list[str] = []
+        count = 0
         while least <= min(size, LONGEST):
-            following = self._lines.peek()
+            following = self._peek(count)
             if least <= size <= most and (following is None or self._comes_next(following, is_sure=least == size)):
+                for _ in range(count):
+                    self._take()
                 return
             if following is None:
                 break
-            further.append(next(self._lines))
-            fewest, greatest = byte_sizes(further[-1])
+            count += 1
+            fewest, greatest = _byte_sizes(following)
             least, most = least + 1 + fewest, most + 1 + greatest
-        is_end = self._lines.peek() is None
-        self._lines.push_back(further)
-        self._in_vain += len(further)
+        self._in_vain += count
         self._misfits += 1
-        following = self._lines.peek()
-        if is_end and self._misfits == 1 and (following is None or not self._comes_next(following, is_sure=False)):
-            self._dump.add_damage(number, "TORN_TAIL: The text ends, perhaps within this record.")
+        if self._misfits == 1 and self._peek(count) is None:
+            following = self._peek()
+            if following is None or not self._comes_next(following, is_sure=False):
+                self._damage("TORN_TAIL: The text ends, perhaps within this record.")
 
     def _comes_next(self, line: str, *, is_sure: bool) -> bool:
         """Whether a line can follow the text of the last record, or the text is known to end before it."""
-        offset = record_offset(line)
-        if offset is not None:
-            return self._dump.expects_record(offset)
-        if line.startswith(("baseOffset: ", "offset: ")) and (batch := read_batch(line)):
-            return batch.position == self._dump.end and self._dump.goes_on(batch)
+        if found := RECORD_START.match(line):
+            return self._dump.expects_record(int(found[1]))
+        if line.startswith(BATCH_STARTS) and (batch := _read_batch(line)):
+            return batch["position"] == self._dump.end and self._dump.goes_on(batch)
         return is_sure or line.startswith(DUMPING)
 
     def _malformed(self, line: str) -> None:
         """Report a line that should be a row of a dump."""
-        if self._lines.is_cut:
-            self._damage(f"TORN_TAIL: The text ends within a line: {quoted(line)}")
-        else:
-            self._damage(f"MALFORMED_LINE: This should be a row of a dump, and is none: {quoted(line)}")
+        what = TORN_LINE if self._is_cut() else MALFORMED_LINE
+        self._damage(f"{what}: {clean(line[:LONGEST_QUOTE])}")
 
     def _damage(self, reason: str) -> None:
-        self._dump.add_damage(self._lines.number, reason)
+        self._dump.add_damage(self._number, reason)
 
 
-def byte_sizes(text: str) -> tuple[int, int]:
+def _byte_sizes(text: str) -> tuple[int, int]:
     """Minimum and maximum bytes of a printed text.
 
-    Invalid UTF-8 is printed as U+FFFD, for up to three bytes; a character that the terminal's encoding lacks as a
-    question mark, for up to four.
+    Invalid UTF-8 is U+FFFD, for up to three bytes; what the terminal's encoding lacks is ``?``, for up to four.
     """
     marks = text.count("?")
     if text.isascii():

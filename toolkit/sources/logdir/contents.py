@@ -313,7 +313,7 @@ class Contents:
 
     def complete(self) -> Contents:
         """All logs at the paths, also where these are some of them."""
-        return self if self.share is None else found_in(self.share.paths)
+        return self if self.share is None else found_in(self.share.paths, assertions=self.assertions)
 
     def replica_logs(
         self, topics: Sequence[str] | None = None, partitions: Partitions | None = None
@@ -455,10 +455,12 @@ class Contents:
             )
         for each in replicas[1:]:
             is_same = first.topic_id is None or each.topic_id in {None, first.topic_id}
-            if is_same and each.error is not None and _reach(each) > _reach(first):
+            end = each.log_end_offset
+            if is_same and each.error is not None and (end is None or _reach(each) > _reach(first)):
+                reach = "may reach further" if end is None else f"reaches further, to offset {end}"
                 return (
-                    f"REPLICA_NOT_READ: the replica {each.log.name} reaches further, to offset {each.log_end_offset}, "
-                    f"and could not be read completely ({Error.of(each.error).code})"
+                    f"REPLICA_NOT_READ: the replica {each.log.name} {reach}, and could not be read completely "
+                    f"({Error.of(each.error).code})"
                 )
         return None
 

@@ -28,6 +28,7 @@ from toolkit.analysis.diagnosis.markers import MarkerSearch, OtherMarker, marker
 from toolkit.analysis.diagnosis.observation import UNKNOWN_TIME, BrokersTime, Coverage, Observation
 from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets, lso_holds
 from toolkit.analysis.log.log_transactions import log_transaction_table
+from toolkit.analysis.log.offset_status import intact
 from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import Headers, concatenate
@@ -321,9 +322,10 @@ def _headers(state: ReplicaState, start: int, stop: int, *, most: int | None = N
     """Batches with an offset in ``start <= offset < stop``, and read errors; from the window if it has them."""
     window = state.window
     if (batches := window.neighbourhood.between(start, stop, most=most)) is not None:
-        return batches, [each.reason for each in window.damage if each.reaches(start) and not each.is_torn]
+        unread = [each for each in (*window.damage, *window.wrong_checksums) if each.reaches(start)]
+        return batches[batches["crc_ok"] != 0], [each.reason for each in unread if not each.is_torn]
     parts, errors, count = [], [], 0
-    for part in state.log.parts(start=start, stop=stop):
+    for part in map(intact, state.log.parts(start=start, stop=stop, crc=True)):
         parts.append(part.headers)
         errors += [damage.reason for damage in part.damage if not damage.is_torn]
         count += len(part.headers)
@@ -432,14 +434,11 @@ def _replica_markers(
     start = max(begin, end - MAX_OFFSETS if since is None else log.offset_before(milliseconds(since)))
     for most in (MAX_OFFSETS, MOST_OFFSETS):
         stop = min(end, start + most)
-        parts = list(log.parts(start=start, stop=stop, crc=True))
-        headers = concatenate([part.headers for part in parts])
-        is_wrong = headers["crc_ok"] == 0
+        parts = list(map(intact, log.parts(start=start, stop=stop, crc=True)))
         errors = [damage.reason for part in parts for damage in part.damage if not damage.is_torn]
-        errors += ["CORRUPT_BATCH: a checksum is wrong"] if is_wrong.any() else []
         errors += [state.error] if state.error else []
         excerpt = Excerpt(
-            headers=headers[~is_wrong],
+            headers=concatenate([part.headers for part in parts]),
             start=start,
             stop=stop,
             log_start_offset=state.log_start_offset,

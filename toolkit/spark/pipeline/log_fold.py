@@ -42,7 +42,7 @@ from toolkit.formats.log_dir_files import log_path, segment_base_offset
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, utc
 from toolkit.schema.log import LsoStep, TransactionLogRecord
 from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
-from toolkit.schema.table import EPOCH, Table, TopicPartition
+from toolkit.schema.table import EPOCH, TopicPartition
 from toolkit.sources.log_tables import LogFold, LogId, ReadError, batch_tables, damage_table, error_table
 from toolkit.sources.logdir.dump_logs import read_texts
 from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, between, known_before
@@ -470,18 +470,16 @@ def _is_read_again(file: str | None, offset: int) -> bool:
 STAGED = {each.name: each for each in (BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, STATE)}
 
 
-def _struct(table: Table) -> pa.StructType:
-    """Nested fields are nullable, as pyarrow could not cast null structs otherwise."""
-    return pa.struct([field.with_nullable(True) for field in spark_schema(table.arrow_schema)])
-
-
+STRUCTS = {name: [each.with_nullable(True) for each in spark_schema(t.arrow_schema)] for name, t in STAGED.items()}
 STAGE_SCHEMA = pa.schema(
     [
         *(("table", pa.string()), (LOG, pa.string()), (IS_FINAL, pa.bool_())),
-        *((name, _struct(table)) for name, table in STAGED.items()),
+        *((name, pa.struct(fields)) for name, fields in STRUCTS.items()),
     ]
 )
-"""Name of the row's table, its log, and a struct for each table, null in rows of other tables."""
+"""Name of the row's table, its log, and a struct for each table, null in rows of other tables.
+
+Its fields are nullable, as pyarrow could not cast null structs otherwise."""
 
 
 def stage_rows(table: str, rows: pa.Table, *, log: str, is_final: bool) -> pa.RecordBatch:

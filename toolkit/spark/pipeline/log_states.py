@@ -203,7 +203,9 @@ def renames(listings: Mapping[str, LogListing], states: Mapping[str, StoredState
         state = states[stored]
         if stored == name or (row.topic_id or state.topic_id) is None:
             if row.topic_id is None and _is_other_topic(row, state):
-                found[stored] = _earlier_name(identity, [*states, *found.values()])
+                taken, numbers = {*states, *found.values()}, range(1, len(states) + len(found) + 2)
+                earlier = (str(identity._replace(topic_id=f"{EARLIER}{number}")) for number in numbers)
+                found[stored] = next(each for each in earlier if each not in taken)
             elif stored != name:
                 found[stored] = name
         elif row.topic_id is None or state.topic_id is None or stored in old_names.values():
@@ -223,12 +225,6 @@ def _is_other_topic(row: LogListing, state: StoredState) -> bool:
         return end is not None and known_end is not None and end < known_end
     epochs = [int(epoch) for epoch in json.loads(row.leader_epochs)]
     return bool(epochs) and state.leader_epoch is not None and max(epochs) < state.leader_epoch
-
-
-def _earlier_name(identity: LogIdentity, names: Iterable[str]) -> str:
-    taken = set(names)
-    numbered = (str(identity._replace(topic_id=f"{EARLIER}{number}")) for number in range(1, len(taken) + 2))
-    return next(name for name in numbered if name not in taken)
 
 
 def _names_by_path(listings: Mapping[str, LogListing], states: Mapping[str, StoredState]) -> dict[str, str]:

@@ -189,7 +189,9 @@ class ListedLogs:
         options = assertion_options(self.assertions)
         if self.topics is not None:
             options["subscribe"] = json.dumps(list(self.topics))
-        return load(self.spark, "findings", self.paths, **options).toArrow().cast(FINDINGS.arrow_schema)
+        register(self.spark)
+        reader = self.spark.read.format("kafka_log_dir").options(table="findings", paths=json.dumps(list(self.paths)))
+        return reader.options(**options).load().toArrow().cast(FINDINGS.arrow_schema)  # it lists the files again
 
     def proof(self) -> str | None:
         """What the files prove and what they do not, in one line; null without files."""
@@ -241,13 +243,6 @@ def _in_a_task(spark: SparkSession, function: Callable[[], pa.Table], schema: St
     return mapped(spark.range(0, 1, 1, 1), lambda _: function(), schema).toArrow()
 
 
-def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) -> DataFrame:
-    """A table of ``kafka_log_dir``; it lists the files again."""
-    register(spark)
-    reader = spark.read.format("kafka_log_dir").option("table", table).options(**options)
-    return reader.option("paths", json.dumps(list(paths))).load()
-
-
 def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[str] | None = None) -> ListedLogs:
     """List all partitions of a cluster, or those of some topics, with their start and end offsets.
 
@@ -255,11 +250,11 @@ def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[s
     """
     from toolkit.sources.live.leaders import read_metadata  # imports kafka-python
 
-    partitions = map(Partition.of, cluster.partition_rows(topics=topics))
-    topic_ids = read_metadata(cluster.client, topics).topic_ids
+    partitions = [*map(Partition.of, cluster.partition_rows(topics=topics))]
+    leaders = read_metadata(cluster.client, topics).at(each.tp for each in partitions)
     logs = []
     for each in partitions:
-        topic_id = topic_ids.get(each.topic)
+        topic_id = leaders[each.tp].topic_id
         row = LogListing(
             log=str(LogIdentity(cluster.client.cluster_id, LEADER, topic_id, str(each.tp))),
             topic=each.topic,
