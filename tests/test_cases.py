@@ -21,6 +21,7 @@ from toolkit.lab.clients import until
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema.live import Coordinator, Finding
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
+from toolkit.views.report import collect_incident, report
 
 FOLDER = Path(__file__).parent / "cases"
 WORDS = [line.split("\t") for line in (FOLDER / "words.tsv").read_text(encoding="utf-8").splitlines()]
@@ -116,9 +117,10 @@ def test_a_cluster_without_transactions_says_so() -> None:
         (coordinator,) = cluster.records(Coordinator, transactional_ids=["sink-1"], groups=[])
         impossible = "no transaction can begin: __transaction_state does not exist"
         needs = "transaction.state.log.replication.factor says (3); 1 registered"
-        for said in (coordinator.error, cluster.scope_text):
+        summary = " ".join(report(**collect_incident(cluster)).summary)
+        for said in (coordinator.error, cluster.scope_text, summary):
             assert impossible in (said or "")
-            assert needs in (said or ""), "only explain and coordinator named the cause"
+            assert needs in (said or ""), "only explain and coordinator named the cause, and then all but a report"
         assert nothing in LogDir(*kafka.log_dirs.values()).proof().line
 
 

@@ -257,6 +257,18 @@ def test_a_commit_is_refused_if_a_topic_may_be_hidden() -> None:
     assert cluster.sent == []
 
 
+def test_a_partition_whose_producers_alone_were_not_read_proves_nothing() -> None:
+    """Its offsets were read, so its finding has no `error`, and nothing seemed to be open there."""
+    unread = found(
+        start_offset=None, producer_id=None, verdict=Verdict.UNKNOWN, action=None, missing=["READ"], evidence=[]
+    )
+    with pytest.raises(ActionRefused, match=r"orders-0 is unknown.*Nothing was sent"):
+        commit_plan(commit_cluster(findings=[unread.row()]))
+    cluster = fence_cluster(**OVERDUE)
+    cluster.own_findings = [unread]
+    assert fence_plan(cluster).needed_override == "no commit includes what is open under payments-7 on orders-0"
+
+
 def without_others(row: Row) -> Row:
     return {**dict.fromkeys(TRANSACTION_LOG.names), "tombstone": False, **row}
 

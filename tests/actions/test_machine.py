@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from kafka.protocol.metadata import MetadataResponse
@@ -106,17 +106,24 @@ def test_several_are_checked_again_at_once_and_then_done_one_by_one(audit: Audit
 class QueueCluster(RowCluster):
     """Two of them on one partition: the marker of producer 7 moves the LSO to that of producer 8, at 120."""
 
+    last: ClassVar[int] = 150  # LSO after the marker of producer 8
+
     def send_one(self, request: Any, *, broker_id: int) -> Any:
         answer = super().send_one(request, broker_id=broker_id)
         if not isinstance(answer, MetadataResponse):
             is_first = request.markers[0].producer_id == 7
-            self.partitions = [partition(lso=120 if is_first else 150)]
+            self.partitions = [partition(lso=120 if is_first else self.last)]
             self.producers = [producer(start=None), producer(8, start=120 if is_first else None)]
         return answer
 
 
-def test_the_second_on_a_partition_moves_the_lso_from_where_the_first_has_left_it(audit: Audit) -> None:
-    """It was said, and written down, to have moved it from where the first had held it."""
+def test_the_second_on_a_partition_moves_the_lso_from_where_the_first_has_left_it(
+    audit: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was said, and written down, to have moved it from where the first had held it.
+
+    And where it did not move, that was no surprise, as another one had held it when the list was planned.
+    """
     of_second = {"producer_id": 8, "start_offset": 120}
     second = found(queue_position=2, **of_second)
     cluster: Any = QueueCluster(producers=[producer(), producer(8, start=120)], findings=[found().row(), second.row()])
@@ -126,6 +133,11 @@ def test_the_second_on_a_partition_moves_the_lso_from_where_the_first_has_left_i
     moved = [(each.result.last_stable_offset_before, each.result.last_stable_offset_after) for each in done.done]
     assert moved == [(100, 120), (120, 150)]
     assert [row["last_stable_offset_before"] for row in audit.rows() if row["step"] == "intent"] == [100, 120]
+    monkeypatch.setattr(QueueCluster, "last", 120)
+    cluster = QueueCluster(producers=[producer(), producer(8, start=120)], findings=[found().row(), second.row()])
+    plans = [abort_plan(cluster), with_txn(abort_plan(cluster), basis=second, **of_second)]
+    done = PlanList(cluster=cluster, plans=plans, left_out=[]).execute(confirm="2 transactions", recheck_after=0)
+    assert (done.stopped_at, "The LSO of orders-0 is 120, and was 120" in str(done.error)) == ("orders-0@120", True)
 
 
 def test_a_check_that_has_become_old_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +290,8 @@ def test_claims_that_are_not_in_a_finding_are_not_proven() -> None:
     assert found().evidence[0].value == f"no live transaction owns offset 100 of orders-0: {PROVEN}"
 
 
-def test_an_lso_that_stands_where_it_was_stops_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_lso_that_stands_where_it_was_stops_the_list(monkeypatch: pytest.MonkeyPatch, audit: Audit) -> None:
+    """Of one abort without a list it was no failure: exit code 0."""
     stands = PartitionResult(
         topic="orders",
         partition=0,
@@ -293,6 +306,9 @@ def test_an_lso_that_stands_where_it_was_stops_the_list(monkeypatch: pytest.Monk
     done = plan_of(cluster).execute(confirm="3 transactions", recheck_after=0)
     assert isinstance(done.error, ActionFailed)
     assert (done.stopped_at, done.error.effect, len(cluster.sent)) == (*targets(0), "written", 1)
+    with pytest.raises(ActionFailed, match="The LSO of orders-0 is 100, and was 100 before the ABORT marker"):
+        abort_plan(RowCluster()).execute(confirm="orders-0@100", recheck_after=0)
+    assert "The LSO of orders-0" in audit.rows()[-1]["error"]
 
     def interrupted(*_: object) -> Result:
         raise KeyboardInterrupt

@@ -174,6 +174,7 @@ def test_an_answer_that_proves_nothing(owner: Transaction, reason: str, missing:
     ("epoch", "owner", "outcome", "verdict"),
     [
         (32766, transaction(epoch=32767, start_time=ago(seconds=81)), "undecided", "overdue"),
+        (32766, transaction(epoch=32767, start_time=ago(seconds=81)), "unknown", "overdue"),
         (32766, transaction(epoch=32767, start_time=ago(seconds=80)), "undecided", "unknown"),
         (32766, transaction(epoch=32767, start_time=ago(seconds=81)), "commit", "unknown"),
         (32765, transaction(epoch=32766, start_time=ago(seconds=81)), "undecided", "unknown"),
@@ -185,13 +186,17 @@ def test_an_answer_that_proves_nothing(owner: Transaction, reason: str, missing:
 def test_a_coordinator_that_could_not_log_the_last_epoch(
     epoch: int, owner: Transaction, outcome: str, verdict: str
 ) -> None:
-    """Below epoch 32767, a newer instance may have it; before the timeout, the fence may still be on its way."""
+    """Below epoch 32767, a newer instance may have it; before the timeout, the fence may still be on its way.
+
+    That its coordinator then aborts it was advised without the proof that no commit includes it.
+    """
     diagnosis = Diagnosis.of(twice(observation(owner, producers=[producer(epoch=epoch)])))
     decided = Outcome(name=outcome, reason="its log shows it", are_markers_sought=True)
     row = only(diagnosis.findings(read=by_logs(diagnosis, decided)))
     assert (row.verdict, row.action) == (verdict, "abort" if verdict == "hanging" else None)
     if verdict == "overdue":
-        assert row.outcome == "undecided"
+        assert row.outcome == outcome
+        assert ("first get the proof that no commit includes" in row.remedy) is (outcome == "unknown")
         assert row.cause == "the coordinator could not log epoch 32767: KAFKA-20090"
         assert "restart broker 3" in row.remedy
 
@@ -481,8 +486,10 @@ def test_records_of_a_dead_epoch_that_may_be_committed_are_kept_before_anything_
 def test_a_long_transaction_perhaps_over_committed_records_is_not_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     row = only(diagnosed(twice(LONG), LIKELY_BELOW, *LIVE_RECORDS))
     assert (row.verdict, row.outcome, row.action) == ("long", "unknown", None)
-    words = "and if no commit includes offset 100 of orders-0, which is not proven."
-    assert row.remedy.endswith(f"Fence its id only to end it sooner, {words}")
+    words = "get the proof that no commit includes offset 100 of orders-0"
+    assert row.remedy.startswith(f"Before its client is started again, or its id is fenced, {words}: both abort"), (
+        'it was "start it again: its InitProducerId ends the transaction", which discards what was likely committed'
+    )
     row = only(diagnosed(twice(LONG), here(BEFORE, data(100, second=31)), init(), LIVE_RECORDS[-1]))
     assert (row.verdict, row.outcome) == ("long", "undecided")
     assert row.remedy.endswith("Fence its id only to end it sooner.")
@@ -490,7 +497,7 @@ def test_a_long_transaction_perhaps_over_committed_records_is_not_undecided(monk
     assert (unread.verdict, unread.outcome) == ("long", "undecided"), "as long as no log speaks against it"
     monkeypatch.setattr(rules, "may_be_flinks", lambda name: True)
     row = only(diagnosed(twice(LONG), LIKELY_BELOW, *LIVE_RECORDS))
-    assert row.remedy.endswith(f"end it sooner, and if no checkpoint of Flink is to commit it, {words}")
+    assert f"{words}, and that no checkpoint of Flink is to commit it: both" in row.remedy
 
 
 def test_an_overdue_transaction_perhaps_over_committed_records_is_not_to_be_fenced() -> None:

@@ -47,6 +47,7 @@ UNREACHED = {
     "its commit is decided and the marker on the way": "the same",
     "its abort is decided and the marker on the way": "the same",
     "overdue, fenced by the last epoch": "no world has so many epochs; tests/actions/test_last_epoch.py has it",
+    "overdue, fenced by the last epoch, perhaps over committed records": "the same; tests/analysis/test_rules.py",
     "pre-committed by a checkpoint of Flink, over aborted records": "the same",
     "pre-committed by a checkpoint of Flink": "the model has no checkpoint; tests/actions/test_commit.py has one",
     "to be committed by a checkpoint of Flink": "the same; tests/analysis/test_flink_checkpoint_rules.py",

@@ -23,7 +23,7 @@ from tests.stored import compare
 from toolkit import Cluster, Recording
 from toolkit.analysis.diagnosis.decision import UNDECIDED, Outcome
 from toolkit.cli.record_commands import RecorderScreen, _until_stopped
-from toolkit.errors import ConnectionFailed, UsageError
+from toolkit.errors import ConnectionFailed, NotFound, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.clients import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS
@@ -131,6 +131,27 @@ def test_the_first_connection_must_succeed(tmp_path: Path) -> None:
     with pytest.raises(ConnectionFailed, match="No broker is there"):
         record(tmp_path, Told())
     assert len(Recording(tmp_path).samples()) == 0
+
+
+def test_a_service_also_starts_while_its_cluster_is_away() -> None:
+    """A recorder with metrics only that was restarted during an outage ended, and so did its alerts."""
+    metrics = Metrics()
+    sampler = Sampler(connect=nobody, interval_ms=1_000)
+    recorder = Recorder(sampler=sampler, listener=RecorderScreen(metrics, None), is_service=True)
+    assert recorder.run(threading.Event(), samples=1) == 1
+    assert metrics.health()[1].endswith("1 failed so far, it with NETWORK_EXCEPTION: No broker is there")
+    assert numbers(metrics)["kafka_txn_last_sample_timestamp_seconds", ()] == 0, "KafkaTxnRecorderBlind fires"
+
+
+@pytest.mark.parametrize("error", [NotFound("chk-5 cannot be read.", do=""), OSError("chk-5 cannot be read")])
+def test_a_checkpoint_that_cannot_be_read_is_no_fault_of_the_network(error: Exception) -> None:
+    """It was NETWORK_EXCEPTION; and a folder that is away, as on NFS, ended the recorder."""
+
+    def without_checkpoint() -> NoReturn:
+        raise error
+
+    failed = Sampler(connect=without_checkpoint, interval_ms=1_000).take(NINE)
+    assert failed.error == "NOT_READ: chk-5 cannot be read"
 
 
 def test_a_failed_write_is_reported_and_recording_continues(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +267,10 @@ def test_a_restart_resolves_no_alert_of_what_the_last_sample_has_not_read(begun:
 
 
 def test_late_partitions_and_lags_that_were_not_read_keep_their_numbers() -> None:
-    """The series of the partition kept its numbers; those by broker and by group said that nothing waits any more."""
+    """The series of the partition kept its numbers; those by broker, group, verdict and outcome said that all is over.
+
+    The dashboard counted no hanging transaction while its partition could not be read.
+    """
     one = sample(NINE)
     (finding,) = one.findings
     unread = replace(finding, verdict=Verdict.UNKNOWN, producer_id=None, error="NETWORK_EXCEPTION: x")
@@ -260,8 +284,11 @@ def test_late_partitions_and_lags_that_were_not_read_keep_their_numbers() -> Non
         metrics.on_sample(each, written=True)
         now = numbers(metrics)
         group = ("group", "billing"), ("partition", "0"), ("topic", "orders")
-        found.append((now.get((LATE, (("broker_id", "4"),))), now.get(("kafka_txn_group_held_offsets", group))))
-    assert found == [(1, 50), (1, 50), (None, None)]
+        hanging = now["kafka_txn_transactions", (("verdict", "hanging"),)]
+        undecided = now["kafka_txn_open_outcomes", (("outcome", "undecided"),)]
+        late = now.get((LATE, (("broker_id", "4"),)))
+        found.append((late, now.get(("kafka_txn_group_held_offsets", group)), hanging, undecided))
+    assert found == [(1, 50, 1, 1), (1, 50, 1, 1), (None, None, 0, 0)]
 
 
 def test_a_restarted_recorder_that_reached_no_broker_still_knows_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,6 +115,9 @@ def test_error_rows_are_marked_with_their_error(rows: list[Row]) -> None:
 
 def test_a_terminal_gets_text(rows: list[Row]) -> None:
     assert "hang" in repr(show(rows, now=NOW)).splitlines()[-1]
+    healthy = [{**rows[0], "verdict": "ongoing", "action": None}]
+    last = repr(show(healthy, now=NOW)).splitlines()[-1]
+    assert last.startswith("none of these hangs, 1 "), "nothing hangs, of rows from which those that hang were left out"
     selection = repr(show(rows, columns=["verdict", "start_offset"])).splitlines()
     assert selection[0].split() == ["start"]
     assert selection[2].split() == ["hanging", "13"], "that of the older sample holds on"

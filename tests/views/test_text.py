@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolkit.schema import FINDINGS, Row
-from toolkit.schema.verdict import Verdict, cause_page, verdict_page
+from toolkit.schema.verdict import Verdict
 from toolkit.views.finding_document import finding_lines, paint, summary
 
 NOW = dt.datetime(2026, 11, 21, 12, 12, 30, tzinfo=dt.UTC)
@@ -47,34 +47,6 @@ def healthy(**fields: Any) -> Row:
     return {**row, **fields}
 
 
-def test_a_hanging_transaction_has_owner_reason_remedy_and_next_step() -> None:
-    assert finding_lines([finding()]) == [
-        "orders-0   LSO 913095344 held for 2 h 14 min · 2,115 records waiting · group my-group cannot move",
-        "  hanging  producer 171100 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095344",
-        '  why      coordinator 3: id "payments-7" is CompleteAbort, so no coordinator will end this transaction '
-        "(seen twice, 5 s apart; all 3 brokers answered)",
-        "  remedy",
-        "           kafka-txn abort --topic orders --partition 0 --start-offset 913095344",
-        f"  docs     {verdict_page('hanging')}",
-        "  next     the LSO goes to the high watermark: nothing else is open",
-    ]
-
-
-def test_transactions_behind_the_holder_are_listed_in_order() -> None:
-    behind = [
-        healthy(queue_position=2, producer_id=5, start_offset=913095350),
-        finding(queue_position=3, producer_id=6, start_offset=913095360, reason="disowned", remedy="an abort marker"),
-    ]
-    lines = finding_lines([finding(), *behind])
-    assert lines[6:] == [
-        "  next     the LSO goes to 913095350",
-        "           ongoing  producer 5 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095350",
-        "           hanging  producer 6 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095360",
-        "           disowned",
-        "           an abort marker",
-    ]
-
-
 def test_the_lso_is_held_since_its_holder_became_the_first() -> None:
     lines = finding_lines([finding(held_from=NOW - dt.timedelta(minutes=3))])
     assert lines[0].startswith("orders-0   LSO 913095344 held for 3 min · ")
@@ -92,22 +64,6 @@ def ended(**fields: Any) -> Row:
     )
 
 
-def test_ended_transactions_have_one_line_each() -> None:
-    reason = "Its COMMIT marker is at offset 9 of the log."
-    rows = [healthy(partition=1, last_stable_offset=5)]
-    rows += [ended(partition=1, records_held=1, reason=reason), ended(partition=2, reason=reason)]
-    past = "ended  producer 171100 epoch 1 held the LSO for 2 min until 2026-11-21 10:00:11 UTC, "
-    assert finding_lines(rows)[1:] == [
-        f'orders-1   {past}1 record behind it · id "payments-7"',
-        f'orders-2   {past}2,115 records behind it · id "payments-7"',
-    ]
-    assert summary(rows) == "nothing hangs, 2 ended, 1 open transaction is not overdue"
-    (of_a_sample,) = finding_lines([ended()])
-    assert "held the LSO for at most 2 min until before 2026-11-21 10:00:11 UTC" in of_a_sample
-    unknown = ended(held_ms=None, held_to=None, records_held=None, transactional_id=None, producer_epoch=None)
-    assert finding_lines([unknown]) == ["orders-0   ended  producer 171100 epoch unknown held the LSO"]
-
-
 def test_ended_transactions_follow_open_ones() -> None:
     waits = finding(
         queue_position=None, producer_id=None, start_offset=None, verdict=Verdict.UNREPLICATED, remedy="Look."
@@ -116,35 +72,6 @@ def test_ended_transactions_follow_open_ones() -> None:
         verdicts = [line.split()[0] for line in finding_lines(rows) if line.startswith("  ")]
         assert verdicts[0] in {"hanging", "unreplicated"}
         assert verdicts[-1] == "ended"
-
-
-def test_without_its_holder_a_finding_counts_those_before_it() -> None:
-    lines = finding_lines([finding(queue_position=3)])
-    assert lines[0].startswith("orders-0   LSO 913095344 · 2,115 records waiting")
-    assert lines[1].endswith("at offset 913095344, behind 2 others")
-
-
-def test_unknown_names_what_is_missing() -> None:
-    row = finding(verdict=Verdict.UNKNOWN, missing=["DESCRIBE on transactional ids", "broker 2"], groups_held=None)
-    lines = finding_lines([row])
-    assert "  missing  DESCRIBE on transactional ids" in lines
-    assert "           broker 2" in lines
-
-
-def test_an_unreadable_partition_has_no_next_step() -> None:
-    row = finding(
-        queue_position=None, producer_id=None, verdict=Verdict.UNKNOWN, reason="The leader of orders-0 did not answer.",
-        last_stable_offset=None, records_held=None, groups_held=None, error="NOT_LEADER_OR_FOLLOWER",
-        missing=["the leader's answer"], remedy="Ask again.",
-    )  # fmt: skip
-    assert finding_lines([row]) == [
-        "orders-0   LSO unknown",
-        "  unknown  The leader of orders-0 did not answer.",
-        "  error    NOT_LEADER_OR_FOLLOWER",
-        "  missing  the leader's answer",
-        "  remedy   Ask again.",
-        f"  docs     {verdict_page('unknown')}",
-    ]
 
 
 def test_healthy_partitions_have_one_line_below_the_blocks() -> None:
@@ -164,30 +91,12 @@ def test_consecutive_healthy_lines_are_aligned() -> None:
     assert [line.index("ongoing") for line in lines] == [17, 17]
 
 
-def test_a_live_transaction_with_a_cause_has_a_full_block() -> None:
-    row = healthy(cause="mixed epochs in one transaction")
-    assert "  cause    mixed epochs in one transaction" in finding_lines([row])
-    assert summary([row]) == "nothing hangs, 1 ongoing"
-
-
 def test_the_summary_names_a_missing_marker() -> None:
     """A commit without its marker read "nothing hangs, 1 stuck_ending" while consumers waited for it."""
     committed = healthy(verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete")
     assert summary([committed]) == "1 partition is held because its COMMIT marker is missing"
     both = [committed, {**committed, "partition": 8}, healthy(verdict=Verdict.STUCK_ENDING, partition=9)]
     assert summary(both) == "2 partitions are held because their COMMIT markers are missing, 1 stuck_ending"
-
-
-def test_one_record_and_several_groups() -> None:
-    headlines = [
-        finding_lines([finding(records_held=records, groups_held=groups)])[0]
-        for records, groups in [(1, []), (2, ["a", "b"]), (0, ["a", "b", "c", "d", "e"])]
-    ]
-    assert [line.split(" · ", 1)[1] for line in headlines] == [
-        "1 record waiting",
-        "2 records waiting · groups a and b cannot move",
-        "0 records waiting · groups a, b, c and 2 more cannot move",
-    ]
 
 
 def test_a_client_clock_is_named_and_a_time_in_the_future_gives_no_age() -> None:
@@ -203,11 +112,6 @@ def test_a_record_may_be_younger_than_its_file() -> None:
     """
     (line, *_) = finding_lines([finding(opened_at=NOW + dt.timedelta(milliseconds=2))])
     assert line.startswith(f"orders-0   LSO 913095344 held since {NOW:%Y-%m-%d %H:%M:%S} UTC · ")
-
-
-def test_a_transaction_without_records_has_no_offset() -> None:
-    lines = finding_lines([healthy(queue_position=None, start_offset=None)])
-    assert "nothing written here yet" in lines[0]
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 100])
@@ -263,27 +167,6 @@ def test_the_summary_counts_partitions_in_correct_english() -> None:
     assert summary([*hang, unknown, *alive]) == "2 partitions hang, 1 unknown, 14 open transactions are not overdue"
     assert summary([hang[0], alive[0]]) == "1 partition hangs, 1 open transaction is not overdue"
     assert summary([]) == "nothing hangs, no transaction is open"
-
-
-def test_the_link_is_the_causes_page_before_the_verdicts() -> None:
-    late = finding(cause="a batch came late; it holds offsets (late-after-commit, group-offsets)")
-    assert f"  docs     {cause_page('late-after-commit')}" in finding_lines([late])
-    hint = finding(cause='superseded epoch: "a" is at epoch 2 (no name of a cause)')
-    assert f"  docs     {verdict_page('hanging')}" in finding_lines([hint])
-
-
-def test_hidden_topics_are_a_block_without_partition() -> None:
-    row = {
-        "topic": None, "partition": None, "verdict": "unknown", "reason": "There may be more topics.",
-        "missing": ["DESCRIBE on topics"], "remedy": "Ask with more rights.",
-    }  # fmt: skip
-    assert finding_lines([row]) == [
-        "all topics",
-        "  unknown  There may be more topics.",
-        "  missing  DESCRIBE on topics",
-        "  remedy   Ask with more rights.",
-        f"  docs     {verdict_page('unknown')}",
-    ]
 
 
 def test_transactions_on_partitions_that_were_not_read_do_not_hide_what_was() -> None:

@@ -78,6 +78,7 @@ def many(row: Row, number: int = 26) -> list[Row]:
 
 FOUND: Mapping[str, tuple[Sequence[Row], Sequence[int]]] = {
     "open": ([OPEN], [0]),
+    "of files": ([{**OPEN, **dict.fromkeys(("held_ms", "held_from", "records_held"))}], [0]),
     "live": ([{**OPEN, **LIVE}], [0]),
     "ended": ([{**ended(entry("log", "marker", "offset 9: ABORT", ENDED)), "outcome": "abort"}], [0]),
     "ended of a sample": ([ended(cluster_id="here", last_stable_offset=None)], [0]),

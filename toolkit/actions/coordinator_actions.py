@@ -283,7 +283,7 @@ class Commit(CoordinatorAction):
             )
         partitions = sorted(owner.topic_partitions or ())
         findings = cluster.records(Finding, partitions=partitions, recheck_after=recheck_after)
-        found = [each for each in findings if each.error or each.producer_id == committable.producer_id]
+        found = [each for each in findings if each.is_not_read or each.producer_id == committable.producer_id]
         if other := next((each for each in found if each.action != "commit"), None):
             raise ActionRefused(
                 f"{other.tp} is {other.verdict}: {other.reason}",

@@ -626,8 +626,6 @@ class Run:
                 done.append(Done(target=turn.plan.target, result=self._act(turn)))
                 for later in turns[number + 1 :]:
                     later.fresh = _behind(later.fresh, done[-1].result)
-                if word != turn.plan.target:
-                    _check_moved(turn.plan, done[-1].result)
         except ToolkitError as error:
             tried = {turn.plan.target, *(each.target for each in done)}
             rest = [each.plan.target for each in turns if each.plan.target not in tried]
@@ -709,6 +707,7 @@ class Run:
             done = action.verify(fresh, progress.check_cancelled)
             if fresh.transactional_id is None:
                 outcome.last_stable_offset_after = done.last_stable_offset_after
+                _check_moved(fresh, done)
         return done if copy is None else replace(done, records_file=copy.path, records_saved=copy.records)
 
 
@@ -751,8 +750,6 @@ def check_confirmation(confirm: str, target: str, *, means: str) -> None:
 
 def _check_moved(plan: Plan, result: Result) -> None:
     """Raise if the LSO stands where it was although the transaction held it."""
-    if plan.transactional_id is not None:
-        return
     before, after = result.last_stable_offset_before, result.last_stable_offset_after
     if plan.basis.queue_position != 1 or before is None or (after is not None and after > before):
         return

@@ -20,7 +20,6 @@ from toolkit.schema import SAVED_RECORDS, utc
 from toolkit.schema.live import Finding, Partition, Producer
 from toolkit.schema.recorded import SavedHeader, SavedRecord
 from toolkit.schema.table import Error, TopicPartition
-from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.coordinator_logs import LastBatch, OpenBatch, open_batches
 from toolkit.sources.live.group_offsets import committed_offsets, group_ids
 from toolkit.sources.live.transactions import read_committed
@@ -167,7 +166,7 @@ def check_was_read(found: Iterable[Finding], tp: TopicPartition, *, what: str) -
     `found`: the findings of the partition. `what`: what is not known then, as a clause.
     """
     for each in found:
-        if each.tp == tp and (each.error or (each.verdict is Verdict.UNKNOWN and each.start_offset is None)):
+        if each.tp == tp and each.is_not_read:
             why = each.error or "; ".join(each.missing)
             raise BrokerError(
                 f"{tp} could not be read: {why.rstrip('.')}.",

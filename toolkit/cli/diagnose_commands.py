@@ -67,7 +67,7 @@ def find_hanging(*, broker_id: Brokers = None, finding_options: FindingOptions, 
     answer_findings(finding_options, source_options, in_doubt_only=True, broker_id=broker_id)
 
 
-@takes_source(*FILE_OPTIONS)
+@takes_source(*FILE_OPTIONS, "flink_checkpoint")
 def explain(
     text: Annotated[
         str, typer.Argument(metavar="TEXT", help="The error or log lines, in quotes; stdin without it, or with -.")
@@ -128,7 +128,7 @@ def explain(
     _answer_explained(explained, output, source=source)
 
 
-@takes_source(*FILE_OPTIONS, "recording", "at")
+@takes_source(*FILE_OPTIONS, "recording", "at", "flink_checkpoint")
 def report(
     *,
     output: Annotated[
@@ -231,10 +231,11 @@ def report(
     page = write_report(**tables, figure=figure, title=title, connection=connection)
     written = page.save(output)
     remark(f"{written}: {written.stat().st_size:,} bytes")
-    raise typer.Exit(verdict_exit_code(records_of(tables["findings"], Finding)))
+    code = verdict_exit_code(records_of(tables["findings"], Finding))
+    raise typer.Exit(code or (INCOMPLETE if tables.get("problems") else 0))
 
 
-@takes_source(*FILE_OPTIONS, "recording")
+@takes_source(*FILE_OPTIONS, "recording", "flink_checkpoint")
 def mcp(*, recheck_after: RecheckAfter = 5, source_options: SourceOptions) -> None:
     """Serve agents over the Model Context Protocol on stdin and stdout: read-only tools over one source.
 

@@ -34,7 +34,7 @@ from toolkit.cli.options import (
     takes_source,
     time_option,
 )
-from toolkit.cli.output import progress, remark, show, width
+from toolkit.cli.output import INCOMPLETE, progress, remark, show, width
 from toolkit.errors import SetupError, UsageError
 from toolkit.schema.durations import duration as duration_text
 from toolkit.schema.verdict import RUNBOOK_URL, Verdict
@@ -61,7 +61,7 @@ RecorderBlind = Annotated[
 ]
 
 
-@takes_source()
+@takes_source("flink_checkpoint")
 def record(
     *,
     output: Annotated[
@@ -120,6 +120,9 @@ def record(
 
     Ctrl-C or SIGTERM ends it after the current sample. Files stay complete even after a crash, are read with pandas,
     DuckDB and Spark (DIR/findings, DIR/producers, ...) at any time, and serve diagnose --recording DIR.
+
+    Exit code 3: the cluster could not be reached at the start, unless metrics are served; or every sample of --samples
+    or --duration failed.
     """  # fmt: skip
     source_options.check()
     if output is None and metrics_port is None:
@@ -156,9 +159,12 @@ def record(
             writer=writer,
             listener=screen,
             retention=None if math.isinf(retention) else dt.timedelta(seconds=retention),
+            is_service=metrics is not None,
         )
         recorder.run(stop, samples=samples, until=until)
     screen.end()
+    if (samples, duration) != (None, None) and not screen.has_read:
+        raise typer.Exit(INCOMPLETE)
 
 
 def prometheus_rules(
@@ -232,6 +238,7 @@ class RecorderScreen:
             kept = duration_text(dt.timedelta(seconds=retention))
             self._kept = f"Recording, keeps samples for {kept} (--retention)"
         self._samples = 0
+        self.has_read = False  # whether a sample was successful, and written if it was to be
         self._gaps: set[str] = set()
         self._last = ""
         self._failed_since: dt.datetime | None = None
@@ -251,6 +258,7 @@ class RecorderScreen:
         if self._metrics:
             self._metrics.on_sample(sample, written=written)
         self._samples += written
+        self.has_read |= written and sample.error is None
         if sample.error is not None and self._failed_since is None:
             self._failed_since = sample.due
             self.on_warning(f"Since {sample.due:%Y-%m-%d %H:%M:%S} UTC the cluster cannot be read: {sample.error}")

@@ -255,6 +255,11 @@ class Finding(TableRow):
         """Whether only its coordinator shows the transaction: its partition was not read, and `error` says why."""
         return self.producer_id is not None and self.error is not None
 
+    @property
+    def is_not_read(self) -> bool:
+        """Whether its partition, or its producers alone, which leaves no `error`, could not be read."""
+        return self.error is not None or (self.verdict is Verdict.UNKNOWN and self.start_offset is None)
+
 
 PARTITIONS, PRODUCERS, TRANSACTIONS, FINDINGS = Partition.table, Producer.table, Transaction.table, Finding.table
 

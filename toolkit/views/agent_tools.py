@@ -222,7 +222,9 @@ class AgentTools:
             tables: dict[str, Any] = {"findings": rows, **tables_around(rows, source, remark=remarks.append)}
         aliases = Aliases(names_in(list(tables.values())))
         tables = {name: [aliases.applied(row) for row in of_table] for name, of_table in tables.items()}
-        markdown = aliases.applied(report(tables.pop("findings"), **tables, connection=self._connection).markdown)
+        why, connection = source.no_coordinators, self._connection
+        made = report(tables.pop("findings"), **tables, no_coordinators=why, connection=connection)
+        markdown = aliases.applied(made.markdown)
         shared = {
             **aliases.applied(about(source)),
             "names": inert(aliases.names),

@@ -449,12 +449,13 @@ def group_sentences(groups: Iterable[FindingGroup]) -> list[str]:
     ]
 
 
-def summary(findings: Data, *, scope: str | None = None) -> str:
+def summary(findings: Data, *, scope: str | None = None, are_selected: bool = False) -> str:
     """The summary in one line: ``2 partitions hang, 1 unknown, 14 open transactions are not overdue``.
 
     Within its timeout, a dead process looks like one that is at work: none is called healthy.
 
-    `scope`: what was read, which an all-clear names; `Source.scope`.
+    `scope`: what was read, which an all-clear names; `Source.scope`. `are_selected`: whether others may have
+    been left out, which may hang.
     """
     records = by_source(records_of(findings, Finding))
     hanging = len({place(finding) for finding in records if finding.verdict is Verdict.HANGING})
@@ -466,7 +467,8 @@ def summary(findings: Data, *, scope: str | None = None) -> str:
     parts += [_missing_markers(undelivered)] if undelivered else []
     unknown = [each for each in records if each.verdict is Verdict.UNKNOWN]
     if not parts and (not unknown or all(each.topic is None or each.is_coordinators_only for each in unknown)):
-        parts = ["nothing that was read hangs" if unknown else "nothing hangs"]
+        clear = "nothing that was read hangs" if unknown else "nothing hangs"
+        parts = ["none of these hangs" if are_selected else clear]
     elif not parts and len(unknown) == len(records):
         unread = sum(map(is_unread, unknown))
         is_all = unread > 1 and all(is_unread(each) or each.topic is None for each in unknown)

@@ -373,7 +373,7 @@ class TableView:
             groups = finding_groups(findings)
             lines = text_lines(parts_of_groups(groups[:TEXT_ROWS]), width=TEXT_WIDTH)
             more = sum(len(partition) for group in groups[TEXT_ROWS:] for partition in group.partitions)
-            end = ["", summary(findings)]
+            end = ["", summary(findings, are_selected=True)]
         else:
             lines, end = (
                 grid_lines(table_grid(self.table, self.rows[:TEXT_ROWS], columns=self._names()), widest=LONG),

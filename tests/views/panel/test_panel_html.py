@@ -24,7 +24,7 @@ from toolkit.schema import Row
 from toolkit.schema.coerce import Scope, Seen, SeenBrokers
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
-from toolkit.views.action_document import changes, done_section, lso_difference, passed
+from toolkit.views.action_document import changes, lso_difference, passed
 from toolkit.views.finding_document import by_urgency
 from toolkit.views.panel.abort_panel import AbortPanel
 from toolkit.views.panel.layout import PAGE, FigureFrame, FindingList, PanelLayout, TimelinePicture
@@ -68,15 +68,6 @@ def finding(**changed: object) -> Finding:
     return Finding.of({**known, **changed})
 
 
-def test_a_choice_starts_with_its_verdict() -> None:
-    assert choice(finding(last_stable_offset=100)) == (
-        "HANGING · orders-0 at offset 100 · LSO 100 held for 2 min · 23 records waiting · group billing cannot move"
-    )
-    nothing = dict.fromkeys(("start_offset", "records_held", "held_ms", "groups_held", "queue_position"))
-    assert choice(finding(verdict=Verdict.CLEAR, **nothing)) == "clear · orders-0 · LSO unknown"
-    assert choice(finding(topic=None, verdict=Verdict.UNKNOWN)) == "unknown · all topics at offset 100"
-
-
 def test_the_most_urgent_finding_is_first() -> None:
     found = [
         finding(verdict=Verdict.ONGOING, held_ms=900_000, action=None),
@@ -98,12 +89,6 @@ def test_the_queue_position_is_in_the_choice() -> None:
     """It crashed the panel: the column was renamed, and no type knew of it."""
     assert "behind 1 other" in choice(finding(queue_position=2))
     assert "behind 4 others" in choice(finding(queue_position=5))
-
-
-def test_a_choice_names_the_missing_marker() -> None:
-    assert "committed, its marker is missing" in choice(
-        finding(verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete")
-    )
 
 
 def test_external_text_never_becomes_markup() -> None:
@@ -184,12 +169,6 @@ def plan(planned: MarkerImpact, **more: Any) -> Plan:
     return abort_plan(cluster, impact=planned, start_offset=5, **more)
 
 
-def test_an_unmoved_lso_is_reported_as_unmoved() -> None:
-    assert "the LSO stays at 5" in html_text(
-        [done_section(plan(impact()), Result(partitions=[result(5, next_start_offset=5)]), "audit.jsonl")]
-    )
-
-
 def test_the_lso_of_the_plan_counts_the_marker_and_a_difference_is_explained() -> None:
     """The plan said 9 and the result 10, and nothing said that the marker takes an offset."""
 
@@ -267,13 +246,6 @@ def test_findings_that_are_alike_are_a_group_and_the_search_shows_what_it_found(
     assert "producer 987654" in listed.choices.children[0].description
     listed.show([other], None)
     assert (listed.group.value, listed.group.layout.display) == ("all findings", "none")
-
-
-def test_the_chosen_finding_is_marked() -> None:
-    first, second = many(2)
-    listed = FindingList(lambda chosen: None, lambda said: None)
-    listed.show([first, second], second)
-    assert [each._dom_classes for each in listed.choices.children] == [("alarm",), ("alarm", "chosen")]
 
 
 def _srcdoc(value: str) -> str:

@@ -490,7 +490,7 @@ def _no_commit(e: IdEvidence) -> Iterator[ActionClaim]:
         yield ActionClaim(claim=what, status=NOT_PROVEN)
     for tp in sorted(TopicPartition(*each) for each in e.owner.topic_partitions or ()):
         here = [each for each in e.findings if each.tp == tp]
-        if any(each.error for each in here):
+        if any(each.is_not_read for each in here):
             yield ActionClaim(claim=f"{what} on {tp}", status=NOT_PROVEN)
         for each in here:
             if each.start_offset is None:

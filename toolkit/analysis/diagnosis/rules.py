@@ -170,6 +170,8 @@ def _why_live(e: Case) -> str:
 def _wait(e: Case) -> str:
     if _may_have_aborted(e):
         return _end_over_aborted(e)
+    if e.has_outcome and e.outcome.name == UNKNOWN and e.outcome.all_committed.status == NOT_PROVEN:
+        return _prove_first(e)
     if e.expires_at is None:
         return f"{RESTART} Otherwise wait: its coordinator has it open."
     expires_at = at(e.expires_at)
@@ -179,6 +181,16 @@ def _wait(e: Case) -> str:
     return (
         f"{RESTART} Otherwise wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to "
         f"end it sooner{condition}.{_longer_recheck(e, _timeout(e) + TIMEOUT_GRACE)}"
+    )
+
+
+def _prove_first(e: Case) -> str:
+    """What to do about a live transaction over records that a commit is likely to include: all but a commit aborts."""
+    timeout = "" if e.expires_at is None else f", as its coordinator does after {at(e.expires_at)}"
+    checkpoint = ", and that no checkpoint of Flink is to commit it" if _may_be_flinks(e) else ""
+    return (
+        f"Before its client is started again, or its id is fenced, get the proof that {e.outcome.no_commit.claim}"
+        f"{checkpoint}: both abort all that is open here{timeout}. A commit is likely."
     )
 
 
@@ -279,6 +291,35 @@ def _over_committed(name: str, outcome: str, is_committed: Callable[[Case], bool
         ),
         cause="committed records in a live transaction",
     )
+
+
+def _stuck_at_last_epoch(name: str, outcome: str, applies: Callable[[Case], bool]) -> Rule[Case]:
+    """A transaction that its coordinator aborts, with all that is open here, once it has read its log again."""
+    return Rule(
+        name=name,
+        applies=lambda e: _is_stuck_at_last_epoch(e) and applies(e),
+        verdict=Verdict.OVERDUE,
+        outcome=outcome,
+        why=lambda e: (
+            f"{_says(e)}, its timeout of {duration(_timeout(e))} has passed, and its epoch is "
+            f"{e.owner_epoch}, which no client gets: the coordinator raised it to fence epoch {e.epoch}, and "
+            "has not logged it. Before 4.3.0 it cannot fence a second time, and its other transactions may not time "
+            "out either."
+        ),
+        remedy=lambda e: (
+            (f"What follows discards all that is open here: {_first_prove(e)} " if _may_have_committed(e) else "")
+            + f"Check that all replicas of __transaction_state-{_owner(e).txn_state_partition} are in sync. Then move "
+            f"its leader, or restart broker {number(_owner(e).coordinator_id)}: the coordinator reads its log again, "
+            "and aborts the transaction by its timeout. Until then it refuses kafka-txn fence. Never an abort marker: "
+            "it has an owner."
+        ),
+        cause="the coordinator could not log epoch 32767: KAFKA-20090",
+        is_explained=True,
+    )
+
+
+def _first_prove(e: Case) -> str:
+    return f"first get the proof that {e.outcome.no_commit.claim} ({e.outcome.reason})."
 
 
 def _not_proven(e: Case) -> str:
@@ -431,8 +472,8 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
         why=lambda e: f"{_says(e)}{_past_timeout(e)}.",
         remedy=lambda e: (
             f"Check coordinator {number(_owner(e).coordinator_id)} (log, load, __transaction_state-"
-            f"{_owner(e).txn_state_partition}). A fence would end it, and discard all that is open here: first get the "
-            f"proof that {e.outcome.no_commit.claim} ({e.outcome.reason}). Never an abort marker: it has an owner."
+            f"{_owner(e).txn_state_partition}). A fence would end it, and discard all that is open here: "
+            f"{_first_prove(e)} Never an abort marker: it has an owner."
         ),
         is_explained=True,
     ),
@@ -479,26 +520,10 @@ OWNED_RULES: tuple[Rule[Case], ...] = (
             f"{'at its coordinator' if e.owner_epoch < 0 else 'on the partition'}",
         ),
     ),
-    Rule(
-        name="overdue, fenced by the last epoch",
-        applies=_is_stuck_at_last_epoch,
-        verdict=Verdict.OVERDUE,
-        outcome=UNDECIDED,
-        why=lambda e: (
-            f"{_says(e)}, its timeout of {duration(_timeout(e))} has passed, and its epoch is "
-            f"{e.owner_epoch}, which no client gets: the coordinator raised it to fence epoch {e.epoch}, and "
-            "has not logged it. Before 4.3.0 it cannot fence a second time, and its other transactions may not time "
-            "out either."
-        ),
-        remedy=lambda e: (
-            f"Check that all replicas of __transaction_state-{_owner(e).txn_state_partition} are in sync. Then move "
-            f"its leader, or restart broker {number(_owner(e).coordinator_id)}: the coordinator reads its log again, "
-            "and aborts the transaction by its timeout. Until then it refuses kafka-txn fence. Never an abort marker: "
-            "it has an owner."
-        ),
-        cause="the coordinator could not log epoch 32767: KAFKA-20090",
-        is_explained=True,
+    _stuck_at_last_epoch(
+        "overdue, fenced by the last epoch, perhaps over committed records", UNKNOWN, _may_have_committed
     ),
+    _stuck_at_last_epoch("overdue, fenced by the last epoch", UNDECIDED, lambda e: True),
     _unknown(
         name="a fence may be in progress",
         applies=lambda e: (
@@ -573,6 +598,8 @@ def doubts(e: Case) -> tuple[str, ...]:
     doubts += e.observation.doubts.get((*e.tp, e.producer_id), ())
     if e.leader_moved:
         doubts.append("a response of the partition's leader: leadership moved during the observation")
+    if e.is_of_other_logs:
+        doubts.append("observations of one log: its leader has changed between them, or its topic was created again")
     if e.leader.error:
         doubts.append(f"the leader's offsets: {e.leader.error}")
     if e.options.is_sample and len(e.observations) == 1:

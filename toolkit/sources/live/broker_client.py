@@ -71,6 +71,7 @@ ListGroups = admin.ListGroupsRequest
 ListTransactions = admin.ListTransactionsRequest
 Metadata = metadata.MetadataRequest
 OffsetFetch = consumer.OffsetFetchRequest
+OffsetForLeaderEpoch = consumer.OffsetForLeaderEpochRequest
 Produce = producer.ProduceRequest
 TxnOffsetCommit = producer.TxnOffsetCommitRequest
 WriteTxnMarkers = producer.WriteTxnMarkersRequest
@@ -469,6 +470,12 @@ class BrokerClient:
         """Broker id to its advertised address, from the newest metadata response."""
         return {broker.node_id: f"{broker.host}:{broker.port}" for broker in self._manager.cluster.brokers()}
 
+    def check_broker(self, broker_id: int | str) -> None:
+        """Raise NotFound for a broker that the newest metadata response does not have."""
+        if self._manager.cluster.broker_metadata(broker_id) is None:
+            brokers = ", ".join(map(str, sorted(self.brokers)))
+            raise NotFound(f"Broker {broker_id} is not in the cluster; it has {brokers}.", do="Name one of these.")
+
     @property
     def cluster_id(self) -> str | None:
         """From the newest metadata response that has one."""
@@ -538,9 +545,7 @@ class BrokerClient:
 
     async def _connection(self, broker_id: int | str, deadline: float) -> Any:
         """An open connection: the current one, or a new one without backoff."""
-        if self._manager.cluster.broker_metadata(broker_id) is None:
-            brokers = ", ".join(map(str, sorted(self.brokers)))
-            raise NotFound(f"Broker {broker_id} is not in the cluster; it has {brokers}.", do="Name one of these.")
+        self.check_broker(broker_id)
         # So that each connection negotiates versions with its own broker, instead of reusing the first broker's.
         self._manager.broker_version_data = None
         self._manager.reset_backoff(broker_id)

@@ -76,6 +76,7 @@ class MetricSeries:
     # LSO is held
     partitions: Mapping[TopicPartition, PartitionSeries] = field(default_factory=dict)
     unread: int = 0  # number of partitions that could not be read
+    opened: Sequence[Finding] = ()  # open transactions, those of partitions that could not be read as before
     # partitions with a late transaction, and the leader then
     late: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     group_lags: Sequence[GroupLag] = ()  # of groups with offsets beyond a held LSO, those with most held offsets first
@@ -99,14 +100,17 @@ def measure(sample: Sample, before: MetricSeries) -> MetricSeries:
             by_partition.setdefault(finding.tp, []).append(finding)
     unread = {tp for tp, findings in by_partition.items() if why_unread(findings) is not None}
     if sample.row.topic_gaps:  # a topic that is hidden by now is in no answer
-        looked_at = {each.tp for each in sample.observation.partitions}
-        unread |= {tp for tp in before.partitions if tp not in looked_at}
+        known = {*before.partitions, *(each.tp for each in before.opened if each.tp is not None)}
+        unread |= known - {each.tp for each in sample.observation.partitions}
     kept = {tp: series for tp, series in before.partitions.items() if tp in unread}
     read = {
         tp: _partition_series(findings, sample, late=late[tp], before=before.partitions.get(tp))
         for tp, findings in by_partition.items()
         if tp not in unread and any(_is_reported(each, sample) for each in findings)
     }
+    opened = [each for each in sample.findings if each.producer_id is not None]
+    seen = {(each.tp, each.producer_id) for each in opened}
+    opened += [each for each in before.opened if each.tp in unread and (each.tp, each.producer_id) not in seen]
     group_lags = before.group_lags
     if sample.held_groups is not None:
         held = [each for each in sample.held_groups if each.held]
@@ -117,6 +121,7 @@ def measure(sample: Sample, before: MetricSeries) -> MetricSeries:
         sample=sample,
         partitions=dict(sorted((kept | read).items(), key=_by_urgency)),
         unread=len(unread),
+        opened=opened,
         late={tp: leader for tp, leader in before.late.items() if tp in unread} | leaders,
         group_lags=group_lags,
         interval=interval,
@@ -186,6 +191,7 @@ class Metrics:
         self._cluster = {} if cluster is None else {"cluster": cluster}
         self._series = MetricSeries()
         self._last = time.monotonic()  # when a sample was taken, failed ones included, or at the start
+        self._error: str | None = None  # of the last sample; null if it did not fail
         self._counts = dict.fromkeys((name for name, _ in COUNTS), 0)
         self._lock = threading.Lock()
         self._server: Any = None
@@ -228,10 +234,10 @@ class Metrics:
         """
         with self._lock:
             silent, interval = time.monotonic() - self._last, self._series.interval or 0.0
-            failed = self._counts["failed"]
+            failed = f"{self._counts['failed']} failed so far" + (f", it with {self._error}" if self._error else "")
         if silent > max(STUCK_S, 10 * interval):
             return False, f"no sample was taken for {silent:.0f} s"
-        return True, f"the last sample was taken {silent:.0f} s ago; {failed} failed so far"
+        return True, f"the last sample was taken {silent:.0f} s ago; {failed}"
 
     def close(self) -> None:
         """Stop the server."""
@@ -249,7 +255,7 @@ class Metrics:
         """Update the metrics from a sample."""
         with self._lock:
             self._series = replace(measure(sample, self._series), is_unwritten=not written)
-            self._last = time.monotonic()
+            self._last, self._error = time.monotonic(), sample.error
             self._counts["taken"] += 1
             self._counts["failed"] += sample.error is not None
             self._counts["unwritten"] += not written
@@ -266,8 +272,7 @@ class Metrics:
         with self._lock:
             series, counts = self._series, dict(self._counts)
         sample, partitions = series.sample, dict(islice(series.partitions.items(), MAX_PARTITIONS))
-        findings = [] if sample is None else [each for each in sample.findings if each.producer_id is not None]
-        verdicts, outcomes = (Counter(getattr(each, name) for each in findings) for name in ("verdict", "outcome"))
+        verdicts, outcomes = (Counter(getattr(each, name) for each in series.opened) for name in ("verdict", "outcome"))
         groups = Counter(group for each in series.partitions.values() for group in each.groups_held)
         late = Counter(leader for leader in series.late.values() if leader is not None)
         brokers = dict.fromkeys([*((sample.row.brokers or ()) if sample else ()), *sorted(late)])

@@ -31,7 +31,7 @@ from toolkit.analysis.diagnosis.case import DEFAULTS, DiagnoseOptions
 from toolkit.analysis.diagnosis.consumer_lag import group_lag
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, UNKNOWN_TIME, Observation
 from toolkit.analysis.history.findings_over_time import LATE_PADDING_MS, first_seen, late_transactions, with_earlier
-from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
+from toolkit.errors import BrokerError, ConnectionFailed, NotFound, ToolkitError, UsageError
 from toolkit.schema import RECORDED
 from toolkit.schema.live import Finding, GroupLag
 from toolkit.schema.recorded import RecordedSample
@@ -130,14 +130,18 @@ class Sampler:
             diagnosis = replace(diagnosis, checkpoints=cluster.newest_checkpoints())
             evidence = SampleEvidence(cluster, before.observation if before else None)
             diagnosed = diagnose(evidence, diagnosis, before=before.log_readings if before else {})
-        except ToolkitError as error:
+        except (OSError, ToolkitError) as error:
             self.close()  # brokers may have moved
+            if isinstance(error, BrokerError | ConnectionFailed):
+                text = row_text(error)
+            else:  # of a file: a checkpoint, properties
+                text = f"NOT_READ: {str(error).rstrip('.')}"
             row = RecordedSample(
                 sampled_at=due,
                 observed_at=dt.datetime.now(dt.UTC),
                 interval_ms=self.interval_ms,
                 seconds=time.monotonic() - started,
-                error=row_text(error),
+                error=text,
             )
             kept = before or Sample(due=due, row=row)  # it keeps what the previous sample knows for the next one
             return replace(kept, due=due, row=row, findings=(), late_transactions=(), held_groups=None)
@@ -494,6 +498,7 @@ class Recorder:
     listener: RecorderListener  # receives progress
     writer: SampleWriter | None = None  # writes them; null if only the listener wants them
     retention: dt.timedelta | None = None  # how long samples are kept; null for no limit
+    is_service: bool = False  # whether it also starts while the cluster is away: then its first samples fail
     _previous: Sample | None = None
     _compacted_at: dt.datetime = EPOCH
     _lost: int = 0
@@ -510,12 +515,13 @@ class Recorder:
         `stop`: set by another thread or a signal handler.
         `samples`: maximum number of samples.
         `until`: latest due time.
-        Raises ToolkitError if the cluster cannot be reached and the recording has no sample yet; later, that is a
-        failed sample.
+        Raises ToolkitError if the cluster cannot be reached and the recording has no sample yet; later, and of a
+        service, that is a failed sample.
         """
         self._previous = resume(self.writer.directory) if self.writer else None
         if self.writer is None or self._previous is None:
-            self.sampler.cluster()
+            with suppress(*((ConnectionFailed, BrokerError) if self.is_service else ())):
+                self.sampler.cluster()
         else:
             for each in (*last_known(self.writer.directory, self._previous), self._previous):
                 self.listener.on_resume(each)

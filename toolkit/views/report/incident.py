@@ -58,6 +58,7 @@ class IncidentTables(TypedDict, total=False):
     exposure: list[Row]
     cluster_events: list[Row]
     problems: list[str]
+    no_coordinators: str | None
 
 
 class IncidentFindings(IncidentTables):
@@ -195,7 +196,8 @@ def _collect(
         tables = {**tables, **cast("IncidentTables", new)}
     if tables.get("recorded_findings"):  # a group that waits now has waited since the recorder's last sample
         tables["recorded_findings"] += [{**each.row(), "sampled_at": each.observed_at} for each in observed]
-    return {**tables, "problems": problems}
+    reasons = [each.no_coordinators for each in sources if each.no_coordinators]
+    return {**tables, "problems": problems, "no_coordinators": "; ".join(reasons) or None}
 
 
 def tables_around(

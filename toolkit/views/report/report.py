@@ -294,6 +294,7 @@ def report(
     cluster_events: Data = None,
     actions: Data = None,
     problems: Sequence[str] = (),
+    no_coordinators: str | None = None,
     figure: Figure | None = None,
     title: str | None = None,
     generated_at: dt.datetime | None = None,
@@ -324,6 +325,8 @@ def report(
         ``schema.ACTIONS``, the audit trail, of which only these partitions and ids are included.
     problems
         What could not be read, as sentences.
+    no_coordinators
+        Why no transaction can begin; null if they can.
     figure
         A plotly Figure for the page, or a function that gives one for ``"light"`` and for ``"dark"``; plotly's script
         (4 MB) comes along. Without it, and on paper, the page has the timeline of each partition as a picture.
@@ -375,7 +378,9 @@ def report(
     now = generated_at or dt.datetime.now(dt.UTC)
     return Report(
         title=printable(title) if title else _title([each.finding for each in incidents], records),
-        summary=tuple(summary_sentences(records, incidents, left=left, generated_at=now)),
+        summary=tuple(
+            summary_sentences(records, incidents, left=left, no_coordinators=no_coordinators, generated_at=now)
+        ),
         sections=tuple(_sections(records, with_section, tables, has_picture=has_picture)),
         appendix=tuple(_appendix(records, with_section, tables, has_plotly=has_plotly)),
         charts=charts if has_plotly else (),

@@ -77,11 +77,17 @@ MAX_NAMES = 5
 
 
 def summary_sentences(
-    findings: Sequence[Finding], incidents: Sequence[IncidentFacts], *, left: int = 0, generated_at: dt.datetime
+    findings: Sequence[Finding],
+    incidents: Sequence[IncidentFacts],
+    *,
+    left: int = 0,
+    no_coordinators: str | None = None,
+    generated_at: dt.datetime,
 ) -> Iterator[str]:
     """The paragraphs under the heading.
 
-    `incidents`: all, those with a section first. `left`: how many have none. `generated_at`: when the report was made.
+    `incidents`: all, those with a section first. `left`: how many have none. `no_coordinators`: why no transaction can
+    begin. `generated_at`: when the report was made.
     """
     holds = [each for each in incidents if each.holds]
     if len(holds) == 1:
@@ -94,7 +100,7 @@ def summary_sentences(
     if left:
         yield f"{count(left, 'of them has', 'of them have')} no section: see the appendix."
     if len(findings) != 1 or not all(each.is_over for each in holds):
-        yield f"In short: {summary(findings)}."
+        yield f"In short: {summary(findings, scope=no_coordinators)}."
     times = [finding.observed_at for finding in findings]
     as_of = f", from data as of {moment(max(times))}" if times else ""
     yield f"Made at {moment(generated_at)}{as_of}. All times are in UTC."
