@@ -97,6 +97,14 @@ OF_COORDINATORS = observation(partitions=[partition(STATE_TOPIC)], producers=[pr
 UNAVAILABLE = partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: not yet")
 MOVED = observation(producers=[producer(start=120)], partitions=[partition(lso=120)])
 COMPLETED, FREE = transaction(state="CompleteCommit", on=()), [partition(lso=150)]
+OPENED = first_batch()
+OPENED_AGAIN = replace(OPENED, base_timestamp=ago(minutes=1))
+
+
+def by_leader(epoch: int) -> Observation:
+    return replace(SECOND, partitions=[partition(leader_epoch=epoch)], partitions_after=[partition(leader_epoch=epoch)])
+
+
 OBSERVED: dict[str, tuple[list[Observation], list[str]]] = {
     "one observation": ([SECOND], ["hanging"]),
     "a gap in the first observation": ([replace(FIRST, coverage=GAP), SECOND], ["unknown"]),
@@ -118,6 +126,18 @@ OBSERVED: dict[str, tuple[list[Observation], list[str]]] = {
     ),
     "a follower's response": (twice(observation(producers=[producer(broker_id=2)])), ["unknown"]),
     "a leader that changed": (twice(observation(partitions_after=[partition(leader_epoch=5)])), ["unknown"]),
+    # The same offset of another log: truncated by a new leader, and grown past its former end; of a topic that was
+    # deleted and created again; and that again, of brokers before 2.8 or of a recording.
+    "a leader that changed between them": ([FIRST, by_leader(5)], ["unknown"]),
+    "a topic that was created again between them": (
+        [replace(each, topic_ids={"orders": name}) for each, name in ((FIRST, "old"), (SECOND, "new"))], ["unknown"]
+    ),
+    "another batch at its start offset": (
+        [replace(each, first_batches=[batch]) for each, batch in ((FIRST, OPENED), (SECOND, OPENED_AGAIN))], ["unknown"]
+    ),
+    "its first batch and topic id were read once": (
+        [FIRST, replace(SECOND, topic_ids={"orders": "new"}, first_batches=[OPENED])], ["hanging"]
+    ),
     "on the coordinators' topic": (twice(OF_COORDINATORS), ["unknown"]),
     "a coordinator with an older epoch, ended": (
         twice(observation(ABORTED, producers=[producer(epoch=3)])), ["unknown"]

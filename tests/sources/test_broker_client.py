@@ -469,6 +469,10 @@ def test_a_broker_that_no_controller_reaches_names_no_leaders() -> None:
         assert [(row["topic"], row["partition"], row["start_offset"]) for row in rows] == [(*tp, 500)]
         with connected() as cluster:
             assert [(each.tp, each.broker_id) for each in cluster.observe(partitions=[tp]).producers] == [(tp, 1)]
+        with connected() as cluster:
+            for selected in ([tp], None):  # of all topics, who leads is read by all if brokers differ
+                rows = [*cluster.partition_rows(partitions=selected), *cluster.producer_rows(partitions=selected)]
+                assert {row["broker_id"] for row in rows if (row["topic"], row["partition"]) == tp} == {1}, selected
 
 
 class Late(FakeCluster):

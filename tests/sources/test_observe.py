@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+import uuid
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -29,11 +30,13 @@ from toolkit.sources.live.cluster import Cluster, ClusterEvidence
 from toolkit.sources.live.coordinators import TRANSACTIONAL_IDS, CoordinatorTopic, visibility_of
 from toolkit.sources.live.group_offsets import group_ids, groups_at
 from toolkit.sources.live.leaders import (
+    BROKERS_DIFFER,
     ClusterMetadata,
     FetchedBatches,
     FetchPosition,
     PartitionLeader,
     read_metadata,
+    read_newest_metadata,
     read_partitions,
     read_producers,
     resolve_partitions,
@@ -681,7 +684,9 @@ def test_nor_does_it_in_the_samples_of_a_recorder() -> None:
     cluster, tp = CutOff(), TopicPartition("orders", 0)
     client = wire_to(cluster)
     leaders = read_metadata(client, ["orders"]).at([tp])
-    connected: Any = SimpleNamespace(client=client, _metadata=lambda *_, **__: leaders, _check_clock=lambda _: None)
+    connected: Any = SimpleNamespace(
+        client=client, _of_leaders=lambda _, read: read(leaders), _check_clock=lambda _: None
+    )
     found = Cluster.observe(connected, topics=["orders"])
     assert [each.broker_id for each in found.partitions_after] == [2]
     assert Diagnosis.of([found, found], DiagnoseOptions(is_sample=True)).opened == {}
@@ -766,6 +771,111 @@ def test_a_topic_that_is_created_again_while_it_is_read_does_not_go_on_in_its_pl
     assert (len(chunk.headers), {*asked}) == (0, {4})
     assert chunk.damage[0].reason.startswith("UNKNOWN_LEADER_EPOCH: ")
     assert chunk.damage[0].reason.endswith("; offsets 120 to 149 were not read")
+
+
+@pytest.mark.parametrize(("end", "lost"), [(121, False), (120, True)])
+def test_a_log_that_a_new_leader_has_truncated_does_not_go_on_in_its_place(end: int, lost: bool) -> None:
+    """It had grown past its former end: the rest of the rows were other records, and what was lost was no error."""
+    cluster = FakeCluster()
+
+    def fetched(broker: int, request: Any) -> Any:
+        (part,) = request.topics[0].partitions
+        error, batch = 74 if broker == 1 and part.fetch_offset > 120 else 0, Record(part.fetch_offset, 1000, None, b"v")
+        if error:
+            cluster.leaders["orders", 0] = (2, 5)
+        sent = bytearray(pack_batch([batch]))
+        sent[12:16] = (3 + broker).to_bytes(4, "big")  # its leader epoch
+        fields = {"records": bytes(sent), "high_watermark": 150, "aborted_transactions": None}
+        return SimpleNamespace(
+            error_code=0, responses=[SimpleNamespace(partitions=[SimpleNamespace(error_code=error, **fields)])]
+        )
+
+    def ended(broker: int, request: Any) -> Any:
+        (part,) = request.topics[0].partitions
+        assert (broker, part.current_leader_epoch, part.leader_epoch) == (2, 5, 4)
+        answer = SimpleNamespace(partition=0, error_code=0, leader_epoch=4, end_offset=end)
+        return SimpleNamespace(topics=[SimpleNamespace(topic="orders", partitions=[answer])])
+
+    cluster.replaced.update(Fetch=fetched, OffsetForLeaderEpoch=ended)
+    (partition,) = read_partitions(wire_to(cluster), read_metadata(wire_to(cluster), ["orders"]).partitions)
+    first, *others = read_offsets(wire_to(cluster), partition, 120, 123).chunks
+    assert first.headers["base_offset"].tolist() == [120]
+    rest = [offset for each in others for offset in each.headers["base_offset"].tolist()]
+    assert rest == ([] if lost else [121, 122])
+    assert [each.reason for chunk in others for each in chunk.damage] == (
+        ["OFFSET_OUT_OF_RANGE: a new leader has truncated the log, at offset 120 or before, of what was read up to "
+         "leader epoch 4; offsets 121 to 122 were not read"] if lost else []
+    )  # fmt: skip
+
+
+def test_of_brokers_that_differ_the_newest_leader_is_believed() -> None:
+    """Epoch 0 was none, so a broker that knew no leader was; and a topic that it did not know was not found."""
+    cluster = FakeCluster()
+    answered = cluster.Metadata
+
+    def metadata(broker: int | None, request: Any) -> Any:
+        cluster.leaders["orders", 0] = (-1, -1) if broker == 1 else (2, 0)
+        answer = answered(broker, request)
+        if broker == 1:
+            answer.topics = [cluster._topic("new", 3), *(each for each in answer.topics if each.name != "new")]
+        return answer
+
+    cluster.replaced["Metadata"] = metadata
+    cluster.leaders["new", 0] = (2, 0)
+    found = read_newest_metadata(wire_to(cluster), ["new", "orders"])
+    assert {tp.topic: (each.leader, each.leader_epoch) for tp, each in found.partitions.items()} == {
+        "new": (2, 0),
+        "orders": (2, 0),
+    }
+    assert found.errors == {}
+
+
+def test_a_topic_that_is_created_again_is_another_one_with_the_same_offsets() -> None:
+    """Its leader epochs are the same, too: by their offsets two observations were of one transaction."""
+    cluster, ids = FakeCluster(), [uuid.UUID(int=number) for number in (1, 1, 1, 2)]
+    answered = cluster.Metadata
+
+    def metadata(broker: int | None, request: Any) -> Any:
+        answer = answered(broker, request)
+        for each in answer.topics:
+            each.topic_id = ids.pop(0) if each.name == "orders" else None
+        return answer
+
+    cluster.replaced["Metadata"] = metadata
+    one, other = observation(cluster), observation(cluster)
+    assert [each.error for each in one.partitions_after] == [None]
+    assert one.topic_ids["orders"] != other.topic_ids["orders"]
+    again = "INCONSISTENT_TOPIC_ID: its topic was deleted and created again meanwhile"
+    assert [each.error for each in other.partitions_after] == [again]
+
+
+def test_ids_and_groups_of_brokers_that_differ_are_in_doubt() -> None:
+    """A coordinator that no controller reaches answered as before, and so did the table."""
+    cluster = FakeCluster(ListGroups=lambda broker, request: SimpleNamespace(error_code=0, groups=[]))
+    cluster.is_split = True
+    *_, last = filtered_transactions(wire_to(cluster), TransactionFilters())
+    (named,) = named_transactions(wire_to(cluster), ["payments"])
+    assert [named.state, named.error, last.error] == ["CompleteAbort", BROKERS_DIFFER, BROKERS_DIFFER]
+    with pytest.raises(BrokerError, match=r"^The groups cannot be read: the brokers name different brokers"):
+        group_ids(wire_to(cluster), [1, 2])
+
+
+def test_ids_of_a_coordinator_that_has_not_begun_to_load_are_missing_from_a_list() -> None:
+    """It lists none of them, without an error: a list by state or producer id was empty, as if there were none."""
+    cluster = FakeCluster()
+    cluster.ids[2], answered = [], cluster.DescribeTransactions
+
+    def describe(broker: int, request: Any) -> Any:
+        unloaded = [described(name, 7, "", error=16) for name in request.transactional_ids]
+        return SimpleNamespace(transaction_states=unloaded) if broker == 2 else answered(broker, request)
+
+    cluster.replaced["DescribeTransactions"] = describe
+    found = filtered_transactions(wire_to(cluster), TransactionFilters(producer_ids=[8]))
+    (row,) = [each for each in found if each.producer_id != 7]  # this client does not filter
+    assert row.error == (
+        "COORDINATOR_LOAD_IN_PROGRESS: ids may be missing: broker 2 has not loaded 1 of the __transaction_state "
+        "partitions that it leads: NOT_COORDINATOR"
+    )
 
 
 def test_a_coordinators_topic_that_is_gone_afterwards_has_no_leaders() -> None:

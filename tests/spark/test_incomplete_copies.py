@@ -209,6 +209,7 @@ def test_a_batch_with_a_wrong_checksum_is_damage(tmp_path: Path) -> None:
         (7, None), (8, "commit")
     ]  # fmt: skip
     assert [state.is_damaged for state in tables.states.values()] == [True]
+    assert_like_log_dir(tables)
     (folder / f"{0:020}.log").write_bytes(b"".join([data(0, 7, after()), marker(1, 7, after())]))
     tables.run()
     assert [row["outcome"] for row in tables.log_transactions] == ["commit"]

@@ -459,8 +459,8 @@ def test_a_live_partition_without_leader_has_a_row_until_it_can_be_read() -> Non
     options = WorkOptions(min_held_ms=0, config=ClientConfig({"bootstrap.servers": "127.0.0.1:1"}))
     (plan,) = plan_logs({listing.log: listing}, {}).values()
     *rows, state = fold_work(LogWork(log=listing.log, listing=listing, plan=plan, state=None), options)
-    ((table, errors, is_final),) = rows
-    assert (table, is_final, errors["error"].to_pylist()) == (LOG_TRANSACTIONS.name, False, [listing.error])
+    assert [each.table for each in rows] == [LOG_TRANSACTIONS.name, LSO_TIMELINE.name]
+    assert [(each.is_final, each.rows["error"].to_pylist()) for each in rows] == [(False, [listing.error])] * 2
     (stored,) = StoredState.of_table(state.rows)
     back = replace(listing, begin=0, high_watermark=0, error=None)
     assert plan_logs({listing.log: replace(back, high_watermark=4)}, {listing.log: stored}) != {}

@@ -240,13 +240,13 @@ def _as_known(
 
 
 def _owner(case: Case) -> tuple[object, ...]:
-    """What is known of the owner and the producer of a transaction; if nobody will end it, also what it wrote last.
+    """What is known of the owner, the producer and the log of a transaction; if nobody will end it, also what it wrote.
 
     What joins it may be of a commit whose marker is missing.
     """
     producer = case.producer
     last = (producer.last_sequence, producer.last_timestamp) if case.is_disowned else None
-    return producer.producer_epoch, last, case.transactional_id, case.owner_epoch, case.state, case.listed
+    return producer.producer_epoch, last, case.transactional_id, case.owner_epoch, case.state, case.listed, *case.log
 
 
 def _decided(finding: Finding) -> tuple[object, ...]:

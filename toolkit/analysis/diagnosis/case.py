@@ -172,6 +172,21 @@ class Case:
         is_same = (before.leader, before.leader_epoch) == (after.leader, after.leader_epoch)
         return not is_same or self.producer.broker_id != before.leader
 
+    @property
+    def log(self) -> tuple[object, ...]:
+        """What tells the log of its partition from another: a new leader may truncate it, a topic be created again.
+
+        The first batch tells it of brokers before 2.8, without topic ids, and of recordings.
+        """
+        topic_id = self.observation.topic_ids.get(self.tp.topic)
+        return self.leader.leader, self.leader.leader_epoch, topic_id, self.first_batch
+
+    @property
+    def is_of_other_logs(self) -> bool:
+        """Whether its observations may be of several logs, in which its start offset is of several records."""
+        parts = zip(*(each.log for each in self.history if each), strict=True)
+        return any(len({*part} - {None}) > 1 for part in parts)
+
     @cached_property
     def as_of(self) -> AsOf | None:
         """For files: the time up to which they prove the coordinator's state, at least that of its newest record.

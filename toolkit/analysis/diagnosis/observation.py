@@ -216,6 +216,7 @@ class Observation:
     monotonic: MonotonicSpan | None = None  # null if it was not made by this process: from files, or a recording
     # of open transactions, as far as they were read
     first_batches: Sequence[FirstBatch] = ()
+    topic_ids: Mapping[str, str | None] = field(default_factory=dict)  # of topics that were read again, as far as known
     # whether it was read from log directories. Then the rows after are those before, but for what began while the files
     # were copied; `doubts` states what that leaves unproven, and the state of an id is proven up to `as_of` only.
     from_files: bool = False

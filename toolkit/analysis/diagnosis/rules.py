@@ -598,6 +598,8 @@ def doubts(e: Case) -> tuple[str, ...]:
     doubts += e.observation.doubts.get((*e.tp, e.producer_id), ())
     if e.leader_moved:
         doubts.append("a response of the partition's leader: leadership moved during the observation")
+    if e.is_of_other_logs:
+        doubts.append("observations of one log: its leader has changed between them, or its topic was created again")
     if e.leader.error:
         doubts.append(f"the leader's offsets: {e.leader.error}")
     if e.options.is_sample and len(e.observations) == 1:

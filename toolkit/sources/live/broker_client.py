@@ -71,6 +71,7 @@ ListGroups = admin.ListGroupsRequest
 ListTransactions = admin.ListTransactionsRequest
 Metadata = metadata.MetadataRequest
 OffsetFetch = consumer.OffsetFetchRequest
+OffsetForLeaderEpoch = consumer.OffsetForLeaderEpochRequest
 Produce = producer.ProduceRequest
 TxnOffsetCommit = producer.TxnOffsetCommitRequest
 WriteTxnMarkers = producer.WriteTxnMarkersRequest

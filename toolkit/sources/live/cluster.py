@@ -8,7 +8,8 @@ import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from functools import partial
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
 from toolkit.analysis.diagnosis.case import DiagnoseOptions
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
     from toolkit.sources.offset_reader import OffsetReader
 
 TopicPartitions = Sequence[int] | Sequence[tuple[str, int]]
+Leaders = Mapping[TopicPartition, PartitionLeader]
+A = TypeVar("A")
 
 
 @contextlib.contextmanager
@@ -170,7 +173,7 @@ class Cluster(Source, OffsetTables):
             return []
         from toolkit.sources.live.partition_log import LiveOffsetReader
 
-        metadata = read_metadata(self.client, {topic for topic, _ in partitions})
+        metadata = read_newest_metadata(self.client, {topic for topic, _ in partitions})
         found = read_partitions(self.client, metadata.at(partitions))
         return [LiveOffsetReader(self.client, each) for each in found]
 
@@ -279,30 +282,31 @@ class Cluster(Source, OffsetTables):
 
         The leaders are those by all brokers, as in a second look: for a recorder and a fence this is the only one.
         """
+        arguments = TableArguments.of(topics=topics, partitions=partitions)
         with _pause_gc():
-            for newest in (False, True):
-                metadata = self._metadata(topics, partitions, newest=newest)
-                selection = TableArguments.of(topics=topics, partitions=partitions).selection(metadata)
-                found = observe(self.client, metadata, selection=selection, every_broker=True)
-                if not self.client.is_split:
-                    break
+            found = self._of_leaders(
+                arguments,
+                lambda leaders: observe(
+                    self.client, leaders, selection=arguments.selection(leaders), every_broker=True
+                ),
+            )
         self._check_clock(found.brokers_time)
         return found
 
     @implements(Source.partitions, without=["at"])
     @_pause_gc()
     def partitions(self, arguments: TableArguments) -> Iterable[Partition]:
-        return read_partitions(self.client, self._metadata(arguments.topics, arguments.partitions), tiered=True)
+        return self._of_leaders(arguments, lambda leaders: read_partitions(self.client, leaders, tiered=True))
 
     @implements(Source.producers, without=["at"])
     @_pause_gc()
     def producers(self, arguments: TableArguments) -> Iterable[Producer]:
-        topics, partitions, broker_id = arguments.topics, arguments.partitions, arguments.broker_id
-        metadata = self._metadata(topics, partitions, broker_id=broker_id if partitions is None else None)
+        broker_id = arguments.broker_id
         if broker_id is None:
-            return read_producers(self.client, metadata)
+            return self._of_leaders(arguments, lambda leaders: read_producers(self.client, leaders))
         self._check_broker(broker_id)
-        return read_replica_producers(self.client, metadata, broker_id=broker_id)
+        of_any = arguments if arguments.partitions is None else replace(arguments, broker_id=None)
+        return read_replica_producers(self.client, self._metadata(of_any), broker_id=broker_id)
 
     @implements(Source.transactions, without=["at"])
     def transactions(self, arguments: TableArguments) -> Iterable[Transaction]:
@@ -424,27 +428,29 @@ class Cluster(Source, OffsetTables):
 
         start = "log_start" if arguments.start is None else arguments.start
         stop = "high_watermark" if arguments.stop is None else arguments.stop
-        for partition in read_partitions(self.client, self._metadata(arguments.topics, arguments.partitions)):
+        for partition in self._of_leaders(arguments, partial(read_partitions, self.client)):
             yield fetch_range(self.client, partition, start, stop, crc=arguments.crc)
 
-    def _metadata(
-        self,
-        topics: Sequence[str] | None,
-        partitions: TopicPartitions | None,
-        *,
-        broker_id: int | None = None,
-        newest: bool = False,
-    ) -> Mapping[TopicPartition, PartitionLeader]:
+    def _of_leaders(self, arguments: TableArguments, read: Callable[[Leaders], A]) -> A:
+        """What the leaders of the selected partitions answer.
+
+        If brokers differ on which ones there are, the one that has named the leaders may not know who leads now.
+        """
+        found = read(self._metadata(arguments))
+        return read(self._metadata(arguments)) if self.client.is_split else found
+
+    def _metadata(self, arguments: TableArguments) -> Leaders:
         """Metadata of the selected partitions; with `broker_id`, of those with a replica on it.
 
-        `newest`: by all brokers, in case one does not know who leads now.
+        By all brokers, in case one does not know who leads now; that of all topics only if brokers differ.
         """
+        topics, partitions, broker_id = arguments.topics, arguments.partitions, arguments.broker_id
         selected: Iterable[str] | None = topics
         if broker_id is not None:
             self._check_broker(broker_id)
         if topics is None and partitions is not None:
             selected = [item[0] for item in partitions if not isinstance(item, int)]
-        read = read_newest_metadata if newest else read_metadata
+        read = read_metadata if selected is None and not self.client.is_split else read_newest_metadata
         metadata = read(self.client, None if selected is None else set(selected))
         leaders = metadata.at(resolve_partitions(metadata, topics, partitions))
         if broker_id is None:
@@ -463,26 +469,16 @@ class ClusterEvidence(LiveEvidence):
         super().__init__(cluster.client)
         self._cluster, self._arguments = cluster, arguments
         self.are_named = arguments.topics is not None or arguments.partitions is not None
-        self._read_leaders()
 
-    def _read_leaders(self, *, newest: bool = False) -> None:
-        of = self._arguments
-        self._leaders = self._cluster._metadata(of.topics, of.partitions, broker_id=of.broker_id, newest=newest)
-        self._selection = of.selection(self._leaders)
-        self.requested = () if self._selection == EVERYTHING else list(self._leaders)
-
-    def _observe(self) -> Observation:
-        is_all = self._selection == EVERYTHING
-        return observe(
-            self.client, self._leaders, selection=self._selection, idle_producers=False, clear_partitions=not is_all
-        )
+    def _observe(self, leaders: Leaders) -> Observation:
+        self._leaders, selection = leaders, self._arguments.selection(leaders)
+        is_all = selection == EVERYTHING
+        self.requested = () if is_all else list(leaders)
+        return observe(self.client, leaders, selection=selection, idle_producers=False, clear_partitions=not is_all)
 
     def observations(self) -> Sequence[Observation]:
         cluster = self._cluster
-        self._first = self._observe()
-        if self.client.is_split:  # the broker that has named the leaders may not know who leads now
-            self._read_leaders(newest=True)
-            self._first = self._observe()
+        self._first = cluster._of_leaders(self._arguments, self._observe)
         cluster._check_clock(self._first.brokers_time)
         brokers = {broker_id for each in self._leaders.values() for broker_id in each.replicas or ()}
         cluster.scope = scope(self._first, len(self._leaders), brokers=brokers)

@@ -31,7 +31,7 @@ from toolkit.sources.live.broker_client import (
     error_text,
     omitted_text,
 )
-from toolkit.sources.live.leaders import ClusterMetadata, is_missing, read_metadata
+from toolkit.sources.live.leaders import ClusterMetadata, is_missing, read_newest_metadata
 
 TOPIC_CONFIGS, BROKER_CONFIGS, GROUP_CONFIGS = 2, 4, 32  # resource types of DescribeConfigs
 POLICY = "cleanup.policy"
@@ -309,8 +309,8 @@ class CoordinatorTopic:
 
     @classmethod
     def read(cls, client: BrokerClient, topic: str) -> Self:
-        """Read the metadata of a coordinators' topic."""
-        return cls(topic, read_metadata(client, [topic]))
+        """Read the metadata of a coordinators' topic, by all brokers."""
+        return cls(topic, read_newest_metadata(client, [topic]))
 
     @classmethod
     def of(cls, topic: str, metadata: ClusterMetadata) -> Self:

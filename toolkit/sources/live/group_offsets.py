@@ -36,6 +36,7 @@ from toolkit.sources.live.leaders import (
     read_metadata,
     read_partitions,
     read_producers,
+    split_error,
 )
 from toolkit.sources.offset_queries import DELETED, NO_TRANSACTION, CommittedOffset, SharePartition
 
@@ -79,6 +80,9 @@ def listed_groups(client: BrokerClient, brokers: Iterable[int]) -> dict[str, Lis
             f"Broker {response.broker_id} did not list its groups: {response.failure}",
             code=Error.of(response.failure).code,
         )
+    if split := split_error(client):
+        code, text = Error.of(split)
+        raise BrokerError(f"The groups cannot be read: {text}.", code=code)
     return groups
 
 

@@ -13,7 +13,7 @@ import operator
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
@@ -47,6 +47,7 @@ class PartitionLeader(NamedTuple):
     isr: tuple[int, ...] | None
     observed_at: dt.datetime
     error: str | None
+    topic_id: str | None = None  # as Kafka prints it; null by brokers before 2.8
 
     @property
     def tp(self) -> TopicPartition:
@@ -77,9 +78,6 @@ class ClusterMetadata:
 
     partitions: Mapping[TopicPartition, PartitionLeader]  # partitions and their leaders
     errors: Mapping[str, str]  # ``"NAME: text"`` by topic, for requested topics that were not returned
-    topic_ids: Mapping[str, str] = field(
-        default_factory=dict
-    )  # by topic, as Kafka prints them; of brokers that have them
 
     def at(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionLeader]:
         """Some of the partitions; one that no longer exists has `error`."""
@@ -113,9 +111,30 @@ def read_newest_metadata(client: BrokerClient, topics: Collection[str] | None) -
     partitions: dict[TopicPartition, PartitionLeader] = {}
     for tp, each in chain.from_iterable(metadata.partitions.items() for metadata in found):
         known = partitions.get(tp)
-        if known is None or (each.leader_epoch or -1) > (known.leader_epoch or -1):
+        if known is None or _epoch(each) > _epoch(known):
             partitions[tp] = each
-    return replace(found[0], partitions=partitions) if found else read_metadata(client, topics)
+    if not found:
+        return read_metadata(client, topics)
+    shown = {tp.topic for tp in partitions}  # a broker that is behind does not know a new topic
+    errors = {name: error for each in found for name, error in each.errors.items() if name not in shown}
+    return ClusterMetadata(partitions, errors)
+
+
+BROKERS_DIFFER = (
+    "BROKERS_DIFFER: the brokers name different brokers of the cluster, so one that no controller reaches may answer "
+    "for what others lead"
+)
+
+
+def split_error(client: BrokerClient) -> str | None:
+    """That brokers differ on which ones there are, so that answers of former coordinators may be among theirs."""
+    if client.is_split:
+        read_newest_metadata(client, ())  # what a broker knew when it was connected may be old
+    return BROKERS_DIFFER if client.is_split else None
+
+
+def _epoch(leader: PartitionLeader) -> int:
+    return -1 if leader.leader_epoch is None else leader.leader_epoch
 
 
 def _metadata_request(topics: Iterable[str] | None) -> Any:
@@ -128,11 +147,15 @@ def _metadata(message: Any, topics: Iterable[str] | None) -> ClusterMetadata:
     now = utc_now()
     partitions: dict[TopicPartition, PartitionLeader] = {}
     for topic in message.topics:
-        name = topic.name
+        name, topic_id = topic.name, None
+        if topic.topic_id:
+            topic_id = urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=")
         numbers = {part.partition_index for part in topic.partitions}
         for number in {*range(max(numbers, default=-1) + 1)} - numbers:
             error = omitted_text("Metadata", "this partition")
-            partitions[TopicPartition(name, number)] = PartitionLeader(name, number, None, None, None, None, now, error)
+            partitions[TopicPartition(name, number)] = PartitionLeader(
+                name, number, None, None, None, None, now, error, topic_id
+            )
         for part in topic.partitions:
             number, leader, epoch = part.partition_index, part.leader_id, part.leader_epoch
             partitions[TopicPartition(name, number)] = PartitionLeader(
@@ -144,11 +167,11 @@ def _metadata(message: Any, topics: Iterable[str] | None) -> ClusterMetadata:
                 tuple(part.isr_nodes),
                 now,
                 None if leader >= 0 else _no_leader(part),
+                topic_id,
             )
     errors = dict.fromkeys(set(topics or ()) - {topic.name for topic in message.topics}, omitted_text("Metadata", "it"))
     errors |= {topic.name: error_text(topic.error_code) for topic in message.topics if topic.error_code}
-    ids = {topic.name: urlsafe_b64encode(topic.topic_id.bytes) for topic in message.topics if topic.topic_id}
-    return ClusterMetadata(partitions, errors, {name: each.decode().rstrip("=") for name, each in ids.items()})
+    return ClusterMetadata(partitions, errors)
 
 
 def _no_leader(partition: Any) -> str:

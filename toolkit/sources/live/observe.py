@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 
 OLD = dt.timedelta(seconds=60)  # an ending transaction older than this may be stuck
 MAX_FIRST_BATCHES = 200  # a broker returns whole batches, which can be a megabyte
+CREATED_AGAIN = "INCONSISTENT_TOPIC_ID: its topic was deleted and created again meanwhile"
 CREATED = "NOT_OBSERVED: it was created after the partitions were listed"
 STATE_TIMES_TIMEOUT_S = 10.0  # to read from the log when a state last changed
 
@@ -110,9 +111,15 @@ def observe(
     partitions += [offsets.partition(tp) for tp in to_recheck if tp not in known]
     producers_after: list[Producer] = []
     partitions_after: list[Partition] = []
+    topic_ids: dict[str, str | None] = {}
     if to_recheck:
         fresh = read_again(client, {tp.topic for tp in to_recheck}).at(to_recheck)
         producers_after, partitions_after = query_leaders(client, fresh, of_producers, OffsetsQuery(client))
+        topic_ids = {tp.topic: each.topic_id for tp, each in fresh.items()}
+        again = {tp for tp, each in fresh.items() if each.topic_id not in {None, leaders[tp].topic_id or each.topic_id}}
+        partitions_after = [
+            replace(each, error=CREATED_AGAIN) if each.tp in again else each for each in partitions_after
+        ]
     observation = Observation(
         partitions=partitions,
         producers=producers,
@@ -125,6 +132,7 @@ def observe(
         brokers_time=brokers_time,
         monotonic=MonotonicSpan(began, time.monotonic()),
         first_batches=_first_batches(client, producers_after, per_partition=first_batches),
+        topic_ids=topic_ids,
     )
     return replace(observation, absent=_absent(client, observation))
 

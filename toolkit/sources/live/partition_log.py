@@ -41,7 +41,8 @@ from toolkit.formats.scan import scan
 from toolkit.schema.live import Partition, Producer, open_starts
 from toolkit.schema.log import OffsetsLogRecord
 from toolkit.schema.table import Error, TopicPartition
-from toolkit.sources.live.broker_client import BrokerClient, omitted_text, row_text
+from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import BrokerClient, error_text, omitted_text, row_text
 from toolkit.sources.live.coordinators import TOPICS, CoordinatorTopic, compacted_topics, describe_named, visibility_of
 from toolkit.sources.live.leaders import (
     TRANSIENT,
@@ -72,6 +73,7 @@ OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 NOT_RETURNED = (
     "REMOTE_STORAGE: the leader returns nothing at offset {}, which is in remote storage: that is slow, or fails there"
 )
+TRUNCATED = "a new leader has truncated the log, at offset {} or before, of what was read up to leader epoch {}"
 UNREPLICATED = "OFFSET_NOT_AVAILABLE: the high watermark stays at {}, so later offsets are not replicated yet"
 
 
@@ -202,7 +204,7 @@ def _chunk(
         damaged = next((each.reason for each in scanned.damage), omitted_text("Fetch", "a whole batch"))
         why = _unread(f"{damaged.rstrip('.')} (at offset {at})", at, stop)
         return FetchedChunk.unread(why, broker_id=leader.broker_id, records=found.records), None
-    last = int(scanned.headers["last_offset"][-1])
+    last, leader.read_epoch = int(scanned.headers["last_offset"][-1]), int(scanned.headers["leader_epoch"][-1])
     chunk = FetchedChunk(
         headers=scanned.headers[scanned.headers["base_offset"] < stop] if last >= stop else scanned.headers,
         damage=scanned.damage,
@@ -226,6 +228,8 @@ class _LogLeader:
         self._partition = partition
         self._read_committed = read_committed
         self._max_bytes = max_bytes
+        self.read_epoch = -1  # leader epoch of the last batch that was read
+        self._compared_in = partition.leader_epoch  # leader epoch in which the log has what was read
 
     @property
     def broker_id(self) -> int | None:
@@ -248,6 +252,10 @@ class _LogLeader:
     def _fetch_once(self, at: int) -> FetchedBatches:
         if self.broker_id is None:
             return FetchedBatches(error=self._partition.error or "LEADER_NOT_AVAILABLE: the partition has no leader")
+        if self.read_epoch >= 0 and self._compared_in != self._partition.leader_epoch:
+            if error := self._why_another_log(at):
+                return FetchedBatches(error=error)
+            self._compared_in = self._partition.leader_epoch
         (found,) = fetch(
             self._client,
             [FetchPosition.of(self._partition, at)],
@@ -256,6 +264,30 @@ class _LogLeader:
             max_wait_ms=WAIT_MS,
         )
         return found
+
+    def _why_another_log(self, at: int) -> str | None:
+        """Why a new leader's log does not continue what was read up to an offset (KIP-320); null if it does.
+
+        After an unclean election it may have lost the last of that, and have other records there by now.
+        """
+        topic = broker_client.OffsetForLeaderEpoch.OffsetForLeaderTopic
+        partition = topic.OffsetForLeaderPartition(
+            partition=self.tp.partition,
+            current_leader_epoch=FetchPosition.of(self._partition, at).leader_epoch,
+            leader_epoch=self.read_epoch,
+        )
+        request = broker_client.OffsetForLeaderEpoch(
+            replica_id=-1, topics=[topic(topic=self.tp.topic, partitions=[partition])]
+        )
+        (response,) = self._client.send([(self.broker_id, request)])
+        if response.error:
+            return response.error_text
+        found = next((each for topic in response.message.topics for each in topic.partitions), None)
+        if found is None or found.error_code:
+            return error_text(found.error_code) if found else omitted_text("OffsetForLeaderEpoch", "this partition")
+        if found.leader_epoch == self.read_epoch and found.end_offset >= at:
+            return None
+        return f"{OUT_OF_RANGE}: {TRUNCATED.format(found.end_offset, self.read_epoch)}"
 
     def _why_nothing(self, at: int) -> str | None:
         """Why a leader returns nothing at an offset below the high watermark; null if there is nothing.

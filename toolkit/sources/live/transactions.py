@@ -30,6 +30,7 @@ from toolkit.sources.live.coordinators import (
     describe,
     describe_named,
     is_too_old,
+    loading_coordinators,
     non_negative,
     visibility_of,
 )
@@ -43,6 +44,7 @@ from toolkit.sources.live.leaders import (
     read_brokers_time,
     read_metadata,
     read_partitions,
+    split_error,
 )
 from toolkit.sources.source import TableArguments
 
@@ -438,11 +440,11 @@ def filtered_transactions(client: BrokerClient, filters: TransactionFilters) -> 
     """The transaction of every id that matches the filters.
 
     A record without id, with `error`, stands for ids that may exist and are not listed: a broker failed, a partition of
-    ``__transaction_state`` has no leader, or this principal may not see them (Kafka omits those without an error). The
-    coordinators' log is read for ids that brokers do not list.
+    ``__transaction_state`` has no leader or is not loaded, or this principal may not see them (Kafka omits those
+    without an error). The coordinators' log is read for ids that brokers do not list.
     """
-    coordinator_topic = CoordinatorTopic.read(client, STATE_TOPIC)
-    listing = list_ids(client, sorted(client.brokers), coordinator_topic, filters)
+    listing, unlisted = _list_all(client, filters)
+    coordinator_topic = listing.coordinator_topic
     described_ids = describe(client, listing.selected())
     now = UNKNOWN_TIME if filters.min_duration_ms is None else read_brokers_time(client, coordinator_topic.metadata)
     found = [
@@ -465,8 +467,19 @@ def filtered_transactions(client: BrokerClient, filters: TransactionFilters) -> 
         if too_old:
             found += log.failures
     unfiltered = filters.unfiltered(now) if by_us else []
-    unlisted = [*_unled_partitions(coordinator_topic), *_moved_partitions(client, coordinator_topic)]
     return [*found, *listing.failures, *hidden, *unfiltered, *unlisted]
+
+
+def _list_all(client: BrokerClient, filters: TransactionFilters) -> tuple[TransactionListing, list[Transaction]]:
+    """What all brokers list, and a record for each reason why ids may be missing or old, except for those it has."""
+    coordinator_topic = CoordinatorTopic.read(client, STATE_TOPIC)
+    unloaded = loading_coordinators(client, coordinator_topic)  # of a partition that does not move, it stays loaded
+    listing = list_ids(client, sorted(client.brokers), coordinator_topic, filters)
+    unlisted = [*_unled_partitions(coordinator_topic), *_moved_partitions(client, coordinator_topic)]
+    unlisted += [_missing(f"COORDINATOR_LOAD_IN_PROGRESS: ids may be missing: {gap}") for gap in unloaded]
+    if split := split_error(client):
+        unlisted.append(_missing(split))
+    return listing, unlisted
 
 
 def _hidden_ids(
@@ -529,9 +542,7 @@ def numbered_ids(client: BrokerClient, among: Collection[str | None]) -> list[st
         return []
     names = "|".join(map(re.escape, prefixes[:MAX_PREFIXES]))
     numbered = TransactionFilters(pattern=rf"(?:{names})-\d+-\d+")
-    coordinator_topic = CoordinatorTopic.read(client, STATE_TOPIC)
-    listing = list_ids(client, sorted(client.brokers), coordinator_topic, numbered)
-    unlisted = (*_unled_partitions(coordinator_topic), *_moved_partitions(client, coordinator_topic))
+    listing, unlisted = _list_all(client, numbered)
     if listing.failures or unlisted or visibility_of(TRANSACTIONAL_IDS, client, sorted(client.brokers)).gaps:
         return []
     return [name for name, _ in listing.ids]
@@ -546,4 +557,5 @@ def named_transactions(client: BrokerClient, ids: Sequence[str]) -> list[Transac
         only = {txn.txn_state_partition for txn in undescribed.values() if txn.txn_state_partition is not None}
         log = read_state_log(client, coordinator_topic, only=only, timeout=client.timeout)
         found |= {txn.transactional_id or "": txn for txn in log.transactions if txn.transactional_id in undescribed}
-    return list(found.values())
+    split = split_error(client)
+    return [replace(each, error=split or each.error) for each in found.values()]

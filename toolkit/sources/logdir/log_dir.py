@@ -18,7 +18,7 @@ from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.coordinator.transaction_owners import transaction_owners
 from toolkit.analysis.diagnosis.observation import BrokersTime, Observation
 from toolkit.analysis.log.log_transactions import PartialTransactions, Statistics, statistics_row
-from toolkit.analysis.log.offset_status import AbortedRange, LogSlice, at_missing_offsets
+from toolkit.analysis.log.offset_status import AbortedRange, LogSlice, at_missing_offsets, intact
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import Header, LogChunk
@@ -769,7 +769,7 @@ def only(
 def _parts(contents: Contents, log: ReplicaLog, start: int | None, stop: int | None) -> Iterator[LogChunk]:
     """The batches of a range of a log, divided at missing offsets."""
     return at_missing_offsets(
-        log.parts(start=start, stop=stop),
+        map(intact, log.parts(start=start, stop=stop, crc=True)),
         is_within_file=start is not None,
         end=log.base_offsets[-1] if stop is None and log.base_offsets else None,
         cleaned=contents.cleaned(log),

@@ -21,7 +21,7 @@ from toolkit.analysis.log.log_transactions import (
     merge,
     partial_transactions,
 )
-from toolkit.analysis.log.offset_status import at_missing_offsets, clip
+from toolkit.analysis.log.offset_status import at_missing_offsets, clip, intact
 from toolkit.errors import DecodeError
 from toolkit.formats.batches import CONTROL, HEADER_SIZE, read_header
 from toolkit.formats.coordinator_log_rows import CODEC, FIELDS, locate, offsets_log, transaction_log
@@ -638,7 +638,8 @@ def known_before(log: ReplicaLog, start: int | None, *, cleaned: int = -1) -> Pa
         return EMPTY
     before = begin(opened_before=opened_before(known) if known else None)
     since = known.offset if known else None
-    for part in at_missing_offsets(log.parts(start=since, stop=at), expected=since, cleaned=cleaned):
+    parts = map(intact, log.parts(start=since, stop=at, crc=True))
+    for part in at_missing_offsets(parts, expected=since, cleaned=cleaned):
         if part.missing is not None or any(not each.is_torn for each in part.damage):
             return EMPTY
         headers = part.headers

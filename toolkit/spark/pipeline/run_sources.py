@@ -250,11 +250,11 @@ def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[s
     """
     from toolkit.sources.live.leaders import read_metadata  # imports kafka-python
 
-    partitions = map(Partition.of, cluster.partition_rows(topics=topics))
-    topic_ids = read_metadata(cluster.client, topics).topic_ids
+    partitions = [*map(Partition.of, cluster.partition_rows(topics=topics))]
+    leaders = read_metadata(cluster.client, topics).at(each.tp for each in partitions)
     logs = []
     for each in partitions:
-        topic_id = topic_ids.get(each.topic)
+        topic_id = leaders[each.tp].topic_id
         row = LogListing(
             log=str(LogIdentity(cluster.client.cluster_id, LEADER, topic_id, str(each.tp))),
             topic=each.topic,
