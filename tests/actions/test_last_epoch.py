@@ -106,7 +106,8 @@ def test_a_fence_at_the_last_epoch(version: str, audit: Audit) -> None:
             lambda: rows if (rows := cluster.finding_rows())[0]["verdict"] == "overdue" else None,
             awaited="the end of the grace after its timeout",
         )
-        assert (found["outcome"], found["action"]) == ("undecided", None)
+        assert found["outcome"] in {"undecided", "unknown"}, "its log was rewritten here, which may contradict a proof"
+        assert found["action"] is None
         assert found["cause"] == "the coordinator could not log epoch 32767: KAFKA-20090"
         plan = plan_fence(cluster, name)
         assert plan.warnings[0] == AT_LAST_EPOCH
