@@ -58,6 +58,9 @@ class ModelClient:
     cluster_id: str | None = "M8XbVDmITl6ZTs4WNdt8eg"
     is_split = False
 
+    def check_broker(self, broker_id: int) -> None:
+        assert broker_id in self.brokers
+
     def __init__(self, world: World, state: State, before: BeforeRequest = lambda state, broker, key: state) -> None:
         self.world, self.state, self.before = world, state, before
         self.requests = 0
