@@ -1,7 +1,6 @@
 """Tables and rows through each writer, whole: each text, sort key, class and unit, of rows for the rare branches."""
 
 import datetime as dt
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -29,6 +28,7 @@ from toolkit.views.row_formats import (
     size_text,
     spellings,
     table_grid,
+    wrap,
 )
 from toolkit.views.show_table import TableView, exposure_parts, lag_parts, statistic_sections, visibility_section
 
@@ -133,4 +133,5 @@ def test_rows_as_text() -> None:
     lines += ["-- JSON", *"".join(json_pieces(PRODUCERS, rows)).split("\n")]
     every_type = distinct_rows(LOG_TRANSACTIONS)[0] | {"file": ["a", NOW], "truncated": None}
     lines += ["-- CSV", *"".join(csv_pieces(LOG_TRANSACTIONS, [every_type])).split("\n")]
-    compare("tables/rows.txt", (re.sub(r" +$", "", line) for line in lines))
+    lines += wrap("a text", before=f"  {'a label of a width':<50}", width=40)
+    compare("tables/rows.txt", lines)

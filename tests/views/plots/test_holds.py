@@ -4,10 +4,9 @@ import datetime as dt
 from dataclasses import replace
 
 from tests.views.plots.busy import NOW
-from tests.views.plots.drawn import hovers, traces, words
+from tests.views.plots.drawn import traces, words
 from toolkit.schema.recorded import LsoHold
 from toolkit.views.plots import plot_holds
-from toolkit.views.plots.notebook_figure import figure_svg
 
 HOUR = dt.timedelta(hours=1)
 
@@ -17,19 +16,6 @@ def hold(name: str | None, begun: int, ended: int | None) -> LsoHold:
     held_to = None if ended is None else NOW - ended * HOUR
     return LsoHold(topic="orders", partition=0, producer_id=7, transactional_id=name, first_offset=12,
                    held_from=NOW - begun * HOUR, held_to=held_to)  # fmt: skip
-
-
-def test_the_id_that_held_longest_in_all_is_first_and_one_that_holds_still_is_another_trace() -> None:
-    """Which ids held an LSO longest today, plotted, took seven attempts."""
-    figure = plot_holds([hold("a", 9, 8), hold("b", 7, 4), hold("a", 3, 2), replace(hold(None, 1, None), as_of=NOW)])
-    assert "b held an LSO longest: 3 h in 1 hold" in words(figure)
-    assert "4 holds of 1 partition by 3 ids, 1 of them goes on" in words(figure)
-    assert "holds it still" in figure_svg(figure)
-    drawn = traces(figure)
-    assert list(drawn["held"]["y"]) == ["b", "a", "a"]
-    assert list(drawn["holds it still"]["y"]) == ["producer 7"]
-    assert any("for <b>3 h<" in text for text in hovers(figure))
-    assert "No hold of an LSO" in words(plot_holds([]))
 
 
 def test_a_day_of_holds_and_one_that_goes_on() -> None:

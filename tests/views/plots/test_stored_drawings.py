@@ -29,9 +29,10 @@ from toolkit.views.plots import (
     plot_timeline,
     timeline_data,
 )
-from toolkit.views.plots.notebook_figure import figure_svg, figure_text
+from toolkit.views.plots.notebook_figure import figure_html, figure_svg, figure_text, image_svg, theme_style
 
 MINUTE, HOUR, DAY = (dt.timedelta(**{unit: 1}) for unit in ("minutes", "hours", "days"))
+IDS = re.compile(r"\bf[0-9a-f]+-(?=area|\d)")  # of a picture in its page, made of the whole figure
 LONG_NAME = "a & <b>$x$</b> name of 49 letters, cut in its middle"
 PLACE: dict[str, Any] = {"topic": "orders", "partition": 0}
 NO_HOLD: dict[str, Any] = dict.fromkeys(("held_from", "opened_at", "records_held", "offsets_held", "groups_held"))
@@ -48,7 +49,7 @@ def drawn(figure: go.Figure) -> Iterator[str]:
     for name, each in notes.items():
         yield from (f"{name}: {json.dumps(note, ensure_ascii=False, sort_keys=True)}" for note in each)
     yield figure_text(figure)
-    yield from re.sub(r"\bf[0-9a-f]+-(?=area|\d)", "", figure_svg(figure)).replace("><", ">\n<").split("\n")
+    yield from IDS.sub("", figure_svg(figure)).replace("><", ">\n<").split("\n")
 
 
 def timeline() -> go.Figure:
@@ -214,7 +215,7 @@ def test_a_drawing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def titles() -> Iterator[go.Figure]:
-    """Small figures: each branch of a title or of what is missing."""
+    """Small figures: each branch of a title or of what is missing. Of what was not read, none is an all-clear."""
     sample = Partition(**PLACE, observed_at=NOW, last_stable_offset=3, high_watermark=90)
     whole, failed = replace(sample, last_stable_offset=90), replace(sample, error="TIMEOUT: no answer")
     clear = finding(verdict=Verdict.CLEAR, queue_position=None, start_offset=None, producer_id=None, **NO_HOLD)
@@ -240,14 +241,19 @@ def titles() -> Iterator[go.Figure]:
         yield plot_holds(some, since=NOW - 8 * MINUTE)
     some_lags, read_all = lags(), replace(lags()[0], held=0, behind=0, aborted=0, removed=0, lag=1)
     for rows in ([], [read_all], [replace(read_all, lag=0, markers=0)], [replace(read_all, removed=2, lag=3)],
-                 [replace(read_all, beyond_end=1)], *([each] for each in some_lags), some_lags[1:3]):  # fmt: skip
+                 [replace(read_all, beyond_end=1)], *([each] for each in some_lags), some_lags[1:3],
+                 [read_all, some_lags[2], some_lags[6]]):  # fmt: skip
         yield plot_lag(rows, theme="dark")
+    yield plot_lag(some_lags, group="<b>")
 
 
 def test_titles_and_tiles() -> None:
-    """The four numbers above the overview, too."""
+    """The four numbers above the overview, too; of a worse transaction behind the holder, "0 records waiting" once."""
     lines = [words(figure).replace("\n", " | ") for figure in titles()]
     held, rows = finding(groups_held=None), overview_rows()
-    for some in ([], [held], [held | {"records_held": None}], rows, rows[1:2], [rows[0], rows[10]], [rows[11]]):
+    behind = [held | {"verdict": Verdict.ONGOING}, held | {"producer_id": 5, "queue_position": 2, "held_from": None}]
+    for some in ([], [held], [held | {"records_held": None}], behind, rows, rows[1:2], [rows[0], rows[10]], [rows[11]]):
         lines += number_tiles(some).partition("</style>")[2].replace("<div", "\n<div").split("\n")
+    for page in (theme_style(), figure_html(plot_lag([])), image_svg("<svg>")):
+        lines += IDS.sub("", page).replace("}", "}\n").split("\n")
     compare("drawings/titles.txt", lines)

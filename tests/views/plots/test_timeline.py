@@ -10,7 +10,6 @@ from tests.views.plots.busy import FIRST, NOW, busy, finding, history
 from tests.views.plots.drawn import bars, hovers, traces, words
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, PARTITIONS
 from toolkit.schema.coerce import records_of
-from toolkit.schema.durations import duration
 from toolkit.schema.log import ClusterEvent, LogTransaction, PastTransaction
 from toolkit.schema.verdict import Verdict
 from toolkit.views.plots import plot_timeline
@@ -21,13 +20,6 @@ from toolkit.views.plots.timeline_data import LsoCurve, TimelineTables, timeline
 from toolkit.views.plots.timeline_plot import BEGINNING
 
 HOUR = dt.timedelta(hours=1)
-
-
-def test_the_title_is_the_result() -> None:
-    figure = plot_timeline([], findings=[finding()])
-    assert "orders-0: LSO held at 913,095,344 for 3 h by producer 4711" in words(figure)
-    assert 'id "payments-7" is CompleteAbort' in words(figure)
-    assert "HANGING</b> · producer 4711 epoch 3 at 913,095,344" in words(figure)
 
 
 def test_a_reason_with_long_names_is_there_to_its_end() -> None:
@@ -110,50 +102,6 @@ def test_a_producer_clock_ahead_does_not_distort_the_lines() -> None:
     assert [point.offset for point in curve.points] == sorted(point.offset for point in curve.points)
     assert [point.time for point in curve.points] == sorted(point.time for point in curve.points)
     assert curve.points[-1].time == max(row["end"] for row in wrong if row["end"])
-
-
-def test_the_lower_lane_shows_a_finished_coordinator() -> None:
-    figure = plot_timeline([], findings=[finding()], transaction_history=[history()])
-    lane = traces(figure)["CompleteCommit"]
-    assert lane["y"] == ["payments-7"]
-    assert lane["base"] == ["2026-11-21 09:09:30.000"]
-    assert lane["x"][0] == pytest.approx((3 * 60 + 49) * 60_000)
-    assert figure.layout.xaxis.matches == "x2"
-
-
-def test_a_missing_coordinator_is_named() -> None:
-    assert "No record of __transaction_state was read" in words(plot_timeline([], findings=[finding()]))
-
-
-def test_an_empty_figure_states_the_reason() -> None:
-    assert "Every table is empty" in words(plot_timeline([]))
-    other = plot_timeline([], findings=[finding()], topic="refunds", partition=1)
-    assert "refunds-1: nothing to draw" in words(other)
-    assert "findings: 1 row of others" in words(other)
-
-
-def test_an_ended_hold_is_marked_and_in_the_past_tense() -> None:
-    log_transactions, _ = busy(500, hanging=0)
-    first, last = log_transactions[200], log_transactions[300]
-    over = finding(
-        verdict=Verdict.ENDED,
-        queue_position=None,
-        start_offset=first["first_offset"],
-        held_from=first["start"],
-        held_to=last["end"],
-        groups_held=["billing"],
-        last_stable_offset=None,
-        high_watermark=None,
-    )
-    figure = plot_timeline(log_transactions, findings=[over])
-    length = duration(last["end"] - first["start"])
-    assert f"LSO was held at {first['first_offset']:,} for {length} by producer 4711" in words(figure)
-    assert "ended · 2,001 records waited · 1 group could not move" in words(figure)
-    assert f"held for {length}</b> · producer 4711" in words(figure)
-    hatched = traces(figure)["was held back"]
-    assert min(y for y in hatched["y"] if y is not None) == first["first_offset"]
-    assert max(x for x in hatched["x"] if x is not None) == when(last["end"])
-    assert "held back" not in traces(figure)
 
 
 def test_a_hold_of_days_shows_how_it_began() -> None:
@@ -243,16 +191,6 @@ def test_the_hatched_area_starts_at_the_records_that_were_there() -> None:
     assert (when(later), 36) in corners
     assert "held back from offset <b>15<" in area["text"], "a pointer finds the area"
     assert area["hoveron"] == "fills"
-
-
-def test_a_pointer_finds_a_bar_between_its_ends() -> None:
-    figure = plot_timeline([], findings=[finding()])
-    points = traces(figure)["bars"]
-    (start, end, offset), *_ = bars(traces(figure)["HANGING ✕"])
-    assert len(points["x"]) > 5
-    assert set(points["y"]) == {offset}
-    assert all(start < x < end for x in points["x"])
-    assert all("producer <b>4711<" in text for text in points["hovertext"])
 
 
 @pytest.mark.parametrize("table", ["findings", "log_transactions", "partitions"])
