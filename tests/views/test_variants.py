@@ -88,6 +88,7 @@ FOUND: Mapping[str, tuple[Sequence[Row], Sequence[int]]] = {
                 {**OPEN, "queue_position": 3, "start_offset": 300, "producer_id": 9}], [1]),
     "of two clusters": ([OPEN, {**OPEN, "cluster_id": "there"}], [1]),
     "alike": (many(OPEN), range(26)),
+    "alike in two clusters": ([*many(OPEN, 6), *({**each, "cluster_id": "there"} for each in many(OPEN, 6))], range(6)),
     "alike and live": (many({**OPEN, **LIVE, "owner": "Flink ledger (likely)"}), range(26)),
     "alike and unread": (many(UNREAD), range(26)),
     "alike and elsewhere": (many(ELSEWHERE), range(26)),
@@ -189,7 +190,8 @@ def test_what_a_report_says(name: str) -> None:
             yield label, {**tables, "findings": rows}
         for known in [*PROOF, "verdict_before"]:
             extra = entry("__transaction_state", known, "unknown: PrepareAbort: CompleteCommit", BEGUN)
-            own = {**found[number], "evidence": [*found[number]["evidence"], extra]}
+            both = [*found[number]["evidence"], extra, {**extra, "broker_id": 2}]
+            own = {**found[number], "evidence": both}
             yield (
                 f"evidence {known}",
                 {**tables, "findings": [own if n == number else row for n, row in enumerate(found)]},
@@ -264,7 +266,8 @@ def test_what_is_said_of_what_an_error_names() -> None:
                 yield f"{name}.{label}", {**every, **known(rows)}
 
     more_named = explain("nothing", transactional_ids=["a"], groups=["b"], topics=["c"], partitions=[1]).lines()
-    compare("variants/explained.txt", [*more_named, *differences(explained, every, changed())])
+    rows_of = [json.dumps(row) for text in ("nothing", "ProducerFencedException") for row in explain(text).rows()]
+    compare("variants/explained.txt", [*more_named, *rows_of, *differences(explained, every, changed())])
 
 
 COMMITS = [OffsetCommitted(group_id=f"g{n}", topic="orders", partition=n, offset=n or None) for n in range(22)]

@@ -34,7 +34,7 @@ class LineForm:
     """The form of a line, a regular expression in which ``<name:32>`` is a number of so many bits, with its sign."""
 
     def __init__(self, text: str) -> None:
-        self._bits = {name: int(bits) - 1 for name, bits in NUMBER.findall(text) if name}
+        self._bits = [(name, int(bits) - 1) for name, bits in NUMBER.findall(text) if name]
         for name, bits in NUMBER.findall(text):
             digits = rf"-?\d{{1,{len(str(1 << int(bits) - 1))}}}"
             text = text.replace(f"<{name}:{bits}>", f"(?P<{name}>{digits})" if name else digits)
@@ -46,7 +46,7 @@ class LineForm:
         if found is None:
             return None
         fields: dict[str, Any] = found.groupdict()
-        for name, bits in self._bits.items():
+        for name, bits in self._bits:
             if (digits := fields[name]) is not None:
                 fields[name] = number = int(digits)
                 if number.bit_length() > bits:
@@ -68,16 +68,17 @@ BATCH = LineForm(
 )
 # of magic 0 or 1: its offset is that of its last message; that of the first is unknown
 LEGACY_BATCH = LineForm(f"offset: <last_offset:64> {END_OF_BATCH}")
+RECORD_TIME = TIME.replace("?P<time_type>", "?:")
 RECORD_START = re.compile(r"\| offset: (\d{1,19}) (?:CreateTime|LogAppendTime|NoTimestampType|isValid): ", re.ASCII)
 END_OF_RECORD = (
     r"(?: sequence: <:32> headerKeys: (?P<keys>\[)| isValid: (?:true|false) crc: \d{1,10}\}?"
     r"| crc: \d{1,10} isvalid: (?:true|false)|(?= key: | payload: |$))(?P<rest>.*)"
 )
-RECORD = LineForm(rf"\| offset: <offset:64> {TIME} keySize: <key_size:32> valueSize: <value_size:32>{END_OF_RECORD}")
+RECORD = LineForm(rf"\| offset: <offset:64> {RECORD_TIME} keySize: <key:32> valueSize: <value:32>{END_OF_RECORD}")
 RECORD_BEFORE_3_0 = LineForm(
-    r"\| offset: <offset:64> isValid: (?:true|false) crc: (?:null|\d{1,10}) keySize: <key_size:32> "
-    rf"valueSize: <value_size:32> {TIME} baseOffset: <:64> lastOffset: <:64> baseSequence: <:32> lastSequence: <:32> "
-    r"producerEpoch: <:16> partitionLeaderEpoch: <:32> batchSize: \d{1,10} magic: \d{1,3} "
+    r"\| offset: <offset:64> isValid: (?:true|false) crc: (?:null|\d{1,10}) keySize: <key:32> "
+    rf"valueSize: <value:32> {RECORD_TIME} baseOffset: <:64> lastOffset: <:64> baseSequence: <:32> "
+    r"lastSequence: <:32> producerEpoch: <:16> partitionLeaderEpoch: <:32> batchSize: \d{1,10} magic: \d{1,3} "
     rf"compressType: [A-Za-z0-9]+ position: \d{{1,19}}{END_OF_RECORD}"
 )
 END_OF_KEYS = re.compile(r".*?\](?= key: | payload: |\Z)", re.DOTALL)  # of headers, which may contain anything
@@ -97,7 +98,7 @@ ABORTED = LineForm("version: <v:16> producerId: <p:64> firstOffset: <f:64> lastO
 INDEX_ENTRY = LineForm("(?:offset: <:64> position|timestamp: <:64> offset): <:64>")
 DUMPING = "Dumping "
 LOG_STARTS = ("Starting offset: ", "Log starting offset: ")  # of a dump, below "Dumping ..." if it is printed
-CHECKPOINT_STARTS = ("Snapshot end offset: ", "KRaft bootstrap snapshot")
+STARTS = (*LOG_STARTS, "Snapshot end offset: ", "KRaft bootstrap snapshot")
 BATCH_STARTS = ("baseOffset: ", "offset: ")
 ROW_STARTS = ("baseOffset: ", "| offset: ", "producerId: ", "version: ")
 SHORTENED = (*ROW_STARTS[:2], "offset: ", "producerId: ")  # rows that people shorten before they paste them
@@ -172,8 +173,8 @@ def _read_record(line: str) -> RecordLine | None:
         return None
     rest, keys = found["rest"], END_OF_KEYS.match(found["rest"])
     text = rest if found["keys"] is None else None if keys is None else rest[keys.end() :]
-    sizes = (len(" key: "), found["key_size"]), (len(" payload: "), found["value_size"])
-    printed_size = sum(name + size for name, size in sizes if size >= 0)
+    key, value = found["key"], found["value"]  # sizes in bytes, -1 for null
+    printed_size = (len(" key: ") + key if key >= 0 else 0) + (len(" payload: ") + value if value >= 0 else 0)
     return RecordLine(found["offset"], found["timestamp"], printed_size, rest, text)
 
 
@@ -380,7 +381,7 @@ class _DumpReader:
             self._of_kind("snapshot").snapshot.append(producer)
         elif line.startswith("version: ") and (aborted := _read_aborted(line, self._number)):
             self._of_kind("txnindex").aborted.append(aborted)
-        elif line.startswith((*LOG_STARTS, *CHECKPOINT_STARTS)):
+        elif line.startswith(STARTS):
             kind = "log" if line.startswith(LOG_STARTS) else "checkpoint"
             if self._dump.batch or self._dump.kind not in {"", kind, "unknown"}:
                 self._begin()

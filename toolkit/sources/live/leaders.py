@@ -116,8 +116,10 @@ def read_newest_metadata(client: BrokerClient, topics: Collection[str] | None) -
     if not found:
         return read_metadata(client, topics)
     shown = {tp.topic for tp in partitions}  # a broker that is behind does not know a new topic
-    errors = {name: error for each in found for name, error in each.errors.items() if name not in shown}
-    return ClusterMetadata(partitions, errors)
+    errors = ((name, error) for each in found for name, error in each.errors.items())
+    return ClusterMetadata(
+        partitions, {name: error for name, error in errors if not (name in shown and is_missing(error))}
+    )
 
 
 BROKERS_DIFFER = (
