@@ -32,7 +32,7 @@ def report(local: Any, figure: Any, page: Any) -> None:
 def kept(local: Any, kept: Any, source: Any, consistent_copy: Any, summary: Any) -> None:
     if local:
         assert_same(kept, LogDir(source, consistent_copy=consistent_copy).findings(), FINDINGS)
-        assert summary.errors == 0
+        assert not any(each.errors for each in summary.tables.values())
 
 
 def dashboard(local: Any, held_now: Any, kept: Any) -> None:

@@ -40,4 +40,4 @@ def recording(over_time: Any) -> None:
 def kept(sources: Any, kept: Any, summary: Any, min_held_ms: int) -> None:
     together = collect_incident(*sources, min_held_ms=min_held_ms)["findings"]
     assert_same(kept, FINDINGS.frame(together), FINDINGS)
-    assert summary.errors == 0
+    assert not any(each.errors for each in summary.tables.values())

@@ -242,7 +242,7 @@ def titles() -> Iterator[go.Figure]:
     some_lags, read_all = lags(), replace(lags()[0], held=0, behind=0, aborted=0, removed=0, lag=1)
     for rows in ([], [read_all], [replace(read_all, lag=0, markers=0)], [replace(read_all, removed=2, lag=3)],
                  [replace(read_all, beyond_end=1)], *([each] for each in some_lags), some_lags[1:3],
-                 [read_all, some_lags[2], some_lags[6]]):  # fmt: skip
+                 [read_all, some_lags[2], some_lags[6]], [replace(some_lags[0], topic=LONG_NAME)]):  # fmt: skip
         yield plot_lag(rows, theme="dark")
     yield plot_lag(some_lags, group="<b>")
 

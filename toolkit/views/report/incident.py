@@ -58,7 +58,7 @@ class IncidentTables(TypedDict, total=False):
     exposure: list[Row]
     cluster_events: list[Row]
     problems: list[str]
-    no_coordinators: str | None
+    no_coordinators: str
 
 
 class IncidentFindings(IncidentTables):
@@ -196,8 +196,10 @@ def _collect(
         tables = {**tables, **cast("IncidentTables", new)}
     if tables.get("recorded_findings"):  # a group that waits now has waited since the recorder's last sample
         tables["recorded_findings"] += [{**each.row(), "sampled_at": each.observed_at} for each in observed]
-    reasons = [each.no_coordinators for each in sources if each.no_coordinators]
-    return {**tables, "problems": problems, "no_coordinators": "; ".join(reasons) or None}
+    for source in sources:
+        if source.no_coordinators:
+            tables["no_coordinators"] = source.no_coordinators
+    return {**tables, "problems": problems}
 
 
 def tables_around(
