@@ -241,7 +241,7 @@ def fetched_chunks(responses: Iterable[bytes | str]) -> Generator[FetchedChunk, 
         if isinstance(each, str):
             yield FetchedChunk.unread(each, broker_id=1)
         else:
-            found = scan(each)
+            found = scan(each, crc=True)
             yield FetchedChunk(headers=found.headers, damage=found.damage, records=each, broker_id=1)
 
 
@@ -255,6 +255,7 @@ def test_what_is_open_before_unread_offsets_of_a_response_may_have_ended_there()
     rest = marker(1, 7, NOON, commit=False)
     responses: dict[str, list[bytes | str]] = {
         "damage": [b"".join([aborted, b"\xff" * len(rest), *committed])],
+        "checksum": [b"".join([aborted, rest[:-1] + bytes([rest[-1] ^ 1]), *committed])],
         "deleted": [aborted, "OFFSET_OUT_OF_RANGE: offsets 1 to 1 are deleted", b"".join(committed)],
         "end": [b"".join([aborted, rest, committed[0]]), "LEADER_NOT_AVAILABLE: offsets 3 to 3 were not read"],
     }
@@ -268,6 +269,7 @@ def test_what_is_open_before_unread_offsets_of_a_response_may_have_ended_there()
         assert sum(row["producer_id"] is None for row in rows) == 1, "what could not be read"
     assert found == {
         "damage": [(0, None), (2, "commit")],
+        "checksum": [(0, None), (2, "commit")],
         "deleted": [(0, None), (2, "commit")],
         "end": [(0, "abort"), (2, None)],
     }

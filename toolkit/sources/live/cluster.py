@@ -353,21 +353,21 @@ class Cluster(Source, OffsetTables):
     def batches(self, arguments: TableArguments) -> Iterator[pa.Table]:
         from toolkit.sources.live.partition_log import batch_tables_of
 
-        for log_range in self._ranges(arguments):
+        for log_range in self._ranges(arguments, crc=arguments.crc):
             yield from batch_tables_of(log_range, producer_id=arguments.producer_id)
 
     @implements(Source.log_transactions)
     def log_transactions(self, arguments: TableArguments) -> Iterator[pa.Table]:
         from toolkit.sources.live.partition_log import log_transaction_tables_of
 
-        for log_range in self._ranges(arguments):
+        for log_range in self._ranges(arguments, crc=True):
             yield from log_transaction_tables_of(log_range, producer_id=arguments.producer_id)
 
     @implements(Source.lso_timeline, without=["producer_id"])
     def lso_timeline(self, arguments: TableArguments) -> Iterator[pa.Table]:
         from toolkit.sources.live.partition_log import lso_timeline_tables_of
 
-        for log_range in self._ranges(arguments):
+        for log_range in self._ranges(arguments, crc=True):
             yield from lso_timeline_tables_of(log_range)
 
     @implements(Source.transaction_log, without=["start", "stop", "producer_id"])
@@ -422,14 +422,14 @@ class Cluster(Source, OffsetTables):
     def _flink_prefixes(self) -> frozenset[str]:
         return frozenset().union(*(each.prefixes for each in self.flink_checkpoints))
 
-    def _ranges(self, arguments: TableArguments) -> Iterator[FetchedRange]:
+    def _ranges(self, arguments: TableArguments, *, crc: bool) -> Iterator[FetchedRange]:
         """The logs of partitions, fetched lazily."""
         from toolkit.sources.live.partition_log import fetch_range
 
         start = "log_start" if arguments.start is None else arguments.start
         stop = "high_watermark" if arguments.stop is None else arguments.stop
         for partition in self._of_leaders(arguments, partial(read_partitions, self.client)):
-            yield fetch_range(self.client, partition, start, stop, crc=arguments.crc)
+            yield fetch_range(self.client, partition, start, stop, crc=crc)
 
     def _of_leaders(self, arguments: TableArguments, read: Callable[[Leaders], A]) -> A:
         """What the leaders of the selected partitions answer.

@@ -31,7 +31,7 @@ from toolkit.analysis.diagnosis.log_excerpts import (
 )
 from toolkit.analysis.diagnosis.markers import MarkerSearch, OtherMarker, markers_found
 from toolkit.analysis.log.log_transactions import EMPTY, PartialTransactions, begin
-from toolkit.analysis.log.offset_status import AbortedRange, LogSlice, at_missing_offsets
+from toolkit.analysis.log.offset_status import AbortedRange, LogSlice, at_missing_offsets, intact
 from toolkit.errors import BrokerError, ConnectionFailed, ToolkitError
 from toolkit.formats.batches import CONTROL
 from toolkit.formats.coordinator_log_rows import offsets_log
@@ -647,12 +647,12 @@ def log_transaction_tables_of(log_range: FetchedRange, *, producer_id: int | Non
     """
     start, stop = log_range.start, log_range.stop
     # What is missing without an error was compacted.
-    chunks = at_missing_offsets(log_range.chunks, expected=start, end=stop, cleaned=stop)
+    chunks = at_missing_offsets(map(intact, log_range.chunks), expected=start, end=stop, cleaned=stop)
     return log_transaction_tables(chunks, log_range.log_id, before=log_range.before, producer_id=producer_id)
 
 
 def lso_timeline_tables_of(log_range: FetchedRange) -> Iterator[pa.Table]:
     """Every step of the LSO as ``schema.LSO_TIMELINE``; error rows are last."""
     start, stop = log_range.start, log_range.stop
-    chunks = at_missing_offsets(log_range.chunks, expected=start, end=stop, cleaned=stop)
+    chunks = at_missing_offsets(map(intact, log_range.chunks), expected=start, end=stop, cleaned=stop)
     yield from lso_timeline_tables(chunks, log_range.log_id, before=log_range.before, log_end_offset=max(start, stop))
