@@ -420,17 +420,17 @@ def at_missing_offsets(
     `cleaned`: offset up to which the log was cleaned, as in `missing_between`.
     """
     start, files = expected, set[str | None]()
-    is_damaged = False
+    damaged: str | None = None  # why bytes after the last batch could not be read
     for chunk in chunks:
         base_offset = segment_base_offset(chunk.file)
         if not files and start is not None:
             is_within_file = base_offset is None or base_offset < start
         if chunk.file not in files and base_offset is not None and (files or not is_within_file):
             if expected is not None:
-                missing = missing_between(expected, base_offset, cleaned=cleaned, is_damaged=is_damaged)
+                missing = missing_between(expected, base_offset, cleaned=cleaned, damaged=damaged)
                 if missing is not None:
                     yield LogChunk(file=chunk.file, missing=missing)
-            expected, is_damaged = base_offset, False
+            expected, damaged = base_offset, None
         files.add(chunk.file)
         if len(chunk.headers):
             if expected == start and is_within_file and chunk.headers["base_offset"][0] < (start or 0):
@@ -440,14 +440,15 @@ def at_missing_offsets(
             chunk = _in_order(chunk, expected)
         headers, damage = chunk.headers, chunk.damage
         if expected is None or not len(headers):
-            is_damaged |= bool(damage)
+            damaged = damage[-1].reason if damage else damaged
             yield chunk
             continue
-        yield from _divided(chunk, missing_in(headers, damage, expected=expected, is_damaged=is_damaged))
+        yield from _divided(chunk, missing_in(headers, damage, expected=expected, damaged=damaged))
         expected = max(int(headers["last_offset"].max()) + 1, expected)
-        is_damaged = any(each.position > headers["position"][-1] for each in damage)
+        after = [each.reason for each in damage if each.position > headers["position"][-1]]
+        damaged = after[-1] if after else None
     if expected is not None and end is not None and end > expected:
-        missing = missing_between(expected, end, cleaned=cleaned, is_damaged=is_damaged)
+        missing = missing_between(expected, end, cleaned=cleaned, damaged=damaged)
         if missing is not None:
             yield LogChunk(missing=missing)
 
@@ -509,16 +510,16 @@ def _divided(chunk: LogChunk, missing: Sequence[tuple[int, LostOffsets]]) -> Ite
         yield replace(chunk, headers=headers[row:stop], damage=inside, missing=by_row.get(row))
 
 
-def missing_between(expected: int, found: int, *, cleaned: int, is_damaged: bool) -> LostOffsets | None:
+def missing_between(expected: int, found: int, *, cleaned: int, damaged: str | None) -> LostOffsets | None:
     """The missing offsets before a segment; null if there are none, or the cleaner may have removed them.
 
     `expected`, `found`: the offset after the batches of earlier segments, and the segment's base offset.
     `cleaned`: offset up to which the log was cleaned, by the cleaner's checkpoint; -1 for never or unknown.
-    `is_damaged`: whether there are unreadable bytes after those batches.
+    `damaged`: why bytes after those batches could not be read; null if there are none.
     """
-    if found == expected or (expected < found <= cleaned and not is_damaged):
+    if found == expected or (expected < found <= cleaned and damaged is None):
         return None
-    return LostOffsets(expected, found, None if is_damaged else _error(expected, found))
+    return LostOffsets(expected, found, _error(expected, found) if damaged is None else None, damaged)
 
 
 def out_of_order(headers: Headers, *, expected: int) -> Array:
@@ -536,14 +537,14 @@ def out_of_order(headers: Headers, *, expected: int) -> Array:
 
 
 def missing_in(
-    headers: Headers, damage: tuple[DamagedRange, ...], *, expected: int, is_damaged: bool
+    headers: Headers, damage: tuple[DamagedRange, ...], *, expected: int, damaged: str | None
 ) -> list[tuple[int, LostOffsets]]:
     """The batches of a file before which offsets are missing, by row.
 
     `headers`: consecutive batches of the file, at least one, without those `out_of_order`.
     `damage`: unreadable bytes between and around them.
     `expected`: the offset after the batches before them.
-    `is_damaged`: whether there are unreadable bytes before them in the file, after those batches.
+    `damaged`: why bytes before them in the file, after those batches, could not be read; null if there are none.
     """
     begins, ends = headers["base_offset"].copy(), headers["last_offset"] + 1
     due = np.append(expected, ends[:-1])
@@ -552,9 +553,12 @@ def missing_in(
         return []
     damaged_before: Array = np.searchsorted([each.position for each in damage], headers["position"])
     after_damage = np.diff(damaged_before, prepend=0) > 0
-    after_damage[0] |= is_damaged
+    after_damage[0] |= damaged is not None
+    reasons = [damaged, *(each.reason for each in damage)]  # by the number of damaged ranges before a batch
     lost = jumps[after_damage[jumps]].tolist()
-    return [(row, LostOffsets(int(due[row]), int(begins[row]), None)) for row in lost]
+    return [
+        (row, LostOffsets(int(due[row]), int(begins[row]), None, reasons[int(damaged_before[row])])) for row in lost
+    ]
 
 
 def _error(expected: int, found: int) -> str:

@@ -131,7 +131,7 @@ def _segment_doubts(case: Case, state: ReplicaState, start: int, lowest: int) ->
     if reason := next((each.reason for each in damage if each.reaches(lowest)), None):
         yield f"an undamaged log from offset {start} on: {reason}"
     if window.missing:
-        expected, found, _ = window.missing[-1]
+        expected, found, *_ = window.missing[-1]
         yield f"offsets {expected} to {found - 1} of {name}, among which the transaction may begin or end"
     elif gap := window.contiguity.after(start):
         yield f"a log without missing offsets from offset {start} on: {gap[0] - 1} is followed by {gap[1]}"
