@@ -182,7 +182,7 @@ def _skip(reader: Reader, form: str, depth: int = 0) -> None:
         elif part == "L":
             _int64s(reader)
         elif part == "S":
-            _stream(reader)
+            _stream(reader, depth)
         elif part == "T":
             read_utf(reader)
         elif part == "B":
