@@ -25,6 +25,7 @@ from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.table import TableRow
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live import broker_client
+from toolkit.sources.live.broker_client import BrokerResponse
 
 T = TypeVar("T")
 R = TypeVar("R", bound=TableRow)
@@ -117,6 +118,10 @@ class RowCluster:
         name = record.table.name
         self._called(f"{name.removesuffix('s')}_rows", arguments)
         return records_of(getattr(self, name), record)
+
+    def send(self, requests: Sequence[tuple[int, Any]]) -> list[BrokerResponse]:
+        answers = [(broker_id, self.send_one(each, broker_id=broker_id)) for broker_id, each in requests]
+        return [BrokerResponse(broker_id, build.NOW, message=answer) for broker_id, answer in answers]
 
     def send_one(self, request: Any, *, broker_id: int) -> Any:
         if isinstance(request, broker_client.Metadata):
