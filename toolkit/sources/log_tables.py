@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple, TypedDict
 
 import numpy as np
@@ -237,19 +238,18 @@ def lso_timeline_tables(
     `chunks`, `log_id`, `before`: as for `log_transaction_tables`.
     `log_end_offset`: for a log without batches; by default the offset after the last batch.
     """
-    fold, unread = LogFold(partial=before), dict[int, str]()
+    fold, unread = LogFold(partial=before), list[tuple[int, str]]()
     for chunk in chunks:
         if chunk.missing is not None:
-            unread[chunk.missing.expected] = chunk.missing.reason
+            unread.append((chunk.missing.expected, chunk.missing.reason))
         fold.add(chunk)
     end = fold.log_end_offset if log_end_offset is None else max(log_end_offset, fold.log_end_offset)
     *earlier, last = fold.finish()
     steps = [lso_steps(each.log_transactions, log_end_offset=None, start=each.start) for each in earlier]
     steps.append(lso_steps(last.log_transactions, log_end_offset=end, end_time=fold.end_time, start=last.start))
-    for each in fold.damage[fold.damage_inside :]:  # after the last batch, where more may follow
-        if not each.damage.is_torn:
-            unread.setdefault(end, each.error)
-    errors = [LsoStep(**log_id.columns, offset=offset, error=error) for offset, error in unread.items()]
+    at_end = (each.error for each in fold.damage[fold.damage_inside :] if not each.damage.is_torn)
+    unread += [(end, error) for error in islice(at_end, 1)]  # after the last batch, where more may follow
+    errors = [LsoStep(**log_id.columns, offset=offset, error=error) for offset, error in unread]
     return lso_table(np.concatenate(steps), **log_id.columns), LSO_TIMELINE.arrow(errors)
 
 
