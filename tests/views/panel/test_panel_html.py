@@ -378,3 +378,11 @@ def test_an_all_clear_of_the_panel_names_what_was_read(trail: Audit) -> None:
     assert "Nothing hangs, no transaction is open (1 partition of broker 1; 0 open transactional ids)" in panel_text(
         panel
     )
+
+
+def test_an_interrupt_is_no_defect_of_the_toolkit() -> None:
+    interrupted, defect = (problem_section(each) for each in (KeyboardInterrupt(), RuntimeError("no key")))
+    assert interrupted.title == "Interrupted"
+    assert "bug" not in str(interrupted.parts)
+    assert (defect.title, defect.lead) == ("Unexpected error", "RuntimeError: no key")
+    assert "This is a bug in the toolkit, not a result about the cluster." in str(defect.parts)
