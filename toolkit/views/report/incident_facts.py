@@ -177,6 +177,14 @@ class IncidentFacts:
         return None if until is None else max(until - self.begun.time, dt.timedelta())
 
     @property
+    def groups(self) -> Sequence[str] | None:
+        """The groups that wait; once it is over, those that waited at any time. Null if no source shows any."""
+        held = self.finding.groups_held
+        if not (self.is_over and self.stalls):
+            return held
+        return sorted({*(held or ()), *(stall.group for stall in self.stalls)})
+
+    @property
     def own_records(self) -> int | None:
         """Records of the transaction itself on the partition; null if the log was not read, or not from its start."""
         txn = self.transaction

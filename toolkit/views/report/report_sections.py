@@ -154,13 +154,14 @@ def what_was_done(incident: IncidentFacts) -> str:
 
 def groups_text(incident: IncidentFacts) -> str:
     """The consumer groups that waited, or that this is not known."""
-    groups = incident.finding.groups_held
+    groups = incident.groups
     if groups is None:
         return f"Which consumer groups {'waited' if incident.is_over else 'wait'} is not known."
     verb = "waited" if incident.is_over else "cannot move"
     if not groups:
         return f"No consumer group {'waited' if incident.is_over else 'waits'}."
-    return _groups(groups, verb)
+    others = " Whether others waited is not known." if incident.finding.groups_held is None else ""
+    return f"{_groups(groups, verb)}{others}"
 
 
 def _groups(names: Sequence[str], verb: str) -> str:
@@ -200,7 +201,7 @@ def _of_several(incidents: Sequence[IncidentFacts]) -> Iterator[str]:
         f"{count(len(incidents), 'transaction')} have held the last stable offset (LSO) of "
         f"{_few(names, 'partition', 'partitions')}.{first} read_committed consumers cannot read beyond a held LSO."
     )
-    groups = sorted({group for each in incidents for group in each.finding.groups_held or ()})
+    groups = sorted({group for each in incidents for group in each.groups or ()})
     unread = [each for each in incidents if each.finding.groups_held is None]
     of_some = f" for {_numbers(unread)}" if len(unread) < len(incidents) else ""
     not_read = [f"Which consumer groups waited{of_some} is not known."] if unread else []
