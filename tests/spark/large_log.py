@@ -41,7 +41,7 @@ def large_log(start: int = 0, stop: int = SEGMENTS * BATCHES_PER_SEGMENT) -> Hea
     headers["base_timestamp"] = headers["max_timestamp"] = 1_760_000_000_000 + number
     headers["attributes"] = np.where(is_end, TRANSACTIONAL | CONTROL, TRANSACTIONAL)
     headers["marker"] = np.where(is_end, COMMIT, NO_MARKER)
-    headers["record_count"], headers["magic"] = 1, 2
+    headers["record_count"], headers["magic"], headers["crc_ok"] = 1, 2, 1
     return headers
 
 
