@@ -174,6 +174,7 @@ def test_the_longest_of_several_replicas_is_read(history: Path, tmp_path: Path) 
         copy = Path(shutil.copytree(history, tmp_path / str(number) / "logs"))
         properties = copy / "meta.properties"
         properties.write_text(properties.read_text().replace("node.id=1", f"node.id={number}"))
+        (copy / "replication-offset-checkpoint").unlink()  # it shows that both end early, which only `LogDir` says
         for name in (*non_empty[number - 1 :: 3], *non_empty[2::3]):
             folder = copy / name
             segment = max(folder.glob("*.log"))
