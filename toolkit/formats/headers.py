@@ -187,15 +187,14 @@ class LostOffsets(NamedTuple):
     found: int  # the next base offset, of a segment or of a batch; less than `expected` if offsets go back
     # what is missing, as ``NAME: sentence``; null if damaged bytes between the batches have an error of their own
     error: str | None
-    damaged: str | None = None  # the error of those bytes
+    damaged: DamagedRange | None = None  # the last range of those bytes
 
     @property
     def reason(self) -> str:
         """`error`, or that of the damaged bytes, or which offsets these are: a torn end alone is normal."""
-        is_torn = self.damaged is not None and self.damaged.startswith("TORN_TAIL")
-        damaged = None if is_torn else self.damaged
-        offsets = f"OFFSETS_LOST: Offsets {self.expected:,} to {self.found - 1:,} could not be read"
-        return self.error or damaged or offsets
+        if self.damaged is not None and not self.damaged.is_torn:
+            return self.damaged.reason
+        return self.error or f"OFFSETS_LOST: Offsets {self.expected:,} to {self.found - 1:,} could not be read"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -171,7 +171,7 @@ def _wait(e: Case) -> str:
     if _may_have_aborted(e):
         return _end_over_aborted(e)
     if e.has_outcome and e.outcome.name == UNKNOWN and e.outcome.all_committed.status == NOT_PROVEN:
-        return _prove_first(e)
+        return _before_restart(e)
     if e.expires_at is None:
         return f"{RESTART} Otherwise wait: its coordinator has it open."
     expires_at = at(e.expires_at)
@@ -184,7 +184,7 @@ def _wait(e: Case) -> str:
     )
 
 
-def _prove_first(e: Case) -> str:
+def _before_restart(e: Case) -> str:
     """What to do about a live transaction over records that a commit is likely to include: all but a commit aborts."""
     timeout = "" if e.expires_at is None else f", as its coordinator does after {at(e.expires_at)}"
     checkpoint = ", and that no checkpoint of Flink is to commit it" if _may_be_flinks(e) else ""

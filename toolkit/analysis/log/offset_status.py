@@ -420,7 +420,7 @@ def at_missing_offsets(
     `cleaned`: offset up to which the log was cleaned, as in `missing_between`.
     """
     start, files = expected, set[str | None]()
-    damaged: str | None = None  # why bytes after the last batch could not be read
+    damaged: DamagedRange | None = None  # the last range of bytes after the last batch
     for chunk in chunks:
         base_offset = segment_base_offset(chunk.file)
         if not files and start is not None:
@@ -440,12 +440,12 @@ def at_missing_offsets(
             chunk = _in_order(chunk, expected)
         headers, damage = chunk.headers, chunk.damage
         if expected is None or not len(headers):
-            damaged = damage[-1].reason if damage else damaged
+            damaged = damage[-1] if damage else damaged
             yield chunk
             continue
         yield from _divided(chunk, missing_in(headers, damage, expected=expected, damaged=damaged))
         expected = max(int(headers["last_offset"].max()) + 1, expected)
-        after = [each.reason for each in damage if each.position > headers["position"][-1]]
+        after = [each for each in damage if each.position > headers["position"][-1]]
         damaged = after[-1] if after else None
     if expected is not None and end is not None and end > expected:
         missing = missing_between(expected, end, cleaned=cleaned, damaged=damaged)
@@ -510,12 +510,12 @@ def _divided(chunk: LogChunk, missing: Sequence[tuple[int, LostOffsets]]) -> Ite
         yield replace(chunk, headers=headers[row:stop], damage=inside, missing=by_row.get(row))
 
 
-def missing_between(expected: int, found: int, *, cleaned: int, damaged: str | None) -> LostOffsets | None:
+def missing_between(expected: int, found: int, *, cleaned: int, damaged: DamagedRange | None) -> LostOffsets | None:
     """The missing offsets before a segment; null if there are none, or the cleaner may have removed them.
 
     `expected`, `found`: the offset after the batches of earlier segments, and the segment's base offset.
     `cleaned`: offset up to which the log was cleaned, by the cleaner's checkpoint; -1 for never or unknown.
-    `damaged`: why bytes after those batches could not be read; null if there are none.
+    `damaged`: the last unreadable bytes after those batches; null if there are none.
     """
     if found == expected or (expected < found <= cleaned and damaged is None):
         return None
@@ -537,14 +537,14 @@ def out_of_order(headers: Headers, *, expected: int) -> Array:
 
 
 def missing_in(
-    headers: Headers, damage: tuple[DamagedRange, ...], *, expected: int, damaged: str | None
+    headers: Headers, damage: tuple[DamagedRange, ...], *, expected: int, damaged: DamagedRange | None
 ) -> list[tuple[int, LostOffsets]]:
     """The batches of a file before which offsets are missing, by row.
 
     `headers`: consecutive batches of the file, at least one, without those `out_of_order`.
     `damage`: unreadable bytes between and around them.
     `expected`: the offset after the batches before them.
-    `damaged`: why bytes before them in the file, after those batches, could not be read; null if there are none.
+    `damaged`: the last unreadable bytes before them in the file, after those batches; null if there are none.
     """
     begins, ends = headers["base_offset"].copy(), headers["last_offset"] + 1
     due = np.append(expected, ends[:-1])
@@ -554,11 +554,9 @@ def missing_in(
     damaged_before: Array = np.searchsorted([each.position for each in damage], headers["position"])
     after_damage = np.diff(damaged_before, prepend=0) > 0
     after_damage[0] |= damaged is not None
-    reasons = [damaged, *(each.reason for each in damage)]  # by the number of damaged ranges before a batch
+    last = [damaged, *damage]  # by the number of damaged ranges before a batch
     lost = jumps[after_damage[jumps]].tolist()
-    return [
-        (row, LostOffsets(int(due[row]), int(begins[row]), None, reasons[int(damaged_before[row])])) for row in lost
-    ]
+    return [(row, LostOffsets(int(due[row]), int(begins[row]), None, last[int(damaged_before[row])])) for row in lost]
 
 
 def _error(expected: int, found: int) -> str:
