@@ -10,15 +10,15 @@ import datetime as dt
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, groupby, zip_longest
 from typing import NamedTuple
 
 from toolkit.analysis.cluster_events import events_around
+from toolkit.analysis.coordinator.transaction_owners import EXPIRED
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, PastTransaction
 from toolkit.schema.verdict import Verdict
 from toolkit.views.plots.plot_theme import place_name
-from toolkit.views.plots.state_lanes import StateInterval, intervals
 
 CLOCKS_APART = dt.timedelta(minutes=1)
 EARLIEST = dt.datetime.min.replace(tzinfo=dt.UTC)
@@ -180,6 +180,11 @@ class TransactionBar:
     @property
     def length(self) -> dt.timedelta:
         return self.end - self.start
+
+    @property
+    def held_from(self) -> dt.datetime:
+        """Since when the transaction that holds the LSO holds it, as far as that is known."""
+        return (self.finding.held_from if self.finding else None) or self.start
 
     @property
     def is_kept(self) -> bool:
@@ -350,6 +355,102 @@ def _aggregated(bars: Sequence[TransactionBar]) -> AggregatedBar:
         others=len(bars) - committed - aborted,
         producers=sorted(producer for producer in producers if producer is not None),
         longest=max(bar.length for bar in bars),
+    )
+
+
+MANY = "short states"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateInterval:
+    """A transactional id in one state."""
+
+    # transactional_id, state: the id and the state; `MANY` for several that are too short to draw
+    transactional_id: str
+    state: str
+    # start, end: from when to when, by the coordinator's clock
+    start: dt.datetime
+    end: dt.datetime
+    past: PastTransaction  # the transaction of the state; the first one for `MANY`
+    goes_on: bool = False  # whether it is the last known state
+    transactions: int = 0  # number of transactions in it
+
+    @property
+    def length(self) -> dt.timedelta:
+        return self.end - self.start
+
+
+def intervals(transaction_history: Iterable[PastTransaction], *, now: dt.datetime) -> list[StateInterval]:
+    """Every state that every id was in, in the order of ids and times. `now`: end of the last state of an id."""
+    once = {(past.transactional_id, past.first_offset): past for past in transaction_history}
+    steps: dict[str, list[_Step]] = {}
+    for (name, _), past in sorted(once.items(), key=lambda item: (item[0][1] is None, item[0][1])):
+        if name is not None:
+            steps.setdefault(name, []).extend(_steps(past))
+    return [interval for name in sorted(steps) for interval in _between(name, steps[name], now)]
+
+
+def merged(states: Sequence[StateInterval], shortest: dt.timedelta) -> list[StateInterval]:
+    """Merge consecutive short intervals of an id into one of `MANY`."""
+    result: list[StateInterval] = []
+    for is_short, group in groupby(states, key=lambda state: state.length < shortest and not state.goes_on):
+        run: list[StateInterval] = []
+        for state in group:
+            if run and (not is_short or state.end - run[0].start > 4 * shortest):
+                result.append(_one_of(run))
+                run = []
+            run.append(state)
+        result.append(_one_of(run))
+    return result
+
+
+class _Step(NamedTuple):
+    since: dt.datetime
+    state: str
+    past: PastTransaction
+    transactions: int  # that begin with it
+
+
+def _steps(past: PastTransaction) -> Iterator[_Step]:
+    """The states of a transaction: Ongoing, Prepare*, Complete*; its end is the last known state."""
+    if past.kind != "transaction":
+        if past.end_time is not None:
+            yield _Step(past.end_time, EXPIRED if past.kind == "expired" else "Empty", past, 0)
+        return
+    commits = past.ended == "commit" or (past.state or "").endswith("Commit")
+    outcome = "Commit" if commits else "Abort"
+    times = {"Ongoing": past.start_time, f"Prepare{outcome}": past.decided_at, f"Complete{outcome}": past.end_time}
+    for state, time in times.items():
+        if time is not None:
+            yield _Step(time, state, past, int(state == "Ongoing"))
+
+
+def _between(name: str, steps: Sequence[_Step], now: dt.datetime) -> Iterator[StateInterval]:
+    changes = [
+        next(same) for _, same in groupby(steps, key=lambda step: (step.state, step.state == "Ongoing" or step.since))
+    ]
+    for step, following in zip_longest(changes, changes[1:]):
+        yield StateInterval(
+            transactional_id=name,
+            state=step.state,
+            start=step.since,
+            end=max(step.since, following.since if following else now),
+            past=step.past,
+            goes_on=following is None,
+            transactions=step.transactions,
+        )
+
+
+def _one_of(run: Sequence[StateInterval]) -> StateInterval:
+    if len(run) == 1:
+        return run[0]
+    return StateInterval(
+        transactional_id=run[0].transactional_id,
+        state=MANY,
+        start=run[0].start,
+        end=run[-1].end,
+        past=run[0].past,
+        transactions=sum(interval.transactions for interval in run),
     )
 
 
