@@ -26,20 +26,20 @@ EARLIEST = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """The log end offset at a time, with the LSO of the same sample."""
+    """The log end offset at a time, with the LSO."""
 
     time: dt.datetime
     offset: int
     by_broker: bool
-    lso: int | None = None
+    sampled_lso: int | None = None  # that of the same sample
+    lso: int | None = None  # of a sample, by the log, or by a finding; null if unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LsoCurve:
-    """The log end over time, in the order of offsets, and the LSO at each point."""
+    """The log end and the LSO over time."""
 
     points: Sequence[CurvePoint]  # in the order of offset and time
-    lso: Sequence[int | None]  # LSO at each of them; null if unknown
     failed: Sequence[dt.datetime] = ()  # times of samples that failed, where no log tells what was between the others
 
     @staticmethod
@@ -80,24 +80,23 @@ class LsoCurve:
         ]
         points = _steady(sorted(points, key=lambda point: (point.offset, point.time)), now)
         offsets = [step.offset or 0 for step in steps]
-        lso = [
-            point.lso if unread is not None and point.offset > unread else _lso(point, steps, offsets)
-            for point in points
+        points = [
+            CurvePoint(each.time, each.offset, each.by_broker, each.sampled_lso, _lso(each, steps, offsets, unread))
+            for each in points
         ]
         failed = [] if steps else sorted(each.observed_at + behind for each in partitions if each.error)
-        return LsoCurve(points=points, lso=lso, failed=failed)
+        return LsoCurve(points=points, failed=failed)
 
     def held(self, lso: int, *, since: dt.datetime) -> LsoCurve:
         """Add an LSO that is known to be held since a time, where it is otherwise unknown."""
-        known = [
-            lso if known_lso is None and point.time >= since else known_lso
-            for point, known_lso in zip(self.points, self.lso, strict=True)
+        points = [
+            replace(point, lso=lso) if point.lso is None and point.time >= since else point for point in self.points
         ]
-        return replace(self, lso=known)
+        return replace(self, points=points)
 
     def passed_at(self, offset: int) -> dt.datetime | None:
         """When the LSO was first observed beyond an offset, so that what began there had ended; null if it was not."""
-        return min((point.time for point in self.points if point.lso is not None and point.lso > offset), default=None)
+        return min((point.time for point in self.points if (point.sampled_lso or 0) > offset), default=None)
 
     def failed_between(self, since: dt.datetime, until: dt.datetime) -> dt.datetime | None:
         """Time of the first sample that failed between two times."""
@@ -116,8 +115,7 @@ class LsoCurve:
         for index, section in enumerate(sections):
             if index in {0, len(sections) - 1} or sections[index - 1] != section or sections[index + 1] != section:
                 kept[index] = None
-        points, lso = [self.points[index] for index in kept], [self.lso[index] for index in kept]
-        return replace(self, points=points, lso=lso)
+        return replace(self, points=[self.points[index] for index in kept])
 
 
 def _of_log_transactions(log_transactions: Iterable[LogTransaction]) -> Iterator[CurvePoint]:
@@ -139,7 +137,7 @@ def _steady(points: Sequence[CurvePoint], now: dt.datetime | None) -> list[Curve
     before = EARLIEST
     for point, bound in zip(points, not_after, strict=True):
         before = max(before, min(point.time, bound))
-        steady.append(CurvePoint(before, point.offset, point.by_broker, point.lso))
+        steady.append(CurvePoint(before, point.offset, point.by_broker, point.sampled_lso))
     return steady
 
 
@@ -147,15 +145,14 @@ def _bound(soonest: dt.datetime, point: CurvePoint, latest: dt.datetime) -> dt.d
     return min(soonest, point.time, latest) if point.by_broker else soonest
 
 
-def _lso(point: CurvePoint, steps: Sequence[LsoStep], offsets: Sequence[int]) -> int | None:
-    """The LSO at a log end; without an open transaction, it is the log end."""
-    if point.lso is not None:
-        return point.lso
+def _lso(point: CurvePoint, steps: Sequence[LsoStep], offsets: Sequence[int], unread: int | None) -> int | None:
+    """The LSO at a log end; without an open transaction, it is the log end. `unread`: offset of the first damage."""
+    if point.sampled_lso is not None:
+        return point.sampled_lso
+    if not steps or (unread is not None and point.offset > unread):
+        return None
     index = bisect_right(offsets, point.offset) - 1
-    if not steps or index < 0:
-        return point.offset if steps else None
-    step = steps[index]
-    return step.last_stable_offset if step.open_count else point.offset
+    return steps[index].last_stable_offset if index >= 0 and steps[index].open_count else point.offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,21 +187,6 @@ class TransactionBar:
     def is_kept(self) -> bool:
         """Whether it is always drawn as a single bar."""
         return self.end_offset is None or self.finding is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AggregatedBar:
-    """Many short transactions that ended in the same interval, drawn as one."""
-
-    start: dt.datetime
-    end: dt.datetime
-    first_offset: int
-    end_offset: int
-    committed: int
-    aborted: int
-    others: int
-    producers: Sequence[int]
-    longest: dt.timedelta
 
 
 def bars_of(
@@ -261,8 +243,8 @@ def _from_its_start(txn: LogTransaction, opened: Mapping[int | None, int | None]
 
 def aggregate_bars(
     bars: Sequence[TransactionBar], *, edges: Sequence[dt.datetime], most: int
-) -> tuple[list[TransactionBar], list[AggregatedBar]]:
-    """The single bars, and the rest aggregated.
+) -> tuple[list[TransactionBar], list[list[TransactionBar]]]:
+    """The single bars, and the rest: short ones that ended in the same interval are drawn as one.
 
     All open transactions and those with a finding are single bars; of the others the longest, and some of every
     interval, up to a maximum.
@@ -278,7 +260,7 @@ def aggregate_bars(
     for bar in others[room:]:
         sections.setdefault(bisect_right(edges, bar.end), []).append(bar)
     drawn = sorted([*kept, *others[:room]], key=lambda bar: (bar.first_offset, bar.end))
-    return drawn, [_aggregated(each) for _, each in sorted(sections.items())]
+    return drawn, [each for _, each in sorted(sections.items())]
 
 
 def _ranked(bars: Iterable[TransactionBar], edges: Sequence[dt.datetime]) -> list[TransactionBar]:
@@ -339,23 +321,6 @@ def _kind(txn: LogTransaction, finding: Finding | None, *, is_over: bool) -> str
     if finding is not None and finding.verdict.is_open and not is_over:
         return str(finding.verdict)
     return ("undecided" if is_over else "open") if txn.outcome in (None, "open") else txn.outcome
-
-
-def _aggregated(bars: Sequence[TransactionBar]) -> AggregatedBar:
-    kinds = [bar.kind for bar in bars]
-    producers = {bar.log_transaction.producer_id for bar in bars}
-    committed, aborted = kinds.count("commit"), kinds.count("abort")
-    return AggregatedBar(
-        start=min(bar.start for bar in bars),
-        end=max(bar.end for bar in bars),
-        first_offset=min(bar.first_offset for bar in bars),
-        end_offset=max(bar.first_offset if bar.end_offset is None else bar.end_offset for bar in bars),
-        committed=committed,
-        aborted=aborted,
-        others=len(bars) - committed - aborted,
-        producers=sorted(producer for producer in producers if producer is not None),
-        longest=max(bar.length for bar in bars),
-    )
 
 
 MANY = "short states"

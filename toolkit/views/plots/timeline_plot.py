@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
@@ -42,7 +43,6 @@ from toolkit.views.plots.timeline_data import (
     EARLIEST,
     FEW,
     MANY,
-    AggregatedBar,
     CurvePoint,
     LsoCurve,
     StateInterval,
@@ -156,17 +156,17 @@ CROWDED = 50  # bars of a kind; their symbols are smaller then
 
 def add_lines(figure: go.Figure, curve: LsoCurve, now: dt.datetime, theme: Theme, *, row: int = 1) -> None:
     """Draw the high watermark and the LSO up to a time."""
-    points = [(point, lso) for point, lso in zip(curve.points, curve.lso, strict=True) if point.time > EARLIEST]
+    points = [point for point in curve.points if point.time > EARLIEST]
     if not points:
         return
     xs: list[str | None] = []
     ends: list[int | None] = []
     lsos: list[int | None] = []
-    for (point, lso), following in zip(points, [*(each.time for each, _ in points[1:]), now], strict=True):
+    for point, following in zip(points, [*(each.time for each in points[1:]), now], strict=True):
         failed = curve.failed_between(point.time, following)
-        corners = [(when(point.time), point.offset, lso)]
-        if failed or point is points[-1][0]:
-            corners.append((when(failed or now), point.offset, lso))
+        corners = [(when(point.time), point.offset, point.lso)]
+        if failed or point is points[-1]:
+            corners.append((when(failed or now), point.offset, point.lso))
         for time, end, stable in (*corners, *([(None, None, None)] if failed else [])):  # a gap up to the next point
             xs.append(time)
             ends.append(end)
@@ -192,27 +192,31 @@ def add_lines(figure: go.Figure, curve: LsoCurve, now: dt.datetime, theme: Theme
         )
 
 
-def add_aggregated_bars(figure: go.Figure, bars: Sequence[AggregatedBar], theme: Theme) -> None:
-    """Draw aggregated short transactions."""
-    if not bars:
+def add_aggregated_bars(figure: go.Figure, groups: Sequence[Sequence[TransactionBar]], theme: Theme) -> None:
+    """Draw short transactions that ended in the same interval as one."""
+    if not groups:
         return
     xs, ys, texts = [], [], []
-    for bar in bars:
-        time = when(bar.start + (bar.end - bar.start) / 2)
+    for bars in groups:
+        start, end = min(bar.start for bar in bars), max(bar.end for bar in bars)
+        first = min(bar.first_offset for bar in bars)
+        last = max(bar.first_offset if bar.end_offset is None else bar.end_offset for bar in bars)
+        kinds = Counter(bar.kind for bar in bars)
+        producers = {each for bar in bars if (each := bar.log_transaction.producer_id) is not None}
         facts: list[tuple[str, object]] = [
-            ("transactions", bar.committed + bar.aborted + bar.others),
-            ("committed", bar.committed),
-            ("aborted", bar.aborted),
-            ("others", bar.others or None),
-            ("offsets", f"{bar.first_offset:,} to {bar.end_offset:,}"),
-            ("from", bar.start),
-            ("to", bar.end),
-            ("longest", bar.longest),
-            ("producers", [str(producer) for producer in bar.producers]),
+            ("transactions", len(bars)),
+            ("committed", kinds["commit"]),
+            ("aborted", kinds["abort"]),
+            ("others", len(bars) - kinds["commit"] - kinds["abort"] or None),
+            ("offsets", f"{first:,} to {last:,}"),
+            ("from", start),
+            ("to", end),
+            ("longest", max(bar.length for bar in bars)),
+            ("producers", list(map(str, sorted(producers)))),
         ]
-        text = hover(facts)
+        time, text = when(start + (end - start) / 2), hover(facts)
         xs += [time, time, None]
-        ys += [bar.first_offset, bar.end_offset, None]
+        ys += [first, last, None]
         texts += [text, text, ""]
     figure.add_scatter(
         x=xs,
@@ -402,7 +406,7 @@ def add_labels(figure: go.Figure, timeline: TimelineData, theme: Theme) -> None:
         figure.add_annotation(**place, text=text, **_label_style(theme, theme[Verdict.ENDED.tone]))
     if not timeline.curve.points:
         return
-    end, lso = timeline.curve.points[-1].offset, timeline.curve.lso[-1]
+    end, lso = timeline.curve.points[-1].offset, timeline.curve.points[-1].lso
     style: dict[str, Any] = {"x": when(timeline.now), "xanchor": "right", "showarrow": False, "row": 1, "col": 1,
                              "font": {"size": 12, "color": theme.text}, "bgcolor": theme.background}  # fmt: skip
     same = "LSO = " if lso == end else ""
@@ -543,10 +547,7 @@ def add_beginning(figure: go.Figure, timeline: TimelineData, since: dt.datetime,
     inside = [index for index, point in enumerate(points) if first <= point.time <= last]
     begin = inside[0] if inside else sum(point.time <= last for point in points)
     kept = range(max(begin - 1, 0), inside[-1] + 1 if inside else begin)  # with the last one before
-    curve = LsoCurve(
-        points=[replace(points[index], time=max(points[index].time, first)) for index in kept],
-        lso=[timeline.curve.lso[index] for index in kept],
-    )
+    curve = LsoCurve(points=[replace(points[index], time=max(points[index].time, first)) for index in kept])
     bars = sorted(
         (bar for bar in timeline.bars if bar.start <= last and bar.end >= first), key=lambda bar: abs(bar.start - since)
     )[:MAX_BEGINNING_BARS]
@@ -656,7 +657,7 @@ def _missing(name: str, tables: TimelineTables) -> str:
 
 def _draw(timeline: TimelineData, theme: Theme, *, most: int) -> go.Figure:
     edges = timeline.edges
-    drawn, aggregated_bars = aggregate_bars(timeline.bars, edges=edges, most=most)
+    drawn, groups = aggregate_bars(timeline.bars, edges=edges, most=most)
     lanes = max(1, len(timeline.ids) if timeline.states else 1)
     since = _long_since(timeline)
     begun = () if since is None else (f"how it began, {at(since)}",)
@@ -672,7 +673,7 @@ def _draw(timeline: TimelineData, theme: Theme, *, most: int) -> go.Figure:
     )
     curve = timeline.curve.thinned(edges)
     add_holds(figure, timeline, curve, theme)
-    add_aggregated_bars(figure, aggregated_bars, theme)
+    add_aggregated_bars(figure, groups, theme)
     add_bars(figure, drawn, theme)
     add_hover_points(figure, drawn, timeline)
     add_lines(figure, curve, timeline.now, theme)
@@ -681,7 +682,7 @@ def _draw(timeline: TimelineData, theme: Theme, *, most: int) -> go.Figure:
     add_lanes(figure, timeline, theme)
     if since is not None:
         add_beginning(figure, timeline, since, theme)
-    subtitle = subtitle_of(timeline, aggregated_bars)
+    subtitle = subtitle_of(timeline, sum(map(len, groups)))
     apply_theme(figure, theme, title=title_of(timeline), subtitle=subtitle, height=sum(heights) + 190)
     for text in (LOWER_TITLE, *begun):
         figure.update_annotations(selector={"text": text}, x=0, xanchor="left", font={"size": 13, "color": theme.muted})
@@ -761,14 +762,14 @@ def title_of(timeline: TimelineData) -> str:
     ended = f"{count(sum(bar.has_ended for bar in timeline.bars), 'transaction')} ended"
     if timeline.is_unread:
         return f"{timeline.name}: it is not known whether anything is open, {ended}"
-    end, lso = (timeline.curve.points[-1].offset, timeline.curve.lso[-1]) if timeline.curve.points else (None, None)
-    if end is not None and lso is not None and lso < end:  # of a sample
-        return f"{timeline.name}: LSO {number(lso)} is below the high watermark {number(end)}, {ended}"
+    for last in timeline.curve.points[-1:]:
+        if last.lso is not None and last.lso < last.offset:  # of a sample
+            return f"{timeline.name}: LSO {number(last.lso)} is below the high watermark {number(last.offset)}, {ended}"
     return f"{timeline.name}: nothing is open, {ended}"
 
 
-def subtitle_of(timeline: TimelineData, aggregated_bars: Sequence[AggregatedBar]) -> str:
-    """The verdict, who is affected, and why."""
+def subtitle_of(timeline: TimelineData, together: int) -> str:
+    """The verdict, who is affected, and why. `together`: how many transactions are not drawn one by one."""
     parts = []
     first = timeline.findings[0] if timeline.findings else None
     if first is not None and first.queue_position is None:
@@ -776,8 +777,7 @@ def subtitle_of(timeline: TimelineData, aggregated_bars: Sequence[AggregatedBar]
     if first is not None:
         parts.append(f"<b>{plain(' · '.join(_facts(first)))}</b>")
         parts.append(lines(first.reason.split(" (seen")[0].split(" (read from")[0]))
-    if aggregated_bars:
-        together = sum(bar.committed + bar.aborted + bar.others for bar in aggregated_bars)
+    if together:
         parts.append(f"{number(together)} short transactions are drawn together, by time; every open one is drawn.")
     return "<br>".join(parts)
 
