@@ -200,7 +200,7 @@ def read_coordinators(
     yield from _hashed(contents, "transaction", STATE_TOPIC, names, count)
     if groups is None or groups:
         group_ids = _groups(contents)
-        count = _count(group_ids, contents.best(OFFSETS_TOPIC))
+        count = _count(contents, group_ids, contents.best(OFFSETS_TOPIC))
         yield from _hashed(contents, "group", OFFSETS_TOPIC, sorted(group_ids) if groups is None else groups, count)
 
 
@@ -250,16 +250,16 @@ def _groups(contents: Contents) -> dict[str, int]:
     return found
 
 
-def _count(group_ids: Mapping[str, int], present: Collection[int]) -> int | None:
-    """Number of partitions of the topic: the highest present plus one, or 50, if it fits every id's partition."""
-    for count in (max(present, default=-1) + 1, USUAL_COUNT):
-        if (
-            group_ids
-            and count
-            and all(coordinator_partition(key, count) == number for key, number in group_ids.items())
-        ):
-            return count
-    return None
+def _count(contents: Contents, group_ids: Mapping[str, int], present: Collection[int]) -> int | None:
+    """Number of partitions of the topic: by the metadata log; else that of those present, or 50, if one fits every id.
+
+    Where both fit, as for an id in the tenth of 50 partitions, the others may not have been copied.
+    """
+    if (known := contents.metadata.partition_count(OFFSETS_TOPIC)) is not None:
+        return known
+    counts = {max(present, default=-1) + 1, USUAL_COUNT} - {0}
+    fits = [each for each in counts if all(coordinator_partition(key, each) == at for key, at in group_ids.items())]
+    return fits[0] if group_ids and len(fits) == 1 else None
 
 
 OPEN = "UNSTABLE_OFFSET_COMMIT: an open transaction has committed another offset"
@@ -371,7 +371,7 @@ def _offset_records(contents: Contents) -> Iterator[OffsetsLogRecord]:
                 yield record
         if state.error:
             yield OffsetsLogRecord(group_partition=number, broker_id=state.log.where.broker_id, error=state.error)
-    count = contents.metadata.partition_count(OFFSETS_TOPIC) or _count(group_ids, best)
+    count = _count(contents, group_ids, best)
     if count is None and best.keys() != {*range(USUAL_COUNT)}:
         yield OffsetsLogRecord(error=f"UNKNOWN_PARTITIONS: how many {OFFSETS_TOPIC} has is not known")
     for number in sorted({*range(count or 0)} - best.keys()):
