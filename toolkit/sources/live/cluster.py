@@ -379,7 +379,11 @@ class Cluster(Source, OffsetTables):
 
     @implements(Source.transaction_history, without=["start", "stop", "producer_id"])
     def transaction_history(self, arguments: TableArguments) -> Iterable[PastTransaction]:
-        from toolkit.analysis.coordinator.transaction_history import transaction_history, unread_histories
+        from toolkit.analysis.coordinator.transaction_history import (
+            transaction_history,
+            unread_histories,
+            unread_partitions,
+        )
         from toolkit.sources.live.coordinator_logs import read_coordinator_topic, records_of_ids
 
         read_at, topic = self.brokers_time().time, read_coordinator_topic(self.client, STATE_TOPIC)
@@ -388,6 +392,8 @@ class Cluster(Source, OffsetTables):
         times = [each.timestamp for each in records if each.timestamp is not None]
         past = transaction_history(records, as_of=max(times if read_at is None else [*times, read_at], default=None))
         without = sorted({*(ids or ())} - {each.transactional_id for each in past})
+        if ids is None:
+            return [*past, *unread_partitions(past, records)]
         return [*past, *unread_histories({each: topic.partition(each) for each in without}, records)]
 
     @implements(Source.offsets_log, without=["start", "stop", "producer_id"])
