@@ -40,7 +40,7 @@ from toolkit.analysis.log.log_transactions import (
     partial_transactions,
     statistics,
 )
-from toolkit.analysis.log.producer_state import join, replay, resume
+from toolkit.analysis.log.producer_state import producer_state, resume
 from toolkit.formats.headers import Headers
 from toolkit.formats.log_dir_files import SnapshotEntry
 from toolkit.formats.scan import scan, scan_file
@@ -133,8 +133,8 @@ def transaction_statistics(headers: Headers, chance: Random) -> Compared:
 
 def producers(headers: Headers, chance: Random) -> Compared:
     snapshot = resume(chance.sample(ENTRIES, k=chance.randint(0, 3)))
-    together = joined_in_any_order([snapshot, *map(replay, parts_of(headers, chance))], join, chance)
-    return rows_of(together), rows_of(join(snapshot, replay(headers)))
+    parts = [snapshot, *map(producer_state, parts_of(headers, chance))]
+    return rows_of(joined_in_any_order(parts, producer_state, chance)), rows_of(producer_state(snapshot, headers))
 
 
 def running_totals(headers: Headers, chance: Random) -> Compared:
