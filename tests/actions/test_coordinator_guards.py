@@ -468,9 +468,15 @@ def test_what_a_later_producer_has_open_is_nothing_that_the_fence_leaves() -> No
 def test_a_dry_run_is_refused_by_an_override_that_is_not_needed(capsys: pytest.CaptureFixture[str]) -> None:
     """It passed, and the same command with --confirm was refused."""
     plan = fence_plan(fence_cluster(**OVERDUE))
-    answer = ActionAnswer(action="fence", output=ActionFormat.TABLE, connection=NOWHERE)
+    given: dict[str, Any] = {
+        "output": ActionFormat.TABLE,
+        "connection": NOWHERE,
+        "confirm": None,
+        "override": "ongoing",
+    }
+    answer = ActionAnswer(action="fence", audit=Audit(), **given)
     with pytest.raises(typer.Exit) as ended:
-        answer.act(plan, plan.execute, audit=Audit(), confirm=None, override="ongoing")
+        answer.act(plan, plan.execute)
     said = "the override 'ongoing' is not needed, as everything is proven: leave it out."
     assert (ended.value.exit_code, said in " ".join(capsys.readouterr().out.split())) == (5, True)
     assert said in refusal(plan, override="ongoing")
