@@ -476,7 +476,6 @@ def transaction_history(
     events: Iterable[TransactionLogRecord],
     *,
     as_of: dt.datetime | None = None,
-    latest: dt.datetime | None = None,
     broker_log_events: Iterable[ClusterEvent] = (),
 ) -> list[PastTransaction]:
     """The history of each transactional id: transactions with their endings, InitProducerId, expiry.
@@ -485,13 +484,12 @@ def transaction_history(
     `events`: the records, in offset order within a partition; compacted or not, of one replica or several.
     `as_of`: when they were read, by the coordinators' clock: open transactions last until then, and records may still
         follow a recent end. By default the newest time in the records, after which no record follows.
-    `latest`: the newest time in the records of all partitions, if `events` are only some; by default the newest in
-        `events`.
     `broker_log_events`: events in brokers' own logs: they distinguish a timeout from other aborts.
     """
     found: defaultdict[IdReplica, list[TransactionLogRecord]] = defaultdict(list)
     last: dict[IdReplica, int] = {}  # number of its last record
     unreadable: defaultdict[IdReplica, list[tuple[int, TransactionLogRecord]]] = defaultdict(list)
+    latest: dt.datetime | None = None
     for number, record in enumerate(events):
         replica, time = replica_of(record), record.timestamp
         if record.transactional_id is not None:
@@ -562,7 +560,7 @@ def current(
 ) -> list[PastTransaction]:
     """The last entry of an id's history, which later records may change.
 
-    `as_of`, `latest`: as for `transaction_history`.
+    `as_of`: as for `transaction_history`. `latest`: the newest time in the records of all partitions.
     `unread`: error of later records that could not be read and may be of the same id.
     `lines`: as for `advance`.
     """

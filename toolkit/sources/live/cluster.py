@@ -44,6 +44,7 @@ from toolkit.sources.live.group_offsets import (
 from toolkit.sources.live.leaders import (
     COORDINATORS_TOPICS,
     PartitionLeader,
+    is_missing,
     read_brokers_time,
     read_metadata,
     read_newest_metadata,
@@ -227,7 +228,8 @@ class Cluster(Source, OffsetTables):
         producer_id
             The producer.
         partitions
-            Where to look; one that cannot be read has a finding with an error.
+            Where to look; one that cannot be read has a finding with an error. What the cluster does not have is left
+            out: a deleted topic hides nothing of the others.
         earlier
             An observation before this one.
         max_transaction_timeout_ms
@@ -245,8 +247,10 @@ class Cluster(Source, OffsetTables):
         """
         from toolkit.sources.diagnose import gather  # imports numpy and Arrow
 
-        evidence = ClusterEvidence(self, TableArguments.of(partitions=sorted(partitions)))
-        observation = self.observe(partitions=sorted(partitions))
+        leaders = read_newest_metadata(self.client, {topic for topic, _ in partitions}).at(sorted(partitions))
+        there = [tp for tp, each in leaders.items() if not is_missing(each.error)]
+        evidence = ClusterEvidence(self, TableArguments.of(partitions=there))
+        observation = self.observe(partitions=there)
         options = DiagnoseOptions(
             max_transaction_timeout_ms=max_transaction_timeout_ms, checkpoints=self.newest_checkpoints()
         )

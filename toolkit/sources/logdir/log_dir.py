@@ -19,6 +19,7 @@ from toolkit.analysis.coordinator.transaction_owners import transaction_owners
 from toolkit.analysis.diagnosis.observation import BrokersTime, Observation
 from toolkit.analysis.log.log_transactions import PartialTransactions, Statistics, statistics_row
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice, at_missing_offsets, intact
+from toolkit.analysis.log.producer_state import open_batches
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import Header, LogChunk
@@ -118,9 +119,8 @@ class ReplicaOffsetReader(OffsetReader):
 
     @cached_property
     def opened(self) -> Mapping[int, int]:
-        producers = self._state.window.producers
-        open_producers = producers[producers["current_txn_start_offset"] >= 0]
-        return dict(open_producers[["producer_id", "current_txn_start_offset"]].tolist())
+        opened = open_batches(self._state.window.producers)
+        return dict(zip(opened["producer_id"].tolist(), opened["base_offset"].tolist(), strict=True))
 
     def offset(self, bound: OffsetSpec) -> int:
         if isinstance(bound, str):
