@@ -285,15 +285,11 @@ def postmortem(
 
 def postmortem_html(page: Report) -> str:
     """The page in a frame, and links that save it without a server."""
-    links = (
-        f'<a download="postmortem.{suffix}" href="data:{kind};base64,{_encoded(text)}">Download postmortem.{suffix}</a>'
-        for suffix, kind, text in (("html", "text/html", page.html), ("md", "text/markdown", page.markdown))
-    )
+    links = []
+    for suffix, kind, text in (("html", "text/html", page.html), ("md", "text/markdown", page.markdown)):
+        data = f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
+        links.append(f'<a download="postmortem.{suffix}" href="{data}">Download postmortem.{suffix}</a>')
     return f"<p>{' '.join(links)}</p>{page._repr_html_()}"
-
-
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
 
 
 PAGE = 25
