@@ -886,7 +886,10 @@ def test_a_coordinators_topic_that_is_gone_afterwards_has_no_leaders() -> None:
 
 
 def test_groups_are_unknown_where_the_log_before_the_lso_cannot_be_read() -> None:
-    """With DESCRIBE and without READ, no group waited: one that has read all but a marker was taken for one behind."""
+    """With DESCRIBE and without READ, no group waited: one that has read all but a marker was taken for one behind.
+
+    Neither did one behind more aborted records than one answer holds.
+    """
     orders = TopicPartition("orders", 0)
     offset = SimpleNamespace(partition_index=0, error_code=0, committed_offset=99)
     topics = [SimpleNamespace(name="orders", partitions=[offset])]
@@ -900,6 +903,19 @@ def test_groups_are_unknown_where_the_log_before_the_lso_cannot_be_read() -> Non
     )
     held = [FetchPosition(orders, 100, 1)]
     assert groups_at(wire_to(cluster), [1, 2], held) == {}, "the fetch fails"
+    aborted = SimpleNamespace(producer_id=9, first_offset=99)
+    answer = SimpleNamespace(error_code=0, aborted_transactions=[aborted], high_watermark=150)
+    data = [Record(each, 1_795_277_560_901, None, b"aborted") for each in (98, 99)]
+    cluster.replaced["Fetch"] = lambda *_: SimpleNamespace(
+        error_code=0, throttle_time_ms=0, responses=[SimpleNamespace(partitions=[answer])]
+    )
+    answer.records = pack_batch(data[1:], producer_id=9)
+    assert groups_at(wire_to(cluster), [1, 2], held) == {orders: ["app"]}
+    offset.committed_offset, aborted.first_offset = 98, 98
+    answer.records = pack_batch(data[:1], producer_id=9)
+    assert groups_at(wire_to(cluster), [1, 2], held) == {}, "the answer ends before the LSO"
+    answer.records = pack_batch(data[:1], producer_id=8)
+    assert groups_at(wire_to(cluster), [1, 2], held) == {orders: []}, "it has records to read"
     offset.committed_offset = 100
     assert groups_at(wire_to(cluster), [1, 2], held) == {orders: ["app"]}, "groups of KIP-1071 commit offsets, too"
     offset.committed_offset = 3000
