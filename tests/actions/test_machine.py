@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+import typer
 from kafka.protocol.metadata import MetadataResponse
 
 from tests.actions.rows import (
@@ -32,12 +33,15 @@ from toolkit.actions.marker_actions import Abort, plan_abort_list
 from toolkit.actions.plan import ASSERTED, ListResult, PlanList, Result
 from toolkit.actions.transaction import PartitionResult, transaction_at
 from toolkit.analysis.diagnosis.decision import PROVEN
+from toolkit.cli.action_commands import ActionAnswer, ActionFormat, abort_list
+from toolkit.cli.output import REFUSED
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
 from toolkit.version import __version__
 from toolkit.views.action_document import list_result
+from toolkit.views.document import NOWHERE
 
 NUMBERS = (0, 1, 2)
 ORDERS_0 = TopicPartition("orders", 0)
@@ -329,3 +333,15 @@ def test_a_list_names_each_transaction_once_and_leaves_out_what_is_not_open() ->
     assert [*list_result(plan, ListResult(done=[]))][-1] == f"Left out: {targets(0)[0]}, orders-0, the whole cluster."
     with pytest.raises(ActionRefused, match="No transaction of the list"):
         plan.execute(confirm=plan.target)
+
+
+def test_a_list_of_which_some_are_left_out_is_no_success(audit: Audit) -> None:
+    """A script took the 0 for all of them; the text alone named the one that was left out."""
+    cluster: Any = list_cluster()
+    answer = ActionAnswer(action="abort", output=ActionFormat.TABLE, connection=NOWHERE)
+    listed = [*(found(partition=n).row() for n in NUMBERS), found(start_offset=7).row()]
+    options: Any = {"audit": audit, "recheck_after": 0, "save": True, "max_save_bytes": 9}
+    for confirm, sent in ((None, 0), ("3 transactions", 3)):
+        with pytest.raises(typer.Exit) as ended:
+            abort_list(cluster, listed, answer, confirm=confirm, **options)
+        assert (ended.value.exit_code, len(cluster.sent)) == (REFUSED, sent)

@@ -243,7 +243,7 @@ def abort_list(
     `cluster`, `transactions`, `audit`: as for `plan_abort_list` and `PlanList.execute`.
     `confirm`: what an option confirms; null to ask at a terminal.
     `recheck_after`, `save`, `max_save_bytes`: as for `Plan.execute`.
-    Raises ToolkitError: what stopped the list, once the result is written.
+    Raises ToolkitError: what stopped the list, once the result is written. Raises typer.Exit: if some were left out.
     """
     from toolkit.actions.marker_actions import plan_abort_list
     from toolkit.actions.plan import no_targets
@@ -257,19 +257,20 @@ def abort_list(
     if not plan.plans and confirm is None:
         raise no_targets()
     confirmed = answer.confirmation(plan, confirm, parts)
-    if confirmed is None:
-        return
-    done = plan.execute(
-        confirm=confirmed,
-        audit=audit,
-        recheck_after=recheck_after,
-        save=save,
-        max_save_bytes=max_save_bytes,
-        progress=lambda each: progress(f"Checking {each.target} again ..."),
-    )
-    answer.show_result(plan, done, audit)
-    if done.error is not None:
-        raise done.error
+    if confirmed is not None:
+        done = plan.execute(
+            confirm=confirmed,
+            audit=audit,
+            recheck_after=recheck_after,
+            save=save,
+            max_save_bytes=max_save_bytes,
+            progress=lambda each: progress(f"Checking {each.target} again ..."),
+        )
+        answer.show_result(plan, done, audit)
+        if done.error is not None:
+            raise done.error
+    if plan.left_out:
+        raise typer.Exit(REFUSED)
 
 
 MAX_SAVE_BYTES = 256_000_000  # as of actions.saved_records, which imports Arrow
