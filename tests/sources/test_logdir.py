@@ -263,7 +263,8 @@ def test_files_without_the_last_segment_clear_nothing(root: Path, left: str) -> 
 
 def test_folders_that_were_not_read_are_named(root: Path) -> None:
     """What could not be listed, or is not named as brokers do, was left out in silence: nothing hangs, exit code 0."""
-    locked, renamed = root.parent / "broker 2", root.parent / "payments"
+    locked, renamed, deep = root.parent / "broker 2", root.parent / "payments", root.parent / "1" / "2" / "3" / "4"
+    write_log(deep / "5", "orders-2", ORDERS)
     write_log(write_root(locked, broker_id=2), "orders-1", ORDERS)
     write_log(root.parent, renamed.name, ORDERS)
     (root.parent / "lost+found").mkdir(mode=0)
@@ -273,6 +274,7 @@ def test_folders_that_were_not_read_are_named(root: Path) -> None:
         (row,) = (row for row in files.finding_rows() if row["topic"] is None)
         assert [row["verdict"], *(each.partition(". ")[0] for each in row["missing"])] == [
             "unknown",
+            f"{deep}: NOT_SEARCHED: it has folders more than 4 levels below the path",
             f"{locked}: UNREADABLE: Permission denied.",
             f"{renamed}: UNNAMED: its folder is not named as brokers name it (topic-partition), so its partition is "
             "unknown.",

@@ -212,7 +212,7 @@ def _query_coordinators(
         identities = broker_identities(client, brokers)  # one without a connection is a gap already
         gaps += software_gaps(identities)
         software = [software_of(each) for each in identities]
-    gaps += closable + _duplicate_ids(listing) + list(dict.fromkeys(unloaded))
+    gaps += closable + _duplicate_ids(listing) + list(dict.fromkeys(each.gap for each in unloaded))
     gaps += before.gaps_until(CoordinatorTopic(STATE_TOPIC, read_again(client, [STATE_TOPIC])))
     coverage = Coverage(
         brokers=brokers,

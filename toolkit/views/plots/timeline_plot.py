@@ -702,7 +702,7 @@ def title_of(timeline: TimelineData) -> str:
     end, lso = (timeline.curve.points[-1].offset, timeline.curve.lso[-1]) if timeline.curve.points else (None, None)
     if end is not None and lso is not None and lso < end:  # of a sample
         return f"{timeline.name}: LSO {number(lso)} is below the high watermark {number(end)}, {ended}"
-    return f"{timeline.name}: nothing is open, {ended}"
+    return f"{timeline.name}: nothing is open in these tables, {ended}"
 
 
 def subtitle_of(timeline: TimelineData, aggregated_bars: Sequence[AggregatedBar]) -> str:
