@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-import typer
 from kafka.protocol.metadata import MetadataResponse
 
 from tests.actions.rows import (
@@ -26,6 +27,7 @@ from tests.actions.rows import (
     with_txn,
 )
 from tests.analysis.build import NOW
+from tests.process import run
 from toolkit.actions import marker_actions
 from toolkit.actions import plan as plan_module
 from toolkit.actions.audit import Audit, is_on
@@ -33,15 +35,13 @@ from toolkit.actions.marker_actions import Abort, plan_abort_list
 from toolkit.actions.plan import ASSERTED, ListResult, PlanList, Result
 from toolkit.actions.transaction import PartitionResult, transaction_at
 from toolkit.analysis.diagnosis.decision import PROVEN
-from toolkit.cli.action_commands import ActionAnswer, ActionFormat, abort_list
-from toolkit.cli.output import REFUSED
+from toolkit.cli.options import SourceOptions
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
 from toolkit.version import __version__
 from toolkit.views.action_document import list_result
-from toolkit.views.document import NOWHERE
 
 NUMBERS = (0, 1, 2)
 ORDERS_0 = TopicPartition("orders", 0)
@@ -335,13 +335,13 @@ def test_a_list_names_each_transaction_once_and_leaves_out_what_is_not_open() ->
         plan.execute(confirm=plan.target)
 
 
-def test_a_list_of_which_some_are_left_out_is_no_success(audit: Audit) -> None:
+def test_a_list_of_which_some_are_left_out_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A script took the 0 for all of them; the text alone named the one that was left out."""
-    cluster: Any = list_cluster()
-    answer = ActionAnswer(action="abort", output=ActionFormat.TABLE, connection=NOWHERE)
-    listed = [*(found(partition=n).row() for n in NUMBERS), found(start_offset=7).row()]
-    options: Any = {"audit": audit, "recheck_after": 0, "save": True, "max_save_bytes": 9}
-    for confirm, sent in ((None, 0), ("3 transactions", 3)):
-        with pytest.raises(typer.Exit) as ended:
-            abort_list(cluster, listed, answer, confirm=confirm, **options)
-        assert (ended.value.exit_code, len(cluster.sent)) == (REFUSED, sent)
+    cluster, listed = list_cluster(), tmp_path / "listed.csv"
+    monkeypatch.setattr(SourceOptions, "connect", lambda _: nullcontext(cluster))
+    listed.write_text("topic,partition,producer_id,start_offset\n" + "".join(
+        f"orders,{number},7,{start}\n" for number, start in [*((n, 100) for n in NUMBERS), (0, 7)]))  # fmt: skip
+    command = ("abort", "--bootstrap-server", "b:9092", "--list", str(listed))
+    for confirm, sent in ((), 0), (("--confirm", "3 transactions"), 3):
+        done = run(*command, "--recheck-after", "0", *confirm)
+        assert (done.returncode, len(cluster.sent)) == (5, sent), done.stderr

@@ -121,6 +121,22 @@ def test_offsets_of_partitions_that_are_not_among_the_files_may_exist(tmp_path: 
     assert "how many __consumer_offsets has is not known" in run("lag", "--log-dir", copied).stderr
 
 
+def test_ten_partitions_of_fifty_are_not_taken_for_all(tmp_path: Path) -> None:
+    """An id in the tenth of 50 partitions is in the tenth of ten as well: groups of the other 40 were said to be none,
+    and to have a coordinator's partition that is another's."""
+    copied = shutil.copytree(str(load("late-message").log_dir().paths[0]), tmp_path / "data")
+    with_metadata = LogDir(copied).coordinator_rows(transactional_ids=[], groups=["other"])
+    assert [row["partition"] for row in with_metadata] == [6]
+    shutil.rmtree(copied / "__cluster_metadata-0")
+    files = LogDir(copied)
+    (row,) = files.coordinator_rows(transactional_ids=[], groups=["other"])
+    assert (row["partition"], row["error"].partition(":")[0]) == (None, "UNKNOWN_PARTITIONS")
+    with pytest.raises(NotFound, match="the group may have some: UNKNOWN_PARTITIONS"):
+        files.group_lags("other")
+    with pytest.raises(DecodeError, match="UNKNOWN_PARTITIONS"):
+        files.committing_groups([Tp("orders", 0)])
+
+
 def test_a_replica_that_lags_has_no_pending_offset(tmp_path: Path) -> None:
     """It has open what the leader's replica has committed."""
     sample = str(load("offsets-never-added").log_dir().paths[0])

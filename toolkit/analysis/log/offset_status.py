@@ -297,16 +297,7 @@ def missing_reason(status: str | None, partition: Partition) -> str:
 
     `status`: one of `offset_status.STATUSES`, or `offset_status.BEYOND_LSO`; null if unknown.
     """
-    return UNKNOWN_REASON if status is None else _missing(status, partition)
-
-
-def _missing(status: str, partition: Partition | OffsetVisibility) -> str:
-    return MISSING[status].format(
-        log_start_offset=partition.log_start_offset,
-        last_stable_offset=partition.last_stable_offset,
-        high_watermark=partition.high_watermark,
-        log_end_offset=partition.log_end_offset,
-    )
+    return UNKNOWN_REASON if status is None else MISSING[status].format_map(partition.row())
 
 
 def visibility_reason(row: OffsetVisibility) -> str:
@@ -326,7 +317,7 @@ def visibility_reason(row: OffsetVisibility) -> str:
         case "marker":
             kind = "ABORT" if row.outcome == "abort" else "COMMIT" if row.outcome == "commit" else "transaction"
             return f"The {kind} marker of {_owner(row)}{_begun(row)}. No consumer receives it: its offset is skipped."
-    return _missing(row.status, row)
+    return MISSING[row.status].format_map(row.row())
 
 
 def _visibility(row: OffsetVisibility) -> str:
