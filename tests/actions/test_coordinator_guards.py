@@ -49,6 +49,7 @@ from toolkit.formats.flink_checkpoint import read_checkpoint
 from toolkit.schema import TRANSACTION_LOG, Row
 from toolkit.schema.checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema.durations import CLOCKS_DIFFER
+from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.coordinator_logs import LastBatch
 from toolkit.views.document import NOWHERE
@@ -216,10 +217,11 @@ def test_what_is_open_is_read_before_the_request_and_what_is_not_proven_then_is_
     cluster.own_findings = [found(verdict=Verdict.OVERDUE, evidence=outcome_claims("not proven"))]
     plan = fence_plan(cluster)
     assert (plan.verdict, plan.needed_override) == ("unproven", first)
-    cluster.own_findings = NotFound("There is no topic orders.", do="")  # or it is hidden
+    cluster.own_findings, cluster.deleted = (), [TopicPartition("orders", 0)]  # or its topic is hidden
     assert f"is not what is not proven now: {second}" in refusal(plan, override=first)
     cluster.own_findings = [found(verdict=Verdict.ONGOING, evidence=outcome_claims("refuted"))]
     assert "is committed now, which cannot be overridden" in refusal(plan, override=first)
+    cluster.deleted = ()
     cluster.own_findings = [found(verdict=Verdict.OVERDUE, evidence=outcome_claims("proven"))]
     assert "is not needed" in refusal(plan, override=first)
     cluster.own_findings = [found(verdict=Verdict.OVERDUE, evidence=outcome_claims("not proven"))]

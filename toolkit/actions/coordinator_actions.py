@@ -510,15 +510,14 @@ class Fence(CoordinatorAction):
         findings: Sequence[Finding] = ()
         observation, is_hidden = None, owner.state == "Ongoing" and bool(hidden_topic_gaps(cluster, owner))
         if owner.state == "Ongoing" and owner.producer_id is not None and owner.topic_partitions:
-            try:
-                findings, observation = cluster.producer_findings(
-                    owner.producer_id,
-                    [TopicPartition(*each) for each in owner.topic_partitions],
-                    earlier=None if earlier is None else earlier.observation,
-                    max_transaction_timeout_ms=long_after_ms,
-                )
-            except NotFound:
-                is_hidden = True
+            partitions = [TopicPartition(*each) for each in owner.topic_partitions]
+            findings, observation = cluster.producer_findings(
+                owner.producer_id,
+                partitions,
+                earlier=None if earlier is None else earlier.observation,
+                max_transaction_timeout_ms=long_after_ms,
+            )
+            is_hidden |= not {*partitions} <= {each.tp for each in observation.partitions}  # deleted, or hidden
         checkpoint = next((each for each in cluster.newest_checkpoints() if _is_to_commit(each, owner)), None)
         decision = rules.decide_id(
             rules.IdEvidence(
