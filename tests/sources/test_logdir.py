@@ -35,6 +35,7 @@ from tests.unprivileged import unprivileged
 from toolkit import LogDir
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import SEGMENTS, SNAPSHOTS, Table
+from toolkit.schema.live import Finding
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_dir_layout import LogDirLayout, discover
 from toolkit.sources.logdir.replica_log import FolderLog
@@ -263,8 +264,7 @@ def test_files_without_the_last_segment_clear_nothing(root: Path, left: str) -> 
 
 def test_folders_that_were_not_read_are_named(root: Path) -> None:
     """What could not be listed, or is not named as brokers do, was left out in silence: nothing hangs, exit code 0."""
-    locked, renamed, deep = root.parent / "broker 2", root.parent / "payments", root.parent / "1" / "2" / "3" / "4"
-    write_log(deep / "5", "orders-2", ORDERS)
+    locked, renamed = root.parent / "broker 2", root.parent / "payments"
     write_log(write_root(locked, broker_id=2), "orders-1", ORDERS)
     write_log(root.parent, renamed.name, ORDERS)
     (root.parent / "lost+found").mkdir(mode=0)
@@ -274,7 +274,6 @@ def test_folders_that_were_not_read_are_named(root: Path) -> None:
         (row,) = (row for row in files.finding_rows() if row["topic"] is None)
         assert [row["verdict"], *(each.partition(". ")[0] for each in row["missing"])] == [
             "unknown",
-            f"{deep}: NOT_SEARCHED: it has folders more than 4 levels below the path",
             f"{locked}: UNREADABLE: Permission denied.",
             f"{renamed}: UNNAMED: its folder is not named as brokers name it (topic-partition), so its partition is "
             "unknown.",
@@ -449,6 +448,18 @@ def test_a_folder_above_several_brokers_includes_all_of_them(tmp_path: Path) -> 
     for broker_id in (1, 2):
         partition_folder(write_root(tmp_path / f"broker-{broker_id}" / "data", broker_id=broker_id), "orders-0")
     assert topic_partitions(discover([tmp_path])) == [("orders", 0, 1), ("orders", 0, 2)]
+
+
+def test_a_log_directory_that_lies_too_deep_is_named(tmp_path: Path) -> None:
+    """What lay further below a path than is searched was left out in silence, and nothing was held there."""
+    partition_folder(write_root(tmp_path / "near"), "orders-0")
+    day = tmp_path / "backup" / "2026" / "11" / "30"
+    partition_folder(write_root(day / "far"), "payments-0")
+    layout = discover([tmp_path])
+    assert topic_partitions(layout) == [("orders", 0, 1)]
+    assert [(each.path, each.reason.partition(":")[0]) for each in layout.left_out] == [(day, "UNREADABLE")]
+    assert [each.verdict for each in LogDir(tmp_path).records(Finding)] == ["unknown"]
+    assert topic_partitions(discover([day])) == [("payments", 0, 1)]
 
 
 def test_a_partition_folder_takes_its_broker_from_its_parent(tmp_path: Path) -> None:

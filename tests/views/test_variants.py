@@ -46,7 +46,7 @@ from toolkit.views import next_steps
 from toolkit.views.action_document import done_section, passed, preview, show_plan
 from toolkit.views.explained_error import ExplainedError, explain
 from toolkit.views.finding_document import finding_groups, finding_lines, group_sentences, short_lines, summary
-from toolkit.views.panel.panel_html import answer_section, button_text, choice, why_not_section
+from toolkit.views.panel.layout import answer_section, button_text, choice, why_not_section
 from toolkit.views.renderers import text_lines
 from toolkit.views.report import Redaction, report
 from toolkit.views.report.report_sections import PROOF

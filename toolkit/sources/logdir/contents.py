@@ -53,7 +53,7 @@ OBJECTS_AT_ONCE = 8  # an object store answers slowly, and much at once
 MAX_NEIGHBOURS = 2_000_000  # batch headers that the windows of all logs keep; others are read again if needed
 
 UNNAMED = "UNNAMED: its folder is not named as brokers name it (topic-partition), so its partition is unknown."
-MAY_HAVE_PARTITIONS = ("NOT_SEARCHED:", "UNREADABLE:", "UNNAMED:")  # folders that are left out
+MAY_HAVE_PARTITIONS = ("UNREADABLE:", "UNNAMED:")  # folders that are left out
 COMPACTED = {STATE_TOPIC, OFFSETS_TOPIC}
 
 Partitions = int | Sequence[int] | Sequence[tuple[str, int]]

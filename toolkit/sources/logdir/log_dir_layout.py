@@ -36,7 +36,7 @@ METADATA_TOPIC = "__cluster_metadata"  # the controllers' log, which has no tran
 
 UNNAMED = None, None, None, None  # for a folder that no broker names so
 LEVELS = 4  # depth below a path to which log directories are searched
-TOO_DEEP = f"NOT_SEARCHED: it has folders more than {LEVELS} levels below the path. Pass a path nearer to the logs."
+TOO_DEEP = f"UNREADABLE: its folders are more than {LEVELS} below the path; pass a nearer one."
 
 WHY_LEFT_OUT = {
     "delete": "DELETED: the partition was deleted or moved, and the broker has yet to remove its folder.",
@@ -103,7 +103,7 @@ def discover(paths: Sequence[str | os.PathLike[str] | ObjectPath]) -> LogDirLayo
             raise NotFound(
                 f"There are no Kafka files in {path}.",
                 means="It contains no partition, segment, snapshot or index, no output of kafka-dump-log.sh, and no "
-                f"sample of a recording, down to {LEVELS} levels of folders.",
+                "sample of a recording.",
                 do="Pass an entry of the broker's log.dirs, a folder above it, files of a partition, or a recording.",
             )
     return LogDirLayout(
@@ -196,12 +196,11 @@ class _PathSearch:
                     self._text(below)
                 elif kind.startswith("UNREADABLE:"):
                     self.left_out[real_path(below)] = SkippedFile(below, kind)
-            elif entry.name == "lost+found":
-                continue
-            elif not levels:
-                self.left_out[real_path(path)] = SkippedFile(path, TOO_DEEP)
-            elif (real := real_path(below)) not in self.walked:
+            elif entry.name != "lost+found" and (real := real_path(below)) not in self.walked:
                 self.walked.add(real)
+                if not levels:
+                    self.left_out[real_path(path)] = SkippedFile(path, TOO_DEEP)
+                    continue
                 try:
                     self._folder(below, levels - 1)
                 except OSError as exc:

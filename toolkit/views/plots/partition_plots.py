@@ -87,7 +87,7 @@ def plot_overview(findings: Data, *, partitions: Data = None, theme: ThemeName =
     for verdict in (each for each in Verdict if each in there):  # the legend
         marker: dict[str, Any] = {"symbol": verdict.symbol, "color": colours[verdict.tone], "size": 12,
                                   "line": {"width": 1.5, "color": colours[verdict.tone]}}  # fmt: skip
-        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=verdict), row=1, col=1)
+        figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=verdict, row=1, col=1)
     figure.update_yaxes(row_axis([line.name for line in visible], longest=NAME_WIDTH))
     subtitle = wrapped(f"partitions by verdict: {_named(Counter(line.verdict for line in lines))}")
     if rest := Counter(line.verdict for line in lines[MAX_LINES:]):
@@ -218,30 +218,27 @@ def _add_panel(
     low, high = -0.12, math.log10(max(greatest, 10)) / ROOM
     at = [max(value or 1, 1) for value in values]
     for line, value in zip(lines, at, strict=True):
-        figure.add_trace(
-            go.Scatter(x=[10**low, value], y=[line.label] * 2, mode="lines", hoverinfo="skip", showlegend=False,
-                       line={"color": theme[line.verdict.tone], "width": 7 if line.verdict is Verdict.HANGING else 2,
-                             "dash": "solid" if line.verdict is Verdict.HANGING else "dot"}),
-            row=1, col=col,
-        )  # fmt: skip
+        is_hanging = line.verdict is Verdict.HANGING
+        style = {"color": theme[line.verdict.tone], "width": 7 if is_hanging else 2}
+        figure.add_scatter(x=[10**low, value], y=[line.label] * 2, mode="lines", hoverinfo="skip", showlegend=False,
+                           line={**style, "dash": "solid" if is_hanging else "dot"}, row=1, col=col)  # fmt: skip
     colours = [theme[line.verdict.tone] for line in lines]
-    figure.add_trace(
-        go.Scatter(
-            x=at,
-            y=[line.label for line in lines],
-            mode="markers+text",
-            marker={"symbol": [line.verdict.symbol for line in lines], "color": colours, "size": 13,
-                    "line": {"width": 1.5, "color": colours}},
-            text=[f"   {text}" for text in texts],
-            textposition="middle right",
-            textfont={"size": 12, "color": theme.text},
-            cliponaxis=False,
-            hovertext=[hover([("partition", line.label), *finding_facts(line.finding)]) for line in lines],
-            hoverinfo="text",
-            name="waiting" if col == 2 else "held for",
-            showlegend=False,
-        ),
-        row=1, col=col,
+    figure.add_scatter(
+        x=at,
+        y=[line.label for line in lines],
+        mode="markers+text",
+        marker={"symbol": [line.verdict.symbol for line in lines], "color": colours, "size": 13,
+                "line": {"width": 1.5, "color": colours}},
+        text=[f"   {text}" for text in texts],
+        textposition="middle right",
+        textfont={"size": 12, "color": theme.text},
+        cliponaxis=False,
+        hovertext=[hover([("partition", line.label), *finding_facts(line.finding)]) for line in lines],
+        hoverinfo="text",
+        name="waiting" if col == 2 else "held for",
+        showlegend=False,
+        row=1,
+        col=col,
     )  # fmt: skip
     figure.update_xaxes(type="log", range=[low, high], showticklabels=False, ticks="", showgrid=False, row=1, col=col)
 
