@@ -15,8 +15,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from toolkit.analysis.coordinator.transaction_history import LAST_EPOCH
-from toolkit.analysis.coordinator.transaction_owners import PREPARE_GRACE, may_be_flinks
 from toolkit.analysis.diagnosis.decision import (
     ABORT,
     ALL_COMMITTED,
@@ -34,6 +32,8 @@ from toolkit.analysis.diagnosis.decision import (
 )
 from toolkit.analysis.diagnosis.evidence_text import at, by_observations, coordinator_says, number
 from toolkit.analysis.diagnosis.observation import TIMEOUT_GRACE, age_verdict, is_overdue
+from toolkit.analysis.transaction_history import LAST_EPOCH
+from toolkit.analysis.transaction_owners import PREPARE_GRACE, may_be_flinks
 from toolkit.command_line import command_line
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.schema.checkpoint import FlinkCheckpoint

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple, Self
 
-from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
 from toolkit.analysis.exposure import MAX_TIMEOUT, BrokerIdentity
+from toolkit.analysis.transaction_owners import OPEN_STATES
 from toolkit.errors import BrokerError, ConnectionFailed
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC, coordinator_partition
 from toolkit.schema import utc

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from toolkit.analysis.coordinator.transaction_owners import FLINK_SINK, OPEN_STATES
 from toolkit.analysis.diagnosis.observation import UNKNOWN_TIME, BrokersTime
+from toolkit.analysis.transaction_owners import FLINK_SINK, OPEN_STATES
 from toolkit.errors import BrokerError, DecodeError, ToolkitError, UsageError
 from toolkit.formats.coordinator_records import STATE_TOPIC, read_transaction_key, read_transaction_value
 from toolkit.schema import utc
