@@ -35,7 +35,7 @@ from toolkit.analysis.diagnosis.decision import decide_unknown
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.log_excerpts import ExcerptStart
 from toolkit.analysis.diagnosis.observation import BrokersTime
-from toolkit.analysis.symptoms.recognition import NamedResources
+from toolkit.analysis.symptoms import NamedResources
 from toolkit.cli.diagnose_commands import verdict_exit_code
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError

@@ -22,7 +22,7 @@ from toolkit.errors import BrokerError, ConnectionFailed, NotFound, UsageError
 from toolkit.formats.batch_records import Record
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.live import Transaction
-from toolkit.schema.table import EVERYTHING, Selection, TopicPartition, utc_now
+from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition, utc_now
 from toolkit.sources.live import observe as observe_module
 from toolkit.sources.live import partition_log, transactions
 from toolkit.sources.live.broker_client import OTHER_CLUSTER, BrokerClient
@@ -873,9 +873,22 @@ def test_ids_of_a_coordinator_that_has_not_begun_to_load_are_missing_from_a_list
     found = filtered_transactions(wire_to(cluster), TransactionFilters(producer_ids=[8]))
     (row,) = [each for each in found if each.producer_id != 7]  # this client does not filter
     assert row.error == (
-        "COORDINATOR_LOAD_IN_PROGRESS: ids may be missing: broker 2 has not loaded 1 of the __transaction_state "
-        "partitions that it leads: NOT_COORDINATOR"
+        "NOT_COORDINATOR: ids may be missing: broker 2 has not loaded 1 of the __transaction_state partitions "
+        "that it leads"
     )
+
+
+def test_a_silent_broker_has_one_row_in_a_list() -> None:
+    """A second one said COORDINATOR_LOAD_IN_PROGRESS of it, which nobody had answered."""
+
+    def silent(broker: int, request: Any) -> Any:
+        if broker == 2:
+            raise BrokerError("It did not answer.", code="REQUEST_TIMED_OUT")
+        return getattr(cluster, str(request.name).removesuffix("Request"))(broker, request)
+
+    cluster = FakeCluster(ListTransactions=silent, DescribeTransactions=silent)
+    rows = [each for each in filtered_transactions(wire_to(cluster), TransactionFilters()) if each.error]
+    assert [(each.broker_id, Error.of(each.error).code) for each in rows] == [(2, "REQUEST_TIMED_OUT")]
 
 
 def test_a_coordinators_topic_that_is_gone_afterwards_has_no_leaders() -> None:

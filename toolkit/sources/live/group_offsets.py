@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from toolkit.analysis.coordinator.transaction_owners import ClientGroup, GroupMember, possible_groups
+from toolkit.analysis.transaction_owners import ClientGroup, GroupMember, possible_groups
 from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
 from toolkit.formats.batches import read_header
 from toolkit.formats.coordinator_records import (

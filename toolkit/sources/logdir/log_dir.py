@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from toolkit.analysis.coordinator.transaction_history import transaction_history
-from toolkit.analysis.coordinator.transaction_owners import transaction_owners
 from toolkit.analysis.diagnosis.observation import BrokersTime, Observation
 from toolkit.analysis.log.log_transactions import PartialTransactions, Statistics, statistics_row
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice, at_missing_offsets, intact
 from toolkit.analysis.log.producer_state import open_batches
+from toolkit.analysis.transaction_history import transaction_history, unread_partitions
+from toolkit.analysis.transaction_owners import transaction_owners
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import Header, LogChunk
@@ -49,6 +49,7 @@ from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir.contents import COMPACTED, Contents, FileAssertions, FileScope
 from toolkit.sources.logdir.coordinator_state import (
+    absent_partitions,
     committed_in_files,
     committing_in_files,
     named_transactions,
@@ -305,7 +306,7 @@ class LogDir(Source, OffsetTables):
         present = {log.where.tp for log in self.contents().named_logs()}
         committed = {tp: offset for tp, offset in found.items() if tp in present}
         lags = lag_of_group(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
-        absent = {tp: offset for tp, (offset, _) in found.items() if tp not in present}
+        absent = {tp: offset for tp, offset in found.items() if tp not in present}
         lags += absent_lags(group, absent, taken_at=self.contents().taken_at)
         return [
             *lags,
@@ -435,13 +436,15 @@ class LogDir(Source, OffsetTables):
         """From the replica with most of the log of each partition."""
         contents, ids = self.contents(), arguments.transactional_ids
         records: Iterable[TransactionLogRecord]
+        errors = list[TransactionLogRecord]()
         if ids is None or arguments.start is not None or arguments.stop is not None:
             records = only(_best_records(contents, arguments), ids=ids, id_of=lambda record: record.transactional_id)
-            records = records if ids is None else list(records)
+            records = _with_errors(records, errors) if ids is None else list(records)
         else:
             records = list(_best_records(contents, arguments, indexed=ids))
         past = list(transaction_history(records, broker_log_events=contents.broker_log_events))
         yield from only(past, producer_id=arguments.producer_id, id_of=lambda record: record.transactional_id)
+        yield from unread_partitions(past, errors)
         without = {*(ids or ())} - {each.transactional_id for each in past}
         if without and arguments.partition_numbers is None:
             yield from unread_histories_of(contents, sorted(without), records)
@@ -588,6 +591,8 @@ class LogDir(Source, OffsetTables):
 
         version, contents = arguments.kafka_version, self.contents()
         records = list(_best_records(contents, arguments))
+        if (absent := absent_partitions(contents)) is not None:
+            records.append(TransactionLogRecord(error=absent))
         times = (each.timestamp for each in records if each.timestamp is not None)
         as_of = max(times, default=contents.taken_at)
         metadata = contents.metadata
@@ -640,7 +645,7 @@ class LogDir(Source, OffsetTables):
 
     @implements(Source.lso_holds, rows_of=RowsOf.ALL, also_reads=[STATE_TOPIC, METADATA_TOPIC], needs_topic=True)
     def lso_holds(self, arguments: TableArguments) -> Iterator[LsoHold]:
-        from toolkit.analysis.history.hold_findings import attributed_holds
+        from toolkit.analysis.hold_findings import attributed_holds
         from toolkit.sources.logdir.observe_files import history_of, replica_holds
 
         contents = self.contents()
@@ -734,6 +739,16 @@ def _best_records(
             yield record
         if unread is not None:
             yield TransactionLogRecord(txn_state_partition=tp.partition, broker_id=log.where.broker_id, error=unread)
+
+
+def _with_errors(
+    records: Iterable[TransactionLogRecord], errors: list[TransactionLogRecord]
+) -> Iterator[TransactionLogRecord]:
+    """The records; those without an id, which could not be read, are added to `errors`."""
+    for record in records:
+        if record.transactional_id is None and record.error:
+            errors.append(record)
+        yield record
 
 
 def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[TransactionStatistics]:

@@ -77,6 +77,10 @@ class MetadataEnd(NamedTuple):
             return None
         return sum(self.state.topics.get(topic_id) == topic for topic_id, _ in self.state.partitions) or None
 
+    def is_without(self, topic: str) -> bool:
+        """Whether the cluster has no such topic; false if the metadata log is not whole, or has no record."""
+        return self.error is None and self.offset >= 0 and topic not in self.state.topics.values()
+
     def stale_replica_doubts(self, tp: TopicPartition, broker_id: int | None) -> list[str]:
         """What is missing if a broker's replica is not in sync there, as `Observation.doubts`."""
         partition = None if self.error is not None else self.state.partition(tp.topic, tp.partition)
