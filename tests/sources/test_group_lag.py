@@ -78,6 +78,15 @@ def test_files_have_an_offset_committed_by_an_open_transaction() -> None:
     assert row["committed_offset"] is None
 
 
+def test_a_pending_offset_of_a_partition_that_was_not_copied_stays_pending(tmp_path: Path) -> None:
+    """Of the coordinators' topics alone, it was only said that the log is not among the files."""
+    root = Path(shutil.copytree(str(load("offsets-never-added").log_dir().paths[0]), tmp_path / "data"))
+    for each in root.glob("orders-*"):
+        shutil.rmtree(each)
+    (row,) = LogDir(root).group_lag_rows("billing")
+    assert (row["topic"], (row["error"] or "").partition(":")[0]) == ("orders", "UNSTABLE_OFFSET_COMMIT")
+
+
 def test_a_damaged_commit_leaves_no_older_one_as_the_newest(tmp_path: Path) -> None:
     """The lag was counted from the commit before, and a group whose only commit is damaged had none."""
     root = Path(shutil.copytree(str(load("offsets-never-added").log_dir().paths[0]), tmp_path / "data"))

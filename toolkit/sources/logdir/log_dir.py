@@ -306,7 +306,7 @@ class LogDir(Source, OffsetTables):
         present = {log.where.tp for log in self.contents().named_logs()}
         committed = {tp: offset for tp, offset in found.items() if tp in present}
         lags = lag_of_group(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
-        absent = {tp: offset for tp, (offset, _) in found.items() if tp not in present}
+        absent = {tp: offset for tp, offset in found.items() if tp not in present}
         lags += absent_lags(group, absent, taken_at=self.contents().taken_at)
         return [
             *lags,
