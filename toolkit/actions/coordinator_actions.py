@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from toolkit.actions.marker_actions import planned_with_impact
 from toolkit.actions.plan import RECHECK_AFTER, Action, Plan, Progress, Result, Ruling, caught, changed
 from toolkit.actions.transaction import check_delivered, check_ended, delivered, first_epoch, lso_moved
-from toolkit.analysis.coordinator.transaction_history import LAST_EPOCH
-from toolkit.analysis.coordinator.transaction_owners import CONNECT_LEADER, may_be_flinks
 from toolkit.analysis.diagnosis import decision as rules
 from toolkit.analysis.diagnosis.decision import PROVEN
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, TransactionAge
+from toolkit.analysis.transaction_history import LAST_EPOCH
+from toolkit.analysis.transaction_owners import CONNECT_LEADER, may_be_flinks
 from toolkit.errors import ActionRefused, BrokerError, NotFound, ToolkitError
 from toolkit.formats.flink_checkpoint import newer, newer_of_other_job, read_checkpoint
 from toolkit.schema.checkpoint import Committable, FlinkCheckpoint

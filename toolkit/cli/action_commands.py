@@ -135,11 +135,15 @@ class ActionAnswer:
         Raises typer.Exit: of a dry run that would be refused. Raises KeyboardInterrupt: at Ctrl-C, with a note that
         nothing was sent. Raises ToolkitError: what stopped a list, once the result is written.
         """
-        from toolkit.actions.plan import ListResult
+        from toolkit.actions.plan import ListResult, PlanList, no_targets
         from toolkit.views.action_document import preview, result
 
         confirmed = self.confirm
         parts = preview(plan, audit=self.audit if saves else None, override=self.override)
+        if isinstance(plan, PlanList) and not plan.plans:
+            self.say(parts)
+            if confirmed is None:
+                raise no_targets()
         if confirmed is None:
             self._write(plan, parts)
             refusal, needed = getattr(plan, "refusal", None), getattr(plan, "needed_override", None)
@@ -331,9 +335,7 @@ def abort(
     before it writes. What the marker discards is saved first.
     """
     from toolkit.actions.marker_actions import plan_abort, plan_abort_list
-    from toolkit.actions.plan import no_targets
     from toolkit.actions.transaction import transaction_at
-    from toolkit.views.action_document import preview
 
     if list_file is not None and (topic, partition, start_offset, override) != (None, None, None, None):
         raise UsageError(
@@ -349,12 +351,10 @@ def abort(
         with source_options.connect() as cluster:
             progress(f"Checking {len(transactions)} transactions ...")
             plans = plan_abort_list(cluster, transactions, recheck_after=recheck_after)
-            if not plans.plans:
-                answer.say(preview(plans))
-            if not plans.plans and confirm is None:
-                raise no_targets()
             saving |= {"max_save_bytes": max_save_bytes, "progress": show_turn}
             answer.act(plans, partial(plans.execute, **saving), saves=save_records)
+        if plans.left_out:
+            raise typer.Exit(REFUSED)
         return
     if topic is None or partition is None or start_offset is None:
         raise UsageError(

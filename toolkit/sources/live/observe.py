@@ -13,11 +13,11 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.coordinator.transaction_history import CoordinatorLog
-from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
 from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.observation import BrokersTime, Coverage, MonotonicSpan, Observation, is_held
 from toolkit.analysis.exposure import Software, software_gaps, software_of
+from toolkit.analysis.transaction_history import CoordinatorLog
+from toolkit.analysis.transaction_owners import OPEN_STATES
 from toolkit.errors import DecodeError, ToolkitError
 from toolkit.formats.batches import read_header
 from toolkit.formats.coordinator_records import STATE_TOPIC
@@ -212,7 +212,7 @@ def _query_coordinators(
         identities = broker_identities(client, brokers)  # one without a connection is a gap already
         gaps += software_gaps(identities)
         software = [software_of(each) for each in identities]
-    gaps += closable + _duplicate_ids(listing) + list(dict.fromkeys(unloaded))
+    gaps += closable + _duplicate_ids(listing) + list(dict.fromkeys(each.gap for each in unloaded))
     gaps += before.gaps_until(CoordinatorTopic(STATE_TOPIC, read_again(client, [STATE_TOPIC])))
     coverage = Coverage(
         brokers=brokers,

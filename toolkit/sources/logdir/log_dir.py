@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from toolkit.analysis.coordinator.transaction_history import transaction_history, unread_partitions
-from toolkit.analysis.coordinator.transaction_owners import transaction_owners
 from toolkit.analysis.diagnosis.observation import BrokersTime, Observation
 from toolkit.analysis.log.log_transactions import PartialTransactions, Statistics, statistics_row
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice, at_missing_offsets, intact
 from toolkit.analysis.log.producer_state import open_batches
+from toolkit.analysis.transaction_history import transaction_history, unread_partitions
+from toolkit.analysis.transaction_owners import transaction_owners
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import Header, LogChunk
@@ -645,7 +645,7 @@ class LogDir(Source, OffsetTables):
 
     @implements(Source.lso_holds, rows_of=RowsOf.ALL, also_reads=[STATE_TOPIC, METADATA_TOPIC], needs_topic=True)
     def lso_holds(self, arguments: TableArguments) -> Iterator[LsoHold]:
-        from toolkit.analysis.history.hold_findings import attributed_holds
+        from toolkit.analysis.hold_findings import attributed_holds
         from toolkit.sources.logdir.observe_files import history_of, replica_holds
 
         contents = self.contents()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from toolkit.analysis.diagnosis.decision import Decision
-from toolkit.analysis.history.findings_over_time import (
+from toolkit.analysis.findings_over_time import (
     close_by_log,
     close_by_observation,
     is_open,
