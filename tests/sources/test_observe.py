@@ -935,6 +935,23 @@ def test_groups_are_unknown_where_the_log_before_the_lso_cannot_be_read() -> Non
     assert groups_at(wire_to(cluster), [1, 2], held) == {orders: []}
 
 
+def test_the_first_batch_of_each_partition_is_read_before_another_one_of_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 200 in all, only 67 partitions had theirs by name: a live transaction over committed records was simply live,
+    on the next one, and its remedy was a restart, which discards them.
+    """
+    read: list[tuple[int, int]] = []
+
+    def fetched(client: object, positions: list[FetchPosition], *, max_bytes: int) -> list[FetchedBatches]:
+        read.extend((each.tp.partition, each.offset) for each in positions)
+        return [FetchedBatches()] * len(positions)
+
+    monkeypatch.setattr(observe_module, "fetch", fetched)
+    monkeypatch.setattr(observe_module, "MAX_FIRST_BATCHES", 4)
+    opened = [build.producer(pid, start=100 + pid, partition=number) for number in range(3) for pid in range(2)]
+    observe_module._first_batches(wire_to(FakeCluster()), opened, per_partition=3)
+    assert read == [(0, 100), (0, 101), (1, 100), (2, 100)]
+
+
 def test_markers_are_sought_on_all_partitions_of_a_large_cluster() -> None:
     """Of more than 5,000 only topics that records name: not that of the commit which the coordinators' log has lost."""
     cluster = FakeCluster()
