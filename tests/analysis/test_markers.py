@@ -24,6 +24,7 @@ from tests.analysis.logged import (
     record,
     with_logs,
 )
+from toolkit.analysis.coordinator.transaction_history import IdHistory
 from toolkit.analysis.diagnosis.decision import Outcome
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.log_excerpts import (
@@ -42,7 +43,6 @@ from toolkit.analysis.diagnosis.markers import (
     other_markers,
     unexplained_marker,
 )
-from toolkit.analysis.transaction_history import IdHistory
 from toolkit.formats.headers import ABORT, COMMIT
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition

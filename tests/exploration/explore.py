@@ -191,8 +191,7 @@ PACKAGES = (
     "toolkit.sources.live",
     "toolkit.actions",
     "toolkit.analysis.diagnosis",
-    "toolkit.analysis.transaction_history",
-    "toolkit.analysis.transaction_owners",
+    "toolkit.analysis.coordinator",
     "toolkit.schema.table",
 )
 

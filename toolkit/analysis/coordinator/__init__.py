@@ -1,0 +1,1 @@
+"""States, owners, histories and endings of transactions, from records of ``__transaction_state``."""

@@ -1,0 +1,1 @@
+"""What held the LSO over time, and how it ended."""
