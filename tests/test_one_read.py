@@ -25,7 +25,7 @@ from tests.analysis.test_log_transactions import BASE, end_of, figures, sorted_r
 from tests.analysis.test_replayed_producers import rows_of
 from tests.formats.logs import joined, logs
 from tests.spark.test_log_state import WHERE, expected_holds, taken
-from toolkit.analysis.history.hold_findings import candidates, lso_holds, without_short_holds
+from toolkit.analysis.hold_findings import candidates, lso_holds, without_short_holds
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     OPEN,
@@ -40,7 +40,7 @@ from toolkit.analysis.log.log_transactions import (
     partial_transactions,
     statistics,
 )
-from toolkit.analysis.log.producer_state import join, replay, resume
+from toolkit.analysis.log.producer_state import producer_state, resume
 from toolkit.formats.headers import Headers
 from toolkit.formats.log_dir_files import SnapshotEntry
 from toolkit.formats.scan import scan, scan_file
@@ -99,14 +99,10 @@ def opened_before(chance: Random) -> dict[int, tuple[int, int]]:
 
 def transactions(headers: Headers, chance: Random) -> Compared:
     from_start, opened = chance.random() < 0.5, chance.choice([None, opened_before(chance)])
-    parts = [partial_transactions(part) for part in parts_of(headers, chance)]
-    if (from_start or opened is not None) and chance.random() < 0.5:
-        parts = [begin(opened_before=None if from_start else opened), *parts]
-    together, whole = (
-        finish(each, from_start=from_start, opened_before=opened)
-        for each in (joined_in_any_order(parts, merge, chance), partial_transactions(headers))
-    )
-    return sorted_rows(together), sorted_rows(whole)
+    before = begin(opened_before=None if from_start else opened) if from_start or opened is not None else EMPTY
+    parts = [before, *map(partial_transactions, parts_of(headers, chance))]
+    together = finish(joined_in_any_order(parts, merge, chance))
+    return sorted_rows(together), sorted_rows(finish(before + partial_transactions(headers)))
 
 
 def transactions_taken_early(headers: Headers, chance: Random) -> Compared:
@@ -127,14 +123,14 @@ def transaction_statistics(headers: Headers, chance: Random) -> Compared:
         closed, rest = (rest + partial_transactions(part)).take_closed()
         parts.append(statistics(closed))
     parts.append(statistics(finish(rest)))
-    together, whole = sum(parts, Statistics()), statistics(finish(partial_transactions(headers), from_start=True))
+    together, whole = sum(parts, Statistics()), statistics(finish(begin() + partial_transactions(headers)))
     return (figures(together), together.open.tolist()), (figures(whole), whole.open.tolist())
 
 
 def producers(headers: Headers, chance: Random) -> Compared:
     snapshot = resume(chance.sample(ENTRIES, k=chance.randint(0, 3)))
-    together = joined_in_any_order([snapshot, *map(replay, parts_of(headers, chance))], join, chance)
-    return rows_of(together), rows_of(join(snapshot, replay(headers)))
+    parts = [snapshot, *map(producer_state, parts_of(headers, chance))]
+    return rows_of(joined_in_any_order(parts, producer_state, chance)), rows_of(producer_state(snapshot, headers))
 
 
 def running_totals(headers: Headers, chance: Random) -> Compared:
@@ -154,7 +150,7 @@ def running_totals(headers: Headers, chance: Random) -> Compared:
 def lso_timeline(headers: Headers, chance: Random) -> Compared:
     """Of ranges of offsets, each from the transactions that overlap it."""
     far, end = 1_000_000, end_of(headers)
-    found = finish(partial_transactions(headers), opened_before=opened_before(chance))
+    found = finish(begin(opened_before=opened_before(chance)) + partial_transactions(headers))
     marker, parts = np.where(found["marker_offset"] < 0, far, found["marker_offset"]), []
     for start, stop in pairwise([None, *sorted(chance.choices(range(end + 2), k=chance.randint(0, 6))), None]):
         overlaps = (found["first_offset"] < (far if stop is None else stop)) & (marker >= (start or 0))
@@ -167,7 +163,7 @@ def lso_timeline(headers: Headers, chance: Random) -> Compared:
 
 def held_lso(headers: Headers, chance: Random) -> Compared:
     """Of ranges of offsets, each from the transactions that overlap it, in any order."""
-    found = table(finish(partial_transactions(headers), from_start=True))
+    found = table(finish(begin() + partial_transactions(headers)))
     least, width, parts = chance.choice([0, 2, 5]), chance.choice([3, 7, 20]), []
     first, marker = found["first_offset"], found["marker_offset"]
     for start in range(BASE, end_of(headers) + 1, width):

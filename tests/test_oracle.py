@@ -22,7 +22,7 @@ from tests.tiers import amount, seed
 from tests.workload import BUSY, Workload, random_workload
 from toolkit import Cluster, LogDir
 from toolkit.analysis.log.log_transactions import begin, finish, partial_transactions
-from toolkit.analysis.log.producer_state import join, producer_records, replay, resume
+from toolkit.analysis.log.producer_state import producer_records, producer_state, resume
 from toolkit.formats.log_dir_files import read_snapshot
 from toolkit.formats.scan import scan_file
 from toolkit.lab import Kafka
@@ -176,7 +176,7 @@ def test_each_snapshot_follows_from_the_previous_one_and_the_batches(left: Left)
             between = [log for log in logs if earlier.stem <= log.stem < later.stem]
             if not between or between[0].stem != earlier.stem:
                 continue  # retention took the segment that begins there
-            replayed = join(known, *(replay(part.headers) for log in between for part in scan_file(log)))
+            replayed = producer_state(known, *(part.headers for log in between for part in scan_file(log)))
             ours = producer_records(replayed, topic=folder.name, partition=0, observed_at=NOW)
             theirs = producer_records(
                 resume(read_snapshot(later.read_bytes())), topic=folder.name, partition=0, observed_at=NOW

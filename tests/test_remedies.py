@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import yaml
 
 from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.decision import OUTCOMES, Rule
 from toolkit.analysis.diagnosis.rules import DISOWNED_RULES, OWNED_RULES
 from toolkit.analysis.exposure import broker_facts
-from toolkit.analysis.symptoms.recognition import SYMPTOMS
-from toolkit.views.monitoring import AlertSettings, alerts, grafana_dashboard
+from toolkit.analysis.symptoms import SYMPTOMS
+from toolkit.views.monitoring import grafana_dashboard, prometheus_rules
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -108,8 +109,10 @@ def of_code() -> Iterator[tuple[str, str]]:
         yield name, " ".join((setting.safe, setting.unsafe, setting.absent, setting.beside_older))
     for system in broker_facts().systems:
         yield system.name, system.remedy
-    for alert in alerts(AlertSettings()):
-        yield alert.name, f"{alert.summary} {alert.description}"
+    for group in yaml.safe_load(prometheus_rules())["groups"]:
+        for rule in group["rules"]:
+            if texts := rule.get("annotations"):
+                yield rule["alert"], f"{texts['summary']} {texts['description']}"
     for panel in json.loads(grafana_dashboard())["panels"]:
         yield f"panel {panel['title']}", panel["description"]
 

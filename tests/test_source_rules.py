@@ -47,7 +47,7 @@ NOT_PASSED = {  # caller and callee: why an optional argument of the same name i
 
 
 NAMED_OTHERWISE = {  # arguments that are named like another parameter of their callee, and right
-    *("Coordinator(broker_id=coordinator_id)", "Partition(broker_id=leader)", "step_on(target=transactional_id)"),
+    *("Coordinator(broker_id=coordinator_id)", "Partition(broker_id=leader)"),
     *(
         "Observation(partitions_after=partitions)",
         "Observation(producers_after=producers)",

@@ -22,7 +22,7 @@ from toolkit.schema import FINDINGS, Row
 from toolkit.schema.checkpoint import FlinkCheckpoint
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import EvidenceEntry, Finding
-from toolkit.schema.table import TableRow
+from toolkit.schema.table import TableRow, TopicPartition
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import BrokerResponse
@@ -286,18 +286,20 @@ class FenceCluster(RowCluster):
     answers: Sequence[int] = (0,)
     coordinator_error: int = 0
     fences: bool = True
-    own_findings: Sequence[Finding] | ToolkitError = ()
+    own_findings: Sequence[Finding] = ()
+    deleted: Sequence[TopicPartition] = ()
     timeout: float = 5.0
     clock: BrokersTime = field(default_factory=lambda: build.clock(build.NOW))
 
     def brokers_time(self) -> BrokersTime:
         return self.clock
 
-    def producer_findings(self, *_: object, **arguments: Any) -> tuple[Sequence[Finding], Observation]:
+    def producer_findings(
+        self, _: int, partitions: Sequence[TopicPartition], **arguments: Any
+    ) -> tuple[Sequence[Finding], Observation]:
         self._called("producer_findings", arguments)
-        if isinstance(self.own_findings, ToolkitError):
-            raise self.own_findings
-        return self.own_findings, build.observation()
+        there = [build.partition(*each) for each in partitions if each not in self.deleted]
+        return self.own_findings, build.observation(partitions=there)
 
     def send_one(self, request: Any, *, broker_id: int) -> Any:
         self._called("send_one", {"broker_id": broker_id})

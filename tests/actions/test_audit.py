@@ -16,7 +16,7 @@ from toolkit.errors import ActionFailed, ActionRefused, AuditFailed
 from toolkit.schema import ACTIONS
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.recorded import ActionStep
-from toolkit.views.panel.panel_html import problem_section
+from toolkit.views.panel.layout import problem_section
 
 ABORT_ACTION = ActionStep(action="abort", bootstrap_servers="localhost:9092", target="orders-0@7")
 CHANGED = json.dumps({**ABORT_ACTION.row(), "at": "2026-11-21T12:00:00Z", "target": 7})

@@ -49,6 +49,7 @@ from toolkit.formats.flink_checkpoint import read_checkpoint
 from toolkit.schema import TRANSACTION_LOG, Row
 from toolkit.schema.checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema.durations import CLOCKS_DIFFER
+from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.coordinator_logs import LastBatch
 from toolkit.views.document import NOWHERE
@@ -216,10 +217,11 @@ def test_what_is_open_is_read_before_the_request_and_what_is_not_proven_then_is_
     cluster.own_findings = [found(verdict=Verdict.OVERDUE, evidence=outcome_claims("not proven"))]
     plan = fence_plan(cluster)
     assert (plan.verdict, plan.needed_override) == ("unproven", first)
-    cluster.own_findings = NotFound("There is no topic orders.", do="")  # or it is hidden
+    cluster.own_findings, cluster.deleted = (), [TopicPartition("orders", 0)]  # or its topic is hidden
     assert f"is not what is not proven now: {second}" in refusal(plan, override=first)
     cluster.own_findings = [found(verdict=Verdict.ONGOING, evidence=outcome_claims("refuted"))]
     assert "is committed now, which cannot be overridden" in refusal(plan, override=first)
+    cluster.deleted = ()
     cluster.own_findings = [found(verdict=Verdict.OVERDUE, evidence=outcome_claims("proven"))]
     assert "is not needed" in refusal(plan, override=first)
     cluster.own_findings = [found(verdict=Verdict.OVERDUE, evidence=outcome_claims("not proven"))]
@@ -466,9 +468,15 @@ def test_what_a_later_producer_has_open_is_nothing_that_the_fence_leaves() -> No
 def test_a_dry_run_is_refused_by_an_override_that_is_not_needed(capsys: pytest.CaptureFixture[str]) -> None:
     """It passed, and the same command with --confirm was refused."""
     plan = fence_plan(fence_cluster(**OVERDUE))
-    answer = ActionAnswer(action="fence", output=ActionFormat.TABLE, connection=NOWHERE)
+    given: dict[str, Any] = {
+        "output": ActionFormat.TABLE,
+        "connection": NOWHERE,
+        "confirm": None,
+        "override": "ongoing",
+    }
+    answer = ActionAnswer(action="fence", audit=Audit(), **given)
     with pytest.raises(typer.Exit) as ended:
-        answer.act(plan, plan.execute, audit=Audit(), confirm=None, override="ongoing")
+        answer.act(plan, plan.execute)
     said = "the override 'ongoing' is not needed, as everything is proven: leave it out."
     assert (ended.value.exit_code, said in " ".join(capsys.readouterr().out.split())) == (5, True)
     assert said in refusal(plan, override="ongoing")
@@ -686,11 +694,18 @@ def test_a_later_transaction_of_the_same_epoch_is_not_committed(later: dict[str,
     assert ("Nothing was sent" in str(raised.value), cluster.sent) == (True, [])
 
 
-def test_a_commit_is_one_though_a_later_transaction_is_open_by_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waited for its end until the time-out, and said `Ongoing, not committed`."""
+@pytest.mark.parametrize(
+    "later", [{"start_time": ago(seconds=1)}, {"state": "Empty", "on": ()}, {"state": "CompleteAbort", "on": ()}]
+)
+def test_a_commit_is_one_though_its_client_has_gone_on_by_now(
+    later: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for the end of a later one until the time-out, and said `Ongoing, not committed`; or `Empty, not
+    committed`, once its job was restored.
+    """
 
     def goes_on(cluster: RowCluster) -> None:
-        cluster.transactions = [owner(epoch=1, start_time=ago(seconds=1))]
+        cluster.transactions = [owner(epoch=1, **later)]
 
     monkeypatch.setattr("toolkit.actions.coordinator_actions.POLL_S", 60)
     planned = commit_cluster()
@@ -698,7 +713,7 @@ def test_a_commit_is_one_though_a_later_transaction_is_open_by_now(monkeypatch: 
     cluster = commit_cluster(before={("transaction_rows", planned.calls["transaction_rows"]): goes_on})
     done = commit_plan(cluster).execute(confirm=NAME)
     assert done.owner is not None
-    assert (done.owner.state, len(done.partitions)) == ("Ongoing", 1)
+    assert (done.owner.state, len(done.partitions)) == (later.get("state", "Ongoing"), 1)
 
 
 def test_a_commit_whose_marker_is_missing_is_an_error() -> None:

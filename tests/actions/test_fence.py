@@ -4,16 +4,18 @@ Whom a fence may end, and by which words, is on prepared rows: `test_coordinator
 """
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.actions.test_abort import read_committed
 from tests.brokers import NEWEST, on_cluster
+from tests.builders import create_topics
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
 from toolkit.actions.coordinator_actions import FENCED, LOST, plan_fence
 from toolkit.actions.marker_actions import plan_abort
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
-from toolkit.lab.clients import RequestRefused, TxnProducer
+from toolkit.lab.clients import RequestRefused, TxnProducer, until
 from toolkit.lab.incidents import INCIDENTS, TWO_PHASE
 
 pytestmark = pytest.mark.lab
@@ -44,6 +46,24 @@ def test_a_long_transaction_is_fenced_only_with_override(kafka: Kafka, cluster: 
     _, intent, outcome = audit.rows()
     assert (intent["action"], intent["target"], intent["verdict"]) == ("fence", staged.transactional_id, "long")
     assert outcome["response"] == f"NONE: producer_id={now.producer_id}, producer_epoch={now.producer_epoch}"
+
+
+def test_a_deleted_topic_hides_nothing_of_the_others(cluster: Cluster, kafka: Kafka) -> None:
+    """Nothing was read then of the transaction, so that words could override a fence of committed records."""
+    create_topics(kafka, "kept", "deleted")
+    producer = TxnProducer(cluster.client, "of-a-deleted-topic").init()
+    producer.add("kept", 0)
+    producer.add("deleted", 0)
+    producer.send("kept", 0)
+    producer.send("deleted", 0)
+    admin = AdminClient({**kafka.client_config(), "log_level": 0})
+    admin.delete_topics(["deleted"])["deleted"].result(60)
+    until(lambda: "deleted" not in admin.list_topics(timeout=10).topics or None, awaited="the topic to be gone")
+    plan = plan_fence(cluster, "of-a-deleted-topic")
+    claims = {each.claim: each.status for each in plan.ruling.claims}
+    assert claims["no commit includes offset 0 of kept-0"] == "proven"
+    assert plan.needed_override == "ongoing, and no commit includes what is open under of-a-deleted-topic"
+    assert plan.execute(confirm=plan.target, override=plan.needed_override).still_open == []
 
 
 def test_an_abandoned_id_is_fenced(cluster: Cluster, kafka: Kafka) -> None:

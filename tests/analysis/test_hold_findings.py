@@ -13,17 +13,11 @@ from tests.analysis.logged import at
 from tests.analysis.random_logs import Step, batches, step_lists
 from tests.analysis.test_log_transactions import BASE, all_opened_before
 from tests.tiers import fuzzed
-from toolkit.analysis.history.hold_findings import (
-    attribute,
-    by_producer,
-    held_findings,
-    held_offsets,
-    lso_holds,
-    merge_holds,
-)
+from toolkit.analysis.hold_findings import attribute, by_producer, held_findings, held_offsets, lso_holds, merge_holds
 from toolkit.analysis.log.log_transactions import (
     OPEN,
     LogTransactions,
+    begin,
     finish,
     log_transaction_table,
     lso_steps,
@@ -47,9 +41,8 @@ def table(log_transactions: LogTransactions) -> pa.Table:
 
 
 def holds_of(*steps: Step, **options: Any) -> list[Row]:
-    rows: list[Row] = lso_holds(
-        table(finish(partial_transactions(batches(steps)), from_start=True)), **options
-    ).to_pylist()
+    log_transactions = finish(begin() + partial_transactions(batches(steps)))
+    rows: list[Row] = lso_holds(table(log_transactions), **options).to_pylist()
     return rows
 
 
@@ -84,7 +77,7 @@ def became_at(row: Row) -> int:
 @example([Step("data", 1), Step("data", 2), Step("commit", 2), Step("data", 2), Step("commit", 2)], {})
 def test_the_holders_match_an_offset_by_offset_model(steps: list[Step], opened: dict[int, tuple[int, int]]) -> None:
     headers = batches(steps, base_offset=BASE)
-    holds = lso_holds(table(finish(partial_transactions(headers), opened_before=opened)))
+    holds = lso_holds(table(finish(begin(opened_before=opened) + partial_transactions(headers))))
     assert holds.schema.equals(LSO_HOLDS.arrow_schema, check_metadata=True)
     rows = holds.to_pylist()
     assert [(row["first_offset"], became_at(row), row["marker_offset"]) for row in rows] == holders_by_offset(
@@ -100,7 +93,7 @@ def test_the_holders_match_an_offset_by_offset_model(steps: list[Step], opened: 
 @given(step_lists, all_opened_before)
 def test_the_holders_match_the_steps_of_the_lso(steps: list[Step], opened: dict[int, tuple[int, int]]) -> None:
     headers = batches(steps, base_offset=BASE)
-    log_transactions = finish(partial_transactions(headers), opened_before=opened)
+    log_transactions = finish(begin(opened_before=opened) + partial_transactions(headers))
     end = int(headers["last_offset"][-1]) + 1 if len(headers) else BASE
     holders: list[tuple[int, int]] = []
     for step in lso_steps(log_transactions, log_end_offset=end):

@@ -33,7 +33,6 @@ from toolkit.errors import UsageError
 from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, STATISTICS, utc
-from toolkit.schema.log import LogTransaction
 
 Opened = dict[int, tuple[int, int]]
 NAMES = LOG_TRANSACTION.names or ()
@@ -41,6 +40,12 @@ LAST = 2**63 - 1
 opened_before = st.none() | st.dictionaries(
     st.sampled_from([1000, 2000, 3000, 9000]), st.tuples(st.integers(0, 40), st.integers(0, 2))
 )
+
+
+def finished(headers: Headers, *, from_start: bool = True, opened: Opened | None = None) -> LogTransactions:
+    known = from_start or opened is not None
+    before = begin(opened_before=None if from_start else opened) if known else EMPTY
+    return finish(before + partial_transactions(headers))
 
 
 def reference_model(headers: Headers, *, from_start: bool, opened: Opened | None) -> list[dict[str, Any]]:
@@ -131,7 +136,7 @@ A_B = [Step("commit", 1), Step("data", 2), Step("abort", 2), Step("data", 1), St
 def test_log_transactions_match_a_batch_by_batch_model(
     headers: Headers, from_start: bool, opened: Opened | None
 ) -> None:
-    log_transactions = finish(partial_transactions(headers), from_start=from_start, opened_before=opened)
+    log_transactions = finished(headers, from_start=from_start, opened=opened)
     assert sorted_rows(log_transactions) == reference_model(headers, from_start=from_start, opened=opened)
 
 
@@ -155,7 +160,7 @@ def test_nothing_precedes_the_first_part_of_a_log() -> None:
 
 
 def test_no_batches_give_no_transactions() -> None:
-    assert finish(EMPTY, from_start=True).size == 0
+    assert finish(begin()).size == 0
     assert finish(partial_transactions(batches([Step("plain", 1), Step("data", 0)]))).size == 0
 
 
@@ -181,9 +186,7 @@ def test_unknown_values_are_null_in_the_table() -> None:
 
 @given(random_headers, st.booleans())
 def test_the_table_is_sorted_as_declared(headers: Headers, from_start: bool) -> None:
-    table = log_transaction_table(
-        finish(partial_transactions(headers), from_start=from_start), topic="orders", partition=0
-    )
+    table = log_transaction_table(finished(headers, from_start=from_start), topic="orders", partition=0)
     assert table == table.sort_by([(name, "ascending") for name in LOG_TRANSACTIONS.sort])
 
 
@@ -227,7 +230,7 @@ def end_of(headers: Headers) -> int:
 
 def log_of(*steps: Step) -> tuple[LogTransactions, int]:
     headers = batches(steps)
-    return finish(partial_transactions(headers), from_start=True), end_of(headers)
+    return finished(headers), end_of(headers)
 
 
 def as_tuples(rows: Any) -> list[Any]:
@@ -249,7 +252,7 @@ def test_steps_and_aborted_transactions_match_a_batch_by_batch_model(
 ) -> None:
     headers = batches(steps, base_offset=BASE)
     end = end_of(headers)
-    log_transactions = finish(partial_transactions(headers), opened_before=opened)
+    log_transactions = finish(begin(opened_before=opened) + partial_transactions(headers))
     after_each_batch, expected, aborted_rows = reference_steps(headers, opened)
     result = lso_steps(log_transactions, log_end_offset=end)
     assert as_tuples(result) == [*expected, (end, "end", expected[-1][2] if expected else None)]
@@ -266,7 +269,7 @@ def test_the_lso_at_the_log_end_is_right_after_every_batch(
     headers = batches(steps, base_offset=BASE)
     after_each_batch, _, _ = reference_steps(headers, opened)
     for log_end, lso, open_count in after_each_batch:
-        log_transactions = finish(partial_transactions(headers[headers["last_offset"] < log_end]), opened_before=opened)
+        log_transactions = finished(headers[headers["last_offset"] < log_end], from_start=False, opened=opened)
         last = lso_steps(log_transactions, log_end_offset=log_end)[-1]
         assert (last["last_stable_offset"], last["open_count"]) == (lso, open_count)
 
@@ -315,7 +318,7 @@ COMMITTED = Step("commit", 1)
 
 
 def statistics_of(*steps: Step, from_start: bool = True) -> Statistics:
-    return statistics(finish(partial_transactions(batches(steps)), from_start=from_start))
+    return statistics(finished(batches(steps), from_start=from_start))
 
 
 def figures(statistics: Statistics) -> dict[str, Any]:
@@ -333,7 +336,7 @@ def summary(name: str, values: list[int]) -> dict[str, Any]:
 
 @given(random_headers, st.booleans())
 def test_statistics_match_plain_python(headers: Headers, from_start: bool) -> None:
-    log_transactions = finish(partial_transactions(headers), from_start=from_start)
+    log_transactions = finished(headers, from_start=from_start)
     rows = [dict(zip(LOG_TRANSACTION.names or (), row, strict=True)) for row in log_transactions.tolist()]
     outcomes = [row["outcome"] for row in rows]
     ended = [row for row in rows if row["outcome"] in {0, 1} and row["truncated"] == 0]
@@ -364,16 +367,7 @@ def test_two_sets_are_combined_in_any_order() -> None:
 @pytest.mark.parametrize(("attributes", "clock"), [(0, "producer"), (LOG_APPEND_TIME, "broker")])
 def test_open_transactions_have_their_key_and_start(attributes: int, clock: str) -> None:
     result = statistics_of(Step("data", 1), COMMITTED, Step("data", 2, records=2, attributes=attributes))
-    assert open_rows(result, topic="orders", partition=0, broker_id=1) == [
-        LogTransaction(
-            topic="orders",
-            partition=0,
-            broker_id=1,
-            producer_id=2000,
-            producer_epoch=0,
-            first_offset=2,
-            last_offset=3,
-            start=utc(1003 if clock == "producer" else 1005),
-            start_clock=clock,
-        )
-    ]
+    (found,) = open_rows(result, topic="orders", partition=0, broker_id=1)
+    assert (found.topic, found.partition, found.broker_id) == ("orders", 0, 1)
+    assert (found.producer_id, found.producer_epoch, found.first_offset, found.last_offset) == (2000, 0, 2, 3)
+    assert (found.start, found.start_clock) == (utc(1003 if clock == "producer" else 1005), clock)

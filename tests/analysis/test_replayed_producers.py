@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.analysis.random_logs import Step, batches, step_lists
-from toolkit.analysis.log.producer_state import NO_PRODUCERS, join, producer_records, replay, resume
+from toolkit.analysis.log.producer_state import producer_records, producer_state, resume
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Array, Headers
+from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.formats.log_dir_files import SnapshotEntry
 from toolkit.schema import utc
 
@@ -19,8 +19,6 @@ STATE_COLUMNS = (
     "producer_id",
     "producer_epoch",
     "last_sequence",
-    "last_offset",
-    "offset_delta",
     "last_timestamp",
     "coordinator_epoch",
     "current_txn_start_offset",
@@ -41,12 +39,12 @@ snapshots = st.lists(entries, max_size=3, unique_by=lambda entry: entry.producer
 
 def reference_model(headers: Headers, snapshot: list[SnapshotEntry]) -> list[dict[str, Any]]:
     """The rules of ``ProducerStateEntry``, batch by batch."""
-    unknown: dict[str, Any] = dict.fromkeys(STATE_COLUMNS, -1) | {"offset_delta": 0}
+    unknown: dict[str, Any] = dict.fromkeys(STATE_COLUMNS)
     states: dict[int, dict[str, Any]] = {}
     for entry in snapshot:
         values = {name: getattr(entry, name, None) for name in STATE_COLUMNS}
         values["current_txn_start_offset"] = entry.current_txn_first_offset
-        states[entry.producer_id] = {name: -1 if value is None else value for name, value in values.items()}
+        states[entry.producer_id] = values
     for batch in headers:
         producer, epoch = int(batch["producer_id"]), int(batch["producer_epoch"])
         control = bool(batch["attributes"] & CONTROL)
@@ -55,24 +53,23 @@ def reference_model(headers: Headers, snapshot: list[SnapshotEntry]) -> list[dic
             continue
         state = states.setdefault(producer, unknown | {"producer_id": producer})
         if epoch != state["producer_epoch"]:
-            state |= {"producer_epoch": epoch, "last_sequence": -1, "last_offset": -1, "offset_delta": 0}
+            state |= {"producer_epoch": epoch, "last_sequence": None}
         state["last_timestamp"] = int(batch["max_timestamp"])
         if cleaned:
             continue
         if control:
             state["coordinator_epoch"] = int(batch["coordinator_epoch"])
-            state["current_txn_start_offset"] = -1
+            state["current_txn_start_offset"] = None
             continue
-        state["offset_delta"] = int(batch["last_offset"] - batch["base_offset"])
-        state["last_sequence"] = (int(batch["base_sequence"]) + state["offset_delta"]) % 2**31
-        state["last_offset"] = int(batch["last_offset"])
-        if batch["attributes"] & TRANSACTIONAL and state["current_txn_start_offset"] < 0:
+        state["last_sequence"] = (int(batch["base_sequence"] + batch["last_offset"] - batch["base_offset"])) % 2**31
+        if batch["attributes"] & TRANSACTIONAL and state["current_txn_start_offset"] is None:
             state["current_txn_start_offset"] = int(batch["base_offset"])
-    return [states[producer] for producer in sorted(states)]
+    return [each | {"last_timestamp": utc(each["last_timestamp"])} for _, each in sorted(states.items())]
 
 
-def rows_of(states: Array) -> list[dict[str, Any]]:
-    return [{name: int(row[name]) for name in STATE_COLUMNS} for row in states]
+def rows_of(state: Headers) -> list[dict[str, Any]]:
+    records = producer_records(state, topic="orders", partition=0, observed_at=NOW)
+    return [{name: getattr(each, name) for name in STATE_COLUMNS} for each in records]
 
 
 @given(step_lists, snapshots)
@@ -83,13 +80,13 @@ def rows_of(states: Array) -> list[dict[str, Any]]:
 @example([Step("data", 1)], [SnapshotEntry(1000, 0, 4, 9, 0, 900, 3, 7)])
 def test_the_state_follows_the_brokers_rules(steps: list[Step], snapshot: list[SnapshotEntry]) -> None:
     headers = batches(steps, base_offset=50)
-    assert rows_of(replay(headers)) == reference_model(headers, [])
-    assert rows_of(join(resume(snapshot), replay(headers))) == reference_model(headers, snapshot)
+    assert rows_of(producer_state(headers)) == reference_model(headers, [])
+    assert rows_of(producer_state(resume(snapshot), headers)) == reference_model(headers, snapshot)
 
 
 def test_rows_have_the_columns_of_producers() -> None:
     headers = batches([Step("data", 1), Step("commit", 2)])
-    records = producer_records(replay(headers), topic="orders", partition=0, broker_id=1, observed_at=NOW)
+    records = producer_records(producer_state(headers), topic="orders", partition=0, broker_id=1, observed_at=NOW)
     columns = {"topic": "orders", "partition": 0, "broker_id": 1, "observed_at": NOW, "error": None}
     assert [record.row() for record in records] == [
         columns
@@ -104,9 +101,9 @@ def test_rows_have_the_columns_of_producers() -> None:
 def test_an_impossible_time_is_null() -> None:
     headers = batches([Step("data", 1)])
     headers["max_timestamp"] = 2**62
-    (record,) = producer_records(replay(headers), topic="orders", partition=0, observed_at=NOW)
+    (record,) = producer_records(producer_state(headers), topic="orders", partition=0, observed_at=NOW)
     assert record.last_timestamp is None
 
 
 def test_no_batches_give_no_producers() -> None:
-    assert rows_of(join(NO_PRODUCERS, NO_PRODUCERS)) == rows_of(replay(batches([]))) == rows_of(resume([])) == []
+    assert rows_of(producer_state()) == rows_of(producer_state(batches([]))) == rows_of(resume([])) == []

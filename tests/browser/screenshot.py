@@ -1,8 +1,8 @@
 """Take pictures of the panel with 2, 5 and 500 findings, light and dark, and of the page of notebook 9.
 
-``python -m tests.browser.screenshot`` writes ``notebooks/panel.png`` and ``live.png``, and a dark one of each, with a
-palette of 128 colours, which needs Pillow (``pip install pillow``); ``python -m tests.browser.screenshot FOLDER`` also
-writes all six, as ``panel-500-dark.png``, to a folder, and prints what axe finds in each.
+``python -m tests.browser.screenshot`` writes ``notebooks/panel.png`` and ``live.png``, both dark, as the theme of
+JupyterLab is not the browser's, with a palette of 128 colours, which needs Pillow (``pip install pillow``); with FOLDER
+it also writes all six of the panel, as ``panel-500-dark.png``, to that folder, and prints what axe finds in each.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from toolkit.sources.live.broker_client import BrokerClient
 
 COLOURS = 128
 COUNTS = (2, 5, 500)
-SUFFIXES = {False: ".png", True: "-dark.png"}
 SHOWN = 5  # findings in the picture of the README
 STEP_TIMEOUT_MS = 120_000
 
@@ -70,11 +69,11 @@ def take_pictures(folder: Path, kafka: Kafka, counts: Sequence[int]) -> None:
                 print(f"{target.name}: {target.stat().st_size:,} bytes, {violations(panel.page)}", flush=True)
 
 
-def take_live_picture(folder: Path, *, dark: bool) -> None:
+def take_live_picture(folder: Path) -> None:
     """Notebook 9 as a page of Voila, once it has looked."""
-    target = FOLDER / f"live{SUFFIXES[dark]}"
+    target = FOLDER / "live.png"
     notebook = Path(shutil.copy(FOLDER / "09_live.ipynb", folder))
-    with browser() as chromium, voila(notebook, folder / f"server-{dark}", dark=dark) as address:
+    with browser() as chromium, voila(notebook, folder / "server", dark=True) as address:
         page = chromium.new_page(viewport={"width": 1000, "height": 1400})  # a part that is not in view is not drawn
         page.goto(address, timeout=2 * START_TIMEOUT_MS)
         live = page.locator(".widget-html-content", has=page.locator(".kafka-txn-tiles .alarm"))
@@ -99,7 +98,5 @@ if __name__ == "__main__":
         folder = Path(sys.argv[1]).resolve() if sys.argv[1:] else Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         take_pictures(folder, lab, COUNTS if sys.argv[1:] else (SHOWN,))
-        for dark, suffix in SUFFIXES.items():
-            theme = "dark" if dark else "light"
-            reduced(Path(shutil.copy(folder / f"panel-{SHOWN}-{theme}.png", FOLDER / f"panel{suffix}")))
-            take_live_picture(Path(temporary), dark=dark)
+        reduced(Path(shutil.copy(folder / f"panel-{SHOWN}-dark.png", FOLDER / "panel.png")))
+        take_live_picture(Path(temporary))

@@ -28,7 +28,7 @@ from toolkit.sources import progress_bar
 from toolkit.sources.source import SOURCE_TABLES, TableArguments
 from toolkit.views.agent_tools import AgentTools
 from toolkit.views.document import Connection
-from toolkit.views.panel.panel_html import problem_section
+from toolkit.views.panel.layout import problem_section
 from toolkit.views.renderers import html_text
 
 SHOWN = {".csv", ".html", ".json", ".jsonl", ".md", ".svg"}

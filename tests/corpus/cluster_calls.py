@@ -20,10 +20,10 @@ from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.source import CLUSTER, tables_of
 from toolkit.views.action_document import done_section, fence_section, passed
 from toolkit.views.document import Connection, Part
-from toolkit.views.panel.panel_html import (
+from toolkit.views.panel.abort_panel import checked_plan
+from toolkit.views.panel.layout import (
     answer_section,
     button_text,
-    checked_plan,
     choice,
     evidence_section,
     problem_section,

@@ -1,5 +1,7 @@
 """What keeps transactions from hanging, on real brokers from 2.8 on, and where a right is missing."""
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,9 +9,12 @@ import pytest
 from tests.builders import stage, upgrade
 from tests.sources.fake import FakeCluster, Node
 from tests.sources.recorded import RECORDED_APIS
-from toolkit import Cluster
+from toolkit import Cluster, LogDir
+from toolkit.analysis.exposure import CLIENT_VERSION
 from toolkit.errors import BrokerError
+from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.lab import Kafka
+from toolkit.lab.samples import load
 from toolkit.schema import Row
 from toolkit.sources.live.coordinator_logs import read_exposure
 
@@ -56,3 +61,15 @@ def test_releases_that_list_the_same_apis_are_told_apart_by_the_level_of_metadat
     cluster.apis = lambda broker: RECORDED_APIS["3.3.2"]
     rows = [row for row in read_exposure(cluster) if row.name == "kafka version"]
     assert [(row.broker_id, row.value) for row in rows] == [(1, release), (2, release)]
+
+
+def test_clients_whose_coordinators_were_not_copied_are_unknown(tmp_path: Path) -> None:
+    """Without ``__transaction_state`` among the files no client was named, as if every one were of version 2."""
+    copied = shutil.copytree(str(load("late-message").log_dir().paths[0]), tmp_path / "data")
+    known = [row for row in LogDir(copied).exposure_rows() if row["name"] == CLIENT_VERSION]
+    assert (len(known), {row["error"] for row in known}) == (3, {None})
+    shutil.rmtree(copied / f"{STATE_TOPIC}-25")
+    rows = [row for row in LogDir(copied).exposure_rows() if row["name"] == CLIENT_VERSION]
+    (unread,) = (row for row in rows if row["transactional_id"] is None)
+    assert len(rows) == 3
+    assert "49 of its 50 partitions are among the files, not 25" in unread["error"]

@@ -78,6 +78,15 @@ def test_files_have_an_offset_committed_by_an_open_transaction() -> None:
     assert row["committed_offset"] is None
 
 
+def test_a_pending_offset_of_a_partition_that_was_not_copied_stays_pending(tmp_path: Path) -> None:
+    """Of the coordinators' topics alone, it was only said that the log is not among the files."""
+    root = Path(shutil.copytree(str(load("offsets-never-added").log_dir().paths[0]), tmp_path / "data"))
+    for each in root.glob("orders-*"):
+        shutil.rmtree(each)
+    (row,) = LogDir(root).group_lag_rows("billing")
+    assert (row["topic"], (row["error"] or "").partition(":")[0]) == ("orders", "UNSTABLE_OFFSET_COMMIT")
+
+
 def test_a_damaged_commit_leaves_no_older_one_as_the_newest(tmp_path: Path) -> None:
     """The lag was counted from the commit before, and a group whose only commit is damaged had none."""
     root = Path(shutil.copytree(str(load("offsets-never-added").log_dir().paths[0]), tmp_path / "data"))
@@ -119,6 +128,22 @@ def test_offsets_of_partitions_that_are_not_among_the_files_may_exist(tmp_path: 
     )
     shutil.rmtree(copied / "__cluster_metadata-0")
     assert "how many __consumer_offsets has is not known" in run("lag", "--log-dir", copied).stderr
+
+
+def test_ten_partitions_of_fifty_are_not_taken_for_all(tmp_path: Path) -> None:
+    """An id in the tenth of 50 partitions is in the tenth of ten as well: groups of the other 40 were said to be none,
+    and to have a coordinator's partition that is another's."""
+    copied = shutil.copytree(str(load("late-message").log_dir().paths[0]), tmp_path / "data")
+    with_metadata = LogDir(copied).coordinator_rows(transactional_ids=[], groups=["other"])
+    assert [row["partition"] for row in with_metadata] == [6]
+    shutil.rmtree(copied / "__cluster_metadata-0")
+    files = LogDir(copied)
+    (row,) = files.coordinator_rows(transactional_ids=[], groups=["other"])
+    assert (row["partition"], row["error"].partition(":")[0]) == (None, "UNKNOWN_PARTITIONS")
+    with pytest.raises(NotFound, match="the group may have some: UNKNOWN_PARTITIONS"):
+        files.group_lags("other")
+    with pytest.raises(DecodeError, match="UNKNOWN_PARTITIONS"):
+        files.committing_groups([Tp("orders", 0)])
 
 
 def test_a_replica_that_lags_has_no_pending_offset(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from tests.unprivileged import unprivileged
 from toolkit import LogDir
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import SEGMENTS, SNAPSHOTS, Table
+from toolkit.schema.live import Finding
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_dir_layout import LogDirLayout, discover
 from toolkit.sources.logdir.replica_log import FolderLog
@@ -447,6 +448,29 @@ def test_a_folder_above_several_brokers_includes_all_of_them(tmp_path: Path) -> 
     for broker_id in (1, 2):
         partition_folder(write_root(tmp_path / f"broker-{broker_id}" / "data", broker_id=broker_id), "orders-0")
     assert topic_partitions(discover([tmp_path])) == [("orders", 0, 1), ("orders", 0, 2)]
+
+
+def test_a_transaction_of_several_replicas_counts_once(tmp_path: Path) -> None:
+    """The total of txn-stat had a transaction as often as it has replicas among the files."""
+    for broker_id in (1, 2):
+        root = write_root(tmp_path / str(broker_id), broker_id=broker_id)
+        batches = [data(0, 7, after(seconds=1)), marker(1, 7, after(seconds=2)), data(2, 8, after(seconds=3))]
+        write_log(root, "orders-0", batches[: 1 + broker_id])
+    *of_logs, total = LogDir(tmp_path).statistic_rows()
+    assert [(row["broker_id"], row["committed"], row["open"]) for row in of_logs] == [(1, 1, 0), (2, 1, 1)]
+    assert (total["topic"], total["committed"], total["open"]) == (None, 1, 1)
+
+
+def test_a_log_directory_that_lies_too_deep_is_named(tmp_path: Path) -> None:
+    """What lay further below a path than is searched was left out in silence, and nothing was held there."""
+    partition_folder(write_root(tmp_path / "near"), "orders-0")
+    day = tmp_path / "backup" / "2026" / "11" / "30"
+    partition_folder(write_root(day / "far"), "payments-0")
+    layout = discover([tmp_path])
+    assert topic_partitions(layout) == [("orders", 0, 1)]
+    assert [(each.path, each.reason.partition(":")[0]) for each in layout.left_out] == [(day, "UNREADABLE")]
+    assert [each.verdict for each in LogDir(tmp_path).records(Finding)] == ["unknown"]
+    assert topic_partitions(discover([day])) == [("payments", 0, 1)]
 
 
 def test_a_partition_folder_takes_its_broker_from_its_parent(tmp_path: Path) -> None:

@@ -74,8 +74,7 @@ def elsewhere(rows: Sequence[Row], file: Path) -> Counter[str]:
 
 
 SILENT = {  # tables that lose rows in silence
-    "coordinators": "an id or group without a readable record is not known; transactions and findings say so",
-    "transaction_history": "of a partition of which no record could be read; transaction_log has the row",
+    "coordinators": "an id or group without a readable record is not known; transactions and findings say so"
 }
 DAMAGES: Mapping[str, Callable[[Path], object]] = {
     "unreadable": lambda path: path.chmod(0),

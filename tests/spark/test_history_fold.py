@@ -27,7 +27,7 @@ from tests.spark.frames import damaged_copy
 from tests.spark.test_incomplete_copies import Tables
 from tests.tiers import fuzzed, seed
 from toolkit import LogDir
-from toolkit.analysis.coordinator.transaction_history import transaction_history
+from toolkit.analysis.transaction_history import transaction_history
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
 from toolkit.schema.log import TransactionLogRecord

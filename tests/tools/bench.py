@@ -33,8 +33,8 @@ from kafka.record import MemoryRecords
 
 from tests.builders import create_topics
 from toolkit import Cluster, LogDir
-from toolkit.analysis.coordinator.transaction_history import transaction_history
-from toolkit.analysis.log.log_transactions import finish, merge, partial_transactions
+from toolkit.analysis.log.log_transactions import begin, finish, merge, partial_transactions
+from toolkit.analysis.transaction_history import transaction_history
 from toolkit.formats.batches import write_batch
 from toolkit.formats.coordinator_log_rows import transaction_log
 from toolkit.formats.coordinator_records import STATE_TOPIC, STATES
@@ -245,7 +245,7 @@ def segments(folder: Path, topic: str) -> list[Path]:
 
 def transactions(path: Path, *, crc: bool) -> None:
     parts = [partial_transactions(scanned.headers) for scanned in scan_file(path, crc=crc)]
-    finish(merge(*parts), from_start=True, opened_before=None)
+    finish(merge(begin(), *parts))
 
 
 def files(sizes: Sequence[str], runs: int) -> None:

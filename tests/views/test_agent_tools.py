@@ -9,17 +9,18 @@ import pytest
 from tests.test_cli import FixedCluster
 from tests.views.test_finding_groups import unread
 from tests.views.test_text import finding, healthy
-from toolkit.analysis.symptoms.recognition import NamedResources
+from toolkit.analysis.symptoms import NamedResources
 from toolkit.errors import UsageError
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding, GroupLag, Transaction
 from toolkit.schema.table import EPOCH
 from toolkit.sources.resource_checks import ResourceChecks
 from toolkit.views import explained_error
-from toolkit.views.agent_answers import (
+from toolkit.views.agent_tools import (
     MAX_CHARACTERS,
     MAX_ITEMS,
     MAX_TEXT,
+    AgentTools,
     Aliases,
     AnswerPages,
     inert,
@@ -27,7 +28,6 @@ from toolkit.views.agent_answers import (
     is_plain,
     names_in,
 )
-from toolkit.views.agent_tools import AgentTools
 from toolkit.views.document import NOWHERE, Connection
 from toolkit.views.explained_error import ExplainedError
 

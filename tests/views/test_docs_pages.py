@@ -6,10 +6,10 @@ import pytest
 
 from tests.process import run
 from toolkit.analysis.diagnosis.decision import CAUSES
-from toolkit.analysis.symptoms.recognition import SYMPTOMS
+from toolkit.analysis.symptoms import SYMPTOMS
 from toolkit.schema.verdict import Verdict
 from toolkit.views.docs_pages import page_names, page_text
-from toolkit.views.monitoring import AlertSettings, alerts
+from toolkit.views.monitoring import prometheus_rules
 
 
 @pytest.mark.parametrize("name", page_names())
@@ -22,8 +22,8 @@ def test_a_page_is_text(name: str) -> None:
 def test_every_verdict_cause_symptom_and_alert_has_one() -> None:
     listed = {line.split()[0] for line in run("docs").stdout.splitlines()}
     assert {*Verdict, *CAUSES, *SYMPTOMS} <= listed
-    for alert in alerts(AlertSettings()):
-        assert run("docs", alert.name).stdout.startswith(f"## {alert.name}\n")
+    for alert in re.findall(r"- alert: (\w+)", prometheus_rules()):
+        assert run("docs", alert).stdout.startswith(f"## {alert}\n")
 
 
 def test_an_error_is_as_good_as_its_name() -> None:

@@ -21,7 +21,7 @@ from tests.views.variants import AT, differences, variants
 from toolkit.actions.audit import Audit
 from toolkit.actions.plan import Done, LeftOut, ListResult, Plan, PlanList, Result
 from toolkit.actions.transaction import OffsetCommitted
-from toolkit.analysis.symptoms.recognition import NamedResources
+from toolkit.analysis.symptoms import NamedResources
 from toolkit.schema import (
     ACTIONS,
     CLUSTER_EVENTS,
@@ -46,7 +46,7 @@ from toolkit.views import next_steps
 from toolkit.views.action_document import done_section, passed, preview, show_plan
 from toolkit.views.explained_error import ExplainedError, explain
 from toolkit.views.finding_document import finding_groups, finding_lines, group_sentences, short_lines, summary
-from toolkit.views.panel.panel_html import answer_section, button_text, choice, why_not_section
+from toolkit.views.panel.layout import answer_section, button_text, choice, why_not_section
 from toolkit.views.renderers import text_lines
 from toolkit.views.report import Redaction, report
 from toolkit.views.report.report_sections import PROOF

@@ -9,8 +9,7 @@ import csv
 import dataclasses
 import datetime as dt
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from toolkit.actions.plan import ListResult, Plan, PlanList, Result
     from toolkit.schema import Row
     from toolkit.schema.live import Finding
-    from toolkit.schema.recorded import ActionStep
     from toolkit.sources.live.cluster import Cluster
     from toolkit.views.document import Connection, Part
 
@@ -39,6 +37,9 @@ SCHEMA, VERSION = "action", 2  # of `ActionRow` in JSON; the version is raised w
 NOT_CONFIRMED = "Not confirmed: nothing was sent."
 # Fields of a plan that are no fact for a person: a connection, a file, what this process measures for itself.
 INTERNAL = {"action", "cluster", "checkpoint", "coordinators", "observation", "planned_at"}
+
+# Of a finding, what the audit trail has of a marker that is refused when it is planned.
+OF_MARKER = ("topic", "partition", "start_offset", "producer_id", "producer_epoch", "verdict", "outcome")
 
 
 class ActionFormat(StrEnum):
@@ -71,11 +72,26 @@ class ActionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionAnswer:
-    """The answer of one command that acts."""
+    """The answer of one command that acts, and what confirms and records it."""
 
     action: str  # the command
     output: ActionFormat  # how it is written
     connection: Connection  # of the commands in it
+    audit: Audit  # the trail
+    confirm: str | None  # what an option confirms; null to ask at a terminal
+    override: str | None = None
+
+    @classmethod
+    def of(
+        cls, action: str, source_options: SourceOptions, *, audit_file: Path | None, confirm: str | None, **more: Any
+    ) -> ActionAnswer:
+        """Of a command's options. Raises ActionRefused if what is confirmed could not be written to the audit trail."""
+        from toolkit.actions.audit import Audit
+
+        audit = Audit(audit_file)
+        if confirm is not None:
+            audit.check()
+        return cls(action=action, connection=source_options.connection, audit=audit, confirm=confirm, **more)
 
     @property
     def is_json(self) -> bool:
@@ -96,52 +112,52 @@ class ActionAnswer:
         if not self.is_json:
             show([*finding_lines([finding], width=width(), connection=self.connection), ""])
 
-    def act(
-        self,
-        plan: Plan,
-        execute: Callable[..., Result],
-        *,
-        audit: Audit,
-        confirm: str | None,
-        override: str | None = None,
-        saves: bool = False,
-    ) -> None:
+    def planned(self, plan: Callable[..., Plan], cluster: Cluster, target: Finding | str, **options: Any) -> Plan:
+        """The plan for a transaction or an id. The audit trail has it if what was confirmed is refused already here."""
+        try:
+            return plan(cluster, target, **options)
+        except ActionRefused as error:
+            if self.confirm is not None:
+                from toolkit.actions.plan import step_on
+
+                if isinstance(target, str):
+                    name, columns = target, {"transactional_id": target}
+                else:
+                    name = f"{target.tp}@{target.start_offset}"
+                    columns = {each: getattr(target, each) for each in OF_MARKER}
+                self.audit.refused(error, step_on(cluster, self.action, name, **columns))
+            raise
+
+    def act(self, plan: Plan | PlanList, execute: Callable[..., Any], *, saves: bool = False) -> None:
         """Write the dry run, or do it once it is confirmed, and write what was done.
 
         `execute`: of the plan. `saves`: whether records are saved beside the audit trail.
-        Raises typer.Exit: of a dry run that would be refused.
+        Raises typer.Exit: of a dry run that would be refused. Raises KeyboardInterrupt: at Ctrl-C, with a note that
+        nothing was sent. Raises ToolkitError: what stopped a list, once the result is written.
         """
-        from toolkit.views.action_document import preview
+        from toolkit.actions.plan import ListResult, PlanList, no_targets
+        from toolkit.views.action_document import preview, result
 
-        parts = preview(plan, audit=audit if saves else None, override=override)
-        is_refused = plan.refusal is not None if override is None else override != plan.needed_override
-        confirmed = self.confirmation(plan, confirm, parts, is_refused=is_refused)
+        confirmed = self.confirm
+        parts = preview(plan, audit=self.audit if saves else None, override=self.override)
+        if isinstance(plan, PlanList) and not plan.plans:
+            self.say(parts)
+            if confirmed is None:
+                raise no_targets()
+        if confirmed is None:
+            self._write(plan, parts)
+            refusal, needed = getattr(plan, "refusal", None), getattr(plan, "needed_override", None)
+            if refusal is not None if self.override is None else self.override != needed:
+                raise typer.Exit(REFUSED)
+            confirmed = self._typed(plan.target) if not self.is_json and is_at_terminal() else None
         if confirmed is None:
             return
-        progress("Checking it again ...")
-        done = execute(confirm=confirmed, audit=audit, override=override)
-        self.show_result(plan, done, audit)
-
-    def confirmation(
-        self, plan: Plan | PlanList, option: str | None, preview: Sequence[Part], *, is_refused: bool = False
-    ) -> str | None:
-        """Write the dry run unless an option confirms it; return what was confirmed, null for a dry run.
-
-        Raises typer.Exit: of a dry run that would be refused. Raises KeyboardInterrupt: at Ctrl-C, with a note that
-        nothing was sent.
-        """
-        if option is not None:
-            return option
-        self._write(plan, preview)
-        if is_refused:
-            raise typer.Exit(REFUSED)
-        return self._typed(plan.target) if not self.is_json and is_at_terminal() else None
-
-    def show_result(self, plan: Plan | PlanList, done: Result | ListResult, audit: Audit) -> None:
-        """Write what was done."""
-        from toolkit.views.action_document import result
-
-        self._write(plan, result(plan, done, str(audit.path)), result=done, audit_file=audit.path)
+        show_turn(plan)
+        done = execute(confirm=confirmed, audit=self.audit)
+        path = self.audit.path
+        self._write(plan, result(plan, done, str(path)), result=done, audit_file=path)
+        if isinstance(done, ListResult) and done.error is not None:
+            raise done.error
 
     def _write(self, plan: Plan | PlanList, parts: Sequence[Part], **done: Any) -> None:
         from toolkit.views.renderers import json_value
@@ -225,51 +241,6 @@ def read_list(path: Path) -> list[Row]:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", do=LISTS) from None
     except (ValueError, csv.Error) as error:
         raise UsageError(f"{path} is no list of transactions: {error}.", do=LISTS) from None
-
-
-def abort_list(
-    cluster: Cluster,
-    transactions: Sequence[Row],
-    answer: ActionAnswer,
-    *,
-    audit: Audit,
-    confirm: str | None,
-    recheck_after: float,
-    save: bool,
-    max_save_bytes: int,
-) -> None:
-    """Plan, ask for the confirmation, and abort, up to the first transaction that is not as planned.
-
-    `cluster`, `transactions`, `audit`: as for `plan_abort_list` and `PlanList.execute`.
-    `confirm`: what an option confirms; null to ask at a terminal.
-    `recheck_after`, `save`, `max_save_bytes`: as for `Plan.execute`.
-    Raises ToolkitError: what stopped the list, once the result is written.
-    """
-    from toolkit.actions.marker_actions import plan_abort_list
-    from toolkit.actions.plan import no_targets
-    from toolkit.views.action_document import preview
-
-    progress(f"Checking {len(transactions)} transactions ...")
-    plan = plan_abort_list(cluster, transactions, recheck_after=recheck_after)
-    parts = preview(plan, audit=audit if save else None)
-    if not plan.plans:
-        answer.say(parts)
-    if not plan.plans and confirm is None:
-        raise no_targets()
-    confirmed = answer.confirmation(plan, confirm, parts)
-    if confirmed is None:
-        return
-    done = plan.execute(
-        confirm=confirmed,
-        audit=audit,
-        recheck_after=recheck_after,
-        save=save,
-        max_save_bytes=max_save_bytes,
-        progress=lambda each: progress(f"Checking {each.target} again ..."),
-    )
-    answer.show_result(plan, done, audit)
-    if done.error is not None:
-        raise done.error
 
 
 MAX_SAVE_BYTES = 256_000_000  # as of actions.saved_records, which imports Arrow
@@ -363,8 +334,7 @@ def abort(
     Refuses a transaction that is not proven to be hanging, or whose records may be committed, and checks again right
     before it writes. What the marker discards is saved first.
     """
-    from toolkit.actions.audit import Audit
-    from toolkit.actions.marker_actions import plan_abort
+    from toolkit.actions.marker_actions import plan_abort, plan_abort_list
     from toolkit.actions.transaction import transaction_at
 
     if list_file is not None and (topic, partition, start_offset, override) != (None, None, None, None):
@@ -372,23 +342,19 @@ def abort(
             "--list names the transactions, and nothing of it can be overridden.",
             do="Leave --topic, --partition, --start-offset and --override out.",
         )
-    audit = Audit(audit_file)
-    answer = ActionAnswer(action="abort", output=output, connection=source_options.connection)
-    if confirm is not None:
-        audit.check()
+    answer = ActionAnswer.of(
+        "abort", source_options, output=output, audit_file=audit_file, confirm=confirm, override=override
+    )
+    saving: dict[str, Any] = {"recheck_after": recheck_after, "save": save_records}
     if list_file is not None:
         transactions = read_list(list_file)
         with source_options.connect() as cluster:
-            abort_list(
-                cluster,
-                transactions,
-                answer,
-                audit=audit,
-                confirm=confirm,
-                recheck_after=recheck_after,
-                save=save_records,
-                max_save_bytes=max_save_bytes,
-            )
+            progress(f"Checking {len(transactions)} transactions ...")
+            plans = plan_abort_list(cluster, transactions, recheck_after=recheck_after)
+            saving |= {"max_save_bytes": max_save_bytes, "progress": show_turn}
+            answer.act(plans, partial(plans.execute, **saving), saves=save_records)
+        if plans.left_out:
+            raise typer.Exit(REFUSED)
         return
     if topic is None or partition is None or start_offset is None:
         raise UsageError(
@@ -399,15 +365,14 @@ def abort(
         progress("Checking that it hangs ...")
         tp = TopicPartition(topic, partition)
         found = transaction_at(cluster, tp, start_offset=start_offset, recheck_after=recheck_after)
-        with audited(audit, confirm, marker_step("abort", cluster, found)):
-            plan = plan_abort(cluster, found)
+        plan = answer.planned(plan_abort, cluster, found)
         answer.show_finding(found)
 
         def execute(**options: Any) -> Result:
             limit = agreed_size(plan, max_save_bytes) if save_records and not answer.is_json else max_save_bytes
-            return plan.execute(**options, recheck_after=recheck_after, save=save_records, max_save_bytes=limit)
+            return plan.execute(**options, **saving, override=override, max_save_bytes=limit)
 
-        answer.act(plan, execute, audit=audit, confirm=confirm, override=override, saves=save_records)
+        answer.act(plan, execute, saves=save_records)
 
 
 @takes_source()
@@ -430,25 +395,19 @@ def complete(
     any more. If a commit is only likely, --override asserts what is not proven. After a commit, a read_committed
     consumer then shows that the records are delivered.
     """
-    from toolkit.actions.audit import Audit
     from toolkit.actions.marker_actions import plan_complete
     from toolkit.actions.transaction import transaction_at
 
-    audit, answer = (
-        Audit(audit_file),
-        ActionAnswer(action="complete", output=output, connection=source_options.connection),
+    answer = ActionAnswer.of(
+        "complete", source_options, output=output, audit_file=audit_file, confirm=confirm, override=override
     )
-    if confirm is not None:
-        audit.check()
     with source_options.connect() as cluster:
         progress("Checking what was decided ...")
         tp = TopicPartition(topic, partition)
         found = transaction_at(cluster, tp, start_offset=start_offset, recheck_after=recheck_after)
         answer.show_finding(found)
-        with audited(audit, confirm, marker_step("complete", cluster, found)):
-            plan = plan_complete(cluster, found)
-        execute = partial(plan.execute, recheck_after=recheck_after)
-        answer.act(plan, execute, audit=audit, confirm=confirm, override=override)
+        plan = answer.planned(plan_complete, cluster, found)
+        answer.act(plan, partial(plan.execute, override=override, recheck_after=recheck_after))
 
 
 @takes_source("flink_checkpoint")
@@ -469,23 +428,15 @@ def commit(
     coordinator has exactly the checkpoint's producer id and epoch open; nothing can be overridden. A read_committed
     consumer then shows that the records are delivered.
     """
-    from toolkit.actions.audit import Audit
     from toolkit.actions.coordinator_actions import plan_commit
 
     if not source_options.flink_checkpoint:
         raise UsageError("commit needs the checkpoint that decides.", do="Add --flink-checkpoint PATH.")
-    audit, answer = (
-        Audit(audit_file),
-        ActionAnswer(action="commit", output=output, connection=source_options.connection),
-    )
-    if confirm is not None:
-        audit.check()
+    answer = ActionAnswer.of("commit", source_options, output=output, audit_file=audit_file, confirm=confirm)
     with source_options.connect() as cluster:
         progress("Checking what the checkpoint and the coordinator say ...")
-        with audited(audit, confirm, id_step("commit", cluster, transactional_id)):
-            plan = plan_commit(cluster, transactional_id, recheck_after=recheck_after)
-        execute = partial(plan.execute, recheck_after=recheck_after)
-        answer.act(plan, execute, audit=audit, confirm=confirm)
+        plan = answer.planned(plan_commit, cluster, transactional_id, recheck_after=recheck_after)
+        answer.act(plan, partial(plan.execute, recheck_after=recheck_after))
 
 
 @takes_source("flink_checkpoint")
@@ -507,58 +458,25 @@ def fence(
     or may have committed records open, is refused unless --override repeats what the dry run names; one whose outcome
     is decided, or that a checkpoint is to commit, always is.
     """
-    from toolkit.actions.audit import Audit
     from toolkit.actions.coordinator_actions import FLINK, plan_fence
     from toolkit.views.action_document import fence_owner
     from toolkit.views.document import Paragraph
 
-    audit = Audit(audit_file)
-    answer = ActionAnswer(action="fence", output=output, connection=source_options.connection)
-    if confirm is not None:
-        audit.check()
+    answer = ActionAnswer.of(
+        "fence", source_options, output=output, audit_file=audit_file, confirm=confirm, override=override
+    )
     with source_options.connect() as cluster:
-        with audited(audit, confirm, id_step("fence", cluster, transactional_id)):
-            plan = plan_fence(cluster, transactional_id, max_transaction_timeout_ms=int(max_transaction_timeout * 1000))
+        limit = {"max_transaction_timeout_ms": int(max_transaction_timeout * 1000)}
+        plan = answer.planned(plan_fence, cluster, transactional_id, **limit)
         answer.say(fence_owner(plan))
         if confirm is not None and FLINK in plan.warnings:
             answer.say([Paragraph(f"Warning: {FLINK}")])
-        answer.act(plan, plan.execute, audit=audit, confirm=confirm, override=override)
+        answer.act(plan, partial(plan.execute, override=override))
 
 
-def marker_step(action: str, cluster: Cluster, found: Finding) -> ActionStep:
-    """What the audit trail has of a marker that is refused when it is planned."""
-    from toolkit.actions.plan import step_on
-
-    return step_on(
-        cluster,
-        action,
-        f"{found.tp}@{found.start_offset}",
-        topic=found.topic,
-        partition=found.partition,
-        start_offset=found.start_offset,
-        producer_id=found.producer_id,
-        producer_epoch=found.producer_epoch,
-        verdict=found.verdict,
-        outcome=found.outcome,
-    )
-
-
-def id_step(action: str, cluster: Cluster, transactional_id: str) -> ActionStep:
-    """The same of an action on an id."""
-    from toolkit.actions.plan import step_on
-
-    return step_on(cluster, action, transactional_id, transactional_id=transactional_id)
-
-
-@contextmanager
-def audited(audit: Audit, confirm: str | None, step: ActionStep) -> Iterator[None]:
-    """Write to the audit trail that what was confirmed is refused when it is planned."""
-    try:
-        yield
-    except ActionRefused as error:
-        if confirm is not None:
-            audit.refused(error, step)
-        raise
+def show_turn(plan: Plan | PlanList) -> None:
+    """Say whose turn it is, at a terminal."""
+    progress(f"Checking {plan.target} again ...")
 
 
 def agreed_size(plan: Plan, max_save_bytes: int) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn, cast
 
 import typer
 
@@ -37,7 +37,7 @@ from toolkit.views.document import NOWHERE, Paragraph, Quote
 if TYPE_CHECKING:
     from toolkit.cli.options import AnySource
     from toolkit.schema.live import Finding, GroupLag
-    from toolkit.schema.verdict import Verdict
+    from toolkit.sources.logdir import LogDir
     from toolkit.views.document import Part
     from toolkit.views.explained_error import ExplainedError
 
@@ -268,11 +268,36 @@ def answer_findings(
 def _findings_answer(
     options: FindingOptions, source_options: SourceOptions, *, in_doubt_only: bool, more: Mapping[str, Any]
 ) -> Answer:
+    """Findings, of files with what they prove. On stderr a line about the second check, or the time of the sample."""
+    from toolkit.schema.live import Finding
+    from toolkit.sources.source import FILES
     from toolkit.views.finding_document import LINKED_FINDINGS, linked_row
 
-    findings, proof, source = read_findings(options, source_options, more)
-    shown = of_verdicts(in_doubt(findings) if in_doubt_only else findings, options.verdict)
-    scope, connection = source.scope, source_options.connection
+    how = {
+        "topics": options.topic,
+        "partitions": options.partition,
+        "log_evidence": options.log_evidence,
+        "max_transaction_timeout_ms": int(options.max_transaction_timeout * 1000),
+        **more,
+    }
+    with source_options.open() as source:
+        if source_options.recording:
+            from toolkit.sources.recording import Recording
+
+            assert isinstance(source, Recording)
+            how["at"] = time_option(source_options.at)
+            progress(f"Sample of {source.sample_row(at=how['at'])['observed_at']:%Y-%m-%d %H:%M:%S} UTC:")
+        elif not source_options.log_dir:
+            how["recheck_after"] = options.recheck_after
+            if seconds := options.recheck_after:
+                progress(f"Checking; doubtful partitions are checked again {seconds:g} s later ...")
+        findings = source.records(Finding, **how)
+        proves = options.output is Format.TABLE and source.kind == FILES
+        proof = cast("LogDir", source).proof().line if proves else None
+    shown = in_doubt(findings) if in_doubt_only else findings
+    if options.verdict:
+        shown = [each for each in shown if each.verdict in options.verdict]
+    connection = source_options.connection
     key = [
         (each.tp, each.start_offset, each.producer_id, each.verdict, each.cause, each.outcome, each.action, each.error)
         for each in findings
@@ -281,56 +306,12 @@ def _findings_answer(
         table=LINKED_FINDINGS,
         rows=[] if options.output is Format.TABLE else [linked_row(each, connection) for each in shown],
         source=source,
-        scope=scope,
+        scope=source.scope,
         parts=partial(answer_parts, shown, findings, proof=proof, seen=source.scope_text, is_short=options.short),
         connection=connection,
         code=verdict_exit_code(findings),
         key=tuple(sorted(key, key=str)),
     )
-
-
-def read_findings(
-    finding_options: FindingOptions, source_options: SourceOptions, more: Mapping[str, Any]
-) -> tuple[list[Finding], str | None, AnySource]:
-    """Findings, `proof_line`, and the source, which says what was read.
-
-    Before them a line on stderr about the second check, or about the time of the sample.
-    """
-    from toolkit.schema.live import Finding
-
-    options = {
-        "topics": finding_options.topic,
-        "partitions": finding_options.partition,
-        "log_evidence": finding_options.log_evidence,
-        "max_transaction_timeout_ms": int(finding_options.max_transaction_timeout * 1000),
-        **more,
-    }
-    with source_options.open() as source:
-        if source_options.recording:
-            from toolkit.sources.recording import Recording
-
-            assert isinstance(source, Recording)
-            options["at"] = time_option(source_options.at)
-            progress(f"Sample of {source.sample_row(at=options['at'])['observed_at']:%Y-%m-%d %H:%M:%S} UTC:")
-        elif not source_options.log_dir:
-            options["recheck_after"] = finding_options.recheck_after
-            if seconds := finding_options.recheck_after:
-                progress(f"Checking; doubtful partitions are checked again {seconds:g} s later ...")
-        findings = source.records(Finding, **options)
-        proof = proof_line(source, finding_options.output)
-    return findings, proof, source
-
-
-def proof_line(source: AnySource, output: Format) -> str | None:
-    """What files prove and what they do not, for a person; null for another source."""
-    from toolkit.sources.source import FILES
-
-    if output is not Format.TABLE or source.kind != FILES:
-        return None
-    from toolkit.sources.logdir import LogDir  # imports numpy and Arrow
-
-    assert isinstance(source, LogDir)
-    return source.proof().line
 
 
 def answer_parts(
@@ -358,11 +339,6 @@ def answer_parts(
 def in_doubt(findings: Iterable[Finding]) -> list[Finding]:
     """Findings that need an action, and those of which that is not known."""
     return [each for each in findings if each.action or each.verdict.exit_code]
-
-
-def of_verdicts(findings: Sequence[Finding], verdicts: Collection[Verdict] | None) -> Sequence[Finding]:
-    """Findings with these verdicts; null for all."""
-    return [each for each in findings if each.verdict in verdicts] if verdicts else findings
 
 
 def verdict_exit_code(findings: Iterable[Finding]) -> int:

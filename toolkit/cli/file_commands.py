@@ -43,23 +43,13 @@ if TYPE_CHECKING:
 
 TABLE_NAMES = tables_of(FILES)
 
-Paths = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="PATH...",
-        help="Log directories, partition folders, segments, snapshots, or texts of kafka-dump-log.sh; also s3://, "
-        "gs:// and abfss://; or a recorded sample, sample:late-message.",
-        show_default=False,
-    ),
-]
+PATHS = (
+    "Log directories, partition folders, segments, snapshots, or texts of kafka-dump-log.sh; also s3://, gs:// and "
+    "abfss://; or a recorded sample, sample:late-message."
+)
+Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help=PATHS, show_default=False)]
 OptionalPaths = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="PATH...",
-        help="Log directories, partition folders, segments, snapshots, or texts of kafka-dump-log.sh; also s3://, "
-        "gs:// and abfss://; or a recorded sample, sample:late-message. Optional with --broker-log.",
-        show_default=False,
-    ),
+    list[str] | None, typer.Argument(metavar="PATH...", help=f"{PATHS} Optional with --broker-log.", show_default=False)
 ]
 Start = Annotated[
     str | None,

@@ -8,7 +8,7 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -315,8 +315,8 @@ FlinkCheckpoint = Annotated[
     typer.Option(
         "--flink-checkpoint",
         metavar="PATH",
-        help="Last completed checkpoint of a Flink job (chk-N, or the folder above it): what it is to commit is never "
-        "aborted or fenced. May be repeated.",
+        help="Last completed checkpoint of a Flink job (the folder of the job, or chk-N in it): what it is to commit "
+        "is never aborted or fenced. May be repeated.",
         rich_help_panel=CONNECTION,
     ),
 ]
@@ -491,7 +491,7 @@ class SourceOptions:
             return [self.open()]
         if self.at:
             raise UsageError("--at selects a sample of a recording alone.", do="Leave it out.")
-        return [replace(self, recording=None).open_logs(), replace(self, **_NO_LOGS).open()]
+        return [replace(self, recording=None).open_logs(), SourceOptions(recording=self.recording).open()]
 
     def open_logs(self) -> Cluster | LogDir:
         """Return the cluster or the log directories that the options name, for tables that a recording does not have.
@@ -536,13 +536,6 @@ class SourceOptions:
         from toolkit.config import ClientConfig
 
         return ClientConfig.of(self.bootstrap_server, self.command_config)
-
-
-_NO_LOGS: dict[str, Any] = {  # what selects a cluster or files, at its default
-    field.name: field.default
-    for field in fields(SourceOptions)
-    if field.name in {*CLUSTER_OPTIONS, *FILE_OPTIONS, "flink_checkpoint"} - {"timeout"}
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

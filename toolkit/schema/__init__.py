@@ -85,37 +85,5 @@ __all__ = [
     "utc",
 ]
 
-TABLES: Mapping[str, Table] = {
-    table.name: table
-    for table in (
-        PARTITIONS,
-        PRODUCERS,
-        TRANSACTIONS,
-        COORDINATORS,
-        FINDINGS,
-        BATCHES,
-        LOG_TRANSACTIONS,
-        LSO_TIMELINE,
-        ABORTED,
-        CHECKPOINTS,
-        TRANSACTION_LOG,
-        TRANSACTION_HISTORY,
-        OFFSETS_LOG,
-        STATISTICS,
-        SNAPSHOTS,
-        SEGMENTS,
-        METADATA_LOG,
-        CLUSTER_EVENTS,
-        SAMPLES,
-        LATE_TRANSACTIONS,
-        ACTIONS,
-        SAVED_RECORDS,
-        EXPOSURE,
-        TRANSACTION_OWNERS,
-        LSO_HOLDS,
-        OBSERVATION_TIMES,
-        OFFSET_VISIBILITY,
-        MISSING_OFFSETS,
-        GROUP_LAG,
-    )
-}
+TABLES: Mapping[str, Table] = {each.name: each for each in [*globals().values()] if isinstance(each, Table)}
+"""Every table by name."""

@@ -172,14 +172,21 @@ def lag_of_share_group(
     return _sorted(_share_lag(each, group, level, partitions[each.partition.tp], max_offsets) for each in readers)
 
 
-def absent_lags(group: str, committed: Mapping[TopicPartition, int | None], *, taken_at: dt.datetime) -> list[GroupLag]:
-    """Partitions whose log is not among the files: the offset is known, and nothing behind it."""
+def absent_lags(
+    group: str, committed: Mapping[TopicPartition, CommittedOffset], *, taken_at: dt.datetime
+) -> list[GroupLag]:
+    """Partitions whose log is not among the files: the offset, or that it is pending, is known, and nothing behind."""
     error = "UNKNOWN_TOPIC_OR_PARTITION: its log is not among the files, so its lag is unknown"
     return _sorted(
         GroupLag(
-            group_id=group, topic=topic, partition=partition, committed_offset=offset, observed_at=taken_at, error=error
+            group_id=group,
+            topic=topic,
+            partition=partition,
+            committed_offset=offset,
+            observed_at=taken_at,
+            error=own_error or error,
         )
-        for (topic, partition), offset in committed.items()
+        for (topic, partition), (offset, own_error) in committed.items()
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, assert_never
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.command_line import command_line
 from toolkit.schema.durations import duration
-from toolkit.schema.verdict import DOCS_URL, TONES, Verdict
+from toolkit.schema.verdict import DOCS_URL, TONES
 from toolkit.views.document import (
     NOWHERE,
     Bullets,
@@ -381,16 +381,6 @@ def page(package: str, template: str, **values: Any) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     source = (resources.files(package) / template).read_text(encoding="utf-8")
     return environment.from_string(source).render(**values)
-
-
-def verdict_colours(selector: str, rule: str) -> str:
-    """CSS with the colour of each verdict as a rule: `selector` and `rule` are formats with its name and colour.
-
-    Light colours, in the order of the verdicts; a page that is dark has those of `toolkit.schema.verdict.TONES`.
-    """
-    return "\n".join(
-        selector.format(verdict) + " { " + rule.format(TONES["light"][verdict.tone]) + " }" for verdict in Verdict
-    )
 
 
 DARK_PAGE = (  # JupyterLab, Voila; VS Code

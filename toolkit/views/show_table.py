@@ -12,8 +12,8 @@ from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from toolkit.analysis.coordinator.transaction_owners import prefix_of
 from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.analysis.transaction_owners import prefix_of
 from toolkit.errors import UsageError
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import FINDINGS, TABLES, Row, Table
@@ -22,7 +22,7 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Exposure, Finding, GroupLag, OffsetVisibility
 from toolkit.schema.log import LogTransaction, TransactionStatistics
 from toolkit.schema.table import FLOAT64, INT16, INT32, INT64, MADE_OF, TIME, TableRow, TopicPartition, utc_now
-from toolkit.schema.verdict import Verdict
+from toolkit.schema.verdict import TONES, Verdict
 from toolkit.views.document import Command, Count, Field, Fields, Grid, Paragraph, Part, Section, Value
 from toolkit.views.finding_document import (
     age,
@@ -38,7 +38,7 @@ from toolkit.views.finding_document import (
     summary,
     urgency_key,
 )
-from toolkit.views.renderers import class_html, page, text_lines, value_html, verdict_colours
+from toolkit.views.renderers import class_html, page, text_lines, value_html
 from toolkit.views.row_formats import cell_text, count, grid_lines, printable, table_grid
 
 if TYPE_CHECKING:
@@ -407,7 +407,7 @@ class TableView:
             rest=_packed("".join(bodies[PAGE_ROWS:])),
             count=len(rows),
             left_out=len(self.rows) - len(rows),
-            colours=verdict_colours(".kafka-txn b.{}", "background: {};"),
+            colours={verdict: TONES["light"][verdict.tone] for verdict in Verdict},
             verdicts={each: each.sentence for each in Verdict if each in verdicts_here},
             script=(resources.files(package) / SCRIPT).read_text(encoding="utf-8"),
         )

@@ -27,8 +27,12 @@ from toolkit.schema.verdict import Verdict
 from toolkit.views.action_document import changes, lso_difference, passed
 from toolkit.views.finding_document import by_urgency
 from toolkit.views.panel.abort_panel import AbortPanel
-from toolkit.views.panel.layout import PAGE, FigureFrame, FindingList, PanelLayout, TimelinePicture
-from toolkit.views.panel.panel_html import (
+from toolkit.views.panel.layout import (
+    PAGE,
+    FigureFrame,
+    FindingList,
+    PanelLayout,
+    TimelinePicture,
     answer_section,
     choice,
     evidence_section,

@@ -20,11 +20,11 @@ from tests.views.panel.test_panel_html import GONE, PanelCluster, finding, impac
 from tests.views.test_report import action
 from toolkit.actions.audit import Audit
 from toolkit.actions.plan import Done, LeftOut, ListResult, Plan, PlanList, Result
-from toolkit.analysis.symptoms.recognition import NamedResources
+from toolkit.analysis.symptoms import NamedResources
 from toolkit.errors import ActionFailed, ActionRefused, ConnectionFailed
 from toolkit.schema.live import Finding
 from toolkit.views.explained_error import ExplainedError
-from toolkit.views.panel import abort_panel, panel_html
+from toolkit.views.panel import abort_panel
 from toolkit.views.panel.abort_panel import AbortPanel
 from toolkit.views.panel.layout import PanelLayout
 from toolkit.views.report import report
@@ -77,8 +77,8 @@ def test_every_step_of_the_panel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setattr(Audit, "rows", lambda _: list(trail))
     for kind in (Plan, PlanList):
         monkeypatch.setattr(kind, "execute", executed)
-    monkeypatch.setattr(panel_html, "checked_plan", lambda *_, **__: answer("plan"))
-    monkeypatch.setattr(panel_html, "checked_list", lambda *_, **__: answer("plan"))
+    monkeypatch.setattr(abort_panel, "checked_plan", lambda *_, **__: answer("plan"))
+    monkeypatch.setattr(abort_panel, "checked_list", lambda *_, **__: answer("plan"))
     monkeypatch.setattr(abort_panel, "plan_fence", lambda *_: answer("fence"))
     monkeypatch.setattr(abort_panel, "explain", lambda text, *_, **__: ExplainedError(
         recognized=(), named=NamedResources(groups=(text,))))  # fmt: skip

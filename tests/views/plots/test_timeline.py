@@ -15,8 +15,7 @@ from toolkit.schema.verdict import Verdict
 from toolkit.views.plots import plot_timeline
 from toolkit.views.plots.notebook_figure import figure_svg
 from toolkit.views.plots.plot_theme import when
-from toolkit.views.plots.state_lanes import MANY, intervals, merged
-from toolkit.views.plots.timeline_data import LsoCurve, TimelineTables, timeline_data
+from toolkit.views.plots.timeline_data import MANY, LsoCurve, TimelineTables, intervals, merged, timeline_data
 from toolkit.views.plots.timeline_plot import BEGINNING
 
 HOUR = dt.timedelta(hours=1)

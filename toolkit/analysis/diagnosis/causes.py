@@ -26,6 +26,7 @@ from toolkit.analysis.log.log_transactions import (
     OPEN,
     LogTransactions,
     amounts,
+    begin,
     finish,
     lso_steps,
     partial_transactions,
@@ -300,7 +301,8 @@ def _of_groups(case: Case) -> Cause | None:
         return None
     producer_id = case.producer_id
     groups = case.batches.excerpt.groups.get(producer_id, ()) if case.batches else ()
-    groups_text = f"group{'s' if len(groups) > 1 else ''} {', '.join(groups)}" if groups else "consumer groups"
+    names = ", ".join(f'"{each}"' for each in groups)
+    groups_text = f"group{'s' if len(groups) > 1 else ''} {names}" if groups else "consumer groups"
     return Cause(text=f"it holds offsets of {groups_text}", names=("group-offsets",))
 
 
@@ -554,7 +556,7 @@ def _log_transactions_around(batches: ProducerBatches) -> tuple[LogTransactions,
     before = {int(each["producer_id"]): (0, int(each["producer_epoch"])) for each in unsure} if batches.start else {}
     if batches.start < start:
         before[batches.producer_id] = batches.start, -1
-    return finish(found, opened_before=before), set(unsure["marker_offset"].tolist())
+    return finish(begin(opened_before=before) + found), set(unsure["marker_offset"].tolist())
 
 
 class AbortEffects(NamedTuple):

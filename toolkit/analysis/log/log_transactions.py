@@ -42,7 +42,7 @@ from toolkit.formats.headers import (
     take_rows,
     times,
 )
-from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, utc
+from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE
 from toolkit.schema.log import LogTransaction, TransactionStatistics
 from toolkit.schema.table import LAST_TIME
 
@@ -199,24 +199,15 @@ def begin(*, opened_before: Mapping[int, tuple[int, int]] | None = None) -> Part
     )
 
 
-def finish(
-    partial_transactions: PartialTransactions,
-    *,
-    from_start: bool = False,
-    opened_before: Mapping[int, tuple[int, int]] | None = None,
-) -> LogTransactions:
+def finish(partial_transactions: PartialTransactions) -> LogTransactions:
     """Every transaction of a partition, from the merged transactions of all ranges read.
 
     Structured array of `LOG_TRANSACTION`, sorted by (first_offset, marker_offset), unknown ones last. ``truncated`` is
     -1 if neither the start of the log, nor a snapshot, nor an earlier batch of the producer decides it: a first marker
     without data may end an empty transaction, or one whose data was not read.
-    `partial_transactions`: the merged transactions. If they came from `begin`, the other arguments are ignored.
-    `from_start`: whether no batch precedes the first one: the log begins at offset 0.
-    `opened_before`: start offset and producer epoch of the transactions open before the first batch, by producer id
-        (from a ``.snapshot``); ``None`` if unknown. Each of them has a row, even if none of its batches was read.
+    `partial_transactions`: the merged transactions, `begin` first if it is known what was open before them. What was
+        has a row, even if none of its batches was read.
     """
-    if not partial_transactions.settled and (from_start or opened_before is not None):
-        partial_transactions = merge(begin(opened_before=None if from_start else opened_before), partial_transactions)
     log_transactions = _joined((*partial_transactions.closed, partial_transactions.edges))
     # As unsigned integers, -1 (unknown) sorts last.
     keys = [log_transactions[name].astype(np.uint64) for name in ("marker_offset", "first_offset")]
@@ -684,18 +675,6 @@ def statistics_row(
 def open_rows(
     statistics: Statistics, *, topic: str | None, partition: int | None, broker_id: int | None = None
 ) -> list[LogTransaction]:
-    """The open transactions: their key and their start times."""
-    return [
-        LogTransaction(
-            topic=topic,
-            partition=partition,
-            broker_id=broker_id,
-            producer_id=int(txn["producer_id"]),
-            producer_epoch=int(txn["producer_epoch"]),
-            first_offset=int(txn["first_offset"]),
-            last_offset=int(txn["last_offset"]),
-            start=utc(int(txn["start"])),
-            start_clock="broker" if txn["start_clock"] == 1 else "producer",
-        )
-        for txn in statistics.open
-    ]
+    """The open transactions."""
+    rows = log_transaction_table(statistics.open, topic=topic, partition=partition, broker_id=broker_id)
+    return LogTransaction.of_table(rows)

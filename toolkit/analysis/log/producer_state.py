@@ -1,4 +1,4 @@
-"""Producer state of a partition, replayed from its batches as the broker does, in mergeable ranges.
+"""Producer state of a partition, from its batches as the broker does, in mergeable ranges.
 
 The rules are those of ``ProducerStateEntry`` and ``ProducerAppendInfo``, the same from Kafka 3.5 to 4.3. A batch or
 marker of another epoch resets the sequence numbers, a marker sets the time as data does, and idempotent producers
@@ -13,165 +13,106 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from toolkit.analysis.log.log_transactions import last_sequences, markers
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.headers import Array, Headers, take_rows
+from toolkit.formats.headers import COMMIT, HEADER, Array, Headers, concatenate, take_rows
 from toolkit.formats.log_dir_files import SnapshotEntry
 from toolkit.schema import utc
 from toolkit.schema.live import Producer
 
-PRODUCER = np.dtype(
-    [
-        ("producer_id", "i8"),
-        ("last_timestamp", "i8"),  # ms
-        ("last_offset", "i8"),  # of the last data batch, if its epoch is the newest
-        ("current_txn_start_offset", "i8"),
-        ("last_sequence", "i4"),
-        ("offset_delta", "i4"),  # last_offset less the first offset of that batch
-        ("coordinator_epoch", "i4"),
-        ("producer_epoch", "i2"),
-        ("first_epoch", "i2"),  # of the first batch; this and the rest are for merges only
-        ("epoch_changed", "?"),
-        ("has_data", "?"),
-        ("has_marker", "?"),
-    ]
-)
-"""One row per producer, as `schema.PRODUCERS`, sorted by producer id; -1 is unknown or none."""
 
-NO_PRODUCERS: Array = np.zeros(0, PRODUCER)
-NO_DATA = {"last_sequence": -1, "last_offset": -1, "offset_delta": 0}
+def producer_state(*ranges: Headers) -> Headers:
+    """The few batches of consecutive ranges of a log that decide the state of its producers, by producer id.
 
+    Of each producer these are its last one, its last data, its last marker, the first data of its open transaction, and
+    those around its last change of epoch. Of data, only the first of the open transaction is transactional, and only
+    the last has a sequence number, if no change of epoch came after it.
+    It is associative: a range may be the state after earlier ones.
 
-def replay(headers: Headers) -> Array:
-    """The producer state after batches of one partition, as an array of `PRODUCER`, for `join`.
-
-    `headers`: structured array of `toolkit.formats.headers.HEADER` in the order of the log.
+    `ranges`: structured arrays of `toolkit.formats.headers.HEADER` in the order of the log.
     """
+    headers = concatenate(ranges)
     ends, data = markers(headers), (headers["attributes"] & CONTROL) == 0
     cleaned = ~data & (headers["record_count"] == 0)
     producers = headers["producer_id"].copy()  # contiguous, for a faster sort
     rows = np.flatnonzero((ends | data | cleaned) & (producers >= 0))
     if rows.size == 0:
-        return NO_PRODUCERS
+        return concatenate(())
     rows = rows[np.argsort(producers[rows], kind="stable")]
-    data, ends, epochs = data[rows], ends[rows], headers["producer_epoch"][rows]
-    opens = data & ((headers["attributes"][rows] & TRANSACTIONAL) != 0)
-    found = _DecidingRows.of(producers[rows], data=data, ends=ends, opens=opens, new_epoch=epochs[1:] != epochs[:-1])
+    producers, data, ends, epochs = producers[rows], data[rows], ends[rows], headers["producer_epoch"][rows]
+    index, is_same = np.arange(len(rows)), producers[1:] == producers[:-1]
+    first = np.flatnonzero(np.append(True, ~is_same))
+    counts = np.diff(np.append(first, len(rows)))
 
-    states = np.full(len(found.first), -1, PRODUCER)
-    newest = take_rows(headers, rows[found.last])
-    states["producer_id"], states["producer_epoch"] = newest["producer_id"], newest["producer_epoch"]
-    states["last_timestamp"] = newest["max_timestamp"]
-    states["first_epoch"] = epochs[found.first]
-    states["epoch_changed"] = found.last_change > found.first
-    states["has_data"], states["has_marker"] = found.data_counts, found.last_marker >= 0
+    def last_of(which: Array) -> Array:
+        """For each row, the index of its producer's last one of these; -1 for none."""
+        return np.repeat(np.maximum.reduceat(np.where(which, index, -1), first), counts)
 
-    states["offset_delta"] = 0
-    last_data = take_rows(headers, rows[found.last_data[found.data_counts]])
-    states["last_sequence"][found.data_counts] = last_sequences(last_data)
-    states["last_offset"][found.data_counts] = last_data["last_offset"]
-    states["offset_delta"][found.data_counts] = last_data["last_offset"] - last_data["base_offset"]
-    ended, opened = found.last_marker >= 0, found.opening >= 0
-    states["coordinator_epoch"][ended] = headers["coordinator_epoch"][rows[found.last_marker[ended]]]
-    states["current_txn_start_offset"][opened] = headers["base_offset"][rows[found.opening[opened]]]
-    return states
-
-
-def join(*replays: Array) -> Array:
-    """Join the states after consecutive ranges in log order; many at once cost one sort.
-
-    It is associative, and `NO_PRODUCERS` changes nothing.
-    """
-    parts = [each for each in replays if each.size]
-    if len(parts) < 2:
-        return parts[0] if parts else NO_PRODUCERS
-    states: Array = np.concatenate(parts)
-    states = take_rows(states, np.argsort(states["producer_id"], kind="stable"))
-    found = _DecidingRows.of(
-        states["producer_id"],
-        data=states["has_data"],
-        ends=states["has_marker"],
-        opens=states["current_txn_start_offset"] >= 0,
-        new_epoch=states["first_epoch"][1:] != states["producer_epoch"][:-1],
-        changed=states["epoch_changed"],
-    )
-    joined = take_rows(states, found.last)
-    joined["first_epoch"] = states["first_epoch"][found.first]
-    joined["epoch_changed"] = (found.last_change > found.first) | states["epoch_changed"][found.first]
-    joined["has_data"], joined["has_marker"] = found.data_counts, found.last_marker >= 0
-    for name, none in NO_DATA.items():
-        joined[name] = np.where(found.data_counts, states[name][found.last_data], none)
-    joined["coordinator_epoch"] = np.where(found.last_marker >= 0, states["coordinator_epoch"][found.last_marker], -1)
-    start = states["current_txn_start_offset"][found.opening]
-    joined["current_txn_start_offset"] = np.where(found.opening >= 0, start, -1)
-    return joined
+    is_new_epoch = np.append(False, (epochs[1:] != epochs[:-1]) & is_same)
+    new_epoch = last_of(is_new_epoch)
+    is_last_data = index == last_of(data)
+    has_sequence = is_last_data & (index >= new_epoch)
+    opens = data & ((headers["attributes"][rows] & TRANSACTIONAL) != 0) & (index > last_of(ends))
+    opening = np.repeat(np.minimum.reduceat(np.where(opens, index, len(rows)), first), counts)
+    decides = is_last_data | (index == opening) | (index == last_of(ends)) | np.append(~is_same, True)
+    decides |= (index == new_epoch) | (index == new_epoch - 1)
+    state = take_rows(headers, rows[decides])
+    state["base_sequence"] = np.where(has_sequence[decides], state["base_sequence"], -1)
+    is_data_of_others = (data & (index != opening))[decides]
+    state["attributes"] = np.where(is_data_of_others, state["attributes"] & ~TRANSACTIONAL, state["attributes"])
+    return state
 
 
-def resume(entries: Iterable[SnapshotEntry]) -> Array:
-    """The state after everything before a ``.snapshot``; join it to the left of later ranges."""
-    entries = sorted(entries, key=lambda entry: entry.producer_id)
-    states = np.full(len(entries), -1, PRODUCER)
-    columns = ("producer_id", "producer_epoch", "last_timestamp", "coordinator_epoch", *NO_DATA)
-    for name, source in (*zip(columns, columns, strict=True), ("current_txn_start_offset", "current_txn_first_offset")):
-        values = (getattr(entry, source) for entry in entries)
-        states[name] = [-1 if value is None else value for value in values]
-    states["first_epoch"] = states["producer_epoch"]
-    states["epoch_changed"] = False
-    states["has_data"] = states["last_offset"] >= 0
-    states["has_marker"] = True  # earlier state ends with it
-    return states
+def open_batches(state: Headers) -> Headers:
+    """The first batches of open transactions."""
+    return state[_opens(state)]
+
+
+def _opens(state: Headers) -> Array:
+    return (state["attributes"] & (CONTROL | TRANSACTIONAL)) == TRANSACTIONAL
+
+
+def resume(entries: Iterable[SnapshotEntry]) -> Headers:
+    """The state after everything before a ``.snapshot``, as batches that decide it; the first of later ranges."""
+    entries = list(entries)
+
+    def column(name: str) -> Array:
+        return np.array([-1 if (value := getattr(each, name)) is None else value for each in entries], np.int64)
+
+    rows: Array = np.zeros((3, len(entries)), HEADER)
+    for name, source in (("producer_id",) * 2, ("producer_epoch",) * 2, ("max_timestamp", "last_timestamp")):
+        rows[name] = column(source)
+    marker, opening, last = rows
+    marker["attributes"], marker["marker"], marker["record_count"] = CONTROL, COMMIT, 1
+    marker["coordinator_epoch"] = column("coordinator_epoch")
+    opening["attributes"], opening["base_offset"] = TRANSACTIONAL, column("current_txn_first_offset")
+    last["base_sequence"] = column("last_sequence")
+    return producer_state(marker, opening[opening["base_offset"] >= 0], last)
 
 
 def producer_records(
-    producers: Array, *, topic: str, partition: int, broker_id: int | None = None, observed_at: dt.datetime
+    state: Headers, *, topic: str, partition: int, broker_id: int | None = None, observed_at: dt.datetime
 ) -> list[Producer]:
-    """The producers of a whole log, in their order."""
-    names = ("producer_id", "producer_epoch", "last_sequence", "coordinator_epoch", "current_txn_start_offset")
-    numbers = [[each if each >= 0 else None for each in producers[name].tolist()] for name in names]
+    """The producers of a whole log, by producer id."""
+    if not len(state):
+        return []
+    producers = state["producer_id"]
+    first = np.flatnonzero(np.append(True, producers[1:] != producers[:-1]))
+    last = np.append(first[1:], len(producers)) - 1
+    of_some_batch = {
+        "last_sequence": last_sequences(state),
+        "coordinator_epoch": np.where(markers(state), state["coordinator_epoch"], -1),
+        "current_txn_start_offset": np.where(_opens(state), state["base_offset"], -1),
+    }
+    columns = {name: np.maximum.reduceat(values, first) for name, values in of_some_batch.items()}
+    columns |= {"producer_id": producers[last], "producer_epoch": state["producer_epoch"][last]}
+    numbers = [[each if each >= 0 else None for each in values.tolist()] for values in columns.values()]
     where = Producer(topic=topic, partition=partition, broker_id=broker_id, observed_at=observed_at)
     return [
-        replace(where, last_timestamp=utc(time), **dict(zip(names, values, strict=True)))
-        for time, *values in zip(producers["last_timestamp"].tolist(), *numbers, strict=True)
+        replace(where, last_timestamp=utc(time), **dict(zip(columns, values, strict=True)))
+        for time, *values in zip(state["max_timestamp"][last].tolist(), *numbers, strict=True)
     ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _DecidingRows:
-    """The rows that decide each producer's state: indices into rows sorted by producer; -1 for none."""
-
-    first: Array
-    last: Array
-    last_data: Array
-    last_marker: Array
-    last_change: Array  # of epoch: against the row before, or within the row
-    opening: Array  # first data of the open transaction
-    data_counts: Array  # whether no change of epoch followed the last data
-
-    @staticmethod
-    def of(
-        producers: Array, *, data: Array, ends: Array, opens: Array, new_epoch: Array, changed: Array | bool = False
-    ) -> _DecidingRows:
-        index = np.arange(len(producers))
-        other = producers[1:] != producers[:-1]
-        first = np.flatnonzero(np.concatenate(([True], other)))
-
-        def last_of(which: Array) -> Array:
-            return np.maximum.reduceat(np.where(which, index, -1), first)
-
-        entered = np.concatenate(([False], new_epoch & ~other))
-        last_data, last_marker, last_change = last_of(data), last_of(ends), last_of(entered | changed)
-        since = np.repeat(np.maximum(last_marker, first), np.diff(np.append(first, len(producers))))
-        opening = np.minimum.reduceat(np.where(opens & (index >= since), index, len(producers)), first)
-        return _DecidingRows(
-            first=first,
-            last=np.append(first[1:], len(producers)) - 1,
-            last_data=last_data,
-            last_marker=last_marker,
-            last_change=last_change,
-            opening=np.where(opening < len(producers), opening, -1),
-            data_counts=(last_data >= 0) & (last_change <= last_data),
-        )

@@ -11,12 +11,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
 from toolkit.analysis.diagnosis.case import DiagnoseOptions
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence_text import scope
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, BrokersTime, Observation
 from toolkit.analysis.exposure import release_of
+from toolkit.analysis.transaction_owners import owner_clauses, transaction_owners
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
@@ -44,6 +44,7 @@ from toolkit.sources.live.group_offsets import (
 from toolkit.sources.live.leaders import (
     COORDINATORS_TOPICS,
     PartitionLeader,
+    is_missing,
     read_brokers_time,
     read_metadata,
     read_newest_metadata,
@@ -227,7 +228,8 @@ class Cluster(Source, OffsetTables):
         producer_id
             The producer.
         partitions
-            Where to look; one that cannot be read has a finding with an error.
+            Where to look; one that cannot be read has a finding with an error. What the cluster does not have is left
+            out: a deleted topic hides nothing of the others.
         earlier
             An observation before this one.
         max_transaction_timeout_ms
@@ -245,8 +247,10 @@ class Cluster(Source, OffsetTables):
         """
         from toolkit.sources.diagnose import gather  # imports numpy and Arrow
 
-        evidence = ClusterEvidence(self, TableArguments.of(partitions=sorted(partitions)))
-        observation = self.observe(partitions=sorted(partitions))
+        leaders = read_newest_metadata(self.client, {topic for topic, _ in partitions}).at(sorted(partitions))
+        there = [tp for tp, each in leaders.items() if not is_missing(each.error)]
+        evidence = ClusterEvidence(self, TableArguments.of(partitions=there))
+        observation = self.observe(partitions=there)
         options = DiagnoseOptions(
             max_transaction_timeout_ms=max_transaction_timeout_ms, checkpoints=self.newest_checkpoints()
         )
@@ -379,7 +383,7 @@ class Cluster(Source, OffsetTables):
 
     @implements(Source.transaction_history, without=["start", "stop", "producer_id"])
     def transaction_history(self, arguments: TableArguments) -> Iterable[PastTransaction]:
-        from toolkit.analysis.coordinator.transaction_history import transaction_history, unread_histories
+        from toolkit.analysis.transaction_history import transaction_history, unread_histories, unread_partitions
         from toolkit.sources.live.coordinator_logs import read_coordinator_topic, records_of_ids
 
         read_at, topic = self.brokers_time().time, read_coordinator_topic(self.client, STATE_TOPIC)
@@ -388,6 +392,8 @@ class Cluster(Source, OffsetTables):
         times = [each.timestamp for each in records if each.timestamp is not None]
         past = transaction_history(records, as_of=max(times if read_at is None else [*times, read_at], default=None))
         without = sorted({*(ids or ())} - {each.transactional_id for each in past})
+        if ids is None:
+            return [*past, *unread_partitions(past, records)]
         return [*past, *unread_histories({each: topic.partition(each) for each in without}, records)]
 
     @implements(Source.offsets_log, without=["start", "stop", "producer_id"])

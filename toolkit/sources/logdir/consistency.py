@@ -376,9 +376,7 @@ def files_proof(contents: Contents) -> FilesProof:
     newest = max((each.as_of for each in state_topic.partitions.values() if each.as_of is not None), default=None)
     moments, doubts = _copies(contents)
     proven, missing = [], []
-    metadata = contents.metadata  # one without a record is of no cluster yet
-    has_metadata = metadata.error is None and metadata.offset >= 0
-    if has_metadata and not state_topic.partitions and STATE_TOPIC not in metadata.state.topics.values():
+    if not state_topic.partitions and contents.metadata.is_without(STATE_TOPIC):
         proven.append(f"by its metadata log the cluster has no {STATE_TOPIC}, so no coordinator has a transaction")
     elif state_topic.gaps:
         more = f" and {len(state_topic.gaps) - 1} more" if len(state_topic.gaps) > 1 else ""

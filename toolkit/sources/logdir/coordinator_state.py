@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from toolkit.analysis.coordinator.transaction_history import newest, unread_histories
 from toolkit.analysis.diagnosis.observation import AsOf
+from toolkit.analysis.transaction_history import newest, unread_histories
 from toolkit.errors import DecodeError, NotFound
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC, USUAL_COUNT, coordinator_partition
 from toolkit.schema import utc
@@ -116,19 +116,8 @@ def _read(state: ReplicaState) -> TransactionLogPartition:
 
 def _gaps(partitions: Mapping[int, TransactionLogPartition], expected: int) -> Iterator[str]:
     """What contradicts the expected number of partitions: missing ones, more, or ids that do not hash to theirs."""
-    if not partitions:
-        yield f"the coordinators' state: no partition of {STATE_TOPIC} is among the files"
-    elif (highest := max(partitions)) >= expected:
-        yield (
-            f"the number of partitions of {STATE_TOPIC}: partition {highest} exists, so there are more than {expected} "
-            "(set --txn-state-partitions)"
-        )
-    elif missing := sorted(set(range(expected)) - partitions.keys()):
-        numbers = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-        yield (
-            f"a complete {STATE_TOPIC}: {len(partitions)} of its {expected} partitions are among the files, not "
-            f"{numbers} (if transaction.state.log.num.partitions is not {expected}, set --txn-state-partitions)"
-        )
+    if (absent := _absent(partitions, expected)) is not None:
+        yield absent
     else:
         ids = ((number, name) for number, partition in partitions.items() for name in partition.newest)
         for number, name in ids:
@@ -139,6 +128,37 @@ def _gaps(partitions: Mapping[int, TransactionLogPartition], expected: int) -> I
                 f"{expected} partitions it would be in {hashed}: it was expanded since, or {expected} is wrong"
             )
             return
+
+
+def _absent(present: Collection[int], expected: int) -> str | None:
+    """Which of the expected partitions are not present, or that there are more; null if neither."""
+    if not present:
+        return f"the coordinators' state: no partition of {STATE_TOPIC} is among the files"
+    if (highest := max(present)) >= expected:
+        return (
+            f"the number of partitions of {STATE_TOPIC}: partition {highest} exists, so there are more than {expected} "
+            "(set --txn-state-partitions)"
+        )
+    if not (missing := sorted(set(range(expected)).difference(present))):
+        return None
+    numbers = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+    return (
+        f"a complete {STATE_TOPIC}: {len(present)} of its {expected} partitions are among the files, not "
+        f"{numbers} (if transaction.state.log.num.partitions is not {expected}, set --txn-state-partitions)"
+    )
+
+
+def absent_partitions(contents: Contents) -> str | None:
+    """Why other ids than those of the files may exist, as an error; null if all partitions are among them."""
+    present = {number for log in contents.of_topic(STATE_TOPIC) if (number := log.where.partition) is not None}
+    count, metadata = contents.assertions.txn_state_partitions, contents.metadata
+    why = _absent(present, max([USUAL_COUNT, *(number + 1 for number in present)]) if count is None else count)
+    if why is not None and count is None:
+        if metadata.is_without(STATE_TOPIC):
+            return None
+        known = metadata.partition_count(STATE_TOPIC)
+        why = why if known is None else _absent(present, known)
+    return None if why is None else f"UNKNOWN_TOPIC_OR_PARTITION: {why}"
 
 
 NOT_AMONG_FILES = f"UNKNOWN_TOPIC_OR_PARTITION: its partition {STATE_TOPIC}-{{}} is not among the files"
@@ -200,7 +220,7 @@ def read_coordinators(
     yield from _hashed(contents, "transaction", STATE_TOPIC, names, count)
     if groups is None or groups:
         group_ids = _groups(contents)
-        count = _count(group_ids, contents.best(OFFSETS_TOPIC))
+        count = _count(contents, group_ids, contents.best(OFFSETS_TOPIC))
         yield from _hashed(contents, "group", OFFSETS_TOPIC, sorted(group_ids) if groups is None else groups, count)
 
 
@@ -250,16 +270,16 @@ def _groups(contents: Contents) -> dict[str, int]:
     return found
 
 
-def _count(group_ids: Mapping[str, int], present: Collection[int]) -> int | None:
-    """Number of partitions of the topic: the highest present plus one, or 50, if it fits every id's partition."""
-    for count in (max(present, default=-1) + 1, USUAL_COUNT):
-        if (
-            group_ids
-            and count
-            and all(coordinator_partition(key, count) == number for key, number in group_ids.items())
-        ):
-            return count
-    return None
+def _count(contents: Contents, group_ids: Mapping[str, int], present: Collection[int]) -> int | None:
+    """Number of partitions of the topic: by the metadata log; else that of those present, or 50, if one fits every id.
+
+    Where both fit, as for an id in the tenth of 50 partitions, the others may not have been copied.
+    """
+    if (known := contents.metadata.partition_count(OFFSETS_TOPIC)) is not None:
+        return known
+    counts = {max(present, default=-1) + 1, USUAL_COUNT} - {0}
+    fits = [each for each in counts if all(coordinator_partition(key, each) == at for key, at in group_ids.items())]
+    return fits[0] if group_ids and len(fits) == 1 else None
 
 
 OPEN = "UNSTABLE_OFFSET_COMMIT: an open transaction has committed another offset"
@@ -371,7 +391,7 @@ def _offset_records(contents: Contents) -> Iterator[OffsetsLogRecord]:
                 yield record
         if state.error:
             yield OffsetsLogRecord(group_partition=number, broker_id=state.log.where.broker_id, error=state.error)
-    count = contents.metadata.partition_count(OFFSETS_TOPIC) or _count(group_ids, best)
+    count = _count(contents, group_ids, best)
     if count is None and best.keys() != {*range(USUAL_COUNT)}:
         yield OffsetsLogRecord(error=f"UNKNOWN_PARTITIONS: how many {OFFSETS_TOPIC} has is not known")
     for number in sorted({*range(count or 0)} - best.keys()):

@@ -36,6 +36,7 @@ METADATA_TOPIC = "__cluster_metadata"  # the controllers' log, which has no tran
 
 UNNAMED = None, None, None, None  # for a folder that no broker names so
 LEVELS = 4  # depth below a path to which log directories are searched
+TOO_DEEP = f"UNREADABLE: its folders are more than {LEVELS} below the path; pass a nearer one."
 
 WHY_LEFT_OUT = {
     "delete": "DELETED: the partition was deleted or moved, and the broker has yet to remove its folder.",
@@ -195,8 +196,11 @@ class _PathSearch:
                     self._text(below)
                 elif kind.startswith("UNREADABLE:"):
                     self.left_out[real_path(below)] = SkippedFile(below, kind)
-            elif levels and entry.name != "lost+found" and (real := real_path(below)) not in self.walked:
+            elif entry.name != "lost+found" and (real := real_path(below)) not in self.walked:
                 self.walked.add(real)
+                if not levels:
+                    self.left_out[real_path(path)] = SkippedFile(path, TOO_DEEP)
+                    continue
                 try:
                     self._folder(below, levels - 1)
                 except OSError as exc:

@@ -22,8 +22,8 @@ import numpy as np
 
 from toolkit.analysis.log.log_transactions import EMPTY, RunningTotals, begin
 from toolkit.analysis.log.offset_status import at_missing_offsets, intact
-from toolkit.analysis.log.producer_state import NO_PRODUCERS, join, producer_records, replay, resume
-from toolkit.formats.batches import CONTROL, LOG_APPEND_TIME
+from toolkit.analysis.log.producer_state import open_batches, producer_records, producer_state, resume
+from toolkit.formats.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import (
     NO_MARKER,
@@ -76,6 +76,10 @@ class MetadataEnd(NamedTuple):
         if self.error is not None:
             return None
         return sum(self.state.topics.get(topic_id) == topic for topic_id, _ in self.state.partitions) or None
+
+    def is_without(self, topic: str) -> bool:
+        """Whether the cluster has no such topic; false if the metadata log is not whole, or has no record."""
+        return self.error is None and self.offset >= 0 and topic not in self.state.topics.values()
 
     def stale_replica_doubts(self, tp: TopicPartition, broker_id: int | None) -> list[str]:
         """What is missing if a broker's replica is not in sync there, as `Observation.doubts`."""
@@ -269,7 +273,7 @@ class LogWindow:
     # offset of the snapshot at which the producer state begins; null if it was replayed from the segments
     snapshot: int | None = None
     tail: int = 0  # first offset of what every `ReadLimit` reads: of the snapshot, or of an earlier open transaction
-    producers: Array = field(default_factory=lambda: NO_PRODUCERS)  # producer state
+    producers: Headers = field(default_factory=producer_state)  # the batches that decide their state
     # transactions from the snapshot on, or of the complete log; records and bytes before each of them, before each
     # marker, and before each offset passed in advance
     fold: LogFold = field(default_factory=lambda: LogFold(totals=RunningTotals()))
@@ -300,7 +304,7 @@ class LogWindow:
         if part.missing is not None and part.missing.found > (self.snapshot or 0):
             self.missing.append(part.missing)
             self.producers = self.producers.copy()
-            self.producers["current_txn_start_offset"] = -1  # they may have ended there
+            self.producers["attributes"] &= ~TRANSACTIONAL  # what is open may have ended there
         if not len(headers):
             return
         self.contiguity.add(headers)
@@ -313,7 +317,7 @@ class LogWindow:
             self._ends_by_broker = bool(by_broker[-1])
         control = np.flatnonzero(headers["attributes"] & CONTROL)
         self._control.append(np.stack([headers[name][control] for name in CONTROL_FIELDS]))
-        self.producers = join(self.producers, replay(from_offset(headers, self.snapshot or 0)))
+        self.producers = producer_state(self.producers, from_offset(headers, self.snapshot or 0))
         starts = self.open_starts
         self._add_first_batches(headers, starts)
         self.neighbourhood.add(headers, min(starts, default=None))
@@ -326,8 +330,7 @@ class LogWindow:
     @property
     def open_starts(self) -> list[int]:
         """Start offsets of the open transactions."""
-        starts = self.producers["current_txn_start_offset"]
-        return starts[starts >= 0].tolist()  # type: ignore[no-any-return]
+        return open_batches(self.producers)["base_offset"].tolist()  # type: ignore[no-any-return]
 
     @cached_property
     def ranges(self) -> Sequence[FoldedRange]:
@@ -401,7 +404,7 @@ def read_window(
     window = LogWindow(
         snapshot=snapshot.offset if snapshot else None,
         tail=lowest,
-        producers=resume(snapshot.producers) if snapshot else NO_PRODUCERS,
+        producers=resume(snapshot.producers if snapshot else ()),
         fold=LogFold(
             partial=before, since=0 if limit is ReadLimit.WHOLE else after, totals=RunningTotals((*count_at, *starts))
         ),

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from toolkit.analysis.coordinator.transaction_history import HistoryState, advance, current, location
+from toolkit.analysis.transaction_history import HistoryState, advance, current, location
 from toolkit.formats.headers import from_ipc, to_ipc
 from toolkit.schema import TRANSACTION_HISTORY
 from toolkit.schema.log import PastTransaction, TransactionLogRecord

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from toolkit.analysis.history.hold_findings import candidates, hold_table, without_short_holds
+from toolkit.analysis.hold_findings import candidates, hold_table, without_short_holds
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     LOG_TRANSACTION,

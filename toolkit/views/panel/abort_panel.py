@@ -12,9 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from toolkit.actions.audit import Audit, is_on
-from toolkit.actions.coordinator_actions import plan_fence
+from toolkit.actions.coordinator_actions import plan_commit, plan_fence
+from toolkit.actions.marker_actions import plan_abort, plan_abort_list, plan_complete
 from toolkit.actions.plan import RECHECK_AFTER, ListResult, Plan, PlanList
-from toolkit.analysis.history.findings_over_time import unread
+from toolkit.analysis.findings_over_time import unread
 from toolkit.errors import ActionRefused, ToolkitError, UsageError
 from toolkit.schema.coerce import finding_row, records_of
 from toolkit.schema.live import Finding, Partition
@@ -22,9 +23,7 @@ from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.views.action_document import done_section
 from toolkit.views.explained_error import explain
 from toolkit.views.finding_document import summary
-from toolkit.views.panel import panel_html
-from toolkit.views.panel.layout import WORK, PanelLayout, picture, postmortem
-from toolkit.views.panel.panel_html import choice, is_same, next_actionable
+from toolkit.views.panel.layout import WORK, PanelLayout, choice, is_same, next_actionable, picture, postmortem
 from toolkit.views.renderers import text_lines
 
 if TYPE_CHECKING:
@@ -299,7 +298,7 @@ class AbortPanel(PanelLayout):
             raise UsageError("No finding is chosen.", do="Choose one.")
         self.plan, self.step = None, "chosen"
         try:
-            plan = panel_html.checked_plan(self.cluster, self.selected, recheck_after=self.recheck_after)
+            plan = checked_plan(self.cluster, self.selected, recheck_after=self.recheck_after)
         except ActionRefused:
             if self.selected.tp is not None:
                 self._recheck([self.selected.tp])
@@ -314,7 +313,7 @@ class AbortPanel(PanelLayout):
             raise UsageError("No transaction that hangs is listed.", do="Refresh, or search for less.")
         self._reset(None)
         self.picture = None
-        self.plan = panel_html.checked_list(self.cluster, self.hanging(), recheck_after=self.recheck_after)
+        self.plan = checked_list(self.cluster, self.hanging(), recheck_after=self.recheck_after)
         self.step = "checked"
 
     def _execute(self) -> None:
@@ -436,3 +435,32 @@ class AbortPanel(PanelLayout):
             self.problems = [*self.problems, f"The audit file {self.audit.path} cannot be read: {error}"]
             return
         self.actions = [row for row in rows if is_on(self.cluster, row)]
+
+
+def checked_plan(cluster: Cluster, finding: Finding, *, recheck_after: float) -> Plan:
+    """Plan the action of a finding, and check it afresh; nothing is sent.
+
+    Raises ActionRefused if the finding has no action, or it is not safe any more. Raises BrokerError if the evidence
+    cannot be read.
+    """
+    transactional_id = finding.transactional_id or ""
+    if finding.action == "commit":
+        return plan_commit(cluster, transactional_id, recheck_after=recheck_after)  # which is its check
+    if finding.action == "fence":
+        plan = plan_fence(cluster, transactional_id)
+    else:
+        plan = plan_complete(cluster, finding) if finding.action == "complete" else plan_abort(cluster, finding)
+    return plan.check(recheck_after=recheck_after)
+
+
+def checked_list(cluster: Cluster, findings: Sequence[Finding], *, recheck_after: float) -> PlanList:
+    """Plan the abort of many, and check each afresh; nothing is sent.
+
+    Raises ActionRefused if none is proven to be hanging any more.
+    """
+    plan = plan_abort_list(cluster, findings, recheck_after=recheck_after)
+    if not plan.plans:
+        raise ActionRefused(
+            "None of these transactions is proven to be hanging any more.", means="Nothing was written.", do="Refresh."
+        )
+    return plan

@@ -1,12 +1,16 @@
-"""The widgets of the panel: its list of findings, its timeline, and which of its parts are shown in which step."""
+"""The widgets of the panel: sections, list of findings, timeline, and which of its parts are shown in which step.
+
+Which action a finding has was decided with it (`analysis.diagnosis.decision`); nothing here chooses another one.
+"""
 
 from __future__ import annotations
 
 import base64
 import datetime as dt
 import html
+import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,8 +19,15 @@ import ipywidgets as widgets
 import traitlets
 
 from toolkit.actions.plan import ListResult, Plan, PlanList, Result
-from toolkit.analysis.history.findings_over_time import close_by_log
-from toolkit.errors import ConnectionFailed, ToolkitError
+from toolkit.analysis.findings_over_time import close_by_log
+from toolkit.errors import (
+    ActionFailed,
+    ActionRefused,
+    AuditFailed,
+    AuthenticationFailed,
+    ConnectionFailed,
+    ToolkitError,
+)
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, LsoStep
@@ -24,25 +35,20 @@ from toolkit.schema.recorded import ActionStep
 from toolkit.schema.table import TransactionKey
 from toolkit.schema.verdict import Verdict
 from toolkit.views.action_document import done_section, fence_section, passed
-from toolkit.views.document import Bullets, Connection, Paragraph, Part, Section
+from toolkit.views.document import Bullets, Command, Connection, Field, Fields, Paragraph, Part, Quote, Section
 from toolkit.views.explained_error import ExplainedError
-from toolkit.views.finding_document import by_urgency, finding_groups, summary
-from toolkit.views.panel.panel_html import (
-    answer_section,
-    button_text,
-    choice,
-    evidence_section,
-    is_same,
-    next_actionable,
-    problem_section,
-    tone,
-    traceback_parts,
-    why_not_section,
+from toolkit.views.finding_document import (
+    by_urgency,
+    finding_groups,
+    finding_section,
+    remedy,
+    summary,
+    transaction_name,
 )
 from toolkit.views.renderers import DARK_PAGE, escaped_html, html_text, tone_variables
 from toolkit.views.report import Report, report
 from toolkit.views.report.incident import tables_around
-from toolkit.views.report.report_sections import action_grid
+from toolkit.views.report.report_sections import action_grid, evidence_grid
 from toolkit.views.row_formats import count, printable
 
 if TYPE_CHECKING:
@@ -51,6 +57,110 @@ if TYPE_CHECKING:
     from toolkit.schema.live import Partition
     from toolkit.sources.live.cluster import Cluster
     from toolkit.views.plots.plot_theme import ThemeName
+
+
+def button_text(finding: Finding) -> str:
+    """What the button says that takes the action of a finding."""
+    if finding.action == "commit":
+        return "Commit the transaction"
+    if finding.action == "fence":
+        return "Fence the id"
+    is_commit = finding.action == "complete" and finding.outcome == "commit"
+    return f"Write the {'COMMIT' if is_commit else 'abort'} marker"
+
+
+def tone(finding: Finding) -> str:
+    """The colour of a verdict: ``alarm``, ``warn`` or ``calm``."""
+    return "calm" if finding.verdict.tone == "muted" else finding.verdict.tone
+
+
+def choice(finding: Finding) -> str:
+    """``HANGING · orders-0 at offset 12 · LSO 12 held for 2 min · 23 records waiting · group billing cannot move``."""
+    position = finding.queue_position or 1
+    parts = [
+        finding.verdict.upper() if finding.verdict is Verdict.HANGING else finding.verdict,
+        transaction_name(finding),
+        "" if finding.transactional_id is None else f'id "{finding.transactional_id}"',
+        "committed, its marker is missing" if finding.action == "complete" else "",
+        finding_section(finding).lead,
+        f"behind {count(position - 1, 'other', 'others')}" if position > 1 else "",
+    ]
+    return printable(" · ".join(filter(None, parts)))
+
+
+def is_same(finding: Finding | None, other: Finding | None) -> bool:
+    """Whether two findings are about the same transaction, or the same partition if none is open."""
+    return finding is not None and other is not None and finding.key == other.key
+
+
+def next_actionable(findings: Sequence[Finding]) -> Finding | None:
+    """The next finding with an action; null if there is none."""
+    return next((each for each in by_urgency(findings) if each.action), None)
+
+
+def answer_section(finding: Finding) -> Section:
+    """The finding in a few lines, verdict first."""
+    section = finding_section(finding)
+    fields = tuple(each for each in section.fields if finding.action or each.label != "remedy")  # of `why_not_section`
+    if finding.offsets_held and finding.groups_held is None:
+        fields = (*fields, Field("groups", ("which of them wait is not known: their offsets were not read",)))
+    return replace(section, badge=finding.verdict, tone=tone(finding), parts=(Fields(fields),))
+
+
+def evidence_section(finding: Finding) -> Section:
+    """All evidence of the finding."""
+    return Section(title="All evidence", parts=(evidence_grid(finding),), is_folded=True)
+
+
+def why_not_section(finding: Finding) -> Section:
+    """What a finding without an action means, and its remedy."""
+    parts = (Paragraph(finding.verdict.sentence), Fields((Field("Remedy", remedy(finding)),)))
+    return Section(title=f"No action here: {finding.verdict}", tone=tone(finding), parts=parts)
+
+
+_HEADS = (
+    (ActionRefused, "Refused"),
+    (AuditFailed, "Done, but missing from the audit trail"),
+    (AuthenticationFailed, "Authentication failed"),
+    (ConnectionFailed, "No response"),
+    (ToolkitError, "Failed"),
+)
+_EFFECTS = {
+    "nothing": "Failed: nothing was written",
+    "written": "Written, but not verified",
+    "uncertain": "It is uncertain whether it was written",
+}
+_UNEXPECTED = "This is a bug in the toolkit, not a result about the cluster."
+_UNKNOWN = "What was done before it is uncertain."
+_NEXT = "Diagnose again before anything else; the traceback below shows where it happened."
+
+
+def problem_section(error: BaseException) -> Section:
+    """Any error."""
+    if not isinstance(error, ToolkitError):
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        head, why = ("Interrupted", "") if isinstance(error, KeyboardInterrupt) else ("Unexpected error", _UNEXPECTED)
+        done = " ".join(getattr(error, "__notes__", (_UNKNOWN,)))  # by an action, up to then
+        return _problem(head, ToolkitError(text, means=f"{why} {done}".lstrip(), do=_NEXT))
+    head = next(text for kind, text in _HEADS if isinstance(error, kind))
+    if isinstance(error, ActionFailed) or (isinstance(error, AuditFailed) and error.effect != "written"):
+        head = _EFFECTS[error.effect]
+    return _problem(head, error)
+
+
+def _problem(head: str, error: ToolkitError) -> Section:
+    command = (Command(error.command),) if error.command else ()
+    said = (("Means", (error.means,)), ("Do", (error.do, *command)))
+    fields = tuple(Field(label, values) for label, values in said if values[0])
+    return Section(title=head, tone="problem", lead=error.what, parts=(Fields(fields),) if fields else ())
+
+
+def traceback_parts(error: BaseException) -> list[Part]:
+    """Traceback of an unexpected error; none for a `ToolkitError`."""
+    if isinstance(error, ToolkitError):
+        return []
+    quote = Quote("".join(traceback.format_exception(error)))
+    return [Section(title="Traceback", parts=(quote,), is_folded=True)]
 
 
 BEFORE, BEHIND = 2_000, 50_000  # offsets of the log to read around the start of the transaction

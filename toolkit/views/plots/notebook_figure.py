@@ -60,15 +60,6 @@ def marker_path(symbol: str, x: float, y: float, *, radius: float) -> str:
     return f"M{'L'.join(places)}Z"
 
 
-def hatch_pattern(shape: str, colour: str, *, size: int) -> str:
-    """Attributes and content of an SVG pattern."""
-    path = HATCHES[shape or "/"].format(size, size / 2)
-    return (
-        f'width="{size}" height="{size}" patternUnits="userSpaceOnUse">'
-        f'<path d="{path}" stroke="{colour}" stroke-width="1.2" fill="none"/></pattern>'
-    )
-
-
 MAX_TICKS = 6
 STEPS_S = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),
@@ -221,6 +212,7 @@ class _Drawing:
         self.parts: list[str] = []
         self.name = f"f{crc32(repr(figure).encode()):x}"  # ids are unique in a page
         self.patterns: dict[str, str] = {}
+        self.stacked: dict[int, float] = {}  # by row, where its next bar begins
         font = self.layout["font"]
         self.family, self.size, self.colour = font["family"], font["size"], font["color"]
         self.background = self.layout["paper_bgcolor"]
@@ -335,8 +327,7 @@ class _Drawing:
         if trace.get("fill") == "toself":
             pattern = trace.get("fillpattern", {})
             path = "".join(f"{_path(run)}Z" for run in _runs(places))
-            self._path(path, fill=trace["fillcolor"])
-            self._path(path, fill=self._hatch(pattern.get("shape", ""), pattern.get("fgcolor", self.colour), thin=True))
+            self._box(path, trace["fillcolor"], pattern, thin=True)
         elif "lines" in mode:
             stepped = line.get("shape") == "hv"
             path = "".join(_path(run, stepped=stepped) for run in _runs(places))
@@ -362,31 +353,17 @@ class _Drawing:
                 self._path(path, fill=fill, stroke=outline, width=line.get("width", 1.5))
 
     def _draw_bars(self, trace: Mapping[str, Any], area: _Area) -> None:
-        marker, values = trace["marker"], _list(trace["x"])
-        starts = _list(trace["base"]) if trace.get("base") is not None else self._stacked(trace)
+        marker, bases = trace["marker"], _list(trace.get("base"))
+        outline = {"stroke": marker["line"]["color"], "width": marker["line"]["width"]}
         half = abs(area.y.at(trace["width"]) - area.y.at(0)) / 2
-        for base, value, row in zip(starts, values, _list(trace["y"]), strict=True):
-            start = area.x.number(base)
+        for index, (value, row) in enumerate(zip(_list(trace["x"]), _list(trace["y"]), strict=True)):
+            start = area.x.number(bases[index]) if bases else self.stacked.get(index, 0.0)
+            if not bases:
+                self.stacked[index] = start + value
             left, right = area.x.at(start), area.x.at(start + value)
             y = area.y.at(area.y.number(row))
             path = f"M{left:.1f} {y - half:.1f}H{right:.1f}V{y + half:.1f}H{left:.1f}Z"
-            shape = marker.get("pattern", {}).get("shape")
-            outline = {"stroke": marker["line"]["color"], "width": marker["line"]["width"]}
-            self._path(path, fill=marker["color"], **outline)
-            if shape:
-                self._path(path, fill=self._hatch(shape, marker["pattern"]["fgcolor"]))
-
-    def _stacked(self, trace: Mapping[str, Any]) -> list[float]:
-        """The sum of the bars before it in each row."""
-        before = [each for each in self.traces[: self._index(trace)] if each["type"] == "bar"]
-        return (
-            [sum(column) for column in zip(*(_list(each["x"]) for each in before), strict=True)]
-            if before
-            else [0.0] * len(_list(trace["x"]))
-        )
-
-    def _index(self, trace: Mapping[str, Any]) -> int:
-        return next(number for number, each in enumerate(self.traces) if each is trace)
+            self._box(path, marker["color"], marker.get("pattern", {}), **outline)
 
     def _draw_annotation(self, note: Mapping[str, Any]) -> None:
         xref, yref = note.get("xref", "x"), note.get("yref", "y")
@@ -414,24 +391,22 @@ class _Drawing:
         """Pixels of a value on an axis, on its domain, or on the paper."""
         name = ref.removesuffix(" domain")
         axes = [getattr(area, letter) for pair, area in self.areas.items() if name in (*pair, "paper")]
-        axis = axes[0] if axes else getattr(next(iter(self.areas.values())), letter)
+        axis, *_ = axes or [getattr(next(iter(self.areas.values())), letter)]
+        if ref == name != "paper":
+            return float(axis.at(axis.number(value)))
+        start, end = axis.start, axis.end
         if ref == "paper":
-            ends = [(each.start, each.end) for each in axes]
-            start, end = (min(pair[0] for pair in ends), max(pair[1] for pair in ends))
-            if letter == "y":
-                start, end = max(pair[0] for pair in ends), min(pair[1] for pair in ends)
-            return float(start + (end - start) * value)
-        if ref.endswith(" domain"):
-            return float(axis.start + (axis.end - axis.start) * value)
-        return float(axis.at(axis.number(value)))
+            first, last = (min, max) if letter == "x" else (max, min)
+            start, end = first(each.start for each in axes), last(each.end for each in axes)
+        return float(start + (end - start) * value)
 
     def _draw_title(self) -> None:
         title = self.layout["title"]
         y = 16.0
         for text, size in ((title["text"], title["font"]["size"]), (title.get("subtitle", {}).get("text", ""), 12.5)):
-            for line in _lines(text) if text else ():
-                y += size * 1.3
-                self._write_line(line, 16, y, size=size, anchor="start", colour=None)
+            if text:
+                self._write(text, 16, y + size * 1.3, size=size)
+                y += size * 1.3 * len(_lines(text))
 
     def _legend_rows(self) -> list[list[Mapping[str, Any]]]:
         named = [trace for trace in self.traces if trace.get("name") and trace.get("showlegend") is not False]
@@ -461,13 +436,10 @@ class _Drawing:
     def _draw_key(self, trace: Mapping[str, Any], x: float, y: float) -> None:
         box, marker = f"M{x} {y - 6}h28v12h-28Z", trace.get("marker", {})
         if trace["type"] == "bar":
-            self._path(box, fill=marker["color"], stroke=marker["line"]["color"], width=1.5)
-            if marker.get("pattern", {}).get("shape"):
-                self._path(box, fill=self._hatch(marker["pattern"]["shape"], marker["pattern"]["fgcolor"]))
+            self._box(box, marker["color"], marker.get("pattern", {}), stroke=marker["line"]["color"], width=1.5)
             return
         if trace.get("fill") == "toself":
-            self._path(box, fill=trace["fillcolor"])
-            self._path(box, fill=self._hatch("/", trace["fillpattern"]["fgcolor"], thin=True))
+            self._box(box, trace["fillcolor"], trace["fillpattern"], thin=True)
             return
         if "lines" in trace["mode"]:
             line = trace["line"]
@@ -477,13 +449,22 @@ class _Drawing:
             one = {**marker, "color": _each(marker["color"], 3)[0], "symbol": symbols[-1], "size": 10, "opacity": 1}
             self._draw_markers(one, [(x + 14, y)])
 
-    def _hatch(self, shape: str, colour: str, *, thin: bool = False) -> str:
-        key = f"{self.name}-{len(self.patterns)}"
-        text = hatch_pattern(shape, colour, size=12 if thin else 7)
-        known = next((name for name, each in self.patterns.items() if each.endswith(text)), None)
-        if known is None:
+    def _box(self, path: str, fill: str, pattern: Mapping[str, Any], *, thin: bool = False, **outline: Any) -> None:
+        """A closed path, and its hatch, if it has one."""
+        self._path(path, fill=fill, **outline)
+        if not pattern.get("shape"):
+            return
+        size = 12 if thin else 7
+        hatch = HATCHES[pattern["shape"]].format(size, size / 2)
+        text = (
+            f'width="{size}" height="{size}" patternUnits="userSpaceOnUse">'
+            f'<path d="{hatch}" stroke="{pattern["fgcolor"]}" stroke-width="1.2" fill="none"/></pattern>'
+        )
+        key = next((name for name, each in self.patterns.items() if each.endswith(text)), None)
+        if key is None:
+            key = f"{self.name}-{len(self.patterns)}"
             self.patterns[key] = f'<pattern id="{key}" {text}'
-        return f"url(#{known or key})"
+        self._path(path, fill=f"url(#{key})")
 
     def _path(self, path: str, *, fill: str = "none", stroke: str = "none", width: float = 1,
               dash: str | None = None) -> None:  # fmt: skip
@@ -499,20 +480,17 @@ class _Drawing:
 
     def _write(self, text: str, x: float, y: float, *, size: float | None = None, anchor: str = "start",
                colour: str | None = None) -> None:  # fmt: skip
-        for number, line in enumerate(_lines(text)):
-            at = y + number * (size or self.size) * 1.3
-            self._write_line(line, x, at, size=size or self.size, anchor=anchor, colour=colour)
-
-    def _write_line(self, line: Sequence[tuple[str, bool]], x: float, y: float, *, size: float, anchor: str,
-                    colour: str | None) -> None:  # fmt: skip
-        spans = "".join(
-            f'<tspan font-weight="700">{_escaped(text)}</tspan>' if is_bold else _escaped(text)
-            for text, is_bold in line
-        )
+        size = size or self.size
         settings = "" if size == self.size else f' font-size="{size}"'
         settings += "" if anchor == "start" else f' text-anchor="{anchor}"'
         settings += "" if colour is None else f' fill="{colour}"'
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" xml:space="preserve"{settings}>{spans}</text>')
+        for number, line in enumerate(_lines(text)):
+            spans = "".join(
+                f'<tspan font-weight="700">{_escaped(part)}</tspan>' if is_bold else _escaped(part)
+                for part, is_bold in line
+            )
+            place = f'x="{x:.1f}" y="{y + number * size * 1.3:.1f}"'
+            self.parts.append(f'<text {place} xml:space="preserve"{settings}>{spans}</text>')
 
 
 def _list(values: Any) -> list[Any]:

@@ -87,7 +87,7 @@ def plot_overview(findings: Data, *, partitions: Data = None, theme: ThemeName =
     for verdict in (each for each in Verdict if each in there):  # the legend
         marker: dict[str, Any] = {"symbol": verdict.symbol, "color": colours[verdict.tone], "size": 12,
                                   "line": {"width": 1.5, "color": colours[verdict.tone]}}  # fmt: skip
-        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=verdict), row=1, col=1)
+        figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=verdict, row=1, col=1)
     figure.update_yaxes(row_axis([line.name for line in visible], longest=NAME_WIDTH))
     subtitle = wrapped(f"partitions by verdict: {_named(Counter(line.verdict for line in lines))}")
     if rest := Counter(line.verdict for line in lines[MAX_LINES:]):
@@ -218,30 +218,27 @@ def _add_panel(
     low, high = -0.12, math.log10(max(greatest, 10)) / ROOM
     at = [max(value or 1, 1) for value in values]
     for line, value in zip(lines, at, strict=True):
-        figure.add_trace(
-            go.Scatter(x=[10**low, value], y=[line.label] * 2, mode="lines", hoverinfo="skip", showlegend=False,
-                       line={"color": theme[line.verdict.tone], "width": 7 if line.verdict is Verdict.HANGING else 2,
-                             "dash": "solid" if line.verdict is Verdict.HANGING else "dot"}),
-            row=1, col=col,
-        )  # fmt: skip
+        is_hanging = line.verdict is Verdict.HANGING
+        style = {"color": theme[line.verdict.tone], "width": 7 if is_hanging else 2}
+        figure.add_scatter(x=[10**low, value], y=[line.label] * 2, mode="lines", hoverinfo="skip", showlegend=False,
+                           line={**style, "dash": "solid" if is_hanging else "dot"}, row=1, col=col)  # fmt: skip
     colours = [theme[line.verdict.tone] for line in lines]
-    figure.add_trace(
-        go.Scatter(
-            x=at,
-            y=[line.label for line in lines],
-            mode="markers+text",
-            marker={"symbol": [line.verdict.symbol for line in lines], "color": colours, "size": 13,
-                    "line": {"width": 1.5, "color": colours}},
-            text=[f"   {text}" for text in texts],
-            textposition="middle right",
-            textfont={"size": 12, "color": theme.text},
-            cliponaxis=False,
-            hovertext=[hover([("partition", line.label), *finding_facts(line.finding)]) for line in lines],
-            hoverinfo="text",
-            name="waiting" if col == 2 else "held for",
-            showlegend=False,
-        ),
-        row=1, col=col,
+    figure.add_scatter(
+        x=at,
+        y=[line.label for line in lines],
+        mode="markers+text",
+        marker={"symbol": [line.verdict.symbol for line in lines], "color": colours, "size": 13,
+                "line": {"width": 1.5, "color": colours}},
+        text=[f"   {text}" for text in texts],
+        textposition="middle right",
+        textfont={"size": 12, "color": theme.text},
+        cliponaxis=False,
+        hovertext=[hover([("partition", line.label), *finding_facts(line.finding)]) for line in lines],
+        hoverinfo="text",
+        name="waiting" if col == 2 else "held for",
+        showlegend=False,
+        row=1,
+        col=col,
     )  # fmt: skip
     figure.update_xaxes(type="log", range=[low, high], showticklabels=False, ticks="", showgrid=False, row=1, col=col)
 
@@ -251,7 +248,8 @@ def _overview_title(lines: Sequence[PartitionLine]) -> str:
     counted = Counter(line.verdict for line in lines)
     hanging = counted.pop(Verdict.HANGING, 0)
     if not hanging:
-        return f"{'No partition is known to hang' if counted[Verdict.UNKNOWN] else 'Nothing hangs'}: {_named(counted)}"
+        hangs = "is known to hang" if counted[Verdict.UNKNOWN] else "hangs"
+        return f"None of these {hangs}: {_named(counted)}"  # the caller may have left others out
     longest = max((line for line in lines if line.verdict is Verdict.HANGING), key=lambda line: line.age_s or 0)
     since = "" if longest.age is None else f" for {duration(longest.age)}"
     return f"{count(hanging, 'partition hangs', 'partitions hang')}, longest {plain(longest.name, longest=50)}{since}"
@@ -319,7 +317,7 @@ def plot_holds(lso_holds: Data, *, since: dt.date | str | None = None, theme: Th
         after = "" if first is None else f" since {at(first)}"
         return empty_figure(
             colours,
-            title="When an LSO was held is not known" if undated or is_earlier else f"No hold of an LSO{after}",
+            title="When an LSO was held is not known" if undated or is_earlier else f"No row has a hold{after}",
             missing=f"The table has no hold whose time is known{after}.",
         )
     by_name: dict[str, list[HoldBar]] = {}
@@ -618,10 +616,11 @@ def _lag_title(lags: Sequence[GroupLag]) -> str:
         return doubt.removeprefix("; ")
     if unknown:
         return f"{count(unknown, 'partition')} of {len(lags):,} not known"
+    everything = f"it has read everything on {count(len(lags), 'partition')}"
     if rest:
         only = "markers" if rest == sum(lag.markers or 0 for lag in lags) else "markers and aborted or removed records"
-        return f"it has read everything; its lag is only {only}"
-    return "it has read everything"
+        return f"{everything}; its lag is only {only}"
+    return everything
 
 
 def _lag_subtitle(lags: Sequence[GroupLag], lagging: Sequence[GroupLag], visible: Sequence[GroupLag]) -> str:

@@ -10,15 +10,15 @@ import datetime as dt
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, groupby, zip_longest
 from typing import NamedTuple
 
 from toolkit.analysis.cluster_events import events_around
+from toolkit.analysis.transaction_owners import EXPIRED
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, PastTransaction
 from toolkit.schema.verdict import Verdict
 from toolkit.views.plots.plot_theme import place_name
-from toolkit.views.plots.state_lanes import StateInterval, intervals
 
 CLOCKS_APART = dt.timedelta(minutes=1)
 EARLIEST = dt.datetime.min.replace(tzinfo=dt.UTC)
@@ -26,20 +26,20 @@ EARLIEST = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """The log end offset at a time, with the LSO of the same sample."""
+    """The log end offset at a time, with the LSO."""
 
     time: dt.datetime
     offset: int
     by_broker: bool
-    lso: int | None = None
+    sampled_lso: int | None = None  # that of the same sample
+    lso: int | None = None  # of a sample, by the log, or by a finding; null if unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LsoCurve:
-    """The log end over time, in the order of offsets, and the LSO at each point."""
+    """The log end and the LSO over time."""
 
     points: Sequence[CurvePoint]  # in the order of offset and time
-    lso: Sequence[int | None]  # LSO at each of them; null if unknown
     failed: Sequence[dt.datetime] = ()  # times of samples that failed, where no log tells what was between the others
 
     @staticmethod
@@ -80,24 +80,23 @@ class LsoCurve:
         ]
         points = _steady(sorted(points, key=lambda point: (point.offset, point.time)), now)
         offsets = [step.offset or 0 for step in steps]
-        lso = [
-            point.lso if unread is not None and point.offset > unread else _lso(point, steps, offsets)
-            for point in points
+        points = [
+            CurvePoint(each.time, each.offset, each.by_broker, each.sampled_lso, _lso(each, steps, offsets, unread))
+            for each in points
         ]
         failed = [] if steps else sorted(each.observed_at + behind for each in partitions if each.error)
-        return LsoCurve(points=points, lso=lso, failed=failed)
+        return LsoCurve(points=points, failed=failed)
 
     def held(self, lso: int, *, since: dt.datetime) -> LsoCurve:
         """Add an LSO that is known to be held since a time, where it is otherwise unknown."""
-        known = [
-            lso if known_lso is None and point.time >= since else known_lso
-            for point, known_lso in zip(self.points, self.lso, strict=True)
+        points = [
+            replace(point, lso=lso) if point.lso is None and point.time >= since else point for point in self.points
         ]
-        return replace(self, lso=known)
+        return replace(self, points=points)
 
     def passed_at(self, offset: int) -> dt.datetime | None:
         """When the LSO was first observed beyond an offset, so that what began there had ended; null if it was not."""
-        return min((point.time for point in self.points if point.lso is not None and point.lso > offset), default=None)
+        return min((point.time for point in self.points if (point.sampled_lso or 0) > offset), default=None)
 
     def failed_between(self, since: dt.datetime, until: dt.datetime) -> dt.datetime | None:
         """Time of the first sample that failed between two times."""
@@ -116,8 +115,7 @@ class LsoCurve:
         for index, section in enumerate(sections):
             if index in {0, len(sections) - 1} or sections[index - 1] != section or sections[index + 1] != section:
                 kept[index] = None
-        points, lso = [self.points[index] for index in kept], [self.lso[index] for index in kept]
-        return replace(self, points=points, lso=lso)
+        return replace(self, points=[self.points[index] for index in kept])
 
 
 def _of_log_transactions(log_transactions: Iterable[LogTransaction]) -> Iterator[CurvePoint]:
@@ -139,7 +137,7 @@ def _steady(points: Sequence[CurvePoint], now: dt.datetime | None) -> list[Curve
     before = EARLIEST
     for point, bound in zip(points, not_after, strict=True):
         before = max(before, min(point.time, bound))
-        steady.append(CurvePoint(before, point.offset, point.by_broker, point.lso))
+        steady.append(CurvePoint(before, point.offset, point.by_broker, point.sampled_lso))
     return steady
 
 
@@ -147,15 +145,14 @@ def _bound(soonest: dt.datetime, point: CurvePoint, latest: dt.datetime) -> dt.d
     return min(soonest, point.time, latest) if point.by_broker else soonest
 
 
-def _lso(point: CurvePoint, steps: Sequence[LsoStep], offsets: Sequence[int]) -> int | None:
-    """The LSO at a log end; without an open transaction, it is the log end."""
-    if point.lso is not None:
-        return point.lso
+def _lso(point: CurvePoint, steps: Sequence[LsoStep], offsets: Sequence[int], unread: int | None) -> int | None:
+    """The LSO at a log end; without an open transaction, it is the log end. `unread`: offset of the first damage."""
+    if point.sampled_lso is not None:
+        return point.sampled_lso
+    if not steps or (unread is not None and point.offset > unread):
+        return None
     index = bisect_right(offsets, point.offset) - 1
-    if not steps or index < 0:
-        return point.offset if steps else None
-    step = steps[index]
-    return step.last_stable_offset if step.open_count else point.offset
+    return steps[index].last_stable_offset if index >= 0 and steps[index].open_count else point.offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,24 +179,14 @@ class TransactionBar:
         return self.end - self.start
 
     @property
+    def held_from(self) -> dt.datetime:
+        """Since when the transaction that holds the LSO holds it, as far as that is known."""
+        return (self.finding.held_from if self.finding else None) or self.start
+
+    @property
     def is_kept(self) -> bool:
         """Whether it is always drawn as a single bar."""
         return self.end_offset is None or self.finding is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AggregatedBar:
-    """Many short transactions that ended in the same interval, drawn as one."""
-
-    start: dt.datetime
-    end: dt.datetime
-    first_offset: int
-    end_offset: int
-    committed: int
-    aborted: int
-    others: int
-    producers: Sequence[int]
-    longest: dt.timedelta
 
 
 def bars_of(
@@ -256,8 +243,8 @@ def _from_its_start(txn: LogTransaction, opened: Mapping[int | None, int | None]
 
 def aggregate_bars(
     bars: Sequence[TransactionBar], *, edges: Sequence[dt.datetime], most: int
-) -> tuple[list[TransactionBar], list[AggregatedBar]]:
-    """The single bars, and the rest aggregated.
+) -> tuple[list[TransactionBar], list[list[TransactionBar]]]:
+    """The single bars, and the rest: short ones that ended in the same interval are drawn as one.
 
     All open transactions and those with a finding are single bars; of the others the longest, and some of every
     interval, up to a maximum.
@@ -273,7 +260,7 @@ def aggregate_bars(
     for bar in others[room:]:
         sections.setdefault(bisect_right(edges, bar.end), []).append(bar)
     drawn = sorted([*kept, *others[:room]], key=lambda bar: (bar.first_offset, bar.end))
-    return drawn, [_aggregated(each) for _, each in sorted(sections.items())]
+    return drawn, [each for _, each in sorted(sections.items())]
 
 
 def _ranked(bars: Iterable[TransactionBar], edges: Sequence[dt.datetime]) -> list[TransactionBar]:
@@ -336,20 +323,99 @@ def _kind(txn: LogTransaction, finding: Finding | None, *, is_over: bool) -> str
     return ("undecided" if is_over else "open") if txn.outcome in (None, "open") else txn.outcome
 
 
-def _aggregated(bars: Sequence[TransactionBar]) -> AggregatedBar:
-    kinds = [bar.kind for bar in bars]
-    producers = {bar.log_transaction.producer_id for bar in bars}
-    committed, aborted = kinds.count("commit"), kinds.count("abort")
-    return AggregatedBar(
-        start=min(bar.start for bar in bars),
-        end=max(bar.end for bar in bars),
-        first_offset=min(bar.first_offset for bar in bars),
-        end_offset=max(bar.first_offset if bar.end_offset is None else bar.end_offset for bar in bars),
-        committed=committed,
-        aborted=aborted,
-        others=len(bars) - committed - aborted,
-        producers=sorted(producer for producer in producers if producer is not None),
-        longest=max(bar.length for bar in bars),
+MANY = "short states"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateInterval:
+    """A transactional id in one state."""
+
+    # transactional_id, state: the id and the state; `MANY` for several that are too short to draw
+    transactional_id: str
+    state: str
+    # start, end: from when to when, by the coordinator's clock
+    start: dt.datetime
+    end: dt.datetime
+    past: PastTransaction  # the transaction of the state; the first one for `MANY`
+    goes_on: bool = False  # whether it is the last known state
+    transactions: int = 0  # number of transactions in it
+
+    @property
+    def length(self) -> dt.timedelta:
+        return self.end - self.start
+
+
+def intervals(transaction_history: Iterable[PastTransaction], *, now: dt.datetime) -> list[StateInterval]:
+    """Every state that every id was in, in the order of ids and times. `now`: end of the last state of an id."""
+    once = {(past.transactional_id, past.first_offset): past for past in transaction_history}
+    steps: dict[str, list[_Step]] = {}
+    for (name, _), past in sorted(once.items(), key=lambda item: (item[0][1] is None, item[0][1])):
+        if name is not None:
+            steps.setdefault(name, []).extend(_steps(past))
+    return [interval for name in sorted(steps) for interval in _between(name, steps[name], now)]
+
+
+def merged(states: Sequence[StateInterval], shortest: dt.timedelta) -> list[StateInterval]:
+    """Merge consecutive short intervals of an id into one of `MANY`."""
+    result: list[StateInterval] = []
+    for is_short, group in groupby(states, key=lambda state: state.length < shortest and not state.goes_on):
+        run: list[StateInterval] = []
+        for state in group:
+            if run and (not is_short or state.end - run[0].start > 4 * shortest):
+                result.append(_one_of(run))
+                run = []
+            run.append(state)
+        result.append(_one_of(run))
+    return result
+
+
+class _Step(NamedTuple):
+    since: dt.datetime
+    state: str
+    past: PastTransaction
+    transactions: int  # that begin with it
+
+
+def _steps(past: PastTransaction) -> Iterator[_Step]:
+    """The states of a transaction: Ongoing, Prepare*, Complete*; its end is the last known state."""
+    if past.kind != "transaction":
+        if past.end_time is not None:
+            yield _Step(past.end_time, EXPIRED if past.kind == "expired" else "Empty", past, 0)
+        return
+    commits = past.ended == "commit" or (past.state or "").endswith("Commit")
+    outcome = "Commit" if commits else "Abort"
+    times = {"Ongoing": past.start_time, f"Prepare{outcome}": past.decided_at, f"Complete{outcome}": past.end_time}
+    for state, time in times.items():
+        if time is not None:
+            yield _Step(time, state, past, int(state == "Ongoing"))
+
+
+def _between(name: str, steps: Sequence[_Step], now: dt.datetime) -> Iterator[StateInterval]:
+    changes = [
+        next(same) for _, same in groupby(steps, key=lambda step: (step.state, step.state == "Ongoing" or step.since))
+    ]
+    for step, following in zip_longest(changes, changes[1:]):
+        yield StateInterval(
+            transactional_id=name,
+            state=step.state,
+            start=step.since,
+            end=max(step.since, following.since if following else now),
+            past=step.past,
+            goes_on=following is None,
+            transactions=step.transactions,
+        )
+
+
+def _one_of(run: Sequence[StateInterval]) -> StateInterval:
+    if len(run) == 1:
+        return run[0]
+    return StateInterval(
+        transactional_id=run[0].transactional_id,
+        state=MANY,
+        start=run[0].start,
+        end=run[-1].end,
+        past=run[0].past,
+        transactions=sum(interval.transactions for interval in run),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
@@ -23,6 +24,8 @@ from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_theme import (
     KINDS,
     SHOWN,
+    STATES,
+    Appearance,
     Theme,
     ThemeName,
     apply_theme,
@@ -32,33 +35,33 @@ from toolkit.views.plots.plot_theme import (
     lines,
     number,
     place_name,
+    row_axis,
     theme_named,
     when,
 )
-from toolkit.views.plots.state_lanes import add_lanes
 from toolkit.views.plots.timeline_data import (
     EARLIEST,
     FEW,
-    AggregatedBar,
+    MANY,
     CurvePoint,
     LsoCurve,
+    StateInterval,
     TimelineData,
     TimelineTables,
     TransactionBar,
     aggregate_bars,
+    merged,
     timeline_data,
 )
 from toolkit.views.row_formats import count, plain
 
 MAX_AREAS = 50  # ended holds, the longest ones
 
-Outline = tuple[list[str | None], list[int | None]]
 
+class Hold(NamedTuple):
+    """A hold of the LSO, which has ended or goes on until now."""
 
-class PastHold(NamedTuple):
-    """A hold of the LSO that has ended."""
-
-    finding: Finding
+    finding: Finding | None
     start_offset: int
     held_from: dt.datetime
     held_to: dt.datetime
@@ -67,11 +70,15 @@ class PastHold(NamedTuple):
     def length(self) -> dt.timedelta:
         return self.held_to - self.held_from
 
+    @property
+    def producer_id(self) -> int | None:
+        return self.finding.producer_id if self.finding else None
 
-def past_holds(findings: Iterable[Finding]) -> list[PastHold]:
+
+def past_holds(findings: Iterable[Finding]) -> list[Hold]:
     """The ended holds, the longest first."""
     holds = [
-        PastHold(finding, finding.start_offset, finding.held_from, finding.held_to)
+        Hold(finding, finding.start_offset, finding.held_from, finding.held_to)
         for finding in findings
         if finding.verdict is Verdict.ENDED
         and finding.held_from
@@ -81,53 +88,24 @@ def past_holds(findings: Iterable[Finding]) -> list[PastHold]:
     return sorted(holds, key=lambda hold: -hold.length)
 
 
-def add_held(figure: go.Figure, holder: TransactionBar, curve: LsoCurve, theme: Theme, *, now: dt.datetime) -> None:
-    """Hatch the offsets behind the transaction that holds the LSO.
+def add_holds(figure: go.Figure, timeline: TimelineData, curve: LsoCurve, theme: Theme) -> None:
+    """Hatch the offsets behind transactions that held the LSO, and behind the one that holds it.
 
-    `figure`: the figure, whose first row has the offsets over time.
-    `holder`: the lowest open transaction.
-    `curve`: the end of the log over time.
-    `now`: end of the area.
+    `figure`: the figure, whose first row has the offsets over time. `curve`: the end of the log over time.
     """
-    since = (holder.finding.held_from if holder.finding else None) or holder.start
-    hangs = holder.kind == "hanging"
-    _hatch(
-        figure,
-        _outline(curve, offset=holder.first_offset, since=since, until=now),
-        text=_held_hover(holder.first_offset, since, now, holder.finding),
-        name="held back",
-        fill=theme.held if hangs else theme.grid,
-        colour=theme[KINDS[holder.kind].role],
-    )
+    for rank, hold in enumerate(past_holds(timeline.findings)[:MAX_AREAS]):
+        name, colour = "was held back", theme[Verdict.ENDED.tone]
+        _hatch(figure, hold, curve, name=name, fill=theme.grid, colour=colour, is_first=rank == 0)
+    if timeline.open:
+        holder = timeline.open[0]
+        hold = Hold(holder.finding, holder.first_offset, holder.held_from, timeline.now)
+        fill = theme.held if holder.kind == "hanging" else theme.grid
+        _hatch(figure, hold, curve, name="held back", fill=fill, colour=theme[KINDS[holder.kind].role])
 
 
-def add_past_holds(figure: go.Figure, findings: Iterable[Finding], curve: LsoCurve, theme: Theme) -> None:
-    """Hatch the offsets behind ended transactions that held the LSO.
-
-    `figure`, `curve`, `theme`: as for `add_held`. `findings`: those of the partition.
-    """
-    for rank, hold in enumerate(past_holds(findings)[:MAX_AREAS]):
-        _hatch(
-            figure,
-            _outline(curve, offset=hold.start_offset, since=hold.held_from, until=hold.held_to),
-            text=_held_hover(hold.start_offset, hold.held_from, hold.held_to, hold.finding),
-            name="was held back",
-            fill=theme.grid,
-            colour=theme[Verdict.ENDED.tone],
-            is_first=rank == 0,
-        )
-
-
-def _held_hover(offset: int, since: dt.datetime, until: dt.datetime, finding: Finding | None) -> str:
-    facts: list[tuple[str, object]] = [
-        ("held back from offset", offset), ("since", since), ("for", until - since),
-        ("records", finding.records_held if finding else None), ("groups", finding.groups_held if finding else None),
-    ]  # fmt: skip
-    return hover(facts)
-
-
-def _outline(curve: LsoCurve, *, offset: int, since: dt.datetime, until: dt.datetime) -> Outline:
-    """The outline of the area between an offset and the log end; empty if there is none."""
+def _outline(curve: LsoCurve, hold: Hold) -> tuple[list[str | None], list[int]]:
+    """The outline of the area between an offset and the log end."""
+    offset, since, until = hold.start_offset, hold.held_from, hold.held_to
     inside = [point for point in curve.points if since < point.time <= until]
     before = [point.offset for point in curve.points if point.time <= since]
     end = max(before[-1] if before else 0, offset + 1)  # the log end then; the transaction's first record is there
@@ -146,25 +124,28 @@ def _stairs(points: Sequence[CurvePoint]) -> tuple[list[str | None], list[int]]:
 
 
 def _hatch(
-    figure: go.Figure, outline: Outline, *, text: str, name: str, fill: str, colour: str, is_first: bool = True
+    figure: go.Figure, hold: Hold, curve: LsoCurve, *, name: str, fill: str, colour: str, is_first: bool = True
 ) -> None:
-    xs, ys = outline
-    figure.add_trace(
-        go.Scatter(
-            x=xs,
-            y=ys,
-            mode="none",
-            fill="toself",
-            fillcolor=fill,
-            fillpattern={"shape": "/", "size": 12, "solidity": 0.12, "fgcolor": colour},
-            name=name,
-            hoveron="fills",
-            hoverinfo="text",
-            text=text,
-            legendgroup=name,
-            showlegend=is_first,
-            legendrank=20,
-        ),
+    xs, ys = _outline(curve, hold)
+    finding = hold.finding
+    facts: list[tuple[str, object]] = [
+        ("held back from offset", hold.start_offset), ("since", hold.held_from), ("for", hold.length),
+        ("records", finding.records_held if finding else None), ("groups", finding.groups_held if finding else None),
+    ]  # fmt: skip
+    figure.add_scatter(
+        x=xs,
+        y=ys,
+        mode="none",
+        fill="toself",
+        fillcolor=fill,
+        fillpattern={"shape": "/", "size": 12, "solidity": 0.12, "fgcolor": colour},
+        name=name,
+        hoveron="fills",
+        hoverinfo="text",
+        text=hover(facts),
+        legendgroup=name,
+        showlegend=is_first,
+        legendrank=20,
         row=1,
         col=1,
     )
@@ -175,77 +156,81 @@ CROWDED = 50  # bars of a kind; their symbols are smaller then
 
 def add_lines(figure: go.Figure, curve: LsoCurve, now: dt.datetime, theme: Theme, *, row: int = 1) -> None:
     """Draw the high watermark and the LSO up to a time."""
-    points = [(point, lso) for point, lso in zip(curve.points, curve.lso, strict=True) if point.time > EARLIEST]
+    points = [point for point in curve.points if point.time > EARLIEST]
     if not points:
         return
     xs: list[str | None] = []
     ends: list[int | None] = []
     lsos: list[int | None] = []
-    for (point, lso), following in zip(points, [*(each.time for each, _ in points[1:]), now], strict=True):
+    for point, following in zip(points, [*(each.time for each in points[1:]), now], strict=True):
         failed = curve.failed_between(point.time, following)
-        corners = [(when(point.time), point.offset, lso)]
-        if failed or point is points[-1][0]:
-            corners.append((when(failed or now), point.offset, lso))
+        corners = [(when(point.time), point.offset, point.lso)]
+        if failed or point is points[-1]:
+            corners.append((when(failed or now), point.offset, point.lso))
         for time, end, stable in (*corners, *([(None, None, None)] if failed else [])):  # a gap up to the next point
             xs.append(time)
             ends.append(end)
             lsos.append(stable)
     line = {"shape": "hv"}
-    drawn: dict[str, Any] = {"x": xs, "mode": "lines", "showlegend": None if row == 1 else False}
-    figure.add_trace(
-        go.Scatter(**drawn, y=ends, name="high watermark", line=line | {"color": theme.muted, "dash": "dash",
-                   "width": 2}, hovertemplate="high watermark <b>%{y:,d}</b><br>%{x}<extra></extra>", legendrank=11),
-        row=row, col=1,
-    )  # fmt: skip
+    drawn: dict[str, Any] = {"x": xs, "mode": "lines", "showlegend": None if row == 1 else False, "row": row, "col": 1}
+    figure.add_scatter(
+        **drawn,
+        y=ends,
+        name="high watermark",
+        line=line | {"color": theme.muted, "dash": "dash", "width": 2},
+        hovertemplate="high watermark <b>%{y:,d}</b><br>%{x}<extra></extra>",
+        legendrank=11,
+    )
     if any(lso is not None for lso in lsos):
-        figure.add_trace(
-            go.Scatter(**drawn, y=lsos, name="LSO", line=line | {"color": theme.lso, "width": 2.5},
-                       hovertemplate="LSO <b>%{y:,d}</b><br>%{x}<extra></extra>", legendrank=10),
-            row=row, col=1,
-        )  # fmt: skip
+        figure.add_scatter(
+            **drawn,
+            y=lsos,
+            name="LSO",
+            line=line | {"color": theme.lso, "width": 2.5},
+            hovertemplate="LSO <b>%{y:,d}</b><br>%{x}<extra></extra>",
+            legendrank=10,
+        )
 
 
-def add_aggregated_bars(figure: go.Figure, bars: Sequence[AggregatedBar], theme: Theme) -> None:
-    """Draw aggregated short transactions."""
-    if not bars:
+def add_aggregated_bars(figure: go.Figure, groups: Sequence[Sequence[TransactionBar]], theme: Theme) -> None:
+    """Draw short transactions that ended in the same interval as one."""
+    if not groups:
         return
     xs, ys, texts = [], [], []
-    for bar in bars:
-        time = when(bar.start + (bar.end - bar.start) / 2)
-        text = _aggregated_hover(bar)
+    for bars in groups:
+        start, end = min(bar.start for bar in bars), max(bar.end for bar in bars)
+        first = min(bar.first_offset for bar in bars)
+        last = max(bar.first_offset if bar.end_offset is None else bar.end_offset for bar in bars)
+        kinds = Counter(bar.kind for bar in bars)
+        producers = {each for bar in bars if (each := bar.log_transaction.producer_id) is not None}
+        facts: list[tuple[str, object]] = [
+            ("transactions", len(bars)),
+            ("committed", kinds["commit"]),
+            ("aborted", kinds["abort"]),
+            ("others", len(bars) - kinds["commit"] - kinds["abort"] or None),
+            ("offsets", f"{first:,} to {last:,}"),
+            ("from", start),
+            ("to", end),
+            ("longest", max(bar.length for bar in bars)),
+            ("producers", list(map(str, sorted(producers)))),
+        ]
+        time, text = when(start + (end - start) / 2), hover(facts)
         xs += [time, time, None]
-        ys += [bar.first_offset, bar.end_offset, None]
+        ys += [first, last, None]
         texts += [text, text, ""]
-    figure.add_trace(
-        go.Scatter(
-            x=xs,
-            y=ys,
-            mode="lines+markers",
-            line={"color": theme.muted, "width": 1},
-            marker={"symbol": "line-ew-open", "size": 6, "color": theme.muted},
-            text=texts,
-            hoverinfo="text",
-            name="many short ones",
-            legendrank=40,
-        ),
+    figure.add_scatter(
+        x=xs,
+        y=ys,
+        mode="lines+markers",
+        line={"color": theme.muted, "width": 1},
+        marker={"symbol": "line-ew-open", "size": 6, "color": theme.muted},
+        text=texts,
+        hoverinfo="text",
+        name="many short ones",
+        legendrank=40,
         row=1,
         col=1,
     )
-
-
-def _aggregated_hover(bar: AggregatedBar) -> str:
-    facts: list[tuple[str, object]] = [
-        ("transactions", bar.committed + bar.aborted + bar.others),
-        ("committed", bar.committed),
-        ("aborted", bar.aborted),
-        ("others", bar.others or None),
-        ("offsets", f"{bar.first_offset:,} to {bar.end_offset:,}"),
-        ("from", bar.start),
-        ("to", bar.end),
-        ("longest", bar.longest),
-        ("producers", [str(producer) for producer in bar.producers]),
-    ]
-    return hover(facts)
 
 
 NAMES: Mapping[str, str] = {
@@ -277,25 +262,23 @@ def add_bars(figure: go.Figure, bars: Sequence[TransactionBar], theme: Theme, *,
             ys += [bar.first_offset, bar.first_offset, at_end, None]
             texts += [text, "", text, ""]
             symbols += ["line-ns-open", "line-ns-open", style.symbol, style.symbol]
-        figure.add_trace(
-            go.Scatter(
-                x=xs,
-                y=ys,
-                mode="lines+markers",
-                line={"color": theme[style.role], "dash": style.dash, "width": width},
-                marker={
-                    "symbol": symbols,
-                    "size": [start_size, 0, end_size + width, 0] * len(of_kind),
-                    "opacity": [1, 0, 1, 0] * len(of_kind),
-                    "color": theme[style.role],
-                    "line": {"width": 1 if len(of_kind) > CROWDED else 1.5, "color": theme[style.role]},
-                },
-                text=texts,
-                hoverinfo="text",
-                name=NAMES[kind],
-                showlegend=None if row == 1 else False,
-                legendrank=30 - rank,
-            ),
+        figure.add_scatter(
+            x=xs,
+            y=ys,
+            mode="lines+markers",
+            line={"color": theme[style.role], "dash": style.dash, "width": width},
+            marker={
+                "symbol": symbols,
+                "size": [start_size, 0, end_size + width, 0] * len(of_kind),
+                "opacity": [1, 0, 1, 0] * len(of_kind),
+                "color": theme[style.role],
+                "line": {"width": 1 if len(of_kind) > CROWDED else 1.5, "color": theme[style.role]},
+            },
+            text=texts,
+            hoverinfo="text",
+            name=NAMES[kind],
+            showlegend=None if row == 1 else False,
+            legendrank=30 - rank,
             row=row,
             col=1,
         )
@@ -328,11 +311,8 @@ def add_hover_points(figure: go.Figure, bars: Sequence[TransactionBar], timeline
         points += [(when(bar.end), bar.first_offset + rise * step, text) for step in range(1, along + 1)]
     if points:
         xs, ys, texts = zip(*points, strict=True)
-        figure.add_trace(
-            go.Scatter(x=xs, y=ys, mode="markers", marker={"size": 12, "opacity": 0}, hovertext=texts,
-                       hoverinfo="text", name="bars", showlegend=False),
-            row=1, col=1,
-        )  # fmt: skip
+        figure.add_scatter(x=xs, y=ys, mode="markers", marker={"size": 12, "opacity": 0}, hovertext=texts,
+                           hoverinfo="text", name="bars", showlegend=False, row=1, col=1)  # fmt: skip
 
 
 def _bar_hover(bar: TransactionBar, *, is_brief: bool = False) -> str:
@@ -378,17 +358,15 @@ def add_cluster_events(figure: go.Figure, timeline: TimelineData, theme: Theme) 
         for event in events:
             style = {"color": colour, "width": 1, "dash": "dash" if is_of_leader else "dot"}
             figure.add_vline(x=when(event.timestamp), line=style, layer="below", row=1, col=1)
-        figure.add_trace(
-            go.Scatter(
-                x=[when(each.timestamp) for each in events],
-                y=[top] * len(events),
-                mode="markers",
-                marker={"symbol": symbol, "size": 11, "color": colour},
-                hovertext=[_event_hover(each) for each in events],
-                hoverinfo="text",
-                name=name,
-                legendrank=90,
-            ),
+        figure.add_scatter(
+            x=[when(each.timestamp) for each in events],
+            y=[top] * len(events),
+            mode="markers",
+            marker={"symbol": symbol, "size": 11, "color": colour},
+            hovertext=[_event_hover(each) for each in events],
+            hoverinfo="text",
+            name=name,
+            legendrank=90,
             row=1,
             col=1,
         )
@@ -419,7 +397,7 @@ def add_labels(figure: go.Figure, timeline: TimelineData, theme: Theme) -> None:
         _add_label(figure, timeline, bar, theme, is_lowest=bar is timeline.open[0])
     for hold in past_holds(timeline.findings)[: 0 if worst else 1]:
         length = duration(hold.length)
-        producer = f"producer {hold.finding.producer_id} at {number(hold.start_offset)}"
+        producer = f"producer {hold.producer_id} at {number(hold.start_offset)}"
         text = f"<b>held for {length}</b> · {producer}"
         middle = hold.held_from + hold.length / 2
         across = (middle - timeline.start) / max(timeline.now - timeline.start, dt.timedelta(milliseconds=1))
@@ -428,7 +406,7 @@ def add_labels(figure: go.Figure, timeline: TimelineData, theme: Theme) -> None:
         figure.add_annotation(**place, text=text, **_label_style(theme, theme[Verdict.ENDED.tone]))
     if not timeline.curve.points:
         return
-    end, lso = timeline.curve.points[-1].offset, timeline.curve.lso[-1]
+    end, lso = timeline.curve.points[-1].offset, timeline.curve.points[-1].lso
     style: dict[str, Any] = {"x": when(timeline.now), "xanchor": "right", "showarrow": False, "row": 1, "col": 1,
                              "font": {"size": 12, "color": theme.text}, "bgcolor": theme.background}  # fmt: skip
     same = "LSO = " if lso == end else ""
@@ -463,6 +441,99 @@ def _label_style(theme: Theme, colour: str) -> dict[str, Any]:
             "bordercolor": colour, "borderwidth": 1, "borderpad": 3, "row": 1, "col": 1}  # fmt: skip
 
 
+WIDE = 0.18  # minimum share of the visible time for a state with its name
+MAX_WORDS = 16
+ID_WIDTH = 24
+NARROWEST_LANE = 400  # minimum share of the visible time for a single state
+MILLISECOND = dt.timedelta(milliseconds=1)
+STATE_APPEARANCE = {**STATES, MANY: Appearance(role="muted", hatch="/")}
+
+
+def add_lanes(figure: go.Figure, timeline: TimelineData, theme: Theme) -> None:
+    """Draw a lane for each id in the second row; an id without records has an empty one with a note.
+
+    The initially visible time decides which states are merged, and which have a word.
+    """
+    states, now, shown_from = timeline.states, timeline.now, timeline.start
+    ids = timeline.ids if states else ()
+    shortest = (now - shown_from) / NARROWEST_LANE
+    visible = [
+        interval
+        for name in ids
+        for interval in merged([state for state in states if state.transactional_id == name], shortest)
+    ]
+    names = {name: plain(name) for name in ids}
+    for state, style in STATE_APPEARANCE.items():
+        of_state = [interval for interval in visible if interval.state == state]
+        if of_state:
+            figure.add_bar(
+                orientation="h",
+                base=[when(interval.start) for interval in of_state],
+                x=[max(interval.length, shortest / 2) / MILLISECOND for interval in of_state],
+                y=[names[interval.transactional_id] for interval in of_state],
+                width=0.56,
+                marker=_lane_marker(state, style, theme),
+                hovertext=list(map(_lane_hover, of_state)),
+                hoverinfo="text",
+                name=state,
+                legendrank=100 + list(STATES).index(state) if state in STATES else 120,
+                row=2,
+                col=1,
+            )
+    widths = [(interval.end - max(interval.start, shown_from), interval) for interval in visible]
+    wide = [pair for pair in widths if pair[0] > (now - shown_from) * WIDE]
+    for _, interval in sorted(wide, key=lambda pair: pair[0], reverse=True)[:MAX_WORDS]:
+        figure.add_annotation(
+            x=when(max(interval.start, shown_from)), y=names[interval.transactional_id], xanchor="left", xshift=6,
+            text=interval.state, showarrow=False, font={"size": 12, "color": theme.text}, bgcolor=theme.background,
+            borderpad=1, row=2, col=1,
+        )  # fmt: skip
+    silent = [name for name in ids if all(interval.transactional_id != name for interval in visible)]
+    for name in silent if visible else []:
+        figure.add_annotation(
+            x=when(now), y=names[name], text="no record was read", xanchor="right", showarrow=False, row=2, col=1
+        )
+    figure.update_yaxes(row_axis(ids, longest=ID_WIDTH, margin=0.6), row=2, col=1)
+    if not visible:
+        figure.add_scatter(x=[when(now)], y=[""], mode="none", showlegend=False, hoverinfo="skip", row=2, col=1)
+        figure.add_annotation(
+            text=no_states(timeline), x=0.5, y=0.5, xref="x2 domain", yref="y2 domain", showarrow=False,
+            font={"color": theme.muted},
+        )  # fmt: skip
+
+
+def _lane_marker(state: str, style: Appearance, theme: Theme) -> dict[str, Any]:
+    colour = theme[style.role]
+    pattern = {"shape": style.hatch, "fgcolor": colour, "bgcolor": theme.background, "size": 7, "solidity": 0.25}
+    fill = colour if state == "Ongoing" else theme.background
+    return {"color": fill, "line": {"color": colour, "width": 1.5}, "pattern": pattern}
+
+
+def _lane_hover(interval: StateInterval) -> str:
+    """Every id and time of a state."""
+    past = interval.past
+    lasted: list[tuple[str, object]] = [
+        ("from", interval.start),
+        ("to", None if interval.goes_on else interval.end),
+        ("for", interval.length),
+    ]
+    named: list[tuple[str, object]] = [("state", interval.state), ("transactional id", interval.transactional_id)]
+    if interval.state == MANY:  # of the first one, the rest would be said of all
+        return hover([*named, *lasted, ("transactions", interval.transactions)])
+    facts: list[tuple[str, object]] = [
+        *named,
+        ("producer", id_text(past.producer_id)),
+        ("epoch", id_text(past.producer_epoch)),
+        *lasted,
+        ("timeout", None if past.timeout_ms is None else past.timeout_ms * MILLISECOND),
+        ("partitions", list(map(str, past.topic_partitions or ())) or None),
+        ("__transaction_state", f"{past.txn_state_partition} @ {past.first_offset}"),
+        ("ended", past.ended),
+        ("because", past.reason),
+    ]
+    return hover(facts)
+
+
 LOWER_TITLE = "what their coordinator knew"
 LONG = dt.timedelta(days=1)  # a hold so long hides how it began
 BEGINNING = dt.timedelta(minutes=5)  # before and after it, in a panel of its own
@@ -476,10 +547,7 @@ def add_beginning(figure: go.Figure, timeline: TimelineData, since: dt.datetime,
     inside = [index for index, point in enumerate(points) if first <= point.time <= last]
     begin = inside[0] if inside else sum(point.time <= last for point in points)
     kept = range(max(begin - 1, 0), inside[-1] + 1 if inside else begin)  # with the last one before
-    curve = LsoCurve(
-        points=[replace(points[index], time=max(points[index].time, first)) for index in kept],
-        lso=[timeline.curve.lso[index] for index in kept],
-    )
+    curve = LsoCurve(points=[replace(points[index], time=max(points[index].time, first)) for index in kept])
     bars = sorted(
         (bar for bar in timeline.bars if bar.start <= last and bar.end >= first), key=lambda bar: abs(bar.start - since)
     )[:MAX_BEGINNING_BARS]
@@ -589,7 +657,7 @@ def _missing(name: str, tables: TimelineTables) -> str:
 
 def _draw(timeline: TimelineData, theme: Theme, *, most: int) -> go.Figure:
     edges = timeline.edges
-    drawn, aggregated_bars = aggregate_bars(timeline.bars, edges=edges, most=most)
+    drawn, groups = aggregate_bars(timeline.bars, edges=edges, most=most)
     lanes = max(1, len(timeline.ids) if timeline.states else 1)
     since = _long_since(timeline)
     begun = () if since is None else (f"how it began, {at(since)}",)
@@ -604,20 +672,17 @@ def _draw(timeline: TimelineData, theme: Theme, *, most: int) -> go.Figure:
         subplot_titles=(None, LOWER_TITLE, *begun),
     )
     curve = timeline.curve.thinned(edges)
-    add_past_holds(figure, timeline.findings, curve, theme)
-    if timeline.open:
-        add_held(figure, timeline.open[0], curve, theme, now=timeline.now)
-    add_aggregated_bars(figure, aggregated_bars, theme)
+    add_holds(figure, timeline, curve, theme)
+    add_aggregated_bars(figure, groups, theme)
     add_bars(figure, drawn, theme)
     add_hover_points(figure, drawn, timeline)
     add_lines(figure, curve, timeline.now, theme)
     add_cluster_events(figure, timeline, theme)
     add_labels(figure, timeline, theme)
-    add_lanes(figure, timeline.states, ids=timeline.ids if timeline.states else (), theme=theme, row=2,
-              shown_from=timeline.start, now=timeline.now, nothing=no_states(timeline))  # fmt: skip
+    add_lanes(figure, timeline, theme)
     if since is not None:
         add_beginning(figure, timeline, since, theme)
-    subtitle = subtitle_of(timeline, aggregated_bars)
+    subtitle = subtitle_of(timeline, sum(map(len, groups)))
     apply_theme(figure, theme, title=title_of(timeline), subtitle=subtitle, height=sum(heights) + 190)
     for text in (LOWER_TITLE, *begun):
         figure.update_annotations(selector={"text": text}, x=0, xanchor="left", font={"size": 13, "color": theme.muted})
@@ -628,13 +693,11 @@ def _draw(timeline: TimelineData, theme: Theme, *, most: int) -> go.Figure:
 def _long_since(timeline: TimelineData) -> dt.datetime | None:
     """Since when the LSO is held, or else was held longest, if that is too long to show how it began."""
     if timeline.open:
-        holder = timeline.open[0]
-        since = (holder.finding.held_from if holder.finding else None) or holder.start
-        length = timeline.now - since
+        since, until = timeline.open[0].held_from, timeline.now
     else:
         longest = next(iter(past_holds(timeline.findings)), None)
-        since, length = (longest.held_from, longest.length) if longest else (timeline.now, dt.timedelta())
-    return since if length >= LONG else None
+        since, until = (longest.held_from, longest.held_to) if longest else (timeline.now, timeline.now)
+    return since if until - since >= LONG else None
 
 
 def _axes(figure: go.Figure, timeline: TimelineData) -> None:
@@ -695,18 +758,18 @@ def title_of(timeline: TimelineData) -> str:
         longest = past[0]
         more = f", and {count(len(past) - 1, 'more time', 'more times')}" if past[1:] else ""
         held = f"LSO was held at {number(longest.start_offset)} for {duration(longest.length)}"
-        return f"{timeline.name}: {held} by producer {longest.finding.producer_id}{more}"
+        return f"{timeline.name}: {held} by producer {longest.producer_id}{more}"
     ended = f"{count(sum(bar.has_ended for bar in timeline.bars), 'transaction')} ended"
     if timeline.is_unread:
         return f"{timeline.name}: it is not known whether anything is open, {ended}"
-    end, lso = (timeline.curve.points[-1].offset, timeline.curve.lso[-1]) if timeline.curve.points else (None, None)
-    if end is not None and lso is not None and lso < end:  # of a sample
-        return f"{timeline.name}: LSO {number(lso)} is below the high watermark {number(end)}, {ended}"
-    return f"{timeline.name}: nothing is open, {ended}"
+    for last in timeline.curve.points[-1:]:
+        if last.lso is not None and last.lso < last.offset:  # of a sample
+            return f"{timeline.name}: LSO {number(last.lso)} is below the high watermark {number(last.offset)}, {ended}"
+    return f"{timeline.name}: nothing is open in these tables, {ended}"
 
 
-def subtitle_of(timeline: TimelineData, aggregated_bars: Sequence[AggregatedBar]) -> str:
-    """The verdict, who is affected, and why."""
+def subtitle_of(timeline: TimelineData, together: int) -> str:
+    """The verdict, who is affected, and why. `together`: how many transactions are not drawn one by one."""
     parts = []
     first = timeline.findings[0] if timeline.findings else None
     if first is not None and first.queue_position is None:
@@ -714,8 +777,7 @@ def subtitle_of(timeline: TimelineData, aggregated_bars: Sequence[AggregatedBar]
     if first is not None:
         parts.append(f"<b>{plain(' · '.join(_facts(first)))}</b>")
         parts.append(lines(first.reason.split(" (seen")[0].split(" (read from")[0]))
-    if aggregated_bars:
-        together = sum(bar.committed + bar.aborted + bar.others for bar in aggregated_bars)
+    if together:
         parts.append(f"{number(together)} short transactions are drawn together, by time; every open one is drawn.")
     return "<br>".join(parts)
 

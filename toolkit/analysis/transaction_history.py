@@ -37,7 +37,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, NamedTuple
 
-from toolkit.analysis.coordinator.transaction_owners import (
+from toolkit.analysis.transaction_owners import (
     EXPIRED,
     OPEN_STATES,
     PREPARE_GRACE,
@@ -54,6 +54,7 @@ from toolkit.schema.table import Error, Int64, TableRow, TopicPartition, declare
 
 LAST_EPOCH = 32766  # the highest epoch of a client; 32767 is the coordinator's own
 LOST_ID = " The producer id that its client got for the next one is lost (KAFKA-20310): it has to be restarted."
+TORN_TAIL = "TORN_TAIL"  # a broker may be writing it
 MAX_RETRY_DELAY = dt.timedelta(seconds=3)  # longer than clients wait to retry: 1 s at most in Java
 TIMED_OUT, INITIALIZED = "transaction_timed_out", "producer_initialized"  # events of brokers' logs
 MILLISECOND = dt.timedelta(milliseconds=1)
@@ -475,7 +476,6 @@ def transaction_history(
     events: Iterable[TransactionLogRecord],
     *,
     as_of: dt.datetime | None = None,
-    latest: dt.datetime | None = None,
     broker_log_events: Iterable[ClusterEvent] = (),
 ) -> list[PastTransaction]:
     """The history of each transactional id: transactions with their endings, InitProducerId, expiry.
@@ -484,13 +484,12 @@ def transaction_history(
     `events`: the records, in offset order within a partition; compacted or not, of one replica or several.
     `as_of`: when they were read, by the coordinators' clock: open transactions last until then, and records may still
         follow a recent end. By default the newest time in the records, after which no record follows.
-    `latest`: the newest time in the records of all partitions, if `events` are only some; by default the newest in
-        `events`.
     `broker_log_events`: events in brokers' own logs: they distinguish a timeout from other aborts.
     """
     found: defaultdict[IdReplica, list[TransactionLogRecord]] = defaultdict(list)
     last: dict[IdReplica, int] = {}  # number of its last record
     unreadable: defaultdict[IdReplica, list[tuple[int, TransactionLogRecord]]] = defaultdict(list)
+    latest: dt.datetime | None = None
     for number, record in enumerate(events):
         replica, time = replica_of(record), record.timestamp
         if record.transactional_id is not None:
@@ -561,7 +560,7 @@ def current(
 ) -> list[PastTransaction]:
     """The last entry of an id's history, which later records may change.
 
-    `as_of`, `latest`: as for `transaction_history`.
+    `as_of`: as for `transaction_history`. `latest`: the newest time in the records of all partitions.
     `unread`: error of later records that could not be read and may be of the same id.
     `lines`: as for `advance`.
     """
@@ -598,6 +597,29 @@ def unread_histories(
                 broker_id=unread[partition].broker_id,
                 error=unread[partition].error,
             )
+
+
+def unread_partitions(
+    past: Iterable[PastTransaction], log_records: Iterable[TransactionLogRecord]
+) -> Iterator[PastTransaction]:
+    """An error without an id for what could not be read and no row has: ids may have records there alone.
+
+    `past`: the history of every id. `log_records`: the records that it is of, or those that could not be read.
+    """
+    known = {(each.txn_state_partition, each.error) for each in past}
+    for each in log_records:
+        key = each.txn_state_partition, each.error
+        if each.error is None or each.transactional_id is not None or key in known or each.error.startswith(TORN_TAIL):
+            continue
+        known.add(key)
+        yield PastTransaction(
+            transactional_id="",
+            txn_state_partition=each.txn_state_partition,
+            kind="transaction",
+            reason="Records of further ids may not have been read.",
+            broker_id=each.broker_id,
+            error=each.error,
+        )
 
 
 def newest(events: Iterable[TransactionLogRecord], *, observed_at: dt.datetime) -> list[Transaction]:

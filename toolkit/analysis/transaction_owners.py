@@ -172,8 +172,8 @@ def transaction_owners(
         if each.transactional_id is not None and groups_error and owner.confidence != "certain":
             reason = f"{reason} Not all groups were read: {groups_error}."
         owners.append(
-            IdOwner(
-                transactional_id=each.transactional_id,
+            IdOwner.of_record(
+                each,
                 framework=owner.framework,
                 application=owner.application,
                 task=owner.task,
@@ -182,9 +182,6 @@ def transaction_owners(
                 host=(member.url or member.host) if member else None,
                 confidence=owner.confidence,
                 reason=reason,
-                broker_id=each.broker_id,
-                observed_at=each.observed_at,
-                error=each.error,
             )
         )
     return owners
