@@ -30,9 +30,9 @@ from toolkit.actions.marker_actions import plan_abort
 from toolkit.errors import LabError
 from toolkit.lab import samples
 from toolkit.lab.broker import Kafka
-from toolkit.lab.clients import BlockedConsumer, blocked_consumer, config_of, until, write_committed
+from toolkit.lab.clients import BlockedConsumer, blocked_consumer, config_of, create_topic, until, write_committed
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.lab.lab_source import BEFORE, BEHIND, create_topic, stage_between
+from toolkit.lab.lab_source import BEFORE, BEHIND, stage_between
 from toolkit.lab.samples import AUDIT, DUMP, INDEX, LOG_DIR, READ_ONLY, RECORDING, IncidentSample
 from toolkit.schema import Row
 from toolkit.sources.live.broker_client import BrokerClient

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from tests.builders import create_topics
 from tests.process import on
 from toolkit import Cluster, LogDir, explain
-from toolkit.analysis.symptoms.recognition import recognize
+from toolkit.analysis.symptoms import recognize
 from toolkit.lab import Kafka
 from toolkit.lab.clients import until
 from toolkit.lab.incidents import INCIDENTS

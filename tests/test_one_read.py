@@ -25,7 +25,7 @@ from tests.analysis.test_log_transactions import BASE, end_of, figures, sorted_r
 from tests.analysis.test_replayed_producers import rows_of
 from tests.formats.logs import joined, logs
 from tests.spark.test_log_state import WHERE, expected_holds, taken
-from toolkit.analysis.history.hold_findings import candidates, lso_holds, without_short_holds
+from toolkit.analysis.hold_findings import candidates, lso_holds, without_short_holds
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     OPEN,

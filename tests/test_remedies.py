@@ -13,7 +13,7 @@ from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.decision import OUTCOMES, Rule
 from toolkit.analysis.diagnosis.rules import DISOWNED_RULES, OWNED_RULES
 from toolkit.analysis.exposure import broker_facts
-from toolkit.analysis.symptoms.recognition import SYMPTOMS
+from toolkit.analysis.symptoms import SYMPTOMS
 from toolkit.views.monitoring import grafana_dashboard, prometheus_rules
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.builders import create_topics
-from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
+from toolkit.analysis.transaction_owners import OPEN_STATES
 from toolkit.errors import LabError
 from toolkit.lab.broker import Kafka
 from toolkit.lab.clients import until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from toolkit.analysis.symptoms.recognition import SYMPTOMS, Symptom
+from toolkit.analysis.symptoms import SYMPTOMS, Symptom
 from toolkit.schema.verdict import Verdict
 
 __all__ = ["symptom_pages"]

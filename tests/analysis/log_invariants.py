@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from toolkit.analysis.coordinator.transaction_owners import IdReplica, replica_of, state_of
+from toolkit.analysis.transaction_owners import IdReplica, replica_of, state_of
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tests.analysis.build import NOW, observation, partition, producer
-from toolkit.analysis.coordinator.transaction_history import CoordinatorLog
 from toolkit.analysis.diagnosis.case import Case, DiagnoseOptions, IndexedObservation
 from toolkit.analysis.diagnosis.causes import explain
 from toolkit.analysis.diagnosis.decision import Outcome
@@ -16,7 +15,8 @@ from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.markers import MarkerSearch
 from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.history.findings_over_time import with_earlier
+from toolkit.analysis.findings_over_time import with_earlier
+from toolkit.analysis.transaction_history import CoordinatorLog
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import HEADER, NO_MARKER, Headers
 from toolkit.schema import TRANSACTION_LOG, Row

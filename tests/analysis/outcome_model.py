@@ -24,9 +24,9 @@ from tests.analysis.logged import (
     record,
     with_logs,
 )
-from toolkit.analysis.coordinator.transaction_history import CoordinatorLog
 from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.decision import Outcome
+from toolkit.analysis.transaction_history import CoordinatorLog
 from toolkit.formats.headers import ABORT, COMMIT
 from toolkit.schema import Row
 

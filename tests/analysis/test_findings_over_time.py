@@ -37,7 +37,7 @@ from toolkit.analysis.diagnosis.decision import (
 )
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
-from toolkit.analysis.history.findings_over_time import (
+from toolkit.analysis.findings_over_time import (
     close_by_log,
     close_by_observation,
     first_seen,

@@ -13,14 +13,7 @@ from tests.analysis.logged import at
 from tests.analysis.random_logs import Step, batches, step_lists
 from tests.analysis.test_log_transactions import BASE, all_opened_before
 from tests.tiers import fuzzed
-from toolkit.analysis.history.hold_findings import (
-    attribute,
-    by_producer,
-    held_findings,
-    held_offsets,
-    lso_holds,
-    merge_holds,
-)
+from toolkit.analysis.hold_findings import attribute, by_producer, held_findings, held_offsets, lso_holds, merge_holds
 from toolkit.analysis.log.log_transactions import (
     OPEN,
     LogTransactions,

@@ -24,7 +24,6 @@ from tests.analysis.logged import (
     record,
     with_logs,
 )
-from toolkit.analysis.coordinator.transaction_history import IdHistory
 from toolkit.analysis.diagnosis.decision import Outcome
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.log_excerpts import (
@@ -43,6 +42,7 @@ from toolkit.analysis.diagnosis.markers import (
     other_markers,
     unexplained_marker,
 )
+from toolkit.analysis.transaction_history import IdHistory
 from toolkit.formats.headers import ABORT, COMMIT
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition

@@ -39,7 +39,7 @@ from typing import NamedTuple
 
 import pytest
 
-from toolkit.analysis.symptoms.recognition import recognize
+from toolkit.analysis.symptoms import recognize
 
 
 class PublicError(NamedTuple):

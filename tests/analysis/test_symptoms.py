@@ -10,8 +10,8 @@ import pytest
 
 from tests.analysis.symptom_texts import CITED, UNRELATED
 from toolkit import explain
-from toolkit.analysis.symptoms import recognition
-from toolkit.analysis.symptoms.recognition import SYMPTOMS, NamedResources, named_resources, recognize, searchable
+from toolkit.analysis import symptoms as recognition
+from toolkit.analysis.symptoms import SYMPTOMS, NamedResources, named_resources, recognize, searchable
 from toolkit.command_line import command_in
 
 WORDINGS = [each for symptom in SYMPTOMS.values() for each in symptom.wordings]

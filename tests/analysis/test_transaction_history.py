@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from toolkit.analysis.coordinator.transaction_history import names_any, newest, transaction_history
+from toolkit.analysis.transaction_history import names_any, newest, transaction_history
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS
 from toolkit.schema.log import ClusterEvent, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import TopicPartition

@@ -14,7 +14,7 @@ from tests.analysis.log_invariants import batch_violations, record_violations
 from tests.builders import create_topics
 from tests.process import PATIENCE_S
 from tests.workload import BUSY, ENDINGS, Worker
-from toolkit.analysis.coordinator.transaction_history import newest, transaction_history
+from toolkit.analysis.transaction_history import newest, transaction_history
 from toolkit.formats.broker_logs import broker_log_events
 from toolkit.formats.coordinator_log_rows import transaction_log
 from toolkit.formats.headers import Headers

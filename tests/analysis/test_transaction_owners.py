@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from toolkit.analysis.coordinator.transaction_owners import (
+from toolkit.analysis.transaction_owners import (
     ClientGroup,
     GroupMember,
     checkpoint_prefixes,

@@ -191,7 +191,8 @@ PACKAGES = (
     "toolkit.sources.live",
     "toolkit.actions",
     "toolkit.analysis.diagnosis",
-    "toolkit.analysis.coordinator",
+    "toolkit.analysis.transaction_history",
+    "toolkit.analysis.transaction_owners",
     "toolkit.schema.table",
 )
 

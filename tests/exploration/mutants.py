@@ -13,11 +13,11 @@ from tests.exploration.campaign import Report, explore_actions, explore_races, e
 from tests.exploration.explore import time_of
 from tests.exploration.worlds import world_of
 from toolkit.actions import marker_actions
-from toolkit.analysis.coordinator.transaction_history import CoordinatorLog
 from toolkit.analysis.diagnosis import log_excerpts, markers, outcome_proof, rules
 from toolkit.analysis.diagnosis.case import Case, IndexedObservation
 from toolkit.analysis.diagnosis.decision import UNDECIDED, Outcome
 from toolkit.analysis.diagnosis.observation import BrokersTime
+from toolkit.analysis.transaction_history import CoordinatorLog
 from toolkit.formats.batches import TRANSACTIONAL
 from toolkit.sources.live import observe
 from toolkit.sources.live.coordinators import Visibility

@@ -16,9 +16,8 @@ from toolkit import Cluster
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
-from toolkit.lab.clients import TxnProducer, blocked_consumer
+from toolkit.lab.clients import TxnProducer, blocked_consumer, create_topic
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
-from toolkit.lab.lab_source import create_topic
 from toolkit.schema import Row
 from toolkit.sources.diagnose import gather
 from toolkit.sources.live import broker_client, observe, partition_log

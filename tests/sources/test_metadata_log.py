@@ -16,9 +16,8 @@ from tests.builders import create_topics
 from toolkit import Cluster, LogDir
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.lab import Kafka
-from toolkit.lab.clients import TxnProducer, until, write_committed
+from toolkit.lab.clients import TxnProducer, create_topic, until, write_committed
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
-from toolkit.lab.lab_source import create_topic
 from toolkit.schema import Row
 from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
 

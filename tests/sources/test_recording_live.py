@@ -12,9 +12,9 @@ import pytest
 from tests.sources.recorded import take_sample
 from toolkit import Cluster
 from toolkit.actions.marker_actions import plan_abort
+from toolkit.analysis import findings_over_time
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ExcerptStart
 from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.history import findings_over_time
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import INCIDENTS, StagedIncident

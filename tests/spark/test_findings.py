@@ -18,9 +18,9 @@ from tests.analysis.test_findings_over_time import due, finding, sample
 from tests.analysis.test_hold_findings import HERE, history
 from tests.sources.recorded import NINE, rows_of
 from tests.sources.recorded import sample as recorded_sample
-from toolkit.analysis.history import hold_findings as rules
-from toolkit.analysis.history.findings_over_time import close_by_log, observation_times, over_time, without_short
-from toolkit.analysis.history.hold_findings import by_producer, held_findings
+from toolkit.analysis import hold_findings as rules
+from toolkit.analysis.findings_over_time import close_by_log, observation_times, over_time, without_short
+from toolkit.analysis.hold_findings import by_producer, held_findings
 from toolkit.analysis.log.log_transactions import finish, log_transaction_table, partial_transactions
 from toolkit.errors import UsageError
 from toolkit.formats.headers import Headers

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.analysis.random_logs import Step, batches
-from toolkit.analysis.history.hold_findings import lso_holds
+from toolkit.analysis.hold_findings import lso_holds
 from toolkit.analysis.log.log_transactions import EMPTY, END_NOT_READ, PartialTransactions, RunningTotals, begin
 from toolkit.formats.headers import Headers, LogChunk
 from toolkit.schema import Row

@@ -33,8 +33,8 @@ from kafka.record import MemoryRecords
 
 from tests.builders import create_topics
 from toolkit import Cluster, LogDir
-from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.log.log_transactions import begin, finish, merge, partial_transactions
+from toolkit.analysis.transaction_history import transaction_history
 from toolkit.formats.batches import write_batch
 from toolkit.formats.coordinator_log_rows import transaction_log
 from toolkit.formats.coordinator_records import STATE_TOPIC, STATES

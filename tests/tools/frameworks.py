@@ -29,7 +29,7 @@ from confluent_kafka import Message, Producer
 from tests.builders import create_topics, received
 from tests.java_clients import FlinkJob, JavaClient
 from toolkit import Cluster
-from toolkit.analysis.coordinator.transaction_owners import owner_clause
+from toolkit.analysis.transaction_owners import owner_clause
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
 from toolkit.lab.broker import free_ports

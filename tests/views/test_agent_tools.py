@@ -9,7 +9,7 @@ import pytest
 from tests.test_cli import FixedCluster
 from tests.views.test_finding_groups import unread
 from tests.views.test_text import finding, healthy
-from toolkit.analysis.symptoms.recognition import NamedResources
+from toolkit.analysis.symptoms import NamedResources
 from toolkit.errors import UsageError
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding, GroupLag, Transaction

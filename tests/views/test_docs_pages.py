@@ -6,7 +6,7 @@ import pytest
 
 from tests.process import run
 from toolkit.analysis.diagnosis.decision import CAUSES
-from toolkit.analysis.symptoms.recognition import SYMPTOMS
+from toolkit.analysis.symptoms import SYMPTOMS
 from toolkit.schema.verdict import Verdict
 from toolkit.views.docs_pages import page_names, page_text
 from toolkit.views.monitoring import prometheus_rules

@@ -21,7 +21,7 @@ from tests.views.variants import AT, differences, variants
 from toolkit.actions.audit import Audit
 from toolkit.actions.plan import Done, LeftOut, ListResult, Plan, PlanList, Result
 from toolkit.actions.transaction import OffsetCommitted
-from toolkit.analysis.symptoms.recognition import NamedResources
+from toolkit.analysis.symptoms import NamedResources
 from toolkit.schema import (
     ACTIONS,
     CLUSTER_EVENTS,

@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from toolkit.actions.marker_actions import planned_with_impact
 from toolkit.actions.plan import RECHECK_AFTER, Action, Plan, Progress, Result, Ruling, caught, changed
 from toolkit.actions.transaction import check_delivered, check_ended, delivered, first_epoch, lso_moved
-from toolkit.analysis.coordinator.transaction_history import LAST_EPOCH
-from toolkit.analysis.coordinator.transaction_owners import CONNECT_LEADER, may_be_flinks
 from toolkit.analysis.diagnosis import decision as rules
 from toolkit.analysis.diagnosis.decision import PROVEN
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, TransactionAge
+from toolkit.analysis.transaction_history import LAST_EPOCH
+from toolkit.analysis.transaction_owners import CONNECT_LEADER, may_be_flinks
 from toolkit.errors import ActionRefused, BrokerError, NotFound, ToolkitError
 from toolkit.formats.flink_checkpoint import newer, newer_of_other_job, read_checkpoint
 from toolkit.schema.checkpoint import Committable, FlinkCheckpoint
@@ -353,9 +353,16 @@ class Commit(CoordinatorAction):
 
     def verify(self, fresh: Plan, check: Callable[[], None]) -> Result:
         """The coordinator has committed it, and a read_committed consumer receives its records."""
-        now, partitions = ended_owner(fresh, check, is_over=partial(is_another, fresh)), []
-        # Where a later one is open, the coordinator's answer to this one and its partitions show the commit.
-        if now.state not in COMMITTED and not is_another(fresh, now):
+        own = fresh.committable
+        assert own is not None
+
+        def has_gone_on(now: Transaction) -> bool:
+            is_own = (now.producer_id, now.producer_epoch) == (own.producer_id, own.producer_epoch)
+            return not is_own or is_another(fresh, now)
+
+        now, partitions = ended_owner(fresh, check, is_over=has_gone_on), []
+        # Where its client has gone on, the coordinator's answer to this one and its partitions show the commit.
+        if now.state not in COMMITTED and not has_gone_on(now):
             raise BrokerError(
                 f"{fresh.name} is {now.state}, not committed.",
                 code="NONE",

@@ -68,11 +68,11 @@ from toolkit.actions.transaction import (
     producers_on,
     readable,
 )
-from toolkit.analysis.coordinator.transaction_owners import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis import decision
 from toolkit.analysis.diagnosis.decision import CHECKPOINT_ENTRY, NOT_PROVEN, OUTCOME_ENTRY, REFUTED, TO_COMMIT
 from toolkit.analysis.diagnosis.rules import NEEDED, OFFSETS_DROPPED, claims_of, needed_override
 from toolkit.analysis.exposure import is_of_another_system
+from toolkit.analysis.transaction_owners import TWO_PHASE_COMMIT
 from toolkit.errors import ActionRefused, BrokerError, ToolkitError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.schema.coerce import finding_row, records_of

@@ -41,7 +41,7 @@ def docs(
     ] = None,
 ) -> None:
     """Show the page of a verdict, cause, symptom, alert or how-to: from the package, without a network."""
-    from toolkit.analysis.symptoms.recognition import SYMPTOMS, RecognizedSymptom, recognize
+    from toolkit.analysis.symptoms import SYMPTOMS, RecognizedSymptom, recognize
     from toolkit.views.docs_pages import page_names, page_text, page_title, section_of_alert
     from toolkit.views.explained_error import symptom_section
     from toolkit.views.renderers import text_lines

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
+from toolkit.analysis.transaction_owners import OPEN_STATES
 from toolkit.cli.options import (
     Brokers,
     Output,

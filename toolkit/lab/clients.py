@@ -7,11 +7,13 @@ import datetime as dt
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.cimpl import NewTopic
 
 from toolkit.config import ClientConfig
 from toolkit.errors import ConnectionFailed, LabError
@@ -144,6 +146,37 @@ def send_until_accepted(
         raise
     except LabError as waited:
         raise RequestRefused(api, of, error=", ".join(sorted(passing))) from waited
+
+
+QUIET: Mapping[str, Any] = {"log_level": 0, "error_cb": lambda error: None}
+"""Settings of a client that logs nothing."""
+
+
+def create_topic(kafka: ClusterAddress, topic: str, **options: Any) -> None:
+    """Create a topic with two partitions of one replica.
+
+    Raises RequestRefused if the cluster refuses it.
+    `**options`: other arguments of ``NewTopic``.
+    """
+    new = NewTopic(topic, **({"num_partitions": 2, "replication_factor": 1} | options))
+    administer(kafka, "CreateTopics", topic, lambda admin: admin.create_topics([new]))
+
+
+def administer(
+    kafka: ClusterAddress, api: str, whose: str, request: Callable[[AdminClient], Mapping[Any, Future[Any]]]
+) -> None:
+    """Send a request about one topic or partition, and wait for the answer. Raises RequestRefused if it is an error."""
+    admin = admin_of(kafka)
+    (answer,) = request(admin).values()
+    try:
+        answer.result(60)
+    except KafkaException as refused:
+        raise RequestRefused(api, whose, error=refused.args[0].name()) from None
+
+
+def admin_of(kafka: ClusterAddress) -> AdminClient:
+    """A client that manages topics and logs nothing: brokers may be down on purpose."""
+    return AdminClient({**config_of(kafka).librdkafka(), **QUIET})
 
 
 def partitions(cluster: BrokerClient, topic: str) -> dict[int, Any]:
@@ -469,12 +502,11 @@ class BlockedConsumer:
     """
 
     def __init__(self, kafka: ClusterAddress, topic: str, *, group: str, partition: int = 0) -> None:
-        quiet = {"log_level": 0, "error_cb": lambda error: None}  # brokers may be down on purpose
-        settings = config_of(kafka).librdkafka() | quiet
+        settings = {**config_of(kafka).librdkafka(), **QUIET}
         self.group = group
         self.topic = topic
         self.partition = partition
-        self._admin = AdminClient(settings)
+        self._admin = admin_of(kafka)
         self._consumer = Consumer(
             settings
             | {

@@ -12,9 +12,8 @@ from confluent_kafka import Producer
 from toolkit.actions.audit import Audit
 from toolkit.actions.marker_actions import plan_abort
 from toolkit.lab.broker import Kafka
-from toolkit.lab.clients import BlockedConsumer, blocked_consumer
+from toolkit.lab.clients import BlockedConsumer, blocked_consumer, create_topic
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
-from toolkit.lab.lab_source import create_topic
 from toolkit.schema import Row
 from toolkit.sources.live.cluster import Cluster
 from toolkit.views.finding_document import finding_lines, summary

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from confluent_kafka import TopicPartition
+
 from toolkit.errors import UsageError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, coordinator_partition
 from toolkit.lab.broker import Kafka, version_numbers
@@ -24,9 +26,11 @@ from toolkit.lab.clients import (
     RequestRefused,
     SteadyClient,
     TxnProducer,
+    administer,
     await_coordinators,
     config_of,
     coordinator,
+    create_topic,
     elect_uncleanly,
     leader,
     offsets,
@@ -273,27 +277,9 @@ class Stage:
         if partitions(self.cluster, self.topic):
             return
         count = self.partition + 2
-        new = broker_client.CreateTopics.CreatableTopic
-        topic = new(
-            name=self.topic,
-            num_partitions=-1 if replicas else count,
-            replication_factor=-1 if replicas else 1,
-            assignments=[
-                new.CreatableReplicaAssignment(
-                    partition_index=each, broker_ids=list(replicas if each == self.partition else elsewhere or replicas)
-                )
-                for each in range(count)
-                if replicas
-            ],
-            configs=[new.CreatableTopicConfig(name=key, value=value) for key, value in config.items()],
-        )
-        send_until_accepted(
-            self.cluster,
-            lambda: broker_client.CreateTopics(topics=[topic], timeout_ms=10_000, validate_only=False, max_version=4),
-            of=self.topic,
-            to=lambda: int(self.cluster.send_one(broker_client.Metadata(topics=[])).controller_id),
-            codes=lambda message: [each.error_code for each in message.topics],
-        )
+        placed = [list(replicas if each == self.partition else elsewhere or replicas) for each in range(count)]
+        options = {"replica_assignment": placed, "replication_factor": -1} if replicas else {}
+        create_topic(self.config, self.topic, num_partitions=count, config=dict(config), **options)
         until(
             lambda: True if len(partitions(self.cluster, self.topic)) == count else None,
             awaited=f"the leaders of {self.topic}",
@@ -303,18 +289,28 @@ class Stage:
     def producer(
         self, *, timeout_ms: int = 600_000, coordinator_id: int | None = None, transaction_version: int = 1
     ) -> TxnProducer:
-        """Return a new producer with a producer id.
+        """Return a new producer with a producer id; the topic is created if it does not exist.
 
         `timeout_ms`: its transaction timeout.
         `coordinator_id`: broker that coordinates it; any if null.
         `transaction_version`: 1, or 2 (brokers from 4.0 on).
         """
+        self.create_topic()
         while True:
             transactional_id = f"{self.plot.name}-{uuid.uuid4().hex[:6]}"
             if coordinator_id in (None, coordinator(self.cluster, transactional_id)):
                 return TxnProducer(
                     self.cluster, transactional_id, timeout_ms=timeout_ms, transaction_version=transaction_version
                 ).init()
+
+    def opened(self, **options: Any) -> tuple[TxnProducer, int]:
+        """Return a producer with an open transaction on the partition, and the transaction's start offset.
+
+        `**options`: as for `producer`.
+        """
+        producer = self.producer(**options)
+        producer.add(self.topic, self.partition)
+        return producer, producer.send(self.topic, self.partition)
 
     def staged(
         self,
@@ -387,7 +383,6 @@ def stage_never_added(stage: Stage, *, records: int = 1) -> StagedIncident:
 
     InitProducerId, then Produce, without AddPartitionsToTxn.
     """
-    stage.create_topic()
     producer = stage.producer()
     return stage.staged(producer, producer.send(stage.topic, stage.partition, records=records))
 
@@ -408,10 +403,7 @@ def stage_late_after_commit(stage: Stage) -> StagedIncident:
 
 
 def _late(stage: Stage, *, commit: bool) -> StagedIncident:
-    stage.create_topic()
-    producer = stage.producer()
-    producer.add(stage.topic, stage.partition)
-    producer.send(stage.topic, stage.partition)
+    producer, _ = stage.opened()
     producer.end(commit=commit)
     return stage.staged(producer, producer.send(stage.topic, stage.partition))
 
@@ -423,7 +415,6 @@ def stage_offsets_never_added(stage: Stage, *, group: str | None = None) -> Stag
     TxnOffsetCommit without AddOffsetsToTxn. The open transaction is on the group's partition of
     ``__consumer_offsets``, not on the topic that the group reads.
     """
-    stage.create_topic()
     producer = stage.producer()
     group = group or _group_of_its_own(stage)
     producer.commit_offset(group, stage.topic, stage.partition, offset=0)
@@ -453,7 +444,6 @@ def _on_consumer_offsets(cluster: BrokerClient, producer: TxnProducer) -> tuple[
 @incident("hanging", outcome="undecided", action="abort", setup=EVERYDAY)
 def stage_superseded_elsewhere(stage: Stage) -> StagedIncident:
     """A producer left a transaction open that nobody knows of, and its successor of the next epoch works elsewhere."""
-    stage.create_topic()
     dead = stage.producer()
     start = dead.send(stage.topic, stage.partition)
     alive = TxnProducer(stage.cluster, dead.transactional_id).init()
@@ -470,7 +460,6 @@ def stage_superseded_same_partition(stage: Stage) -> StagedIncident:
     The successor has written nothing here yet. `close` commits it, as its application would: if the dead epoch's
     records are still open then, they become visible to read_committed.
     """
-    stage.create_topic()
     dead = stage.producer()
     start = dead.send(stage.topic, stage.partition)
     alive = TxnProducer(stage.cluster, dead.transactional_id).init()
@@ -485,7 +474,6 @@ def stage_superseded_written(stage: Stage) -> StagedIncident:
     ``superseded_same_partition`` becomes this once the new epoch writes: the broker shows one transaction of the new
     epoch that starts where the dead one did. `close` aborts it, which is the remedy.
     """
-    stage.create_topic()
     dead = stage.producer()
     start = dead.send(stage.topic, stage.partition)
     alive = TxnProducer(stage.cluster, dead.transactional_id).init()
@@ -497,7 +485,6 @@ def stage_superseded_written(stage: Stage) -> StagedIncident:
 @incident("hanging", outcome="undecided", action="abort", setup=EVERYDAY)
 def stage_busy_elsewhere(stage: Stage) -> StagedIncident:
     """A producer wrote to a partition that its transaction, open and healthy on another one, does not have."""
-    stage.create_topic()
     producer = stage.producer()
     beyond = stage.partition + 1
     start = producer.send(stage.topic, stage.partition)
@@ -509,7 +496,6 @@ def stage_busy_elsewhere(stage: Stage) -> StagedIncident:
 @incident("hanging", outcome="undecided", action="abort", setup=EVERYDAY)
 def stage_several_open(stage: Stage) -> StagedIncident:
     """Three transactions are open on one partition: one hangs, a healthy one follows, then another hangs."""
-    stage.create_topic()
     first, healthy, last = stage.producer(), stage.producer(), stage.producer()
     start = first.send(stage.topic, stage.partition)
     healthy.add(stage.topic, stage.partition)
@@ -527,32 +513,17 @@ def stage_head_deleted(stage: Stage, *, all_of_it: bool = False) -> StagedIncide
     DeleteRecords to the middle of its second batch, so that from Kafka 4 on the LSO lies below the log
     start offset. With `all_of_it` every record is gone and the LSO is the high watermark, until somebody writes.
     """
-    stage.create_topic()
     producer = stage.producer()
     start = producer.send(stage.topic, stage.partition, records=2)
     second = producer.send(stage.topic, stage.partition, records=5)
-    _delete_records(stage, before=second + (5 if all_of_it else 2))
+    before = TopicPartition(stage.topic, stage.partition, second + (5 if all_of_it else 2))
+    administer(stage.config, "DeleteRecords", stage.topic, lambda admin: admin.delete_records([before]))
     return stage.staged(producer, start)
-
-
-def _delete_records(stage: Stage, *, before: int) -> None:
-    request = broker_client.DeleteRecords.DeleteRecordsTopic
-    one = request.DeleteRecordsPartition(partition_index=stage.partition, offset=before)
-    send_until_accepted(
-        stage.cluster,
-        lambda: broker_client.DeleteRecords(
-            topics=[request(name=stage.topic, partitions=[one])], timeout_ms=10_000, max_version=1
-        ),
-        of=f"{stage.topic}-{stage.partition}",
-        to=lambda: leader(stage.cluster, stage.topic, stage.partition),
-        codes=lambda message: [message.topics[0].partitions[0].error_code],
-    )
 
 
 @incident("hanging", outcome="undecided", action="abort", setup=EVERYDAY)
 def stage_future_clock(stage: Stage) -> StagedIncident:
     """A transaction hangs whose producer's clock is 50 minutes ahead, so that tools that trust it call it young."""
-    stage.create_topic()
     producer = stage.producer()
     ahead = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=50)
     return stage.staged(producer, producer.send(stage.topic, stage.partition, timestamp=ahead))
@@ -564,7 +535,6 @@ def stage_orphan(stage: Stage) -> StagedIncident:
 
     transactional.id.expiration.ms has passed (3 s here, a week by default).
     """
-    stage.create_topic()
     producer = stage.producer()
     start = producer.send(stage.topic, stage.partition)
     brokers = list(stage.cluster.brokers)
@@ -637,7 +607,6 @@ def stage_prepared(stage: Stage) -> StagedIncident:
 def _open(
     stage: Stage, *, timeout_ms: int = 600_000, timestamp: dt.datetime | None = None, two_phase: bool = False
 ) -> StagedIncident:
-    stage.create_topic()
     producer = stage.producer(timeout_ms=timeout_ms)
     if two_phase:
         producer.init(two_phase=True)
@@ -654,9 +623,7 @@ def stage_committing(stage: Stage, *, commit: bool = True) -> StagedIncident:
     back, and the marker follows.
     """
     stage.create_topic(replicas=[ALWAYS_UP, OTHER], config={"min.insync.replicas": "2"})
-    producer = stage.producer(coordinator_id=ALWAYS_UP)
-    producer.add(stage.topic, stage.partition)
-    start = producer.send(stage.topic, stage.partition)
+    producer, start = stage.opened(coordinator_id=ALWAYS_UP)
     stage.kafka.stop_broker(OTHER)
     until(lambda: _in_sync(stage) == [ALWAYS_UP] or None, awaited="the ISR to shrink")
     producer.decide(commit=commit)
@@ -749,9 +716,7 @@ def stage_unreplicated(stage: Stage) -> StagedIncident:
 
 
 def _try_unreplicated(stage: Stage) -> StagedIncident | None:
-    producer = stage.producer(coordinator_id=ALWAYS_UP)
-    producer.add(stage.topic, stage.partition)
-    start = producer.send(stage.topic, stage.partition)
+    producer, start = stage.opened(coordinator_id=ALWAYS_UP)
     until(
         lambda: True if offsets(stage.cluster, stage.topic, stage.partition)[2] > start else None,
         awaited="the follower to copy the record",
@@ -783,9 +748,7 @@ def stage_coordinator_gone(stage: Stage) -> StagedIncident:
     and commits.
     """
     stage.create_topic(replicas=[ALWAYS_UP])
-    producer = stage.producer(coordinator_id=OTHER)
-    producer.add(stage.topic, stage.partition)
-    start = producer.send(stage.topic, stage.partition)
+    producer, start = stage.opened(coordinator_id=OTHER)
     stage.kafka.stop_broker(OTHER)
     finish = stage.finishing(producer)
 
@@ -799,10 +762,7 @@ def stage_coordinator_gone(stage: Stage) -> StagedIncident:
 @incident("clear", outcome=None, setup=EVERYDAY)
 def stage_marker_only(stage: Stage, *, group: str | None = None) -> StagedIncident:
     """Nothing is wrong: a group has read everything, and its lag of 1 is the marker that ended the last transaction."""
-    stage.create_topic()
-    producer = stage.producer()
-    producer.add(stage.topic, stage.partition)
-    start = producer.send(stage.topic, stage.partition)
+    producer, start = stage.opened()
     producer.end(commit=True)
     group = group or f"{stage.plot.name}-{uuid.uuid4().hex[:6]}"
     with BlockedConsumer(stage.config, stage.topic, group=group, partition=stage.partition) as consumer:
@@ -816,10 +776,7 @@ def stage_fenced_by_timeout(stage: Stage, *, timeout_ms: int = 1_000) -> StagedI
 
     The application fails with INVALID_PRODUCER_EPOCH and blames the broker, but the LSO has moved on.
     """
-    stage.create_topic()
-    producer = stage.producer(timeout_ms=timeout_ms)
-    producer.add(stage.topic, stage.partition)
-    start = producer.send(stage.topic, stage.partition)
+    producer, start = stage.opened(timeout_ms=timeout_ms)
     until(
         lambda: True if offsets(stage.cluster, stage.topic, stage.partition)[1] > start else None,
         awaited="the coordinator to abort the transaction",

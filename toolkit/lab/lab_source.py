@@ -13,7 +13,7 @@ from typing import Any
 from toolkit.actions.audit import Audit
 from toolkit.errors import UsageError
 from toolkit.lab.broker import Kafka
-from toolkit.lab.clients import await_coordinators, blocked_consumer, config_of, write_committed
+from toolkit.lab.clients import await_coordinators, blocked_consumer, config_of, create_topic, write_committed
 from toolkit.lab.connected_source import ConnectedSource
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.lab.samples import IncidentSample
@@ -165,12 +165,3 @@ def stage_between(kafka: Kafka, name: str, *, topic: str, group: str) -> StagedI
         staged = INCIDENTS[name](kafka, topic=topic, **options)
         write_committed(cluster, topic, 0, records=BEHIND)
     return staged
-
-
-def create_topic(kafka: Kafka, topic: str) -> None:
-    """Create a topic with two partitions of one replica."""
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import NewTopic
-
-    admin = AdminClient({**kafka.client_config(), "log_level": 0})
-    admin.create_topics([NewTopic(topic, num_partitions=2, replication_factor=1)])[topic].result(30)

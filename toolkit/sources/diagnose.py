@@ -25,9 +25,9 @@ from toolkit.schema.log import ClusterEvent
 from toolkit.schema.table import TopicPartition, TransactionKey
 
 if TYPE_CHECKING:
-    from toolkit.analysis.coordinator.transaction_history import CoordinatorLog
     from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ExcerptStart
     from toolkit.analysis.diagnosis.markers import MarkerSearch
+    from toolkit.analysis.transaction_history import CoordinatorLog
 
 
 class EvidenceSource(ABC):

@@ -20,7 +20,6 @@ from toolkit.analysis.log.offset_status import (
     AbortedRange,
     LogSlice,
     StatusRange,
-    TransactionAtOffset,
     batch_statuses,
     missing_reason,
     status_ranges,
@@ -30,14 +29,14 @@ from toolkit.analysis.log.offset_status import (
 from toolkit.errors import DecodeError
 from toolkit.formats.batch_records import partial_batches, read_records
 from toolkit.formats.batches import LOG_APPEND_TIME, TRANSACTIONAL, known
-from toolkit.formats.headers import ABORT, COMMIT, Header, Headers, LogChunk
+from toolkit.formats.headers import Header, Headers, LogChunk
 from toolkit.schema import utc
 from toolkit.schema.live import MissingOffsets, OffsetVisibility, Partition
+from toolkit.schema.log import LogTransaction
 
 if TYPE_CHECKING:
     from toolkit.sources.offset_queries import OffsetSpec
 
-ENDED = {COMMIT: "commit", ABORT: "abort"}
 BACK = (1_000, 20_000)  # offsets before a transaction's record in which to search its first one
 FORWARD = 200_000  # offsets after it in which to search its marker
 WRONG_CHECKSUM = "CORRUPT_MESSAGE: the checksum of the batch at offset {} does not match its bytes"
@@ -168,13 +167,12 @@ class OffsetReader(ABC):
             if not is_start_known and base - self.log_start <= BACK[-1]:  # all that is left of the log was searched
                 is_start_known = _has_first_sequence(around, at)
             known = self._with_transaction(known, producer_id, at, is_start_known)
-        ends = [each.marker_time_ms for each in at_offset.values() if each.marker_time_ms is not None]
-        if not ends and batch["attributes"] & LOG_APPEND_TIME:
-            ends = [int(batch["max_timestamp"])]
-        return replace(known, visible_at=utc(max(ends)) if ends else None)
+        ends = [each.end for each in at_offset.values() if each.end is not None]
+        appended = known.timestamp if batch["attributes"] & LOG_APPEND_TIME else None
+        return replace(known, visible_at=max(ends, default=appended))
 
     def _with_transaction(
-        self, found: OffsetVisibility, producer_id: int, at: TransactionAtOffset | None, is_start_known: bool
+        self, found: OffsetVisibility, producer_id: int, at: LogTransaction | None, is_start_known: bool
     ) -> OffsetVisibility:
         """With begin, end, outcome and id of the transaction of a record or marker, as far as they were read."""
         transactional_id, unread = self.transactional_id(producer_id)
@@ -183,14 +181,14 @@ class OffsetReader(ABC):
         if at is None:
             return found
         if found.status == "marker":
-            outcome = None if at.marker is None else ENDED.get(at.marker)
+            outcome = at.marker and at.marker.lower()
         own = self.opened.get(producer_id) if found.status == "open" and not is_start_known else None
         return replace(
             found,
             outcome=outcome,
             first_offset=at.first_offset if is_start_known else own,
             marker_offset=at.marker_offset,
-            marker_time=None if at.marker_time_ms is None else utc(at.marker_time_ms),
+            marker_time=at.end,
         )
 
     def _outside(self, start: int, stop: int) -> tuple[list[StatusRange], list[StatusRange]]:
@@ -332,7 +330,7 @@ def slice_of(
     return found
 
 
-def _has_first_sequence(log: LogSlice, at: TransactionAtOffset | None) -> bool:
+def _has_first_sequence(log: LogSlice, at: LogTransaction | None) -> bool:
     """Whether the first batch that was read of a transaction is the producer's first with its epoch."""
     if at is None or at.first_offset is None:
         return False

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from toolkit.analysis.history.findings_over_time import unread
-from toolkit.analysis.symptoms.recognition import MAX_NAMED, NamedResources
+from toolkit.analysis.findings_over_time import unread
+from toolkit.analysis.symptoms import MAX_NAMED, NamedResources
 from toolkit.errors import NotFound, ToolkitError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.schema.live import Coordinator, Finding, GroupLag, Partition, Transaction

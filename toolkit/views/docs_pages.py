@@ -9,9 +9,9 @@ from pathlib import Path
 
 import jinja2
 
-from toolkit.analysis.coordinator.transaction_owners import PREPARE_GRACE
 from toolkit.analysis.diagnosis.decision import CAUSES, OUTCOMES
 from toolkit.analysis.diagnosis.observation import TIMEOUT_GRACE
+from toolkit.analysis.transaction_owners import PREPARE_GRACE
 from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.verdict import Verdict
 

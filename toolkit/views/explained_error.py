@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.consumer_lag import never_read
 from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, number
-from toolkit.analysis.symptoms.recognition import (
-    MAX_NAMED,
-    NamedResources,
-    RecognizedSymptom,
-    is_over,
-    pasted_records,
-    recognize,
-)
+from toolkit.analysis.symptoms import MAX_NAMED, NamedResources, RecognizedSymptom, is_over, pasted_records, recognize
 from toolkit.schema import FINDINGS, Column, ListOf, Row, StructOf, Table
 from toolkit.schema.live import GroupLag, Transaction
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
@@ -211,7 +204,7 @@ class ExplainedError:
 
     @property
     def symptoms(self) -> tuple[str, ...]:
-        """Names of the symptoms, as in `toolkit.analysis.symptoms.recognition.SYMPTOMS`."""
+        """Names of the symptoms, as in `toolkit.analysis.symptoms.SYMPTOMS`."""
         return tuple(each.symptom.name for each in self.recognized)
 
     def rows(self) -> list[Row]:

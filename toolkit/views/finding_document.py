@@ -17,9 +17,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from toolkit.analysis.coordinator.transaction_owners import prefix_of, shows_member
 from toolkit.analysis.diagnosis.decision import CAUSES, OUTCOMES
 from toolkit.analysis.diagnosis.evidence_text import NO_ANSWER, at
+from toolkit.analysis.transaction_owners import prefix_of, shows_member
 from toolkit.command_line import command_line, grant, quoted
 from toolkit.errors import UsageError
 from toolkit.schema import FINDINGS, Column, ListOf, Row, Table

@@ -12,8 +12,8 @@ from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from toolkit.analysis.coordinator.transaction_owners import prefix_of
 from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.analysis.transaction_owners import prefix_of
 from toolkit.errors import UsageError
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import FINDINGS, TABLES, Row, Table

@@ -20,7 +20,7 @@ from tests.views.panel.test_panel_html import GONE, PanelCluster, finding, impac
 from tests.views.test_report import action
 from toolkit.actions.audit import Audit
 from toolkit.actions.plan import Done, LeftOut, ListResult, Plan, PlanList, Result
-from toolkit.analysis.symptoms.recognition import NamedResources
+from toolkit.analysis.symptoms import NamedResources
 from toolkit.errors import ActionFailed, ActionRefused, ConnectionFailed
 from toolkit.schema.live import Finding
 from toolkit.views.explained_error import ExplainedError

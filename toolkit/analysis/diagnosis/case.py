@@ -12,7 +12,6 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES, TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.decision import NOT_READ, PROVEN, UNDECIDED, UNKNOWN, Outcome, recorded_outcome
 from toolkit.analysis.diagnosis.observation import (
     BEFORE_OPENING,
@@ -26,6 +25,7 @@ from toolkit.analysis.diagnosis.observation import (
     is_held,
     observed_between,
 )
+from toolkit.analysis.transaction_owners import OPEN_STATES, TWO_PHASE_COMMIT
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import utc
 from toolkit.schema.checkpoint import FlinkCheckpoint
@@ -37,10 +37,10 @@ from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.schema.verdict import Verdict
 
 if TYPE_CHECKING:
-    from toolkit.analysis.coordinator.transaction_history import CoordinatorLog, IdHistory
     from toolkit.analysis.diagnosis.decision import Decision, Rule
     from toolkit.analysis.diagnosis.log_excerpts import Excerpt, OpenPart, ProducerBatches
     from toolkit.analysis.diagnosis.markers import MarkerSearch
+    from toolkit.analysis.transaction_history import CoordinatorLog, IdHistory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

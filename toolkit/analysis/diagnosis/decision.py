@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from toolkit.analysis.coordinator.transaction_owners import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.evidence_text import at, number
 from toolkit.analysis.diagnosis.observation import TransactionAge, age_verdict, is_held
+from toolkit.analysis.transaction_owners import TWO_PHASE_COMMIT
 from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Transaction
 from toolkit.schema.log import PastTransaction

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES
 from toolkit.analysis.diagnosis.observation import BrokersTime, Observation, between
+from toolkit.analysis.transaction_owners import OPEN_STATES
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.coerce import Scope, Seen, SeenBrokers
 from toolkit.schema.durations import duration

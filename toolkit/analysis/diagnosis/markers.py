@@ -33,10 +33,10 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.coordinator.transaction_history import IdHistory
 from toolkit.analysis.diagnosis.decision import ABORT, COMMIT, UNKNOWN, Outcome
 from toolkit.analysis.diagnosis.evidence_text import FILES, REQUESTS, at, elsewhere_entry, record_entry
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt, OpenPart, producer_batches, search_from
+from toolkit.analysis.transaction_history import IdHistory
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import ABORT as ABORT_MARKER
 from toolkit.formats.headers import COMMIT as COMMIT_MARKER

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TypeVar
 
-from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES, TWO_PHASE_COMMIT
+from toolkit.analysis.transaction_owners import OPEN_STATES, TWO_PHASE_COMMIT
 from toolkit.schema.durations import CLOCKS_DIFFER, duration
 from toolkit.schema.live import Partition, Producer, Transaction
 from toolkit.schema.recorded import FirstBatch

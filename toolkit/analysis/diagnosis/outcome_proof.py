@@ -24,7 +24,6 @@ from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.coordinator.transaction_history import IdHistory
 from toolkit.analysis.diagnosis.decision import ABORT, COMMIT, UNDECIDED, UNKNOWN, Outcome
 from toolkit.analysis.diagnosis.evidence_text import at, record_entry
 from toolkit.analysis.diagnosis.log_excerpts import LogTime, OpenPart, offsets_text
@@ -35,6 +34,7 @@ from toolkit.analysis.diagnosis.markers import (
     DecidedTransaction,
     ProducerMarker,
 )
+from toolkit.analysis.transaction_history import IdHistory
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.headers import COMMIT as COMMIT_MARKER
 from toolkit.schema.log import PastTransaction, TransactionLogRecord

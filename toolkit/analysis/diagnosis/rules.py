@@ -15,8 +15,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from toolkit.analysis.coordinator.transaction_history import LAST_EPOCH
-from toolkit.analysis.coordinator.transaction_owners import PREPARE_GRACE, may_be_flinks
 from toolkit.analysis.diagnosis.decision import (
     ABORT,
     ALL_COMMITTED,
@@ -34,6 +32,8 @@ from toolkit.analysis.diagnosis.decision import (
 )
 from toolkit.analysis.diagnosis.evidence_text import at, by_observations, coordinator_says, number
 from toolkit.analysis.diagnosis.observation import TIMEOUT_GRACE, age_verdict, is_overdue
+from toolkit.analysis.transaction_history import LAST_EPOCH
+from toolkit.analysis.transaction_owners import PREPARE_GRACE, may_be_flinks
 from toolkit.command_line import command_line
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.schema.checkpoint import FlinkCheckpoint
@@ -50,10 +50,7 @@ NOT_CHECKPOINTED = "if no checkpoint of Flink is to commit it"
 COMPARED_AFTER = dt.timedelta(seconds=10)  # of a live transaction, before its log is read for records of an earlier one
 
 
-ALIVE = (
-    "No request shows whether its process is alive or connected; a group's member that its id names is named as "
-    "`owner`."
-)
+ALIVE = "No request shows whether its process is alive or connected."
 RESTART = (
     "If its process is gone, start it again with the same transactional.id: its InitProducerId ends the transaction."
 )

@@ -42,7 +42,7 @@ from toolkit.formats.headers import (
     take_rows,
     times,
 )
-from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, utc
+from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE
 from toolkit.schema.log import LogTransaction, TransactionStatistics
 from toolkit.schema.table import LAST_TIME
 
@@ -675,18 +675,6 @@ def statistics_row(
 def open_rows(
     statistics: Statistics, *, topic: str | None, partition: int | None, broker_id: int | None = None
 ) -> list[LogTransaction]:
-    """The open transactions: their key and their start times."""
-    return [
-        LogTransaction(
-            topic=topic,
-            partition=partition,
-            broker_id=broker_id,
-            producer_id=int(txn["producer_id"]),
-            producer_epoch=int(txn["producer_epoch"]),
-            first_offset=int(txn["first_offset"]),
-            last_offset=int(txn["last_offset"]),
-            start=utc(int(txn["start"])),
-            start_clock="broker" if txn["start_clock"] == 1 else "producer",
-        )
-        for txn in statistics.open
-    ]
+    """The open transactions."""
+    rows = log_transaction_table(statistics.open, topic=topic, partition=partition, broker_id=broker_id)
+    return LogTransaction.of_table(rows)

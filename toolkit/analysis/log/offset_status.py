@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from toolkit.analysis.log.log_transactions import finish, markers, partial_transactions
+from toolkit.analysis.log.log_transactions import finish, log_transaction_table, markers, partial_transactions
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import (
     ABORT,
@@ -35,6 +35,7 @@ from toolkit.formats.headers import (
 )
 from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema.live import OffsetVisibility, Partition
+from toolkit.schema.log import LogTransaction
 
 STATUSES = (
     "non_transactional",  # a record outside transactions
@@ -244,17 +245,7 @@ def _joined(ranges: Sequence[StatusRange]) -> list[StatusRange]:
     return joined
 
 
-class TransactionAtOffset(NamedTuple):
-    """A transaction that had written at or before an offset, and had not ended before it."""
-
-    first_offset: int | None  # offset of its first batch that was read; null if only its marker was read
-    # marker_offset, marker_time_ms, marker: its marker, COMMIT or ABORT; null if none follows
-    marker_offset: int | None
-    marker_time_ms: int | None
-    marker: int | None
-
-
-def transactions_at(batches: Headers, offset: int) -> dict[int, TransactionAtOffset]:
+def transactions_at(batches: Headers, offset: int) -> dict[int, LogTransaction]:
     """The transactions that were open at an offset, by producer id, including one whose marker is at the offset.
 
     `batches`: headers around the offset, in the order of the log.
@@ -262,15 +253,9 @@ def transactions_at(batches: Headers, offset: int) -> dict[int, TransactionAtOff
     found = finish(partial_transactions(batches))
     first, marker = found["first_offset"], found["marker_offset"]
     has_begun = ((first >= 0) & (first <= offset)) | (marker == offset)
-    columns = ("first_offset", "marker_offset", "end", "marker")
-    at_offset = {}
-    for each in found[has_begun & ((marker < 0) | (marker >= offset))]:
-        first_offset, *of_marker = (int(each[name]) for name in columns)
-        is_ended = of_marker[0] >= 0
-        at_offset[int(each["producer_id"])] = TransactionAtOffset(
-            first_offset if first_offset >= 0 else None, *(of_marker if is_ended else (None, None, None))
-        )
-    return at_offset
+    at_offset = found[has_begun & ((marker < 0) | (marker >= offset))]
+    rows = LogTransaction.of_table(log_transaction_table(at_offset, topic=None, partition=None))
+    return {each.producer_id: each for each in rows if each.producer_id is not None}
 
 
 MISSING = {

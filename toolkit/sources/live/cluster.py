@@ -11,12 +11,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
 from toolkit.analysis.diagnosis.case import DiagnoseOptions
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence_text import scope
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, BrokersTime, Observation
 from toolkit.analysis.exposure import release_of
+from toolkit.analysis.transaction_owners import owner_clauses, transaction_owners
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
@@ -383,11 +383,7 @@ class Cluster(Source, OffsetTables):
 
     @implements(Source.transaction_history, without=["start", "stop", "producer_id"])
     def transaction_history(self, arguments: TableArguments) -> Iterable[PastTransaction]:
-        from toolkit.analysis.coordinator.transaction_history import (
-            transaction_history,
-            unread_histories,
-            unread_partitions,
-        )
+        from toolkit.analysis.transaction_history import transaction_history, unread_histories, unread_partitions
         from toolkit.sources.live.coordinator_logs import read_coordinator_topic, records_of_ids
 
         read_at, topic = self.brokers_time().time, read_coordinator_topic(self.client, STATE_TOPIC)

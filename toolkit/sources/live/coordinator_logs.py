@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from toolkit.analysis.coordinator.transaction_history import CoordinatorLog, names_any
 from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.exposure import (
     MAX_TIMEOUT,
@@ -30,6 +29,7 @@ from toolkit.analysis.exposure import (
     release_of,
     software_of,
 )
+from toolkit.analysis.transaction_history import CoordinatorLog, names_any
 from toolkit.command_line import grant
 from toolkit.errors import BrokerError, DecodeError, NotFound, ToolkitError
 from toolkit.formats.batch_records import Record, read_records

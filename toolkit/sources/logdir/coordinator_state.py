@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from toolkit.analysis.coordinator.transaction_history import newest, unread_histories
 from toolkit.analysis.diagnosis.observation import AsOf
+from toolkit.analysis.transaction_history import newest, unread_histories
 from toolkit.errors import DecodeError, NotFound
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC, USUAL_COUNT, coordinator_partition
 from toolkit.schema import utc

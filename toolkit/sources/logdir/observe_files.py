@@ -10,8 +10,6 @@ from itertools import accumulate
 
 import numpy as np
 
-from toolkit.analysis.coordinator.transaction_history import CoordinatorLog, transaction_history
-from toolkit.analysis.coordinator.transaction_owners import OPEN_STATES, owner_clauses
 from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.log_excerpts import (
@@ -26,9 +24,11 @@ from toolkit.analysis.diagnosis.log_excerpts import (
 )
 from toolkit.analysis.diagnosis.markers import MarkerSearch, OtherMarker, markers_found
 from toolkit.analysis.diagnosis.observation import UNKNOWN_TIME, BrokersTime, Coverage, Observation
-from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets, lso_holds
+from toolkit.analysis.hold_findings import by_producer, held_findings, held_offsets, lso_holds
 from toolkit.analysis.log.log_transactions import log_transaction_table
 from toolkit.analysis.log.offset_status import intact
+from toolkit.analysis.transaction_history import CoordinatorLog, transaction_history
+from toolkit.analysis.transaction_owners import OPEN_STATES, owner_clauses
 from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import Headers, concatenate
@@ -457,7 +457,7 @@ def with_holds(observed: FileObservation, current_findings: Sequence[Finding], *
 
     `observed`: the observation of the current findings; the first replica of each partition was read completely.
     `current_findings`: the findings at the end of the files.
-    `min_held_ms`: as for `toolkit.analysis.history.hold_findings.held_findings`.
+    `min_held_ms`: as for `toolkit.analysis.hold_findings.held_findings`.
     """
     offsets = {
         each.tp: (each.last_stable_offset, each.high_watermark)
@@ -482,7 +482,7 @@ def replica_holds(
     """The holds in the log of a replica that was read completely, with the records and bytes that each held.
 
     `lso`, `high_watermark`: of its partition; null if unknown.
-    `min_held_ms`: as for `toolkit.analysis.history.hold_findings.lso_holds`.
+    `min_held_ms`: as for `toolkit.analysis.hold_findings.lso_holds`.
     """
     window = state.window
     ranges = [

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from toolkit.analysis.diagnosis.decision import COMMIT, OUTCOMES
-from toolkit.analysis.history.findings_over_time import unread as why_unread
+from toolkit.analysis.findings_over_time import unread as why_unread
 from toolkit.errors import UsageError
 from toolkit.schema.live import Finding, GroupLag
 from toolkit.schema.table import TopicPartition
@@ -53,7 +53,7 @@ GROUP_LAGS = (
 )
 COUNTS = (
     ("taken", "Samples taken, failed ones included."),
-    ("failed", "Samples that failed: the cluster could not be reached."),
+    ("failed", "Samples that failed: the cluster, or a checkpoint of Flink, could not be read."),
     ("skipped", "Samples skipped because the previous one took too long."),
     ("unwritten", "Samples that could not be written."),
 )

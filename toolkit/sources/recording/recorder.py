@@ -30,7 +30,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 from toolkit.analysis.diagnosis.case import DEFAULTS, DiagnoseOptions
 from toolkit.analysis.diagnosis.consumer_lag import group_lag
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, UNKNOWN_TIME, Observation
-from toolkit.analysis.history.findings_over_time import LATE_PADDING_MS, first_seen, late_transactions, with_earlier
+from toolkit.analysis.findings_over_time import LATE_PADDING_MS, first_seen, late_transactions, with_earlier
 from toolkit.errors import BrokerError, ConnectionFailed, NotFound, ToolkitError, UsageError
 from toolkit.schema import RECORDED
 from toolkit.schema.live import Finding, GroupLag
@@ -111,14 +111,14 @@ class Sampler:
     # older live transactions are ``long``, and whether the log around held LSOs is read: at most once a minute for the
     # same transaction and verdict
     diagnosis: DiagnoseOptions = DEFAULTS
-    late_padding_ms: int = LATE_PADDING_MS  # as for `analysis.history.findings_over_time.late_transactions`
+    late_padding_ms: int = LATE_PADDING_MS  # as for `analysis.findings_over_time.late_transactions`
     with_held_groups: bool = False  # read the committed offsets of the groups while an LSO is held
     _cluster: Cluster | None = None
     _cluster_id: str | None = None  # of all samples; null until one has it
     _longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
 
     def take(self, due: dt.datetime, before: Sample | None = None) -> Sample:
-        """Take a sample, with an error instead of rows if the cluster cannot be reached.
+        """Take a sample, with an error instead of rows if the cluster, or a checkpoint, cannot be read.
 
         `due`: when the sample is due, with time zone.
         `before`: the previous sample, successful or failed. Without one no verdict is `hanging`.

@@ -31,12 +31,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit import schema
-from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
 from toolkit.analysis.diagnosis.decision import decide_unknown
 from toolkit.analysis.diagnosis.evidence_text import at as at_time
 from toolkit.analysis.diagnosis.evidence_text import scope
 from toolkit.analysis.diagnosis.observation import BrokersTime, Coverage, Observation
-from toolkit.analysis.history.findings_over_time import (
+from toolkit.analysis.findings_over_time import (
     LATE,
     observation_times,
     observed_holds,
@@ -45,6 +44,7 @@ from toolkit.analysis.history.findings_over_time import (
     without_short,
 )
 from toolkit.analysis.log.offset_status import visibility_reason
+from toolkit.analysis.transaction_owners import owner_clauses, transaction_owners
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC, coordinator_partition
 from toolkit.schema import RECORDED, Row
@@ -761,7 +761,7 @@ def failed_samples(samples: Sequence[RecordedSample]) -> list[Finding]:
     count, since = len(samples), at_time(first.sampled_at)
     failed = f"the sample of {since}" if count == 1 else f"{count} samples since {since}"
     unreachable = decide_unknown(
-        f"The cluster could not be reached any more: {failed} failed.",
+        f"What is open now is not known: {failed} failed.",
         remedy="Diagnose the live cluster.",
         missing=tuple(dict.fromkeys(each.error for each in samples if each.error)),
         is_open=False,

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from toolkit.analysis.history.findings_over_time import (
+from toolkit.analysis.findings_over_time import (
     close_by_log,
     is_open,
     merge_findings,
@@ -30,13 +30,7 @@ from toolkit.analysis.history.findings_over_time import (
     unread,
     without_short,
 )
-from toolkit.analysis.history.hold_findings import (
-    attributed_holds,
-    by_producer,
-    held_findings,
-    held_so_far,
-    merge_holds,
-)
+from toolkit.analysis.hold_findings import attributed_holds, by_producer, held_findings, held_so_far, merge_holds
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, TRANSACTION_HISTORY, Row
 from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.live import Finding
@@ -109,7 +103,7 @@ def holds_of(states: Iterable[StoredState], *, min_held_ms: int) -> list[LsoHold
 def near_transaction_history(holds: Sequence[LsoHold], transaction_history: DataFrame) -> list[PastTransaction]:
     """History that may belong to a hold by producer id and time, and the rows directly before and after.
 
-    `history.hold_findings.attribute` selects among them. A producer id may have millions of other rows.
+    `hold_findings.attribute` selects among them. A producer id may have millions of other rows.
     """
     if not holds:
         return []

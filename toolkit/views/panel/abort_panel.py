@@ -15,7 +15,7 @@ from toolkit.actions.audit import Audit, is_on
 from toolkit.actions.coordinator_actions import plan_commit, plan_fence
 from toolkit.actions.marker_actions import plan_abort, plan_abort_list, plan_complete
 from toolkit.actions.plan import RECHECK_AFTER, ListResult, Plan, PlanList
-from toolkit.analysis.history.findings_over_time import unread
+from toolkit.analysis.findings_over_time import unread
 from toolkit.errors import ActionRefused, ToolkitError, UsageError
 from toolkit.schema.coerce import finding_row, records_of
 from toolkit.schema.live import Finding, Partition

@@ -19,7 +19,7 @@ import ipywidgets as widgets
 import traitlets
 
 from toolkit.actions.plan import ListResult, Plan, PlanList, Result
-from toolkit.analysis.history.findings_over_time import close_by_log
+from toolkit.analysis.findings_over_time import close_by_log
 from toolkit.errors import (
     ActionFailed,
     ActionRefused,

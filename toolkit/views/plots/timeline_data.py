@@ -14,7 +14,7 @@ from itertools import accumulate, groupby, zip_longest
 from typing import NamedTuple
 
 from toolkit.analysis.cluster_events import events_around
-from toolkit.analysis.coordinator.transaction_owners import EXPIRED
+from toolkit.analysis.transaction_owners import EXPIRED
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, PastTransaction
 from toolkit.schema.verdict import Verdict

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolkit.analysis.diagnosis.decision import ABORT, COMMIT, UNDECIDED, UNKNOWN
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.history.findings_over_time import VERDICT_BEFORE, verdict_before
+from toolkit.analysis.findings_over_time import VERDICT_BEFORE, verdict_before
 from toolkit.schema.recorded import OUTCOME, unfinished
 from toolkit.schema.verdict import Verdict
 from toolkit.views.finding_document import HoldEnd, hold_end, transaction_key, transaction_name

@@ -37,7 +37,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, NamedTuple
 
-from toolkit.analysis.coordinator.transaction_owners import (
+from toolkit.analysis.transaction_owners import (
     EXPIRED,
     OPEN_STATES,
     PREPARE_GRACE,

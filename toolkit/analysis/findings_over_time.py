@@ -21,10 +21,10 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from toolkit.analysis.coordinator.transaction_owners import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.decision import decide_ended, decide_merged, decide_open_after_marker
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
+from toolkit.analysis.transaction_owners import TWO_PHASE_COMMIT
 from toolkit.schema.durations import CLOCKS_DIFFER, duration, elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer
 from toolkit.schema.log import LogTransaction
@@ -168,7 +168,7 @@ def merge_findings(of_log: Iterable[Finding], of_recording: Iterable[Finding]) -
     Where both have a transaction, the log's times and amounts win, if it has them (`Finding.merged`); which verdict it
     has is decided on both (`decision.decide_merged`). The recording's verdict becomes evidence if the
     transaction is over.
-    `of_log`: from `toolkit.analysis.history.hold_findings.held_findings`, or from the running cluster.
+    `of_log`: from `toolkit.analysis.hold_findings.held_findings`, or from the running cluster.
     `of_recording`: from `over_time`.
     """
     recorded: dict[TransactionKey, Finding] = {}

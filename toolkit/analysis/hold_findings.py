@@ -28,10 +28,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from toolkit.analysis.coordinator.transaction_owners import PREPARE_GRACE, TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.causes import Cause, cause_of, habit
 from toolkit.analysis.diagnosis.decision import Decision, decide_ended, decide_open_after_marker, decide_unknown
-from toolkit.analysis.history.findings_over_time import close
+from toolkit.analysis.findings_over_time import close
+from toolkit.analysis.transaction_owners import PREPARE_GRACE, TWO_PHASE_COMMIT
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import Array, integers, labels, milliseconds, numbers, times
 from toolkit.schema.durations import CLOCKS_DIFFER, duration, elapsed_ms
@@ -282,7 +282,7 @@ def merge_holds(
     """Holds in a log and in a recording: one for each transaction, with the times of the log.
 
     `of_log`: from `attributed_holds`.
-    `of_recording`: from `toolkit.analysis.history.findings_over_time.observed_holds`.
+    `of_recording`: from `toolkit.analysis.findings_over_time.observed_holds`.
     `still_open`: the transactions that are open by both together: a marker in the log may be lost on its leader.
     """
     recorded = list(of_recording)

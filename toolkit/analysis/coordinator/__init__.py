@@ -1,1 +1,0 @@
-"""States, owners, histories and endings of transactions, from records of ``__transaction_state``."""

@@ -1,1 +1,0 @@
-"""What held the LSO over time, and how it ended."""
