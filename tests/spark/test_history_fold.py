@@ -21,7 +21,7 @@ from toolkit.analysis.transaction_history import transaction_history
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
 from toolkit.schema.log import TransactionLogRecord
-from toolkit.sources.log_tables import LogId
+from toolkit.schema.table import LogId
 from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.datasources.log_reader import LogIdentity
 from toolkit.spark.pipeline.history_fold import current_transaction_history, fold_records
