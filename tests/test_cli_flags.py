@@ -98,6 +98,7 @@ ANSWERS: Mapping[str, Any] = {
     "delta_settings()": {},
     "explain()": replace(explain("text"), checks=ResourceChecks()),
     "plan_abort_list().execute().error": None,
+    "plan_abort_list().left_out": [],
     "plan_abort().impact.size": None,
     **{f"plan_{each}().refusal": None for each in ("abort", "complete", "commit", "fence")},
     "Redaction.applied()": lambda value: value,

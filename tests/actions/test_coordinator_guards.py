@@ -694,11 +694,18 @@ def test_a_later_transaction_of_the_same_epoch_is_not_committed(later: dict[str,
     assert ("Nothing was sent" in str(raised.value), cluster.sent) == (True, [])
 
 
-def test_a_commit_is_one_though_a_later_transaction_is_open_by_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waited for its end until the time-out, and said `Ongoing, not committed`."""
+@pytest.mark.parametrize(
+    "later", [{"start_time": ago(seconds=1)}, {"state": "Empty", "on": ()}, {"state": "CompleteAbort", "on": ()}]
+)
+def test_a_commit_is_one_though_its_client_has_gone_on_by_now(
+    later: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for the end of a later one until the time-out, and said `Ongoing, not committed`; or `Empty, not
+    committed`, once its job was restored.
+    """
 
     def goes_on(cluster: RowCluster) -> None:
-        cluster.transactions = [owner(epoch=1, start_time=ago(seconds=1))]
+        cluster.transactions = [owner(epoch=1, **later)]
 
     monkeypatch.setattr("toolkit.actions.coordinator_actions.POLL_S", 60)
     planned = commit_cluster()
@@ -706,7 +713,7 @@ def test_a_commit_is_one_though_a_later_transaction_is_open_by_now(monkeypatch: 
     cluster = commit_cluster(before={("transaction_rows", planned.calls["transaction_rows"]): goes_on})
     done = commit_plan(cluster).execute(confirm=NAME)
     assert done.owner is not None
-    assert (done.owner.state, len(done.partitions)) == ("Ongoing", 1)
+    assert (done.owner.state, len(done.partitions)) == (later.get("state", "Ongoing"), 1)
 
 
 def test_a_commit_whose_marker_is_missing_is_an_error() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -25,6 +27,7 @@ from tests.actions.rows import (
     with_txn,
 )
 from tests.analysis.build import NOW
+from tests.process import run
 from toolkit.actions import marker_actions
 from toolkit.actions import plan as plan_module
 from toolkit.actions.audit import Audit, is_on
@@ -32,6 +35,7 @@ from toolkit.actions.marker_actions import Abort, plan_abort_list
 from toolkit.actions.plan import ASSERTED, ListResult, PlanList, Result
 from toolkit.actions.transaction import PartitionResult, transaction_at
 from toolkit.analysis.diagnosis.decision import PROVEN
+from toolkit.cli.options import SourceOptions
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
@@ -329,3 +333,15 @@ def test_a_list_names_each_transaction_once_and_leaves_out_what_is_not_open() ->
     assert [*list_result(plan, ListResult(done=[]))][-1] == f"Left out: {targets(0)[0]}, orders-0, the whole cluster."
     with pytest.raises(ActionRefused, match="No transaction of the list"):
         plan.execute(confirm=plan.target)
+
+
+def test_a_list_of_which_some_are_left_out_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script took the 0 for all of them; the text alone named the one that was left out."""
+    cluster, listed = list_cluster(), tmp_path / "listed.csv"
+    monkeypatch.setattr(SourceOptions, "connect", lambda _: nullcontext(cluster))
+    listed.write_text("topic,partition,producer_id,start_offset\n" + "".join(
+        f"orders,{number},7,{start}\n" for number, start in [*((n, 100) for n in NUMBERS), (0, 7)]))  # fmt: skip
+    command = ("abort", "--bootstrap-server", "b:9092", "--list", str(listed))
+    for confirm, sent in ((), 0), (("--confirm", "3 transactions"), 3):
+        done = run(*command, "--recheck-after", "0", *confirm)
+        assert (done.returncode, len(cluster.sent)) == (5, sent), done.stderr

@@ -335,8 +335,8 @@ def test_a_transaction_on_consumer_offsets_names_its_groups() -> None:
         assert result.names[-1] == "group-offsets"
         return result.text
 
-    assert "; it holds offsets of groups billing, orders (" in sentence(["billing", "orders"])
-    assert "; it holds offsets of group billing (" in sentence(["billing"])
+    assert '; it holds offsets of groups "billing", "orders" (' in sentence(["billing", "orders"])
+    assert '; it holds offsets of group "billing" (' in sentence(["billing"])
     assert "; it holds offsets of consumer groups (" in sentence([])
     assert caused(one).text == "it holds offsets of consumer groups (group-offsets)"
 

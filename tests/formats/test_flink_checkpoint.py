@@ -115,7 +115,7 @@ def test_where_a_state_is(tmp_path: Path) -> None:
 
 
 def test_which_checkpoint_a_path_names(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="has no completed checkpoint"):
+    with pytest.raises(NotFound, match=r"has no completed checkpoint.* Name the folder of the job"):
         read_checkpoint(tmp_path)
     older = write_checkpoint(tmp_path, 9, [ONE], prefix="tx")
     newest = write_checkpoint(tmp_path, 10, [], prefix="tx")

@@ -59,7 +59,15 @@ from toolkit.sources.live.coordinators import (
     visibility_of,
 )
 from toolkit.sources.live.group_offsets import client_groups, share_group_offsets, undescribed_group
-from toolkit.sources.live.leaders import FetchedBatches, FetchPosition, fetch, offset_of, read_metadata, read_partitions
+from toolkit.sources.live.leaders import (
+    THROTTLED,
+    FetchedBatches,
+    FetchPosition,
+    fetch,
+    offset_of,
+    read_metadata,
+    read_partitions,
+)
 from toolkit.sources.live.observe import observe
 from toolkit.sources.live.partition_log import NOT_RETURNED, UNREPLICATED, batch_tables_of, read_offsets
 from toolkit.sources.live.transactions import named_transactions
@@ -626,7 +634,7 @@ def client(**replaced: Callable[..., Any]) -> BrokerClient:
 def empty() -> Callable[..., Any]:
     """An API that answers, with nothing of what it was asked for."""
     lists = ("topics", "transaction_states", "coordinators", "markers", "responses", "partitions", "results", "groups")
-    return lambda broker, request: SimpleNamespace(**dict.fromkeys(lists, ()), error_code=0)
+    return lambda broker, request: SimpleNamespace(**dict.fromkeys(lists, ()), error_code=0, throttle_time_ms=0)
 
 
 def missing_of(cluster: BrokerClient) -> list[str]:
@@ -671,6 +679,18 @@ def test_a_fetch_without_the_partition_is_an_error() -> None:
     position = FetchPosition(TopicPartition("orders", 0), 0, 1)
     (fetched,) = fetch(client(Fetch=empty()), [position], max_bytes=1)
     assert (fetched.error or "").startswith(f"{INCOMPLETE}Fetch")
+
+
+def test_a_broker_that_limits_the_bytes_of_a_client_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer is empty then, so most of a log was unread, and no records could be saved, under any small quota."""
+    throttled = SimpleNamespace(error_code=0, responses=(), throttle_time_ms=900)
+    answers = [throttled, throttled, answering(0, 102)(1, None)]
+    position = FetchPosition(TopicPartition("orders", 0), 0, 1)
+    (fetched,) = fetch(client(Fetch=lambda *_: answers.pop(0)), [position], max_bytes=1)
+    assert (fetched.error, fetched.high_watermark, answers) == (None, 102, [])
+    monkeypatch.setattr(FakeCluster, "timeout", 0.0)
+    (fetched,) = fetch(client(Fetch=lambda *_: throttled), [position], max_bytes=1)
+    assert fetched.error == THROTTLED
 
 
 def test_a_marker_without_a_response_of_its_own_may_be_written() -> None:

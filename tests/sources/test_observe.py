@@ -22,7 +22,7 @@ from toolkit.errors import BrokerError, ConnectionFailed, NotFound, UsageError
 from toolkit.formats.batch_records import Record
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.live import Transaction
-from toolkit.schema.table import EVERYTHING, Selection, TopicPartition, utc_now
+from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition, utc_now
 from toolkit.sources.live import observe as observe_module
 from toolkit.sources.live import partition_log, transactions
 from toolkit.sources.live.broker_client import OTHER_CLUSTER, BrokerClient
@@ -802,10 +802,16 @@ def test_a_log_that_a_new_leader_has_truncated_does_not_go_on_in_its_place(end: 
     assert first.headers["base_offset"].tolist() == [120]
     rest = [offset for each in others for offset in each.headers["base_offset"].tolist()]
     assert rest == ([] if lost else [121, 122])
-    assert [each.reason for chunk in others for each in chunk.damage] == (
+    errors = [each.reason for chunk in others for each in chunk.damage]
+    assert errors == (
         ["OFFSET_OUT_OF_RANGE: a new leader has truncated the log, at offset 120 or before, of what was read up to "
          "leader epoch 4; offsets 121 to 122 were not read"] if lost else []
     )  # fmt: skip
+    cluster.leaders["orders", 0] = (1, 4)
+    # Between what is read with read_committed and the rest, nothing compared them.
+    slices = [*LiveOffsetReader(wire_to(cluster), replace(partition, last_stable_offset=121)).slices(120, 123)]
+    assert [offset for each in slices for offset in each.batches["base_offset"].tolist()] == [120, *rest]
+    assert [error for each in slices for error in each.errors] == errors
 
 
 def test_of_brokers_that_differ_the_newest_leader_is_believed() -> None:
@@ -873,9 +879,22 @@ def test_ids_of_a_coordinator_that_has_not_begun_to_load_are_missing_from_a_list
     found = filtered_transactions(wire_to(cluster), TransactionFilters(producer_ids=[8]))
     (row,) = [each for each in found if each.producer_id != 7]  # this client does not filter
     assert row.error == (
-        "COORDINATOR_LOAD_IN_PROGRESS: ids may be missing: broker 2 has not loaded 1 of the __transaction_state "
-        "partitions that it leads: NOT_COORDINATOR"
+        "NOT_COORDINATOR: ids may be missing: broker 2 has not loaded 1 of the __transaction_state partitions "
+        "that it leads"
     )
+
+
+def test_a_silent_broker_has_one_row_in_a_list() -> None:
+    """A second one said COORDINATOR_LOAD_IN_PROGRESS of it, which nobody had answered."""
+
+    def silent(broker: int, request: Any) -> Any:
+        if broker == 2:
+            raise BrokerError("It did not answer.", code="REQUEST_TIMED_OUT")
+        return getattr(cluster, str(request.name).removesuffix("Request"))(broker, request)
+
+    cluster = FakeCluster(ListTransactions=silent, DescribeTransactions=silent)
+    rows = [each for each in filtered_transactions(wire_to(cluster), TransactionFilters()) if each.error]
+    assert [(each.broker_id, Error.of(each.error).code) for each in rows] == [(2, "REQUEST_TIMED_OUT")]
 
 
 def test_a_coordinators_topic_that_is_gone_afterwards_has_no_leaders() -> None:
@@ -886,7 +905,10 @@ def test_a_coordinators_topic_that_is_gone_afterwards_has_no_leaders() -> None:
 
 
 def test_groups_are_unknown_where_the_log_before_the_lso_cannot_be_read() -> None:
-    """With DESCRIBE and without READ, no group waited: one that has read all but a marker was taken for one behind."""
+    """With DESCRIBE and without READ, no group waited: one that has read all but a marker was taken for one behind.
+
+    Neither did one behind more aborted records than one answer holds.
+    """
     orders = TopicPartition("orders", 0)
     offset = SimpleNamespace(partition_index=0, error_code=0, committed_offset=99)
     topics = [SimpleNamespace(name="orders", partitions=[offset])]
@@ -900,10 +922,40 @@ def test_groups_are_unknown_where_the_log_before_the_lso_cannot_be_read() -> Non
     )
     held = [FetchPosition(orders, 100, 1)]
     assert groups_at(wire_to(cluster), [1, 2], held) == {}, "the fetch fails"
+    aborted = SimpleNamespace(producer_id=9, first_offset=99)
+    answer = SimpleNamespace(error_code=0, aborted_transactions=[aborted], high_watermark=150)
+    data = [Record(each, 1_795_277_560_901, None, b"aborted") for each in (98, 99)]
+    cluster.replaced["Fetch"] = lambda *_: SimpleNamespace(
+        error_code=0, throttle_time_ms=0, responses=[SimpleNamespace(partitions=[answer])]
+    )
+    answer.records = pack_batch(data[1:], producer_id=9)
+    assert groups_at(wire_to(cluster), [1, 2], held) == {orders: ["app"]}
+    offset.committed_offset, aborted.first_offset = 98, 98
+    answer.records = pack_batch(data[:1], producer_id=9)
+    assert groups_at(wire_to(cluster), [1, 2], held) == {}, "the answer ends before the LSO"
+    answer.records = pack_batch(data[:1], producer_id=8)
+    assert groups_at(wire_to(cluster), [1, 2], held) == {orders: []}, "it has records to read"
     offset.committed_offset = 100
     assert groups_at(wire_to(cluster), [1, 2], held) == {orders: ["app"]}, "groups of KIP-1071 commit offsets, too"
     offset.committed_offset = 3000
     assert groups_at(wire_to(cluster), [1, 2], held) == {orders: []}
+
+
+def test_the_first_batch_of_each_partition_is_read_before_another_one_of_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 200 in all, only 67 partitions had theirs by name: a live transaction over committed records was simply live,
+    on the next one, and its remedy was a restart, which discards them.
+    """
+    read: list[tuple[int, int]] = []
+
+    def fetched(client: object, positions: list[FetchPosition], *, max_bytes: int) -> list[FetchedBatches]:
+        read.extend((each.tp.partition, each.offset) for each in positions)
+        return [FetchedBatches()] * len(positions)
+
+    monkeypatch.setattr(observe_module, "fetch", fetched)
+    monkeypatch.setattr(observe_module, "MAX_FIRST_BATCHES", 4)
+    opened = [build.producer(pid, start=100 + pid, partition=number) for number in range(3) for pid in range(2)]
+    observe_module._first_batches(wire_to(FakeCluster()), opened, per_partition=3)
+    assert read == [(0, 100), (0, 101), (1, 100), (2, 100)]
 
 
 def test_markers_are_sought_on_all_partitions_of_a_large_cluster() -> None:

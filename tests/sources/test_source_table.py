@@ -90,6 +90,8 @@ def test_arguments_are_understood_as_users_write_them() -> None:
     for name in ("start", "at"):
         with pytest.raises(UsageError, match=r"^The time 2026-11-21 has no zone\. Write it as 2026-11-21T12:00:00Z"):
             TableArguments.of(**{name: "2026-11-21"})
+        with pytest.raises(UsageError, match=r"^The time 2026-11-21 12:00:00 has no time zone\."):
+            TableArguments.of(**{name: noon.replace(tzinfo=None)})
     with pytest.raises(UsageError, match=r"^'tomorrow' is not an offset\. Use a number, a time as 2026-"):
         TableArguments.of(start="tomorrow")
     with pytest.raises(UsageError, match=r"^datetime\.date\(2026, 11, 21\) is not a time\. Pass a datetime"):

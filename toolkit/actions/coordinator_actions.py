@@ -353,9 +353,16 @@ class Commit(CoordinatorAction):
 
     def verify(self, fresh: Plan, check: Callable[[], None]) -> Result:
         """The coordinator has committed it, and a read_committed consumer receives its records."""
-        now, partitions = ended_owner(fresh, check, is_over=partial(is_another, fresh)), []
-        # Where a later one is open, the coordinator's answer to this one and its partitions show the commit.
-        if now.state not in COMMITTED and not is_another(fresh, now):
+        own = fresh.committable
+        assert own is not None
+
+        def has_gone_on(now: Transaction) -> bool:
+            is_own = (now.producer_id, now.producer_epoch) == (own.producer_id, own.producer_epoch)
+            return not is_own or is_another(fresh, now)
+
+        now, partitions = ended_owner(fresh, check, is_over=has_gone_on), []
+        # Where its client has gone on, the coordinator's answer to this one and its partitions show the commit.
+        if now.state not in COMMITTED and not has_gone_on(now):
             raise BrokerError(
                 f"{fresh.name} is {now.state}, not committed.",
                 code="NONE",

@@ -353,6 +353,8 @@ def abort(
             plans = plan_abort_list(cluster, transactions, recheck_after=recheck_after)
             saving |= {"max_save_bytes": max_save_bytes, "progress": show_turn}
             answer.act(plans, partial(plans.execute, **saving), saves=save_records)
+        if plans.left_out:
+            raise typer.Exit(REFUSED)
         return
     if topic is None or partition is None or start_offset is None:
         raise UsageError(

@@ -315,8 +315,8 @@ FlinkCheckpoint = Annotated[
     typer.Option(
         "--flink-checkpoint",
         metavar="PATH",
-        help="Last completed checkpoint of a Flink job (chk-N, or the folder above it): what it is to commit is never "
-        "aborted or fenced. May be repeated.",
+        help="Last completed checkpoint of a Flink job (the folder of the job, or chk-N in it): what it is to commit "
+        "is never aborted or fenced. May be repeated.",
         rich_help_panel=CONNECTION,
     ),
 ]

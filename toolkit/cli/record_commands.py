@@ -254,16 +254,16 @@ class RecorderScreen:
         self._show(f"{self._last or 'no sample yet'} · next at {due:%H:%M:%S} UTC")
 
     def on_sample(self, sample: Sample, *, written: bool) -> None:
-        """Show the sample; warn when the cluster cannot be reached, and when it can again."""
+        """Show the sample; warn when samples fail, and when they succeed again."""
         if self._metrics:
             self._metrics.on_sample(sample, written=written)
         self._samples += written
         self.has_read |= written and sample.error is None
         if sample.error is not None and self._failed_since is None:
             self._failed_since = sample.due
-            self.on_warning(f"Since {sample.due:%Y-%m-%d %H:%M:%S} UTC the cluster cannot be read: {sample.error}")
+            self.on_warning(f"Since {sample.due:%Y-%m-%d %H:%M:%S} UTC samples fail: {sample.error}")
         elif sample.error is None and self._failed_since is not None:
-            self.on_warning(f"At {sample.due:%Y-%m-%d %H:%M:%S} UTC the cluster can be read again.")
+            self.on_warning(f"At {sample.due:%Y-%m-%d %H:%M:%S} UTC samples succeed again.")
             self._failed_since = None
         self._warn_of_gaps(sample)
         samples = f"{self._samples:,} sample{'' if self._samples == 1 else 's'}"

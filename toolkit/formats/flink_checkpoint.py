@@ -364,7 +364,7 @@ def _find(path: Path) -> Path:
         raise NotFound(
             f"{path} has no completed checkpoint of Flink.",
             means=f"One is complete as soon as its folder has {METADATA}.",
-            do=f"Name a folder chk-N that has {METADATA}, or the folder above it.",
+            do="Name the folder of the job, for its newest one: Flink deletes old folders chk-N.",
         )
     return newest
 

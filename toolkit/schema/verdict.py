@@ -40,7 +40,7 @@ class Verdict(StrEnum):
     exit_code: int
 
     HANGING = "hanging", "No coordinator owns this transaction, so none will end it.", "alarm", "x", "red", 1
-    UNKNOWN = "unknown", "Evidence is missing; `missing` names it.", "warn", "cross", "purple", 3
+    UNKNOWN = "unknown", "Evidence is missing; the finding names it.", "warn", "cross", "purple", 3
     STUCK_ENDING = (
         "stuck_ending",
         "The coordinator decided long ago, and its marker is not written here.",

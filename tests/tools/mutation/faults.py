@@ -61,7 +61,9 @@ UNIT_NAMES = {"milliseconds": "seconds", "seconds": "milliseconds", "ms": "s", "
 CLEANING = re.compile(r"_?(printable|plain|plain_text|escaped?|quoted?|quote_plus|cleaned?|clean|masked?|hide_secrets)")
 STRIPPING = frozenset({"strip", "lstrip", "rstrip", "removeprefix", "removesuffix", "lower", "upper", "casefold"})
 WRITING = frozenset({"append", "extend", "add", "insert", "update", "write", "writelines", "appendleft", "put"})
-UNSEEN = frozenset({"repr", "compare", "stacklevel", "help", "metavar", "rich_help_panel", "description", "doc"})
+UNSEEN = frozenset(
+    {"repr", "compare", "stacklevel", "strict", "help", "metavar", "rich_help_panel", "description", "doc"}
+)
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 Change = tuple[str, str, ast.AST]
 
@@ -315,12 +317,12 @@ def _is_hardly_one(fault: Fault) -> bool:
     )
     callee = getattr(getattr(fault.place.child, "func", None), "id", "")
     is_a_size = fault.kind == "constant" and getattr(fault.place.child, "value", 0) > 100
-    is_a_type = fault.kind == "argument" and callee == "isinstance"
+    is_in_any_order = fault.kind == "argument" and callee in {"isinstance", "max", "min"}
     return (
         is_for_mypy
         or is_no_number
         or is_a_size
-        or is_a_type
+        or is_in_any_order
         or not {"field", "cast", "TypeVar", "declares"}.isdisjoint(calls)
     )
 

@@ -34,8 +34,8 @@ def test_a_day_of_holds_and_one_that_goes_on() -> None:
         assert "d held an LSO longest: at least 12 h 58 min in 1 hold" in words(
             plot_holds([replace(hold("d", 30, None), as_of=NOW)], since=day)
         )
-    assert "No hold of an LSO since 2026-11-21 12:58:30 UTC" in words(plot_holds([hold("a", 9, 8)], since=NOW))
-    assert "No hold of an LSO since 20" in words(plot_holds([hold("a", 9, 8)], since="today"))
+    assert "No row has a hold since 2026-11-21 12:58:30 UTC" in words(plot_holds([hold("a", 9, 8)], since=NOW))
+    assert "No row has a hold since 20" in words(plot_holds([hold("a", 9, 8)], since="today"))
 
 
 def test_holds_at_one_time_count_once_and_one_of_unknown_time_is_named() -> None:

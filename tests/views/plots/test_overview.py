@@ -44,9 +44,13 @@ def test_long_names_that_are_equal_once_shortened_have_separate_lines() -> None:
 
 
 def test_no_title_clears_what_was_not_read() -> None:
-    """Of one unknown partition it was "Nothing hangs: 1 unknown"; of partitions that failed, "Nothing is held"."""
+    """Of one unknown partition it was "Nothing hangs: 1 unknown"; of partitions that failed, "Nothing is held".
+
+    And of rows that the caller had selected it was "Nothing hangs", too.
+    """
     unknown = finding(verdict=Verdict.UNKNOWN, missing=["broker 2"])
-    assert "No partition is known to hang: 1 unknown" in words(plot_overview([unknown]))
+    assert "None of these is known to hang: 1 unknown" in words(plot_overview([unknown]))
+    assert "None of these hangs: 1 ongoing" in words(plot_overview([finding(verdict=Verdict.ONGOING)]))
     for state in ({"error": "TIMEOUT: no answer"}, {"last_stable_offset": 3, "high_watermark": 90}):
         text = words(plot_overview([], partitions=[PARTITION | state]))
         assert "What is held is not known" in text

@@ -61,7 +61,7 @@ def test_a_transaction_that_lost_its_end_is_not_open() -> None:
 def test_what_the_lso_has_passed_is_not_open() -> None:
     """The log was read before the transaction ended, and the finding after: it was "LSO held"."""
     figure = plot_timeline([OPEN], findings=[CLEAR])
-    assert "nothing is open, 1 transaction ended" in words(figure)
+    assert "nothing is open in these tables, 1 transaction ended" in words(figure)
 
 
 def test_a_transaction_of_which_the_beginning_was_not_read_is_that_of_its_finding() -> None:
@@ -81,7 +81,7 @@ def test_a_replica_that_lags_holds_nothing() -> None:
         LsoStep(**PLACE, broker_id=2, at=NOW, offset=20, last_stable_offset=20, event="end", open_count=0),
     ]  # fmt: skip
     figure = plot_timeline([replace(OPEN, broker_id=1), replace(ENDED, broker_id=2)], lso_timeline=steps)
-    assert "nothing is open, 1 transaction ended" in words(figure)
+    assert "nothing is open in these tables, 1 transaction ended" in words(figure)
     assert "LSO = high watermark <b>20<" in words(figure)
 
 

@@ -301,7 +301,8 @@ def _of_groups(case: Case) -> Cause | None:
         return None
     producer_id = case.producer_id
     groups = case.batches.excerpt.groups.get(producer_id, ()) if case.batches else ()
-    groups_text = f"group{'s' if len(groups) > 1 else ''} {', '.join(groups)}" if groups else "consumer groups"
+    names = ", ".join(f'"{each}"' for each in groups)
+    groups_text = f"group{'s' if len(groups) > 1 else ''} {names}" if groups else "consumer groups"
     return Cause(text=f"it holds offsets of {groups_text}", names=("group-offsets",))
 
 

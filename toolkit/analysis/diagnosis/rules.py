@@ -50,10 +50,7 @@ NOT_CHECKPOINTED = "if no checkpoint of Flink is to commit it"
 COMPARED_AFTER = dt.timedelta(seconds=10)  # of a live transaction, before its log is read for records of an earlier one
 
 
-ALIVE = (
-    "No request shows whether its process is alive or connected; a group's member that its id names is named as "
-    "`owner`."
-)
+ALIVE = "No request shows whether its process is alive or connected."
 RESTART = (
     "If its process is gone, start it again with the same transactional.id: its InitProducerId ends the transaction."
 )

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from toolkit.analysis.exposure import MAX_TIMEOUT, BrokerIdentity
 from toolkit.analysis.transaction_owners import OPEN_STATES
@@ -457,8 +457,21 @@ def find_coordinators(client: BrokerClient, keys: Sequence[str], key_type: int) 
     return results
 
 
-def loading_coordinators(client: BrokerClient, coordinator_topic: CoordinatorTopic) -> list[str]:
-    """Gaps, one for each broker that has not loaded a partition of ``__transaction_state`` that it leads.
+class Unloaded(NamedTuple):
+    """A coordinator that has not loaded all of its partitions, or does not show that it has: its ids may be missing."""
+
+    broker_id: int | None
+    text: str
+    code: str  # its error
+
+    @property
+    def gap(self) -> str:
+        """What is missing."""
+        return f"{self.text}: {self.code}"
+
+
+def loading_coordinators(client: BrokerClient, coordinator_topic: CoordinatorTopic) -> list[Unloaded]:
+    """The brokers that have not loaded a partition of ``__transaction_state`` that they lead.
 
     A loading coordinator silently lists none of the ids that it has not loaded, so their producers seem to have no
     owner. DescribeTransactions, even of an unused id, returns an error until the id's partition is loaded
@@ -472,25 +485,23 @@ def loading_coordinators(client: BrokerClient, coordinator_topic: CoordinatorTop
     responses = client.send(
         [(leader, broker_client.DescribeTransactions(transactional_ids=names)) for leader, names in by_leader.items()]
     )
-    gaps = []
+    unloaded = []
     for response, names in zip(responses, by_leader.values(), strict=True):
+        broker, shows_not = response.broker_id, f"broker {response.broker_id} did not show whether it has loaded"
         if response.error_text:
             code = Error.of(response.error_text).code
             if code != TOO_OLD:  # ListTransactions reports it, too
-                gaps.append(f"broker {response.broker_id} did not show whether it has loaded its partitions: {code}")
+                unloaded.append(Unloaded(broker, f"{shows_not} its partitions", code))
             continue
         states = {state.transactional_id: error_name(state.error_code) for state in response.message.transaction_states}
         codes = Counter(states.values())
+        of = f"of the {coordinator_topic.topic} partitions that it leads"
         if omitted := len(set(names) - states.keys()):
-            gaps.append(
-                f"broker {response.broker_id} did not show whether it has loaded {omitted} of the "
-                f"{coordinator_topic.topic} partitions that it leads"
-            )
+            unloaded.append(Unloaded(broker, f"{shows_not} {omitted} {of}", "INCOMPLETE_RESPONSE"))
         for name in sorted(codes.keys() - LOADED):
-            count = f"{codes[name]} of the {coordinator_topic.topic} partitions that it leads"
-            has_not = "has not" if name in NOT_YET else "did not show whether it has"
-            gaps.append(f"broker {response.broker_id} {has_not} loaded {count}: {name}")
-    return gaps
+            loaded = f"broker {broker} has not loaded" if name in NOT_YET else shows_not
+            unloaded.append(Unloaded(broker, f"{loaded} {codes[name]} {of}", name))
+    return unloaded
 
 
 @cache

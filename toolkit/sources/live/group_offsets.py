@@ -526,19 +526,19 @@ def _union(some: Collection[str] | None, others: Collection[str] | None) -> tupl
 def _waiting(client: BrokerClient, lso: FetchPosition, committed: set[int]) -> tuple[set[int], bool]:
     """The LSO, and the committed offsets from which read_committed returns nothing up to it; and whether all are known.
 
-    They are not where the log could not be read.
+    They are not where the log could not be read, or not up to the LSO.
     """
     near = [replace(lso, offset=at) for at in committed if max(0, lso.offset - NEAR) <= at < lso.offset]
     fetched = fetch(client, near, max_bytes=FETCH_BYTES, read_committed=True)
-    found = {
-        each.offset for each, batches in zip(near, fetched, strict=True)
-        if _is_unreadable(batches, each.offset, lso.offset)
-    }  # fmt: skip
-    return found | {lso.offset}, not any(each.error for each in fetched)
+    shown = {
+        each.offset: _is_unreadable(batches, each.offset, lso.offset)
+        for each, batches in zip(near, fetched, strict=True)
+    }
+    return {lso.offset, *(offset for offset, is_waiting in shown.items() if is_waiting)}, None not in shown.values()
 
 
-def _is_unreadable(found: FetchedBatches, start: int, end: int) -> bool:
-    """Whether every batch in ``start <= offset < end`` is a marker or aborted."""
+def _is_unreadable(found: FetchedBatches, start: int, end: int) -> bool | None:
+    """Whether every batch in ``start <= offset < end`` is a marker or aborted; null if these bytes do not show it."""
     aborted = {producer_id: sorted(firsts) for producer_id, firsts in found.aborted.items()}
     position, reached = 0, start
     try:
@@ -552,7 +552,7 @@ def _is_unreadable(found: FetchedBatches, start: int, end: int) -> bool:
                 return header.base_offset >= end
             position, reached = position + header.size, header.last_offset + 1
     except DecodeError:
-        return False  # the bytes ended before the LSO
+        return None  # the bytes ended before the LSO
     return True
 
 

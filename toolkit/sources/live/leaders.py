@@ -609,6 +609,7 @@ def _record_name(tp: TopicPartition) -> str:
     return f"the newest record of {tp.topic}-{tp.partition}"
 
 
+THROTTLED = "THROTTLED: the broker sends this client no more bytes for now, by its quota consumer_byte_rate"
 WAIT_MS = 500  # for a leader that does not have the offsets yet
 
 # Transient errors: an election, a restart, a leader that does not know its high watermark yet.
@@ -667,6 +668,8 @@ def fetch(
 ) -> list[FetchedBatches]:
     """Fetch up to `max_bytes` at each position, but at least one whole batch (KIP-74), in one request each.
 
+    A broker that limits this client's bytes (``consumer_byte_rate``) answers at first with nothing, and is asked again.
+
     `max_bytes`: limit per position.
     `read_committed`: only up to the LSO; otherwise up to the high watermark, open transactions included.
     `max_wait_ms`: how long a broker may wait for records.
@@ -674,7 +677,16 @@ def fetch(
     requests = [
         (position.broker_id, _request(position, max_bytes, read_committed, max_wait_ms)) for position in fetch_positions
     ]
-    return [_fetched(response) for response in client.send(requests)]
+    responses, deadline = client.send(requests), time.monotonic() + client.timeout
+    while (limited := [i for i, each in enumerate(responses) if _is_throttled(each)]) and time.monotonic() < deadline:
+        for index, response in zip(limited, client.send([requests[i] for i in limited]), strict=True):
+            responses[index] = response
+    return [_fetched(response) for response in responses]
+
+
+def _is_throttled(response: BrokerResponse) -> bool:
+    """Whether a quota kept the broker from answering; its connection is paused until it may."""
+    return not response.failure and not response.message.responses and response.message.throttle_time_ms > 0
 
 
 def _request(position: FetchPosition, max_bytes: int, read_committed: bool, max_wait_ms: int) -> Any:
@@ -705,7 +717,7 @@ def _fetched(response: BrokerResponse) -> FetchedBatches:
         return FetchedBatches(error=response.failure)
     partition = next((each for topic in response.message.responses for each in topic.partitions), None)
     if partition is None:
-        return FetchedBatches(error=omitted_text("Fetch", "this partition"))
+        return FetchedBatches(error=THROTTLED if _is_throttled(response) else omitted_text("Fetch", "this partition"))
     if partition.error_code:
         return FetchedBatches(error=error_text(partition.error_code))
     aborted: dict[int, list[int]] = {}

@@ -212,7 +212,7 @@ def _query_coordinators(
         identities = broker_identities(client, brokers)  # one without a connection is a gap already
         gaps += software_gaps(identities)
         software = [software_of(each) for each in identities]
-    gaps += closable + _duplicate_ids(listing) + list(dict.fromkeys(unloaded))
+    gaps += closable + _duplicate_ids(listing) + list(dict.fromkeys(each.gap for each in unloaded))
     gaps += before.gaps_until(CoordinatorTopic(STATE_TOPIC, read_again(client, [STATE_TOPIC])))
     coverage = Coverage(
         brokers=brokers,
@@ -356,7 +356,7 @@ def _partitions_to_recheck(
 
 
 def _first_batches(client: BrokerClient, producers: Iterable[Producer], *, per_partition: int) -> list[FirstBatch]:
-    """The batch at the start offset of open transactions, lowest first.
+    """The batch at the start offset of open transactions, lowest first; of every partition before another one of any.
 
     One that retention deleted is left out. On a compacted topic the batch may be another producer's.
     """
@@ -365,9 +365,9 @@ def _first_batches(client: BrokerClient, producers: Iterable[Producer], *, per_p
         for each in producers
         if each.current_txn_start_offset is not None and each.broker_id is not None
     )
-    positions = [
-        FetchPosition(*each) for _, group in groupby(opened, key=itemgetter(0)) for each in islice(group, per_partition)
-    ][:MAX_FIRST_BATCHES]
+    by_partition = (islice(group, per_partition) for _, group in groupby(opened, key=itemgetter(0)))
+    ranked = sorted((rank, each) for group in by_partition for rank, each in enumerate(group))
+    positions = [FetchPosition(*each) for each in sorted(each for _, each in ranked[:MAX_FIRST_BATCHES])]
     fetched = zip(positions, fetch(client, positions, max_bytes=1), strict=True)
     found = (_first_batch(position, each.records) for position, each in fetched)
     return [each for each in found if each is not None]

@@ -476,7 +476,10 @@ def _list_all(client: BrokerClient, filters: TransactionFilters) -> tuple[Transa
     unloaded = loading_coordinators(client, coordinator_topic)  # of a partition that does not move, it stays loaded
     listing = list_ids(client, sorted(client.brokers), coordinator_topic, filters)
     unlisted = [*_unled_partitions(coordinator_topic), *_moved_partitions(client, coordinator_topic)]
-    unlisted += [_missing(f"COORDINATOR_LOAD_IN_PROGRESS: ids may be missing: {gap}") for gap in unloaded]
+    failed = {each.broker_id for each in listing.failures}  # which have a record of their own
+    unlisted += [
+        _missing(f"{each.code}: ids may be missing: {each.text}") for each in unloaded if each.broker_id not in failed
+    ]
     if split := split_error(client):
         unlisted.append(_missing(split))
     return listing, unlisted

@@ -53,7 +53,7 @@ GROUP_LAGS = (
 )
 COUNTS = (
     ("taken", "Samples taken, failed ones included."),
-    ("failed", "Samples that failed: the cluster could not be reached."),
+    ("failed", "Samples that failed: the cluster, or a checkpoint of Flink, could not be read."),
     ("skipped", "Samples skipped because the previous one took too long."),
     ("unwritten", "Samples that could not be written."),
 )

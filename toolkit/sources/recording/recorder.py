@@ -118,7 +118,7 @@ class Sampler:
     _longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
 
     def take(self, due: dt.datetime, before: Sample | None = None) -> Sample:
-        """Take a sample, with an error instead of rows if the cluster cannot be reached.
+        """Take a sample, with an error instead of rows if the cluster, or a checkpoint, cannot be read.
 
         `due`: when the sample is due, with time zone.
         `before`: the previous sample, successful or failed. Without one no verdict is `hanging`.

@@ -761,7 +761,7 @@ def failed_samples(samples: Sequence[RecordedSample]) -> list[Finding]:
     count, since = len(samples), at_time(first.sampled_at)
     failed = f"the sample of {since}" if count == 1 else f"{count} samples since {since}"
     unreachable = decide_unknown(
-        f"The cluster could not be reached any more: {failed} failed.",
+        f"What is open now is not known: {failed} failed.",
         remedy="Diagnose the live cluster.",
         missing=tuple(dict.fromkeys(each.error for each in samples if each.error)),
         is_open=False,

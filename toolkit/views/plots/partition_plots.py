@@ -248,7 +248,8 @@ def _overview_title(lines: Sequence[PartitionLine]) -> str:
     counted = Counter(line.verdict for line in lines)
     hanging = counted.pop(Verdict.HANGING, 0)
     if not hanging:
-        return f"{'No partition is known to hang' if counted[Verdict.UNKNOWN] else 'Nothing hangs'}: {_named(counted)}"
+        hangs = "is known to hang" if counted[Verdict.UNKNOWN] else "hangs"
+        return f"None of these {hangs}: {_named(counted)}"  # the caller may have left others out
     longest = max((line for line in lines if line.verdict is Verdict.HANGING), key=lambda line: line.age_s or 0)
     since = "" if longest.age is None else f" for {duration(longest.age)}"
     return f"{count(hanging, 'partition hangs', 'partitions hang')}, longest {plain(longest.name, longest=50)}{since}"
@@ -316,7 +317,7 @@ def plot_holds(lso_holds: Data, *, since: dt.date | str | None = None, theme: Th
         after = "" if first is None else f" since {at(first)}"
         return empty_figure(
             colours,
-            title="When an LSO was held is not known" if undated or is_earlier else f"No hold of an LSO{after}",
+            title="When an LSO was held is not known" if undated or is_earlier else f"No row has a hold{after}",
             missing=f"The table has no hold whose time is known{after}.",
         )
     by_name: dict[str, list[HoldBar]] = {}
@@ -615,10 +616,11 @@ def _lag_title(lags: Sequence[GroupLag]) -> str:
         return doubt.removeprefix("; ")
     if unknown:
         return f"{count(unknown, 'partition')} of {len(lags):,} not known"
+    everything = f"it has read everything on {count(len(lags), 'partition')}"
     if rest:
         only = "markers" if rest == sum(lag.markers or 0 for lag in lags) else "markers and aborted or removed records"
-        return f"it has read everything; its lag is only {only}"
-    return "it has read everything"
+        return f"{everything}; its lag is only {only}"
+    return everything
 
 
 def _lag_subtitle(lags: Sequence[GroupLag], lagging: Sequence[GroupLag], visible: Sequence[GroupLag]) -> str:

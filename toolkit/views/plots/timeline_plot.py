@@ -765,7 +765,7 @@ def title_of(timeline: TimelineData) -> str:
     for last in timeline.curve.points[-1:]:
         if last.lso is not None and last.lso < last.offset:  # of a sample
             return f"{timeline.name}: LSO {number(last.lso)} is below the high watermark {number(last.offset)}, {ended}"
-    return f"{timeline.name}: nothing is open, {ended}"
+    return f"{timeline.name}: nothing is open in these tables, {ended}"
 
 
 def subtitle_of(timeline: TimelineData, together: int) -> str:
