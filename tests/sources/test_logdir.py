@@ -450,6 +450,17 @@ def test_a_folder_above_several_brokers_includes_all_of_them(tmp_path: Path) -> 
     assert topic_partitions(discover([tmp_path])) == [("orders", 0, 1), ("orders", 0, 2)]
 
 
+def test_a_transaction_of_several_replicas_counts_once(tmp_path: Path) -> None:
+    """The total of txn-stat had a transaction as often as it has replicas among the files."""
+    for broker_id in (1, 2):
+        root = write_root(tmp_path / str(broker_id), broker_id=broker_id)
+        batches = [data(0, 7, after(seconds=1)), marker(1, 7, after(seconds=2)), data(2, 8, after(seconds=3))]
+        write_log(root, "orders-0", batches[: 1 + broker_id])
+    *of_logs, total = LogDir(tmp_path).statistic_rows()
+    assert [(row["broker_id"], row["committed"], row["open"]) for row in of_logs] == [(1, 1, 0), (2, 1, 1)]
+    assert (total["topic"], total["committed"], total["open"]) == (None, 1, 1)
+
+
 def test_a_log_directory_that_lies_too_deep_is_named(tmp_path: Path) -> None:
     """What lay further below a path than is searched was left out in silence, and nothing was held there."""
     partition_folder(write_root(tmp_path / "near"), "orders-0")

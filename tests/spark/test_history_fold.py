@@ -13,6 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.test_transaction_history import record, transaction
+from tests.sources.log_files import (
+    HIGH_WATERMARK,
+    after,
+    ids_of,
+    state_record,
+    write_checkpoint,
+    write_log,
+    write_root,
+    write_snapshot,
+)
 from tests.spark.frames import damaged_copy
 from tests.spark.test_incomplete_copies import Tables
 from tests.tiers import fuzzed, seed
@@ -22,6 +32,7 @@ from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources.log_tables import LogId
+from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN
 from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.datasources.log_reader import LogIdentity
 from toolkit.spark.pipeline.history_fold import current_transaction_history, fold_records
@@ -139,6 +150,30 @@ def test_an_id_without_new_records_keeps_what_compaction_has_deleted() -> None:
     assert stored.rows() == before
 
 
+@pytest.mark.parametrize("lost", ["end", "segment"])
+def test_damage_and_snapshots_hide_no_lost_records(tmp_path: Path, lost: str) -> None:
+    """Only damage was an error, also of later ids, and a snapshot, which has no ids, stood for what is before it."""
+    root, name = write_root(tmp_path), f"{STATE_TOPIC}-0"
+    one, two, three = (
+        state_record(number, each, number, "Ongoing", after(seconds=number), on=[("orders", 0)])
+        for number, each in enumerate(ids_of(0, 3))
+    )
+    if lost == "end":
+        write_log(root, name, [one, two[:-1] + b"?", three])
+        write_checkpoint(root, HIGH_WATERMARK, {(STATE_TOPIC, 0): 4})
+        (root / CLEAN_SHUTDOWN).touch()
+    else:
+        write_log(root, name, [one])
+        write_snapshot(write_log(root, name, [three], base_offset=2), 3, {})
+    tables, files = Tables(tmp_path), LogDir(tmp_path)
+    tables.run()
+    expected = TRANSACTION_HISTORY.rows(files.transaction_history())
+    assert tables.rows()[TRANSACTION_HISTORY.name] == sorted_rows(expected)
+    (row,) = [row for row in expected if row["first_offset"] == 2]
+    assert row["error"].startswith("OFFSETS_LOST")
+    assert files.transactions()["error"].notna().any()
+
+
 # Records of real coordinators.
 
 
@@ -174,7 +209,6 @@ def test_the_longest_of_several_replicas_is_read(history: Path, tmp_path: Path) 
         copy = Path(shutil.copytree(history, tmp_path / str(number) / "logs"))
         properties = copy / "meta.properties"
         properties.write_text(properties.read_text().replace("node.id=1", f"node.id={number}"))
-        (copy / "replication-offset-checkpoint").unlink()  # it shows that both end early, which only `LogDir` says
         for name in (*non_empty[number - 1 :: 3], *non_empty[2::3]):
             folder = copy / name
             segment = max(folder.glob("*.log"))

@@ -11,6 +11,7 @@ import pytest
 
 from tests.analysis.build import clock, observation, partition, producer, transaction
 from tests.analysis.logged import sample_diagnosis
+from tests.sources.log_files import HIGH_WATERMARK, after, data, marker, write_checkpoint, write_log, write_root
 from tests.sources.recorded import NINE
 from toolkit import Cluster, LogDir, Recording
 from toolkit.errors import NotFound
@@ -138,6 +139,26 @@ class _Afterwards:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.log, name)
+
+
+def test_a_report_is_of_the_replica_that_was_diagnosed(tmp_path: Path) -> None:
+    """A deposed leader's longer log has the marker that an unclean election has lost: the LSO was said to move on."""
+
+    def of_next_leader(batch: bytes) -> bytes:
+        return batch[:12] + (1).to_bytes(4) + batch[16:]
+
+    first = data(0, 7, after(seconds=1))
+    deposed = [first, marker(1, 7, after(seconds=2)), data(2, 9, after(seconds=3)), marker(3, 9, after(seconds=4))]
+    leader = [first, of_next_leader(data(1, 8, after(minutes=1))), of_next_leader(marker(2, 8, after(minutes=2)))]
+    for broker_id, batches in ((1, deposed), (2, leader)):
+        root = write_root(tmp_path / str(broker_id), broker_id=broker_id)
+        write_log(root, "orders-0", batches)
+        write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): len(batches)})
+    tables = collect_incident(LogDir(tmp_path), remark=lambda _: None)
+    (finding,) = tables["findings"]
+    assert (finding["broker_id"], finding["producer_id"], finding["start_offset"]) == (2, 7, 0)
+    assert [(row["producer_id"], row["outcome"]) for row in tables["log_transactions"]] == [(7, "open"), (8, "commit")]
+    assert {row["holder_producer_id"] for row in tables["lso_timeline"]} == {7}
 
 
 def test_an_unreadable_source_is_reported_and_left_out(tmp_path: Path) -> None:

@@ -638,7 +638,10 @@ class Source:
     def statistics(
         self, *, topics: Topics = None, partitions: Partitions = None, start: Offset = None, stop: Offset = None
     ) -> None:
-        """What `kafka-txn txn-stat` prints; for several logs, the last row is their total, without topic."""
+        """What `kafka-txn txn-stat` prints; for several logs, the last row is their total, without topic.
+
+        Of several replicas of a partition, the total has the one with most of the log.
+        """
 
     @source_table(schema.SNAPSHOTS, of=[FILES])
     def snapshots(self, *, topics: Topics = None, partitions: Partitions = None) -> None:

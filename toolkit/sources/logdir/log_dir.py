@@ -185,6 +185,7 @@ class PartitionStats(NamedTuple):
     where: LogId
     found: Statistics
     failures: Sequence[str]
+    is_counted: bool = True  # in the total: of several replicas, the one with most of the log
 
 
 # Modules that a single table needs are imported in its method: this keeps short commands fast.
@@ -385,6 +386,9 @@ class LogDir(Source, OffsetTables):
         arguments = TableArguments.of(topics=topics, partitions=partitions, start=start, stop=stop)
         contents = self.contents()
         logs = contents.replica_logs(arguments.topics, arguments.partitions)
+        replicas = Counter((log.where.topic, log.where.partition) for log in logs)
+        several = [log for log in logs if replicas[log.where.topic, log.where.partition] > 1]
+        others = {id(state.log) for _, (_, *states) in contents.by_partition(several) for state in states}
         with progress("reading transactions", total=_size(logs), unit="B") as advance:
 
             def partition_stats(log: ReplicaLog) -> PartitionStats:
@@ -392,9 +396,8 @@ class LogDir(Source, OffsetTables):
                     return PartitionStats(log.where, Statistics(), [log.error])
                 start, stop = offsets(contents, log, arguments)
                 parts = _counted(_parts(contents, log, start, stop), advance)
-                return PartitionStats(
-                    log.where, *log_tables.log_statistics(parts, before=_before(contents, log, start))
-                )
+                found, failures = log_tables.log_statistics(parts, before=_before(contents, log, start))
+                return PartitionStats(log.where, found, failures, is_counted=id(log) not in others)
 
             with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 4)) as pool:  # the loops release the GIL
                 return list(pool.map(partition_stats, logs))
@@ -652,10 +655,9 @@ class LogDir(Source, OffsetTables):
         logs = contents.named_logs(arguments.topics, arguments.partitions)
         state_topic = read_state_topic(contents)
         for tp, (state, *_) in contents.by_partition(logs, limit=ReadLimit.WHOLE):
-            if state.error:
-                yield LsoHold(
-                    topic=tp.topic, partition=tp.partition, broker_id=state.log.where.broker_id, error=state.error
-                )
+            damage = (each.error for each in state.window.damage if not each.is_torn)
+            if error := state.error or next(damage, None):
+                yield LsoHold(topic=tp.topic, partition=tp.partition, broker_id=state.log.where.broker_id, error=error)
             start, stop = offsets(contents, state.log, arguments)
             lso, high_watermark = state.last_stable_offset, state.high_watermark
             holds = replica_holds(state, lso=lso, high_watermark=high_watermark)
@@ -730,15 +732,11 @@ def _best_records(
     """
     logs = contents.of_topic(STATE_TOPIC, arguments.partition_numbers)
     limit = ReadLimit.TAIL if indexed is None else ReadLimit.RECORDS
-    for tp, replicas in contents.by_partition(logs, limit=limit):
-        log, records, unread = replicas[0].log, replicas[0].window.records, replicas[0].error
-        for record in (
-            transaction_log_records(contents, log, arguments) if indexed is None else records.records(indexed)
-        ):
-            unread = unread if (record.error or "TORN_TAIL").startswith("TORN_TAIL") else None  # it has one
-            yield record
-        if unread is not None:
-            yield TransactionLogRecord(txn_state_partition=tp.partition, broker_id=log.where.broker_id, error=unread)
+    for tp, (best, *_) in contents.by_partition(logs, limit=limit):
+        log, records = best.log, best.window.records
+        yield from transaction_log_records(contents, log, arguments) if indexed is None else records.records(indexed)
+        if best.lost:
+            yield TransactionLogRecord(txn_state_partition=tp.partition, broker_id=log.where.broker_id, error=best.lost)
 
 
 def _with_errors(
@@ -752,11 +750,11 @@ def _with_errors(
 
 
 def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[TransactionStatistics]:
-    """Rows of ``schema.STATISTICS``: of each log and, if there are several, of all together."""
+    """Rows of ``schema.STATISTICS``: of each log and, if there are several, of all partitions together."""
     for stats in by_log:
         yield statistics_row(stats.found, **stats.where.columns, error="; ".join(stats.failures) or None)
     if len(by_log) > 1:
-        total = sum((stats.found for stats in by_log), Statistics())
+        total = sum((stats.found for stats in by_log if stats.is_counted), Statistics())
         failed = Counter(code for stats in by_log for code in {Error.of(each).code for each in stats.failures})
         errors = (f"{code}: {number:,} of {len(by_log):,} logs" for code, number in sorted(failed.items()))
         yield statistics_row(total, topic=None, partition=None, error="; ".join(errors) or None)

@@ -521,7 +521,7 @@ class FolderLog:
         if not stops:
             return
         fold, file_of = LogFold(partial=known_before(self, None)), dict[int, str | None]()
-        for part in at_missing_offsets(self.parts(stop=[*stops.values()][-1])):
+        for part in at_missing_offsets(map(intact, self.parts(stop=[*stops.values()][-1], crc=True))):
             fold.add(part)
             if part.file in stops:
                 headers = part.headers

@@ -137,11 +137,13 @@ def _is_unread_again(unread: TransactionLogRecord) -> bool:
 
 
 def _last(unread: Iterable[TransactionLogRecord]) -> list[TransactionLogRecord]:
-    """The last unread row that the next run reads again, and the last one that it does not."""
-    in_order = sorted(unread, key=lambda each: (location(each) or (), each.offset is None, each.offset or 0))
-    again = [each for each in in_order if _is_unread_again(each)]
-    others = [each for each in in_order if not _is_unread_again(each)]
-    return again[-1:] + others[-1:]
+    """The last unread rows that the next run reads again and that it does not, with and without a location."""
+    last = {(location(each) is None, _is_unread_again(each)): each for each in sorted(unread, key=_order)}
+    return sorted(last.values(), key=_order, reverse=True)
+
+
+def _order(unread: TransactionLogRecord) -> tuple[object, ...]:
+    return location(unread) or (), unread.offset is None, unread.offset or 0
 
 
 def _unread_after(state: HistoryState, unread: Iterable[TransactionLogRecord]) -> str | None:

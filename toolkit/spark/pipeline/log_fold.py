@@ -635,8 +635,10 @@ def _read(work: LogWork) -> LogRead:
 
 
 def _records(work: LogWork) -> Iterator[TransactionLogRecord]:
-    log, start = _opened(work.listing), work.plan.start
-    return between(log.transaction_log(start=start), start, None)
+    log, start, where = _opened(work.listing), work.plan.start, work.where
+    yield from between(log.transaction_log(start=start), start, None)
+    if lost := work.listing.error:
+        yield TransactionLogRecord(txn_state_partition=where.partition, broker_id=where.broker_id, error=lost)
 
 
 # A live cluster.

@@ -236,12 +236,15 @@ def tables_around(
     for (topic, partition), starts in start_offsets.items():
         start, stop = max(0, min(starts) - BEFORE), max(starts) + BEHIND
         with left_out(f"the log of {topic}-{partition}"):
-            tables["log_transactions"] += LOG_TRANSACTIONS.rows(
-                source.log_transactions(topics=topic, partitions=partition, start=start, stop=stop)
-            )
-            tables["lso_timeline"] += LSO_TIMELINE.rows(
-                source.lso_timeline(topics=topic, partitions=partition, start=start, stop=stop)
-            )
+            around: dict[str, Any] = {"topics": topic, "partitions": partition, "start": start, "stop": stop}
+            log_transactions = LOG_TRANSACTIONS.rows(source.log_transactions(**around))
+            steps = LSO_TIMELINE.rows(source.lso_timeline(**around))
+            if isinstance(source, LogDir):
+                broker_id = _diagnosed_replica(source, topic, partition)
+                log_transactions = [row for row in log_transactions if row["broker_id"] == broker_id]
+                steps = [row for row in steps if row["broker_id"] == broker_id]
+            tables["log_transactions"] += log_transactions
+            tables["lso_timeline"] += steps
     if isinstance(source, LogDir) and start_offsets:
         with left_out("the metadata log"):
             topics = [*{topic for topic, _ in start_offsets}, STATE_TOPIC]
@@ -259,6 +262,13 @@ def tables_around(
                 source.transaction_history(transactional_ids=names)
             )
     return tables
+
+
+def _diagnosed_replica(source: LogDir, topic: str, partition: int) -> int | None:
+    """The broker whose replica the findings of a partition are of: a deposed leader's has what was truncated since."""
+    contents = source.contents()
+    logs = contents.replica_logs(partitions=[(topic, partition)])
+    return next(states[0].log.where.broker_id for _, states in contents.by_partition(logs))
 
 
 def timeline_of(tables: IncidentFindings) -> Figure | None:
@@ -287,8 +297,9 @@ def _closed_by(
                 tables = source.log_transaction_tables(
                     partitions=partitions, start=finding.start_offset, producer_id=finding.producer_id
                 )
-                log_transactions = [txn for table in tables for txn in LogTransaction.of_table(table)]
-                findings = close_by_log(findings, log_transactions)
+                broker_id = _diagnosed_replica(source, finding.topic, finding.partition)
+                found = (txn for table in tables for txn in LogTransaction.of_table(table))
+                findings = close_by_log(findings, (txn for txn in found if txn.broker_id == broker_id))
             else:
                 later = source.finding_rows(partitions=partitions, recheck_after=0, log_evidence=False)
                 findings = close_by_observation(findings, map(Finding.of, later))
