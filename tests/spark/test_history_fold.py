@@ -31,7 +31,7 @@ from toolkit.analysis.transaction_history import transaction_history, unread_par
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
 from toolkit.schema.log import TransactionLogRecord
-from toolkit.sources.log_tables import LogId
+from toolkit.schema.table import LogId
 from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN
 from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.datasources.log_reader import LogIdentity

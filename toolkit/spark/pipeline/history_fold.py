@@ -18,7 +18,8 @@ from toolkit.analysis.transaction_history import HistoryState, advance, current,
 from toolkit.formats.headers import from_ipc, to_ipc
 from toolkit.schema import TRANSACTION_HISTORY
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
-from toolkit.sources.log_tables import LogId, ReadError
+from toolkit.schema.table import LogId
+from toolkit.sources.log_tables import ReadError
 from toolkit.spark.arrow_types import spark_schema, spark_table, struct_type
 from toolkit.spark.datasources.log_reader import LogIdentity, Origin
 from toolkit.spark.pipeline.log_states import TRUNCATED, LogPlan
