@@ -942,6 +942,9 @@ def test_groups_are_unknown_where_the_log_before_the_lso_cannot_be_read() -> Non
     )
     held = [FetchPosition(orders, 100, 1)]
     assert groups_at(wire_to(cluster), [1, 2], held) == {}, "the fetch fails"
+    offset.committed_offset = 0
+    assert groups_at(wire_to(cluster), [1, 2], [FetchPosition(orders, 0, 1)]) == {orders: ["app"]}
+    offset.committed_offset = 99
     aborted = SimpleNamespace(producer_id=9, first_offset=99)
     answer = SimpleNamespace(error_code=0, aborted_transactions=[aborted], high_watermark=150)
     data = [Record(each, 1_795_277_560_901, None, b"aborted") for each in (98, 99)]

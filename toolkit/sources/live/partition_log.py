@@ -40,7 +40,7 @@ from toolkit.formats.headers import DamagedRange, Headers, LogChunk, concatenate
 from toolkit.formats.scan import scan
 from toolkit.schema.live import Partition, Producer, open_starts
 from toolkit.schema.log import OffsetsLogRecord
-from toolkit.schema.table import Error, TopicPartition
+from toolkit.schema.table import Error, LogId, TopicPartition
 from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import BrokerClient, error_text, omitted_text, row_text
 from toolkit.sources.live.coordinators import TOPICS, CoordinatorTopic, compacted_topics, describe_named, visibility_of
@@ -58,7 +58,7 @@ from toolkit.sources.live.leaders import (
     read_producers,
 )
 from toolkit.sources.live.transactions import TransactionFilters, filtered_transactions
-from toolkit.sources.log_tables import LogId, batch_tables, log_transaction_tables, lso_timeline_tables
+from toolkit.sources.log_tables import batch_tables, log_transaction_tables, lso_timeline_tables
 from toolkit.sources.offset_queries import OffsetSpec, check_offset_range
 from toolkit.sources.offset_reader import WRONG_CHECKSUM, OffsetReader, slice_of
 from toolkit.sources.progress_bar import progress

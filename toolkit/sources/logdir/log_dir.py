@@ -44,9 +44,8 @@ from toolkit.schema.log import (
     TxnIndexEntry,
 )
 from toolkit.schema.recorded import LsoHold
-from toolkit.schema.table import Error, TopicPartition
+from toolkit.schema.table import Error, LogId, TopicPartition
 from toolkit.sources import log_tables
-from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir.contents import COMPACTED, Contents, FileAssertions, FileScope
 from toolkit.sources.logdir.coordinator_state import (
     absent_partitions,
@@ -752,12 +751,12 @@ def _with_errors(
 def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[TransactionStatistics]:
     """Rows of ``schema.STATISTICS``: of each log and, if there are several, of all partitions together."""
     for stats in by_log:
-        yield statistics_row(stats.found, **stats.where.columns, error="; ".join(stats.failures) or None)
+        yield statistics_row(stats.found, stats.where, error="; ".join(stats.failures) or None)
     if len(by_log) > 1:
         total = sum((stats.found for stats in by_log if stats.is_counted), Statistics())
         failed = Counter(code for stats in by_log for code in {Error.of(each).code for each in stats.failures})
         errors = (f"{code}: {number:,} of {len(by_log):,} logs" for code, number in sorted(failed.items()))
-        yield statistics_row(total, topic=None, partition=None, error="; ".join(errors) or None)
+        yield statistics_row(total, LogId(), error="; ".join(errors) or None)
 
 
 def only(

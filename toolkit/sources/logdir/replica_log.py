@@ -51,7 +51,8 @@ from toolkit.schema.log import (
     TransactionLogRecord,
     TxnIndexEntry,
 )
-from toolkit.sources.log_tables import LogFold, LogId
+from toolkit.schema.table import LogId
+from toolkit.sources.log_tables import LogFold
 from toolkit.sources.logdir.log_dir_layout import IN_PARTITIONS, Replica, SkippedFile, checkpoint_rows_in
 
 if TYPE_CHECKING:

@@ -633,9 +633,7 @@ def _last_stable_offset(window: LogWindow, log_start: int, bound: int, *, final:
 def producers_of(state: ReplicaState) -> list[Producer]:
     """The producers, and one without id if they may be incomplete."""
     (topic, partition), broker_id, observed_at = state.log.where.tp, state.log.where.broker_id, state.observed_at
-    found = producer_records(
-        state.window.producers, topic=topic, partition=partition, broker_id=broker_id, observed_at=observed_at
-    )
+    found = producer_records(state.window.producers, state.log.where, observed_at=observed_at)
     for error in [state.error] if state.error else state.snapshot_errors[:1]:
         found.append(
             Producer(topic=topic, partition=partition, broker_id=broker_id, observed_at=observed_at, error=error)
