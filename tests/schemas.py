@@ -17,7 +17,7 @@ from typing import Any
 
 from toolkit.actions import plan as plans
 from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.cli import cluster_answers
+from toolkit.cli import output
 from toolkit.cli.action_commands import INTERNAL, SCHEMA, VERSION, ActionRow
 from toolkit.schema import TABLES, Row
 from toolkit.schema.checkpoint import Committable, FlinkCheckpoint
@@ -43,10 +43,7 @@ def schemas() -> Mapping[str, Schema]:
     tables = [each for name, each in TABLES.items() if name not in NOT_ANSWERED]
     found = {each.name: _of_answer(each.name, each.version, _of_table(each)) for each in
              (*tables, LINKED_FINDINGS, EXPLANATIONS)}  # fmt: skip
-    for name, version, row in (
-        (SCHEMA, VERSION, ActionRow),
-        (cluster_answers.SCHEMA, cluster_answers.VERSION, cluster_answers.ClusterRow),
-    ):
+    for name, version, row in ((SCHEMA, VERSION, ActionRow), (output.SCHEMA, output.VERSION, output.ClusterRow)):
         found[name] = _of_answer(name, version, _of_hint(row))
     return found
 

@@ -13,7 +13,7 @@ import pytest
 from tests.process import run
 from tests.test_cli import UNKNOWN, FixedCluster
 from tests.views.test_text import finding, healthy
-from toolkit.cli import cluster_answers, table_commands
+from toolkit.cli import output, table_commands
 from toolkit.cli.options import WATCH_INTERVAL, SourceOptions
 from toolkit.config.clusters import CLUSTERS_VARIABLE
 from toolkit.errors import ConnectionFailed, NotFound
@@ -155,7 +155,7 @@ def watched_looks(monkeypatch: pytest.MonkeyPatch, *looks: Sequence[Row] | Excep
         return FixedCluster(look)
 
     monkeypatch.setattr(SourceOptions, "open", open_next)
-    monkeypatch.setattr(cluster_answers, "sleep", lambda seconds: None)
+    monkeypatch.setattr(output, "sleep", lambda seconds: None)
 
 
 def test_looks_as_csv_have_their_time_and_one_header(monkeypatch: pytest.MonkeyPatch) -> None:

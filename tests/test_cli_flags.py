@@ -22,7 +22,7 @@ from tests.distinct import distinct_rows
 from tests.spy import Calls, spy_on
 from tests.stored import compare
 from toolkit.actions.audit import AUDIT_FILE
-from toolkit.cli import cluster_answers
+from toolkit.cli import output
 from toolkit.cli.commands import app
 from toolkit.cli.options import CONFIG_VARIABLE, SERVER_VARIABLE
 from toolkit.schema import TABLES
@@ -178,8 +178,8 @@ class Runs:
             for variable in (SERVER_VARIABLE, CONFIG_VARIABLE, AUDIT_FILE):
                 patch.delenv(variable, raising=False)
             spy_on("toolkit.cli", self._calls, patch, real=REAL)
-            patch.setattr(cluster_answers, "sleep", self._slept)
-            patch.setattr(cluster_answers, "utc_now", lambda: NOON)
+            patch.setattr(output, "sleep", self._slept)
+            patch.setattr(output, "utc_now", lambda: NOON)
             for name, command in group.commands.items():
                 for context in contexts(name, command):
                     yield from self._of_context([name, *context.split()], command.params)

@@ -190,10 +190,7 @@ def stored_state(headers: Headers, chance: Random) -> Compared:
         if is_stored:
             state = LogState.of(state.stored("log"), min_held_ms=least)
     rest, whole = state.open_rows(), finish(merge(before, partial_transactions(headers)))
-    together, one = (
-        pa.concat_tables([*transactions, rest.log_transactions]),
-        log_transaction_table(whole, **WHERE.columns),
-    )
+    together, one = (pa.concat_tables([*transactions, rest.log_transactions]), log_transaction_table(whole, WHERE))
     assert rest.log_transactions.column_names == LOG_TRANSACTIONS.names
     end, last = (int(headers[-1]["last_offset"]) + 1, headers[-1]["max_timestamp"]) if len(headers) else (None, -1)
     expected = lso_steps(whole, log_end_offset=end, end_time=last).tolist()

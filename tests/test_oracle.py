@@ -29,6 +29,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.schema import ABORTED, BATCHES, FINDINGS, LSO_HOLDS, LSO_TIMELINE, Row, Table
+from toolkit.schema.table import LogId
 
 pytestmark = [pytest.mark.lab, pytest.mark.longer]
 
@@ -177,9 +178,9 @@ def test_each_snapshot_follows_from_the_previous_one_and_the_batches(left: Left)
             if not between or between[0].stem != earlier.stem:
                 continue  # retention took the segment that begins there
             replayed = producer_state(known, *(part.headers for log in between for part in scan_file(log)))
-            ours = producer_records(replayed, topic=folder.name, partition=0, observed_at=NOW)
+            ours = producer_records(replayed, LogId(topic=folder.name, partition=0), observed_at=NOW)
             theirs = producer_records(
-                resume(read_snapshot(later.read_bytes())), topic=folder.name, partition=0, observed_at=NOW
+                resume(read_snapshot(later.read_bytes())), LogId(topic=folder.name, partition=0), observed_at=NOW
             )
             assert ours == theirs, later
             compared += 1

@@ -398,7 +398,6 @@ WRITERS = {  # what writes to the terminal by itself: no names from outside
     "_clear": "moves the cursor",
     "_show": "counts and times of samples",
     "_version": "our version",
-    "_watched": "clears the screen",
     "end": "a line end",
     "grafana_dashboard": "our dashboard",
     "main": "our sentence",

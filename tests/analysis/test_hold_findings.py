@@ -29,6 +29,7 @@ from toolkit.schema import FINDINGS, Row, utc
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.recorded import LSO_HOLDS, LsoHold
+from toolkit.schema.table import LogId
 from toolkit.schema.verdict import Verdict
 
 thorough = fuzzed(20)
@@ -36,8 +37,11 @@ thorough = fuzzed(20)
 MINUTE = 60_000
 
 
+WHERE = LogId(topic="orders", partition=0, broker_id=1)
+
+
 def table(log_transactions: LogTransactions) -> pa.Table:
-    return log_transaction_table(log_transactions, topic="orders", partition=0, broker_id=1, files=("00.log",))
+    return log_transaction_table(log_transactions, WHERE, files=("00.log",))
 
 
 def holds_of(*steps: Step, **options: Any) -> list[Row]:

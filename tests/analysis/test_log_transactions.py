@@ -33,10 +33,12 @@ from toolkit.errors import UsageError
 from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, STATISTICS, utc
+from toolkit.schema.table import LogId
 
 Opened = dict[int, tuple[int, int]]
 NAMES = LOG_TRANSACTION.names or ()
 LAST = 2**63 - 1
+WHERE = LogId(topic="orders", partition=0, broker_id=1)
 opened_before = st.none() | st.dictionaries(
     st.sampled_from([1000, 2000, 3000, 9000]), st.tuples(st.integers(0, 40), st.integers(0, 2))
 )
@@ -167,11 +169,11 @@ def test_no_batches_give_no_transactions() -> None:
 def test_unknown_values_are_null_in_the_table() -> None:
     steps = [Step("data", 1), Step("data", 2, attributes=LOG_APPEND_TIME), Step("commit", 1), Step("abort", 3)]
     log_transactions = finish(partial_transactions(batches([*steps, Step("unread", 2)])))
-    table = log_transaction_table(log_transactions, topic="orders", partition=3, broker_id=1, files=["a.log"])
+    table = log_transaction_table(log_transactions, WHERE, files=["a.log"])
     assert table.schema.equals(LOG_TRANSACTIONS.arrow_schema, check_metadata=True)
     commit, unread, empty = table.to_pylist()
     assert commit == {
-        "topic": "orders", "partition": 3, "broker_id": 1, "file": "a.log", "position": 0, "error": None,
+        "topic": "orders", "partition": 0, "broker_id": 1, "file": "a.log", "position": 0, "error": None,
         "producer_id": 1000, "producer_epoch": 0, "first_epoch": 0, "marker_epoch": 0, "coordinator_epoch": 7,
         "first_offset": 0, "first_batch_last_offset": 0,
         "last_offset": 0, "marker_offset": 2, "outcome": "commit", "marker": "COMMIT",
@@ -186,7 +188,7 @@ def test_unknown_values_are_null_in_the_table() -> None:
 
 @given(random_headers, st.booleans())
 def test_the_table_is_sorted_as_declared(headers: Headers, from_start: bool) -> None:
-    table = log_transaction_table(finished(headers, from_start=from_start), topic="orders", partition=0)
+    table = log_transaction_table(finished(headers, from_start=from_start), WHERE)
     assert table == table.sort_by([(name, "ascending") for name in LOG_TRANSACTIONS.sort])
 
 
@@ -240,7 +242,7 @@ def as_tuples(rows: Any) -> list[Any]:
             row["event"],
             None if row["holder_producer_id"] is None else (row["holder_first_offset"], row["holder_producer_id"]),
         )
-        for row in lso_table(rows, topic=None, partition=None).to_pylist()
+        for row in lso_table(rows, WHERE).to_pylist()
     ]
 
 
@@ -276,10 +278,10 @@ def test_the_lso_at_the_log_end_is_right_after_every_batch(
 
 def test_the_table_is_as_declared() -> None:
     log_transactions, end = log_of(Step("data", 1), Step("unread", 1))
-    table = lso_table(lso_steps(log_transactions, log_end_offset=end), topic="orders", partition=0, broker_id=2)
+    table = lso_table(lso_steps(log_transactions, log_end_offset=end), WHERE)
     assert table.schema.equals(LSO_TIMELINE.arrow_schema, check_metadata=True)
     assert table.to_pylist()[1] == {
-        "topic": "orders", "partition": 0, "broker_id": 2, "at": utc(1002), "offset": 2, "last_stable_offset": 2,
+        "topic": "orders", "partition": 0, "broker_id": 1, "at": utc(1002), "offset": 2, "last_stable_offset": 2,
         "event": None, "open_count": 0, "holder_producer_id": None, "holder_producer_epoch": None,
         "holder_first_offset": None, "error": None,
     }  # fmt: skip
@@ -323,7 +325,7 @@ def statistics_of(*steps: Step, from_start: bool = True) -> Statistics:
 
 def figures(statistics: Statistics) -> dict[str, Any]:
     """All but the open transactions themselves, as a row of the table."""
-    row = statistics_row(statistics, topic="orders", partition=0, broker_id=1).row()
+    row = statistics_row(statistics, WHERE).row()
     assert len(STATISTICS.arrow([row])) == 1
     return row
 
@@ -367,7 +369,7 @@ def test_two_sets_are_combined_in_any_order() -> None:
 @pytest.mark.parametrize(("attributes", "clock"), [(0, "producer"), (LOG_APPEND_TIME, "broker")])
 def test_open_transactions_have_their_key_and_start(attributes: int, clock: str) -> None:
     result = statistics_of(Step("data", 1), COMMITTED, Step("data", 2, records=2, attributes=attributes))
-    (found,) = open_rows(result, topic="orders", partition=0, broker_id=1)
+    (found,) = open_rows(result, WHERE)
     assert (found.topic, found.partition, found.broker_id) == ("orders", 0, 1)
     assert (found.producer_id, found.producer_epoch, found.first_offset, found.last_offset) == (2000, 0, 2, 3)
     assert (found.start, found.start_clock) == (utc(1003 if clock == "producer" else 1005), clock)

@@ -12,7 +12,9 @@ from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.formats.log_dir_files import SnapshotEntry
 from toolkit.schema import utc
+from toolkit.schema.table import LogId
 
+WHERE = LogId(topic="orders", partition=0, broker_id=1)
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 
 STATE_COLUMNS = (
@@ -68,7 +70,7 @@ def reference_model(headers: Headers, snapshot: list[SnapshotEntry]) -> list[dic
 
 
 def rows_of(state: Headers) -> list[dict[str, Any]]:
-    records = producer_records(state, topic="orders", partition=0, observed_at=NOW)
+    records = producer_records(state, WHERE, observed_at=NOW)
     return [{name: getattr(each, name) for name in STATE_COLUMNS} for each in records]
 
 
@@ -86,7 +88,7 @@ def test_the_state_follows_the_brokers_rules(steps: list[Step], snapshot: list[S
 
 def test_rows_have_the_columns_of_producers() -> None:
     headers = batches([Step("data", 1), Step("commit", 2)])
-    records = producer_records(producer_state(headers), topic="orders", partition=0, broker_id=1, observed_at=NOW)
+    records = producer_records(producer_state(headers), WHERE, observed_at=NOW)
     columns = {"topic": "orders", "partition": 0, "broker_id": 1, "observed_at": NOW, "error": None}
     assert [record.row() for record in records] == [
         columns
@@ -101,7 +103,7 @@ def test_rows_have_the_columns_of_producers() -> None:
 def test_an_impossible_time_is_null() -> None:
     headers = batches([Step("data", 1)])
     headers["max_timestamp"] = 2**62
-    (record,) = producer_records(producer_state(headers), topic="orders", partition=0, observed_at=NOW)
+    (record,) = producer_records(producer_state(headers), WHERE, observed_at=NOW)
     assert record.last_timestamp is None
 
 

@@ -13,7 +13,8 @@ from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import AS_WRITTEN, COMMIT, HEADER, DamagedRange, LogChunk, header_table, take_rows
 from toolkit.formats.scan import scan
 from toolkit.schema import BATCHES
-from toolkit.sources.log_tables import LogId, batch_tables
+from toolkit.schema.table import LogId
+from toolkit.sources.log_tables import batch_tables
 
 PLACE = {"topic": "orders", "partition": 3, "broker_id": 7, "file": "/logs/orders-3/0.log"}
 

@@ -184,6 +184,11 @@ def deny_partition(message: Any) -> None:
     message.topics[0].partitions[0].error_code = CLUSTER_DENIED
 
 
+def hide_topics(message: Any) -> None:
+    for topic in message.topics:
+        topic.error_code, topic.partitions = TOPIC_DENIED, []
+
+
 def deny_one(message: Any) -> None:
     """Only the log of one topic cannot be read."""
     if message.responses[0].topic == TOPIC:
@@ -216,6 +221,7 @@ CASES = [
     Case("transactions", OF_ID, FIND_COORDINATOR, failing(NOT_COORDINATOR)),
     Case("transactions", OF_ID, FIND_COORDINATOR, silence),
     Case("coordinators", OF_ID | {"groups": ()}, FIND_COORDINATOR, failing(TOPIC_DENIED)),
+    Case("coordinators", OF_ID | {"groups": ()}, METADATA, hide_topics),
     Case("transaction_owners", {}, LIST_TRANSACTIONS, silence),
     Case("batches", OF_TOPIC, FETCH, silence),
     Case("batches", OF_TOPIC, FETCH, failing(TOPIC_DENIED)),

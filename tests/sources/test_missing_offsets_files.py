@@ -26,10 +26,9 @@ from toolkit.errors import UsageError
 from toolkit.formats.batches import CONTROL, write_batch
 from toolkit.formats.scan import scan
 from toolkit.lab.samples import load
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import LogId, TopicPartition
 from toolkit.sources import offset_reader
 from toolkit.sources.live.partition_log import FetchedChunk, FetchedRange, log_transaction_tables_of
-from toolkit.sources.log_tables import LogId
 from toolkit.sources.offset_queries import CommittedOffset, lag_of_group
 
 Ranges = list[tuple[int, int, str | None]]

@@ -20,14 +20,21 @@ from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.errors import BrokerError, ConnectionFailed, NotFound, UsageError
 from toolkit.formats.batch_records import Record
-from toolkit.formats.coordinator_records import STATE_TOPIC
+from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.schema.live import Transaction
 from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition, utc_now
 from toolkit.sources.live import observe as observe_module
 from toolkit.sources.live import partition_log, transactions
 from toolkit.sources.live.broker_client import OTHER_CLUSTER, BrokerClient
 from toolkit.sources.live.cluster import Cluster, ClusterEvidence
-from toolkit.sources.live.coordinators import TRANSACTIONAL_IDS, CoordinatorTopic, visibility_of
+from toolkit.sources.live.coordinators import (
+    GROUP,
+    TRANSACTION,
+    TRANSACTIONAL_IDS,
+    CoordinatorTopic,
+    read_coordinators,
+    visibility_of,
+)
 from toolkit.sources.live.group_offsets import group_ids, groups_at
 from toolkit.sources.live.leaders import (
     BROKERS_DIFFER,
@@ -393,6 +400,19 @@ def test_the_last_update_of_a_decided_transaction_is_read_from_the_log(monkeypat
     (txn,) = observation(cluster).transactions
     assert (txn.state, txn.last_update_time) == ("PrepareCommit", NOW)
     assert sent_requests == [{txn.txn_state_partition}]
+
+
+def test_who_only_reads_creates_no_coordinators_topic() -> None:
+    """FindCoordinator has it created: `describe`, `coordinator` and an agent's `explain` changed the cluster."""
+    cluster = FakeCluster(DescribeConfigs=lambda broker, request: SimpleNamespace(results=()))
+    cluster.leaders = {("orders", 0): (1, 4)}
+    (described_id,) = named_transactions(wire_to(cluster), ["payments"])
+    found = read_coordinators(wire_to(cluster), ["payments"], TRANSACTION)
+    found += read_coordinators(wire_to(cluster), ["billing"], GROUP)
+    errors = [described_id.error, *(each.error for each in found)]
+    for topic, error in zip((STATE_TOPIC, STATE_TOPIC, OFFSETS_TOPIC), errors, strict=True):
+        assert (error or "").startswith(f"COORDINATOR_NOT_AVAILABLE: {topic} does not exist")
+    assert "FindCoordinator" not in dict(cluster.sent_requests)
 
 
 def test_an_incomplete_listing_of_ids_is_a_gap() -> None:
@@ -802,10 +822,16 @@ def test_a_log_that_a_new_leader_has_truncated_does_not_go_on_in_its_place(end: 
     assert first.headers["base_offset"].tolist() == [120]
     rest = [offset for each in others for offset in each.headers["base_offset"].tolist()]
     assert rest == ([] if lost else [121, 122])
-    assert [each.reason for chunk in others for each in chunk.damage] == (
+    errors = [each.reason for chunk in others for each in chunk.damage]
+    assert errors == (
         ["OFFSET_OUT_OF_RANGE: a new leader has truncated the log, at offset 120 or before, of what was read up to "
          "leader epoch 4; offsets 121 to 122 were not read"] if lost else []
     )  # fmt: skip
+    cluster.leaders["orders", 0] = (1, 4)
+    # Between what is read with read_committed and the rest, nothing compared them.
+    slices = [*LiveOffsetReader(wire_to(cluster), replace(partition, last_stable_offset=121)).slices(120, 123)]
+    assert [offset for each in slices for offset in each.batches["base_offset"].tolist()] == [120, *rest]
+    assert [error for each in slices for error in each.errors] == errors
 
 
 def test_of_brokers_that_differ_the_newest_leader_is_believed() -> None:
@@ -916,6 +942,9 @@ def test_groups_are_unknown_where_the_log_before_the_lso_cannot_be_read() -> Non
     )
     held = [FetchPosition(orders, 100, 1)]
     assert groups_at(wire_to(cluster), [1, 2], held) == {}, "the fetch fails"
+    offset.committed_offset = 0
+    assert groups_at(wire_to(cluster), [1, 2], [FetchPosition(orders, 0, 1)]) == {orders: ["app"]}
+    offset.committed_offset = 99
     aborted = SimpleNamespace(producer_id=9, first_offset=99)
     answer = SimpleNamespace(error_code=0, aborted_transactions=[aborted], high_watermark=150)
     data = [Record(each, 1_795_277_560_901, None, b"aborted") for each in (98, 99)]

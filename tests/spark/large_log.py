@@ -18,7 +18,7 @@ from toolkit.analysis.log.log_transactions import begin, finish, log_transaction
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import COMMIT, HEADER, NO_MARKER, Headers, LogChunk, header_table
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS
-from toolkit.sources.log_tables import LogId
+from toolkit.schema.table import LogId
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.pipeline.log_fold import LogRead, LogState, fold_log
 from toolkit.spark.pipeline.log_states import LogPlan
@@ -76,7 +76,7 @@ def main(megabytes: str) -> None:
     settings = {"spark.driver.memory": "1g", "spark.executor.pyspark.memory": f"{megabytes}m"}
     one = local_session(master="local[2]", config=settings).range(1).coalesce(1)
     found = one.mapInArrow(transactions_of_log, struct_type(LOG_TRANSACTIONS)).toArrow()
-    whole = log_transaction_table(finish(begin() + partial_transactions(large_log())), **LOG_ID.columns)
+    whole = log_transaction_table(finish(begin() + partial_transactions(large_log())), LOG_ID)
     order = [(name, "ascending") for name in ("first_offset", "marker_offset", "producer_id")]
     actual, expected = (each.drop_columns("file").sort_by(order).to_pylist() for each in (found, whole))
     assert actual == expected

@@ -28,6 +28,7 @@ from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, RECORDED, SAMPLES, TRANSA
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, PastTransaction
 from toolkit.schema.recorded import LsoHold
+from toolkit.schema.table import LogId
 from toolkit.schema.verdict import Verdict
 from toolkit.spark.arrow_types import from_arrow, spark_table
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing
@@ -80,8 +81,8 @@ def random_headers(seed: int) -> Headers:
 def transactions_of_log(headers: Headers, *, partition: int = 0) -> pa.Table:
     """The log transactions of one log."""
     file = "/data/orders-0/00000000000000000000.log"
-    columns = {"topic": "orders", "partition": partition, "broker_id": 1}
-    return log_transaction_table(finish(partial_transactions(headers)), **columns, files=(file,))
+    where = LogId(topic="orders", partition=partition, broker_id=1)
+    return log_transaction_table(finish(partial_transactions(headers)), where, files=(file,))
 
 
 def hold_rows(log_transactions: pa.Table, headers: Headers, *, min_held_ms: int = 0) -> list[LsoHold]:

@@ -26,6 +26,7 @@ from tests.sources.log_files import (
     write_log,
     write_root,
     write_snapshot,
+    write_state_topic,
 )
 from tests.spark.read_log import listed
 from tests.tiers import fuzzed
@@ -33,6 +34,7 @@ from toolkit import LogDir
 from toolkit.analysis.log.log_transactions import END_NOT_READ
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
+from toolkit.schema.recorded import LSO_HOLDS
 from toolkit.sources.logdir.contents import FileAssertions
 from toolkit.spark.datasources.log_reader import LogIdentity
 from toolkit.spark.pipeline import run_sources
@@ -352,3 +354,26 @@ def test_a_log_is_the_same_once_meta_properties_is_copied_too(tmp_path: Path) ->
         tables.run()
         assert tables.rows() == whole.rows()
         assert tables.states.keys() == whole.states.keys()
+
+
+@pytest.mark.parametrize("spoiled", [0, 1])
+def test_a_wrong_checksum_in_the_past_is_damage_of_holds_too(tmp_path: Path, spoiled: int) -> None:
+    """Before what is open at the end, checksums did not count: a spoiled marker left its transaction open for good.
+
+    Its hold then hid all later ones.
+    """
+    root = write_root(tmp_path)
+    batches = [
+        each for n in (0, 2, 4) for each in (data(n, n, after(minutes=n)), marker(n + 1, n, after(minutes=n + 1)))
+    ]
+    batches[spoiled] = batches[spoiled][:-1] + b"?"
+    write_snapshot(write_log(root, "orders-0", batches), 6, {})
+    write_state_topic(root)
+    tables = Tables(tmp_path)
+    tables.run()
+    (state,) = (each for each in tables.states.values() if each.topic == "orders")
+    found = LSO_HOLDS.rows(LogDir(tmp_path).lso_holds())
+    markers = [row["marker_offset"] for row in found if row["error"] is None]
+    assert markers == [row["marker_offset"] for row in LogState.of(state).lso_holds().to_pylist()] == [3, 5]
+    (error,) = (row["error"] for row in found if row["error"] is not None)
+    assert error.startswith(f"CORRUPT_BATCH: the checksum at offset {spoiled} is wrong (byte ")

@@ -34,16 +34,10 @@ from toolkit.formats.batches import DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.headers import HEADER, DamagedRange, Headers, LogChunk
 from toolkit.formats.scan import scan
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, Row
+from toolkit.schema.table import LogId
 from toolkit.sources.live import partition_log
 from toolkit.sources.live.partition_log import FetchedChunk, FetchedRange
-from toolkit.sources.log_tables import (
-    LogFold,
-    LogId,
-    ReadError,
-    batch_tables,
-    log_transaction_tables,
-    lso_timeline_tables,
-)
+from toolkit.sources.log_tables import LogFold, ReadError, batch_tables, log_transaction_tables, lso_timeline_tables
 from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.datasources.log_reader import LogListing
 from toolkit.spark.pipeline import log_fold
@@ -227,9 +221,7 @@ def assert_single_read(
     fold = LogFold(partial=before)
     for chunk in chunks:
         fold.add(chunk)
-    ranges = [
-        log_transaction_table(each.log_transactions, **LOG_ID.columns, files=fold.file_names) for each in fold.finish()
-    ]
+    ranges = [log_transaction_table(each.log_transactions, LOG_ID, files=fold.file_names) for each in fold.finish()]
     assert stored.lso_holds() == expected_holds(headers, ranges, stored.min_held_ms, end)
     assert stored.bytes_read == headers["size"].sum()
     assert (stored.state["log_end_offset"], stored.state["broker_id"]) == (end, 1)

@@ -13,7 +13,7 @@ from toolkit.analysis.log.log_transactions import EMPTY, END_NOT_READ, PartialTr
 from toolkit.formats.headers import Headers, LogChunk
 from toolkit.schema import Row
 from toolkit.schema.recorded import LSO_HOLDS
-from toolkit.sources.log_tables import LogId
+from toolkit.schema.table import LogId
 from toolkit.spark.pipeline.log_fold import LogRows, LogState
 
 WHERE = LogId(topic="orders", partition=0, broker_id=1)

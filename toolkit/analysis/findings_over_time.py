@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
@@ -221,39 +221,36 @@ def observation_times(samples: Iterable[RecordedSample]) -> list[ObservationTime
     `samples`: samples of a recorder; only their times, gaps and errors are used.
     """
     found: list[ObservationTime] = []
-    failed: list[RecordedSample] = []
-    interval: dt.timedelta | None = None
-
-    def missed(end: dt.datetime | None) -> str | None:
-        start = found[-1].sampled_at
-        if failed:
-            count = f"{len(failed)} samples" if len(failed) > 1 else "a sample"
-            return f"{count} after {at(start)} failed ({Error.of(failed[0].error).code})"
-        is_late = interval is not None and end is not None and end - start > LATE * interval
-        return f"no sample from {at(start)} for {duration(end - start)}" if is_late and end is not None else None
-
-    for sample in sorted(samples, key=lambda each: each.sampled_at):
+    later: RecordedSample | None = None  # the next one that did not fail
+    failed: list[RecordedSample] = []  # those before it
+    complete: dt.datetime | None = None
+    for sample in sorted(samples, key=lambda each: each.sampled_at, reverse=True):
         if sample.error:
             failed.append(sample)
             continue
-        if found:
-            found[-1] = replace(
-                found[-1],
-                next_sampled_at=sample.sampled_at,
-                missed=missed(sample.sampled_at),
-                next_topic_gap="; ".join(sample.topic_gaps or ()) or None,
+        found.append(
+            ObservationTime(
+                sampled_at=sample.sampled_at,
+                next_sampled_at=None if later is None else later.sampled_at,
+                missed=_missed(sample, later, failed),
+                next_topic_gap=None if later is None else "; ".join(later.topic_gaps or ()) or None,
+                next_complete_at=complete,
             )
-        found.append(ObservationTime(sampled_at=sample.sampled_at))
-        failed = []
-        interval = None if sample.interval_ms is None else sample.interval_ms * MILLISECOND
-    if found:
-        found[-1] = replace(found[-1], missed=missed(None))
-    complete: dt.datetime | None = None
-    for number in reversed(range(len(found))):
-        found[number] = replace(found[number], next_complete_at=complete)
-        if number and found[number - 1].next_topic_gap is None:
-            complete = found[number].sampled_at
-    return found
+        )
+        later, failed = sample, []
+        complete = complete if sample.topic_gaps else sample.sampled_at
+    return found[::-1]
+
+
+def _missed(sample: RecordedSample, later: RecordedSample | None, failed: Sequence[RecordedSample]) -> str | None:
+    """What is missing between a sample and the next one; null if nothing is. `failed`: between, last first."""
+    start, interval_ms = sample.sampled_at, sample.interval_ms
+    if failed:
+        count = f"{len(failed)} samples" if len(failed) > 1 else "a sample"
+        return f"{count} after {at(start)} failed ({Error.of(failed[-1].error).code})"
+    if later is None or interval_ms is None or later.sampled_at - start <= LATE * interval_ms * MILLISECOND:
+        return None
+    return f"no sample from {at(start)} for {duration(later.sampled_at - start)}"
 
 
 def over_time(findings: pa.Table, samples: Iterable[ObservationTime]) -> list[Finding]:

@@ -236,7 +236,13 @@ def read_list(path: Path) -> list[Row]:
             found = list(rows)
             if len(clusters := {row["cluster"] for row in found if "cluster" in row}) > 1:
                 raise UsageError(f"{path} names transactions of {', '.join(sorted(clusters))}.", do="Use one for each.")
-            return [{name: read(row[name]) if row[name] else None for name, read in COLUMNS.items()} for row in found]
+            return [
+                {
+                    "cluster_id": row.get("cluster_id") or None,
+                    **{name: read(row[name]) if row[name] else None for name, read in COLUMNS.items()},
+                }
+                for row in found
+            ]
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", do=LISTS) from None
     except (ValueError, csv.Error) as error:

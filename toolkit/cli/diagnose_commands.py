@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn, cast
 
 import typer
 
-from toolkit.cli.cluster_answers import answer_sources
 from toolkit.cli.options import (
     FILE_OPTIONS,
     Brokers,
@@ -30,7 +29,7 @@ from toolkit.cli.options import (
     takes_source,
     time_option,
 )
-from toolkit.cli.output import INCOMPLETE, NOT_FOUND, Answer, Format, progress, remark
+from toolkit.cli.output import INCOMPLETE, NOT_FOUND, Answer, Format, answer_sources, progress, remark
 from toolkit.errors import ConnectionFailed, UsageError
 from toolkit.views.document import NOWHERE, Paragraph, Quote
 

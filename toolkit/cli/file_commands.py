@@ -149,7 +149,7 @@ def txn_stat(
     files = open_files(paths)
     found = files.figures(topics=topic, partitions=partition, start=_bound(start), stop=_bound(stop))
     records = list(statistic_rows(found))
-    opened = [txn for one in found for txn in open_rows(one.found, **one.where.columns)]
+    opened = [txn for one in found for txn in open_rows(one.found, one.where)]
     answer = Answer(
         table=STATISTICS,
         rows=[each.row() for each in records],

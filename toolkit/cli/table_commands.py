@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolkit.analysis.transaction_owners import OPEN_STATES
-from toolkit.cli.cluster_answers import answer_sources
 from toolkit.cli.options import (
     Brokers,
     Output,
@@ -22,7 +21,7 @@ from toolkit.cli.options import (
     takes_source,
     time_option,
 )
-from toolkit.cli.output import INCOMPLETE, Answer, Format, missing_rights, remark
+from toolkit.cli.output import INCOMPLETE, Answer, Format, answer_sources, missing_rights, remark
 from toolkit.command_line import command_line
 from toolkit.errors import BrokerError, ConnectionFailed, NotFound, UsageError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC

@@ -21,7 +21,7 @@ from dataclasses import dataclass, fields
 from enum import Enum, StrEnum, auto
 from itertools import accumulate
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol, Self, TypedDict, TypeVar
 
 from toolkit.command_line import command_line
 
@@ -61,6 +61,33 @@ class TopicPartition(NamedTuple):
     def options(self) -> tuple[str, ...]:
         """The same as arguments."""
         return ("--topic", self.topic, "--partition", str(self.partition))
+
+
+class LogColumns(TypedDict):
+    topic: str | None
+    partition: int | None
+    broker_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogId:
+    """The columns that identify a log on every row; null if unknown."""
+
+    topic: str | None = None
+    partition: int | None = None
+    broker_id: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def tp(self) -> TopicPartition:
+        """The partition; of an unknown topic, one that no checkpoint has."""
+        return TopicPartition(self.topic or "", self.partition or 0)
+
+    @property
+    def columns(self) -> LogColumns:
+        return {"topic": self.topic, "partition": self.partition, "broker_id": self.broker_id}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

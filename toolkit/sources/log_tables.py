@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,15 +28,9 @@ from toolkit.analysis.log.log_transactions import (
 from toolkit.formats.headers import DamagedRange, Headers, LogChunk, LostOffsets, header_table
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE
 from toolkit.schema.log import Batch, LogTransaction, LsoStep
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import LogId
 
 ROWS_AT_ONCE = 1 << 16
-
-
-class LogColumns(TypedDict):
-    topic: str | None
-    partition: int | None
-    broker_id: int | None
 
 
 class ReadError(NamedTuple):
@@ -57,27 +51,6 @@ class ReadError(NamedTuple):
     def damage(self) -> DamagedRange:
         """The unreadable bytes, of which there are none where their number is not known."""
         return DamagedRange(self.position or 0, self.size or 0, self.error)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogId:
-    """The columns that identify a log on every row."""
-
-    topic: str | None
-    partition: int | None
-    broker_id: int | None = None
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-    @property
-    def tp(self) -> TopicPartition:
-        """The partition; of an unknown topic, one that no checkpoint has."""
-        return TopicPartition(self.topic or "", self.partition or 0)
-
-    @property
-    def columns(self) -> LogColumns:
-        return {"topic": self.topic, "partition": self.partition, "broker_id": self.broker_id}
 
 
 class FoldedRange(NamedTuple):
@@ -202,7 +175,7 @@ def log_transaction_tables(
     fold = LogFold(partial=before)
     for found in _folded(fold, chunks):
         own = found if producer_id is None else found[found["producer_id"] == producer_id]
-        yield log_transaction_table(own, **log_id.columns, files=fold.file_names)
+        yield log_transaction_table(own, log_id, files=fold.file_names)
     if fold.damage:
         yield error_table(fold.damage, log_id)
 
@@ -250,7 +223,7 @@ def lso_timeline_tables(
     at_end = (each.error for each in fold.damage[fold.damage_inside :] if not each.damage.is_torn)
     unread += [(end, error) for error in islice(at_end, 1)]  # after the last batch, where more may follow
     errors = [LsoStep(**log_id.columns, offset=offset, error=error) for offset, error in unread]
-    return lso_table(np.concatenate(steps), **log_id.columns), LSO_TIMELINE.arrow(errors)
+    return lso_table(np.concatenate(steps), log_id), LSO_TIMELINE.arrow(errors)
 
 
 def _folded(fold: LogFold, chunks: Iterable[LogChunk]) -> Iterator[LogTransactions]:

@@ -381,19 +381,12 @@ FILES_AGE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortAdvice:
-    """One open transaction on one partition, and whether it should be aborted.
+    """One open transaction on one partition, and whether it should be aborted."""
 
-    `target`: ``orders-0@913095344``.
-    `command`: ``kafka-transactions.sh`` with its arguments, by start offset: it reads the producer's state afresh.
-    `old_command`: for brokers before 2.8, which lack DescribeProducers: by producer id and both epochs.
-    `proven`: whether the files prove that it hangs.
-    `speaks_for`, `speaks_against`: sentences.
-    """
-
-    target: str
-    command: tuple[str, ...]
-    old_command: tuple[str, ...]
-    proven: bool
+    target: str  # ``orders-0@913095344``
+    command: tuple[str, ...]  # of kafka-transactions.sh, by start offset: it reads the producer's state afresh
+    old_command: tuple[str, ...]  # for brokers before 2.8, which lack DescribeProducers: by producer id and epochs
+    proven: bool  # whether the files prove that it hangs
     speaks_for: Sequence[str]
     speaks_against: Sequence[str]
 

@@ -556,7 +556,7 @@ def group_section(group: FindingGroup) -> Section:
         *_field("why", () if first.is_coordinators_only else why.values),
     ]
     for field in others:
-        if field.label == "missing" and first.is_coordinators_only and partitions > 1:
+        if field.label == "missing" and first.is_coordinators_only:
             logs = f"{field.values[0]}, and those of {count(partitions - 1, 'more partition')}"
             fields.append(Field("missing", (logs, *field.values[1:])))
         elif field.label == "remedy" and first.command:
@@ -649,8 +649,8 @@ def _groups(groups: Sequence[str], verb: str = "cannot move") -> str:
     return f"groups {', '.join(names[:-1])} and {names[-1]} {verb}"
 
 
-def _fields(finding: Finding, *, topics: Sequence[str] = ()) -> Iterator[Field]:
-    """Without a producer, only the reason. `topics`: those that it stands for."""
+def _fields(finding: Finding) -> Iterator[Field]:
+    """Without a producer, only the reason."""
     who, position = _who(finding), finding.queue_position or 1
     if who:
         turn = f", behind {count(position - 1, 'other', 'others')}" if position > 1 else ""
@@ -661,7 +661,7 @@ def _fields(finding: Finding, *, topics: Sequence[str] = ()) -> Iterator[Field]:
         yield Field(
             "owner", (f'"{finding.transactional_id}": not seen; only a member of a group that the id names could be',)
         )
-    why, *rest = explained_fields(finding, topics=topics)
+    why, *rest = explained_fields(finding)
     yield why if who else Field(finding.verdict, why.values)
     yield from rest
 

@@ -166,8 +166,7 @@ def html_text(parts: Iterable[Part], *, connection: Connection = NOWHERE, level:
 def _html(part: Part, connection: Connection, level: int) -> str:
     match part:
         case Paragraph(text, kind):
-            return f'<p class="{kind}">{value_html(text, connection)}</p>' if kind else (
-                f"<p>{value_html(text, connection)}</p>")  # fmt: skip
+            return f"<p{class_html(kind)}>{value_html(text, connection)}</p>"
         case Bullets(items):
             return f"<ul>{''.join(f'<li>{value_html(each, connection)}</li>' for each in items)}</ul>"
         case Command():
@@ -302,15 +301,11 @@ def _markdown_field(field: Field, connection: Connection) -> Iterator[str]:
     for is_command, values in groupby(field.values, key=lambda value: isinstance(value, Command)):
         if is_command:
             yield from [start, ""] if start.startswith("-") else [""]
-            yield from (f"  {line}" for each in values for line in _markdown_command(each, connection))
+            lines = (_fenced(command_line(connection.argv(each))) for each in values if isinstance(each, Command))
+            yield from (f"  {line}" for each in lines for line in each)
         else:
             yield f"{start} {'; '.join(_markdown_sentence(each) for each in values if not isinstance(each, Command))}"
         start = "\n "
-
-
-def _markdown_command(value: Value, connection: Connection) -> Iterator[str]:
-    assert isinstance(value, Command)
-    return _fenced(command_line(connection.argv(value)))
 
 
 def _fenced(*lines: str) -> Iterator[str]:

@@ -326,19 +326,27 @@ def write_file(path: Path, table: Table, tables: Iterable[pa.Table]) -> WriteCou
     """
     if path.suffix not in SUFFIXES:
         raise UsageError(f"{path} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")
-    counted = _Counted(tables)
+    rows = errors = 0
+
+    def counted() -> Iterator[pa.Table]:
+        nonlocal rows, errors
+        for part in tables:
+            rows += part.num_rows
+            errors += part.num_rows - part["error"].null_count if "error" in part.column_names else 0
+            yield part
+
     with replaced_file(path) as unfinished:
         if path.suffix == ".parquet":
             import pyarrow.parquet as pq
 
             with pq.ParquetWriter(unfinished, table.arrow_schema) as writer:
-                for part in counted:
+                for part in counted():
                     writer.write_table(part)
         else:
             pieces = json_pieces if path.suffix == ".json" else csv_pieces
             with unfinished.open("w", encoding="utf-8", newline="") as file:
-                file.writelines(pieces(table, (row for part in counted for row in part.to_pylist())))
-    return WriteCounts(counted.rows, counted.errors)
+                file.writelines(pieces(table, (row for part in counted() for row in part.to_pylist())))
+    return WriteCounts(rows, errors)
 
 
 @contextmanager
@@ -357,18 +365,3 @@ def replaced_file(path: Path) -> Iterator[Path]:
         ) from None
     finally:
         unfinished.unlink(missing_ok=True)
-
-
-class _Counted:
-    """Tables, and the number of rows so far, with and without an error."""
-
-    def __init__(self, tables: Iterable[pa.Table]) -> None:
-        self._tables = tables
-        self.rows = self.errors = 0
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        for table in self._tables:
-            self.rows += table.num_rows
-            if "error" in table.column_names:
-                self.errors += table.num_rows - table["error"].null_count
-            yield table

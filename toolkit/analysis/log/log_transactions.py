@@ -44,7 +44,7 @@ from toolkit.formats.headers import (
 )
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE
 from toolkit.schema.log import LogTransaction, TransactionStatistics
-from toolkit.schema.table import LAST_TIME
+from toolkit.schema.table import LAST_TIME, LogId
 
 LogTransactionField = Literal[
     "producer_id",
@@ -215,18 +215,11 @@ def finish(partial_transactions: PartialTransactions) -> LogTransactions:
 
 
 def log_transaction_table(
-    log_transactions: LogTransactions,
-    *,
-    topic: str | pa.Array | None,
-    partition: int | pa.Array | None,
-    broker_id: int | pa.Array | None = None,
-    files: Sequence[str | None] = (None,),
+    log_transactions: LogTransactions, where: LogId, *, files: Sequence[str | None] = (None,)
 ) -> pa.Table:
     """Transactions as an Arrow table with exactly the columns of ``schema.LOG_TRANSACTIONS``, in unchanged order.
 
-    `log_transactions`: from `finish`.
-    `topic`, `partition`, `broker_id`: location of the log: one value for all rows, or an Arrow array with one value per
-        row; null if unknown.
+    `log_transactions`: from `finish`. `where`: their log.
     `files`: the file of each ``file_id``.
     """
     columns = {
@@ -238,9 +231,7 @@ def log_transaction_table(
         LOG_TRANSACTIONS,
         columns
         | {
-            "topic": topic,
-            "partition": partition,
-            "broker_id": broker_id,
+            **where.columns,
             "first_batch_last_offset": numbers(log_transactions["first_batch_end"] - 1),
             "outcome": labels(log_transactions["outcome"], OUTCOMES),
             "marker": labels(log_transactions["marker"], MARKER_NAMES),
@@ -555,23 +546,11 @@ def lso_steps(
     return steps
 
 
-def lso_table(
-    steps: Array,
-    *,
-    topic: str | pa.Array | None,
-    partition: int | pa.Array | None,
-    broker_id: int | pa.Array | None = None,
-) -> pa.Table:
-    """Steps from `lso_steps` as an Arrow table with exactly the columns of ``schema.LSO_TIMELINE``.
-
-    `steps`: from `lso_steps`.
-    `topic`, `partition`, `broker_id`: location of the log: one value for all rows, or an Arrow array with one value per
-        row.
-    """
+def lso_table(steps: Array, where: LogId) -> pa.Table:
+    """Steps from `lso_steps` as an Arrow table with exactly the columns of ``schema.LSO_TIMELINE``."""
     columns = {name: numbers(steps[name]) for name in LSO_STEP.names or ()}
-    log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id}
     from_steps = {"at": times(steps["at"]), "event": labels(steps["event"], EVENTS)}
-    return arrow_table(LSO_TIMELINE, columns | log_columns | from_steps, rows=len(steps))
+    return arrow_table(LSO_TIMELINE, {**columns, **where.columns, **from_steps}, rows=len(steps))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -656,25 +635,15 @@ def statistics(log_transactions: LogTransactions) -> Statistics:
     return Statistics(columns=columns, open=take_rows(log_transactions, np.flatnonzero(outcome == OPEN)))
 
 
-def statistics_row(
-    statistics: Statistics,
-    *,
-    topic: str | None,
-    partition: int | None,
-    broker_id: int | None = None,
-    error: str | None = None,
-) -> TransactionStatistics:
+def statistics_row(statistics: Statistics, where: LogId, *, error: str | None = None) -> TransactionStatistics:
     """The row of a partition's statistics."""
     columns: dict[str, Any] = {**statistics.columns, "open": len(statistics.open)}
     for name in SIZES:
         count = columns[f"{name}_count"]
         columns[f"{name}_mean"] = columns[f"{name}_sum"] / count if count else None
-    return TransactionStatistics(topic=topic, partition=partition, broker_id=broker_id, error=error, **columns)
+    return TransactionStatistics(**where.columns, error=error, **columns)
 
 
-def open_rows(
-    statistics: Statistics, *, topic: str | None, partition: int | None, broker_id: int | None = None
-) -> list[LogTransaction]:
+def open_rows(statistics: Statistics, where: LogId) -> list[LogTransaction]:
     """The open transactions."""
-    rows = log_transaction_table(statistics.open, topic=topic, partition=partition, broker_id=broker_id)
-    return LogTransaction.of_table(rows)
+    return LogTransaction.of_table(log_transaction_table(statistics.open, where))

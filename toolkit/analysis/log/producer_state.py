@@ -23,6 +23,7 @@ from toolkit.formats.headers import COMMIT, HEADER, Array, Headers, concatenate,
 from toolkit.formats.log_dir_files import SnapshotEntry
 from toolkit.schema import utc
 from toolkit.schema.live import Producer
+from toolkit.schema.table import LogId
 
 
 def producer_state(*ranges: Headers) -> Headers:
@@ -94,9 +95,7 @@ def resume(entries: Iterable[SnapshotEntry]) -> Headers:
     return producer_state(marker, opening[opening["base_offset"] >= 0], last)
 
 
-def producer_records(
-    state: Headers, *, topic: str, partition: int, broker_id: int | None = None, observed_at: dt.datetime
-) -> list[Producer]:
+def producer_records(state: Headers, where: LogId, *, observed_at: dt.datetime) -> list[Producer]:
     """The producers of a whole log, by producer id."""
     if not len(state):
         return []
@@ -111,8 +110,9 @@ def producer_records(
     columns = {name: np.maximum.reduceat(values, first) for name, values in of_some_batch.items()}
     columns |= {"producer_id": producers[last], "producer_epoch": state["producer_epoch"][last]}
     numbers = [[each if each >= 0 else None for each in values.tolist()] for values in columns.values()]
-    where = Producer(topic=topic, partition=partition, broker_id=broker_id, observed_at=observed_at)
+    (topic, partition), broker_id = where.tp, where.broker_id
+    one = Producer(topic=topic, partition=partition, broker_id=broker_id, observed_at=observed_at)
     return [
-        replace(where, last_timestamp=utc(time), **dict(zip(columns, values, strict=True)))
+        replace(one, last_timestamp=utc(time), **dict(zip(columns, values, strict=True)))
         for time, *values in zip(state["max_timestamp"][last].tolist(), *numbers, strict=True)
     ]

@@ -21,7 +21,7 @@ from toolkit.errors import BrokerError, ConnectionFailed
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC, coordinator_partition
 from toolkit.schema import utc
 from toolkit.schema.live import Coordinator, Transaction
-from toolkit.schema.table import Error, TopicPartition
+from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import (
     TOO_OLD,
@@ -335,11 +335,15 @@ class CoordinatorTopic:
         """Whether it does not exist; false if that is not known."""
         return is_missing(self.metadata.errors.get(self.topic))
 
-    def missing(self, client: BrokerClient, error: str | None) -> str | None:
-        """An error of FindCoordinator; if ``__transaction_state`` does not exist, what its creation takes."""
-        if self.topic != STATE_TOPIC or not self.is_absent or Error.of(error).code != "COORDINATOR_NOT_AVAILABLE":
-            return error
-        return f"COORDINATOR_NOT_AVAILABLE: {creation(client)[0]}"
+    def why_absent(self, client: BrokerClient) -> str | None:
+        """Why no key has a coordinator if it does not exist; null if it does, or that is not known.
+
+        Its keys are not looked up then: FindCoordinator would have it created, and who only reads changes nothing.
+        """
+        if not self.is_absent:
+            return None
+        why = f"{self.topic} does not exist: the first client that needs it has it created"
+        return f"COORDINATOR_NOT_AVAILABLE: {creation(client)[0] if self.topic == STATE_TOPIC else why}"
 
     @property
     def hidden_gap(self) -> str | None:
@@ -408,6 +412,10 @@ def read_coordinators(client: BrokerClient, keys: Sequence[str], key_type: int) 
     """The coordinators of ids of one type (`GROUP` or `TRANSACTION`)."""
     type_name, topic = NAMES[key_type]
     coordinator_topic = CoordinatorTopic.read(client, topic)
+    if keys and (absent := coordinator_topic.why_absent(client)):
+        return [
+            Coordinator(key_type=type_name, key=key, topic=topic, observed_at=utc_now(), error=absent) for key in keys
+        ]
     hidden = coordinator_topic.hidden and f"{coordinator_topic.hidden} ({topic}, so its partition is not known)"
     found: list[Coordinator] = []
     for key, (response, result) in zip(keys, find_coordinators(client, keys, key_type), strict=True):
@@ -428,7 +436,7 @@ def read_coordinators(client: BrokerClient, keys: Sequence[str], key_type: int) 
                 agrees=None if leader is None or coordinator is None else leader == coordinator,
                 broker_id=response.broker_id,
                 observed_at=response.observed_at,
-                error=coordinator_topic.missing(client, error) or hidden,
+                error=error or hidden,
             )
         )
     return found
@@ -593,6 +601,10 @@ def describe_named(client: BrokerClient, coordinator_topic: CoordinatorTopic, id
     """
     found: list[Transaction] = []
     names = list(dict.fromkeys(ids))
+    if names and (absent := coordinator_topic.why_absent(client)):
+        return [
+            Transaction(transactional_id=name, source=DESCRIBED, observed_at=utc_now(), error=absent) for name in names
+        ]
     for name, (response, coordinator) in zip(names, find_coordinators(client, names, TRANSACTION), strict=True):
         error = response.error_text
         if coordinator is not None:
@@ -604,7 +616,7 @@ def describe_named(client: BrokerClient, coordinator_topic: CoordinatorTopic, id
             source=DESCRIBED,
             broker_id=response.broker_id,
             observed_at=response.observed_at,
-            error=coordinator_topic.missing(client, error) if error else None,
+            error=error,
         )
         found.append(known)
     unknown = [each for each in found if each.error]

@@ -609,7 +609,7 @@ def _record_name(tp: TopicPartition) -> str:
     return f"the newest record of {tp.topic}-{tp.partition}"
 
 
-THROTTLED = "THROTTLED: the broker sends this client no more bytes for now, by its quota consumer_byte_rate"
+THROTTLED = "THROTTLED: a quota withholds records from this client for now: consumer_byte_rate or request_percentage"
 WAIT_MS = 500  # for a leader that does not have the offsets yet
 
 # Transient errors: an election, a restart, a leader that does not know its high watermark yet.
@@ -668,7 +668,7 @@ def fetch(
 ) -> list[FetchedBatches]:
     """Fetch up to `max_bytes` at each position, but at least one whole batch (KIP-74), in one request each.
 
-    A broker that limits this client's bytes (``consumer_byte_rate``) answers at first with nothing, and is asked again.
+    A broker that limits this client, its bytes or its requests, answers at first with nothing, and is asked again.
 
     `max_bytes`: limit per position.
     `read_committed`: only up to the LSO; otherwise up to the high watermark, open transactions included.

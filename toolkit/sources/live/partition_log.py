@@ -40,7 +40,7 @@ from toolkit.formats.headers import DamagedRange, Headers, LogChunk, concatenate
 from toolkit.formats.scan import scan
 from toolkit.schema.live import Partition, Producer, open_starts
 from toolkit.schema.log import OffsetsLogRecord
-from toolkit.schema.table import Error, TopicPartition
+from toolkit.schema.table import Error, LogId, TopicPartition
 from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import BrokerClient, error_text, omitted_text, row_text
 from toolkit.sources.live.coordinators import TOPICS, CoordinatorTopic, compacted_topics, describe_named, visibility_of
@@ -58,9 +58,9 @@ from toolkit.sources.live.leaders import (
     read_producers,
 )
 from toolkit.sources.live.transactions import TransactionFilters, filtered_transactions
-from toolkit.sources.log_tables import LogId, batch_tables, log_transaction_tables, lso_timeline_tables
+from toolkit.sources.log_tables import batch_tables, log_transaction_tables, lso_timeline_tables
 from toolkit.sources.offset_queries import OffsetSpec, check_offset_range
-from toolkit.sources.offset_reader import WRONG_CHECKSUM, OffsetReader, slice_of, wrong_checksums
+from toolkit.sources.offset_reader import WRONG_CHECKSUM, OffsetReader, slice_of
 from toolkit.sources.progress_bar import progress
 
 if TYPE_CHECKING:
@@ -152,24 +152,12 @@ def resolve_range(client: BrokerClient, partition: Partition, start: OffsetSpec,
     return first, min(last, end or 0)
 
 
-def read_offsets(
-    client: BrokerClient,
-    partition: Leader,
-    start: int,
-    stop: int,
-    *,
-    crc: bool = False,
-    read_committed: bool = False,
-    max_bytes: int | None = None,
-) -> FetchedRange:
+def read_offsets(client: BrokerClient, partition: Leader, start: int, stop: int, *, crc: bool = False) -> FetchedRange:
     """Read offsets of a partition that are known to have existed; deleted ones are damage.
 
     `start`, `stop`: the batches with an offset in ``start <= offset < stop``.
-    `read_committed`: request the aborted transactions, too; the broker then sends nothing from the LSO on, so `stop`
-        must not be after it.
-    `max_bytes`: limit per response; some megabytes if null.
     """
-    leader = _LogLeader(client, partition, read_committed=read_committed, max_bytes=max_bytes)
+    leader = _LogLeader(client, partition)
     chunks = _read_chunks(leader, start, stop, crc=crc)
     log_id = LogId(topic=leader.tp.topic, partition=leader.tp.partition, broker_id=partition.leader)
     return FetchedRange(log_id=log_id, start=start, stop=stop, chunks=chunks)
@@ -205,6 +193,7 @@ def _chunk(
         why = _unread(f"{damaged.rstrip('.')} (at offset {at})", at, stop)
         return FetchedChunk.unread(why, broker_id=leader.broker_id, records=found.records), None
     last, leader.read_epoch = int(scanned.headers["last_offset"][-1]), int(scanned.headers["leader_epoch"][-1])
+    leader.read_end = last + 1
     chunk = FetchedChunk(
         headers=scanned.headers[scanned.headers["base_offset"] < stop] if last >= stop else scanned.headers,
         damage=scanned.damage,
@@ -222,13 +211,14 @@ def _unread(why: str, at: int, stop: int) -> str:
 class _LogLeader:
     """The current leader of a partition."""
 
-    def __init__(self, client: BrokerClient, partition: Leader, *, read_committed: bool, max_bytes: int | None) -> None:
+    def __init__(self, client: BrokerClient, partition: Leader, *, max_bytes: int = FETCH_BYTES) -> None:
         self.tp = partition.tp
         self._client = client
         self._partition = partition
-        self._read_committed = read_committed
+        # whether to request the aborted transactions, too; then the broker sends nothing from the LSO on
+        self.read_committed = False
         self._max_bytes = max_bytes
-        self.read_epoch = -1  # leader epoch of the last batch that was read
+        self.read_epoch, self.read_end = -1, 0  # leader epoch of the last batch that was read, and the offset after it
         self._compared_in = partition.leader_epoch  # leader epoch in which the log has what was read
 
     @property
@@ -253,27 +243,27 @@ class _LogLeader:
         if self.broker_id is None:
             return FetchedBatches(error=self._partition.error or "LEADER_NOT_AVAILABLE: the partition has no leader")
         if self.read_epoch >= 0 and self._compared_in != self._partition.leader_epoch:
-            if error := self._why_another_log(at):
+            if error := self._why_another_log():
                 return FetchedBatches(error=error)
             self._compared_in = self._partition.leader_epoch
         (found,) = fetch(
             self._client,
             [FetchPosition.of(self._partition, at)],
-            max_bytes=self._max_bytes or FETCH_BYTES,
-            read_committed=self._read_committed,
+            max_bytes=self._max_bytes,
+            read_committed=self.read_committed,
             max_wait_ms=WAIT_MS,
         )
         return found
 
-    def _why_another_log(self, at: int) -> str | None:
-        """Why a new leader's log does not continue what was read up to an offset (KIP-320); null if it does.
+    def _why_another_log(self) -> str | None:
+        """Why a new leader's log does not continue what was read (KIP-320); null if it does.
 
         After an unclean election it may have lost the last of that, and have other records there by now.
         """
         topic = broker_client.OffsetForLeaderEpoch.OffsetForLeaderTopic
         partition = topic.OffsetForLeaderPartition(
             partition=self.tp.partition,
-            current_leader_epoch=FetchPosition.of(self._partition, at).leader_epoch,
+            current_leader_epoch=FetchPosition.of(self._partition, self.read_end).leader_epoch,
             leader_epoch=self.read_epoch,
         )
         request = broker_client.OffsetForLeaderEpoch(
@@ -285,7 +275,7 @@ class _LogLeader:
         found = next((each for topic in response.message.topics for each in topic.partitions), None)
         if found is None or found.error_code:
             return error_text(found.error_code) if found else omitted_text("OffsetForLeaderEpoch", "this partition")
-        if found.leader_epoch == self.read_epoch and found.end_offset >= at:
+        if found.leader_epoch == self.read_epoch and found.end_offset >= self.read_end:
             return None
         return f"{OUT_OF_RANGE}: {TRUNCATED.format(found.end_offset, self.read_epoch)}"
 
@@ -385,18 +375,11 @@ class LiveOffsetReader(OffsetReader):
     def slices(self, start: int, stop: int) -> Iterator[LogSlice]:
         """Read with read_committed up to the LSO, for the broker's list of aborted transactions; then uncommitted."""
         lso = min(max(self.lso, start), stop)
-        for first, last, read_committed in ((start, lso, True), (lso, stop, False)):
+        # One leader for both: if it changes between them, its log has to continue what was read.
+        leader = _LogLeader(self._client, self.partition, max_bytes=SLICE_FETCH_BYTES)
+        for first, last, leader.read_committed in ((start, lso, True), (lso, stop, False)):
             if first < last:
-                fetched = read_offsets(
-                    self._client,
-                    self.partition,
-                    first,
-                    last,
-                    crc=True,
-                    read_committed=read_committed,
-                    max_bytes=SLICE_FETCH_BYTES,
-                )
-                yield from map(_slice, fetched.chunks)
+                yield from map(_slice, _read_chunks(leader, first, last, crc=True))
 
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
         try:
@@ -619,11 +602,10 @@ def _read_markers(
         )
         return markers_found(tp, excerpt, cases, states, errors=errors, end=fetched.stop)
 
-    for chunk in fetched.chunks:
+    for chunk in map(intact, fetched.chunks):
         headers = chunk.headers
-        parts.append(headers[headers["crc_ok"] != 0])
+        parts.append(headers)
         errors += [each.reason for each in chunk.damage if not each.is_torn]
-        errors += wrong_checksums(headers)[:1]
         reached = int(headers["last_offset"][-1]) + 1 if len(headers) else fetched.start
         if fetched.start + most <= reached < fetched.stop:
             so_far = found(reached)

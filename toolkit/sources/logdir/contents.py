@@ -434,8 +434,9 @@ class Contents:
         with ThreadPoolExecutor(max_workers=self._at_once) as pool:  # small logs are read next to the last large one
             list(pool.map(lambda log: self.read(log, limit=limit), firsts))
         for tp in sorted(found):
-            states = list(map(self.read, found[tp]))
-            yield tp, [replace(states[0], error=states[0].error or self.unread(states)), *states[1:]]
+            first, *others = states = list(map(self.read, found[tp]))
+            unread = self.unread(states)
+            yield tp, [replace(first, error=first.error or unread, lost=first.lost or unread), *others]
 
     def unread(self, replicas: Sequence[ReplicaState]) -> str | None:
         """Why another replica may have what the first one lacks, as an error; null if none may.

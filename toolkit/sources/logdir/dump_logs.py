@@ -17,7 +17,7 @@ from toolkit.formats.headers import Headers, LogChunk, LostOffsets
 from toolkit.formats.log_dir_files import FileName, LogPath, parse_file_name
 from toolkit.formats.scan import text_encoding
 from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
-from toolkit.sources.log_tables import LogId
+from toolkit.schema.table import LogId
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
 from toolkit.sources.logdir.replica_log import NO_OFFSETS, ProducerSnapshot, RecordIndex, between, index_entries
 

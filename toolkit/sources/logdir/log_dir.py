@@ -44,9 +44,8 @@ from toolkit.schema.log import (
     TxnIndexEntry,
 )
 from toolkit.schema.recorded import LsoHold
-from toolkit.schema.table import Error, TopicPartition
+from toolkit.schema.table import Error, LogId, TopicPartition
 from toolkit.sources import log_tables
-from toolkit.sources.log_tables import LogId
 from toolkit.sources.logdir.contents import COMPACTED, Contents, FileAssertions, FileScope
 from toolkit.sources.logdir.coordinator_state import (
     absent_partitions,
@@ -670,10 +669,9 @@ class LogDir(Source, OffsetTables):
         logs = contents.named_logs(arguments.topics, arguments.partitions)
         state_topic = read_state_topic(contents)
         for tp, (state, *_) in contents.by_partition(logs, limit=ReadLimit.WHOLE):
-            if state.error:
-                yield LsoHold(
-                    topic=tp.topic, partition=tp.partition, broker_id=state.log.where.broker_id, error=state.error
-                )
+            damage = (each.error for each in state.window.damage if not each.is_torn)
+            if error := state.error or next(damage, None):
+                yield LsoHold(topic=tp.topic, partition=tp.partition, broker_id=state.log.where.broker_id, error=error)
             start, stop = offsets(contents, state.log, arguments)
             lso, high_watermark = state.last_stable_offset, state.high_watermark
             holds = replica_holds(state, lso=lso, high_watermark=high_watermark)
@@ -748,15 +746,11 @@ def _best_records(
     """
     logs = contents.of_topic(STATE_TOPIC, arguments.partition_numbers)
     limit = ReadLimit.TAIL if indexed is None else ReadLimit.RECORDS
-    for tp, replicas in contents.by_partition(logs, limit=limit):
-        log, records, unread = replicas[0].log, replicas[0].window.records, replicas[0].error
-        for record in (
-            transaction_log_records(contents, log, arguments) if indexed is None else records.records(indexed)
-        ):
-            unread = unread if (record.error or "TORN_TAIL").startswith("TORN_TAIL") else None  # it has one
-            yield record
-        if unread is not None:
-            yield TransactionLogRecord(txn_state_partition=tp.partition, broker_id=log.where.broker_id, error=unread)
+    for tp, (best, *_) in contents.by_partition(logs, limit=limit):
+        log, records = best.log, best.window.records
+        yield from transaction_log_records(contents, log, arguments) if indexed is None else records.records(indexed)
+        if best.lost:
+            yield TransactionLogRecord(txn_state_partition=tp.partition, broker_id=log.where.broker_id, error=best.lost)
 
 
 def _with_errors(
@@ -772,12 +766,12 @@ def _with_errors(
 def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[TransactionStatistics]:
     """Rows of ``schema.STATISTICS``: of each log and, if there are several, of all partitions together."""
     for stats in by_log:
-        yield statistics_row(stats.found, **stats.where.columns, error="; ".join(stats.failures) or None)
+        yield statistics_row(stats.found, stats.where, error="; ".join(stats.failures) or None)
     if len(by_log) > 1:
         total = sum((stats.found for stats in by_log if stats.is_counted), Statistics())
         failed = Counter(code for stats in by_log for code in {Error.of(each).code for each in stats.failures})
         errors = (f"{code}: {number:,} of {len(by_log):,} logs" for code, number in sorted(failed.items()))
-        yield statistics_row(total, topic=None, partition=None, error="; ".join(errors) or None)
+        yield statistics_row(total, LogId(), error="; ".join(errors) or None)
 
 
 def only(

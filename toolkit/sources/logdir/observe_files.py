@@ -486,7 +486,7 @@ def replica_holds(
     """
     window = state.window
     ranges = [
-        log_transaction_table(folded.log_transactions, **state.log.where.columns, files=window.fold.file_names).select(
+        log_transaction_table(folded.log_transactions, state.log.where, files=window.fold.file_names).select(
             LOG_TRANSACTION_COLUMNS
         )
         for folded in window.ranges

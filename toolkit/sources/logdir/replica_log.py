@@ -51,7 +51,8 @@ from toolkit.schema.log import (
     TransactionLogRecord,
     TxnIndexEntry,
 )
-from toolkit.sources.log_tables import LogFold, LogId
+from toolkit.schema.table import LogId
+from toolkit.sources.log_tables import LogFold
 from toolkit.sources.logdir.log_dir_layout import IN_PARTITIONS, Replica, SkippedFile, checkpoint_rows_in
 
 if TYPE_CHECKING:
@@ -521,7 +522,7 @@ class FolderLog:
         if not stops:
             return
         fold, file_of = LogFold(partial=known_before(self, None)), dict[int, str | None]()
-        for part in at_missing_offsets(self.parts(stop=[*stops.values()][-1])):
+        for part in at_missing_offsets(map(intact, self.parts(stop=[*stops.values()][-1], crc=True))):
             fold.add(part)
             if part.file in stops:
                 headers = part.headers

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from toolkit.analysis.log.log_transactions import EMPTY, RunningTotals, begin
-from toolkit.analysis.log.offset_status import at_missing_offsets
+from toolkit.analysis.log.offset_status import at_missing_offsets, intact
 from toolkit.analysis.log.producer_state import open_batches, producer_records, producer_state, resume
 from toolkit.formats.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
@@ -170,7 +170,7 @@ class ReadLimit(Enum):
 
     TAIL = "from the newest intact snapshot on, or from the lowest transaction that is open there, with checksums"
     OPEN = "as TAIL, with the batches around the lowest open transaction"
-    WHOLE = "the complete log, checksums as for TAIL"
+    WHOLE = "the complete log, with checksums"
     RECORDS = "the complete log of __transaction_state, with checksums and an index of its records"
 
 
@@ -181,6 +181,11 @@ class DamagedBytes(NamedTuple):
     place: str  # the byte and the file
     is_torn: bool  # whether it is an incomplete batch at the end of a log, as a crash leaves it
     next_offset: int | None  # the offset after it; null if no batch follows
+
+    @property
+    def error(self) -> str:
+        """`reason`, with `place`."""
+        return f"{self.reason.rstrip('.')} ({self.place})."
 
     def reaches(self, offset: int) -> bool:
         """Whether it may be at or after an offset, by the batches around it."""
@@ -429,7 +434,7 @@ def _parts(log: ReplicaLog, snapshot: ProducerSnapshot | None, lowest: int, limi
     if snapshot is None:
         return log.parts(crc=True)
     if limit is ReadLimit.WHOLE:
-        return chain(log.parts(stop=lowest), _from_offset(log, lowest))  # checksums do not matter before it
+        return chain(map(intact, log.parts(stop=lowest, crc=True)), _from_offset(log, lowest))
     return log.parts_near(lowest, crc=True)
 
 
@@ -487,6 +492,8 @@ class ReplicaState:
     # has no time at all
     observed_at: dt.datetime
     error: str | None = None  # why the replica could not be read completely
+    # what it lacks, as an error, that is no damage of its own: missing offsets, its end, what another replica has
+    lost: str | None = None
 
 
 def read_state(
@@ -506,7 +513,10 @@ def read_state(
     """
     observed_at = copied_at or EPOCH
     if log.error or not (log.base_offsets or any(True for _ in log.snapshots())):
-        return ReplicaState(log=log, checkpoints=checkpoints, observed_at=observed_at, error=log.error or EMPTY_FOLDER)
+        empty = None if log.error else EMPTY_FOLDER
+        return ReplicaState(
+            log=log, checkpoints=checkpoints, observed_at=observed_at, error=log.error or empty, lost=empty
+        )
     tp = log.where.tp
     written = checkpoints.high_watermark.get(tp)
     # After a clean shutdown the checkpoint is final: a marker at or after it still holds the LSO.
@@ -523,8 +533,7 @@ def read_state(
     log_start = max(first, log_start)
     # What a batch with a wrong checksum says, whose it is and whether it is a marker, is not known.
     damage = [each for each in (*window.damage, *window.wrong_checksums) if not each.is_torn]
-    damage = [each for each in damage if each.reaches(window.snapshot or 0)]
-    unread = [f"{each.reason.rstrip('.')} ({each.place})." for each in damage]
+    unread = [each.error for each in damage if each.reaches(window.snapshot or 0)]
     unread += [each.reason for each in window.missing]
     unread += [each.error for each in window.records.errors if each.error and not each.error.startswith("TORN_TAIL")]
     may_have_begun_before = window.snapshot is None and first > 0 and tp.topic not in WITHOUT_TRANSACTIONS
@@ -535,6 +544,7 @@ def read_state(
     lost_end = list(_lost_end(log, log_end, written if is_final else None))
     lost_end += [] if log.base_offsets else [EMPTY_FOLDER]  # a snapshot alone does not show what came after it
     unread += lost_end
+    lost_offsets = [each.reason for each in window.missing if each.damaged is None or each.damaged.is_torn]
     is_start_lost = may_have_begun_before and min(window.open_starts, default=log_end) > log_start
     high_watermark = None if written is None else min(max(written, log_start), log_end)
     last_time = window.last_time if log.where.topic in WRITTEN_BY_BROKERS else window.last_broker_time
@@ -560,6 +570,7 @@ def read_state(
         written_at=written_at,
         observed_at=observed_at,
         error=REMOTE if log.is_remote else next(iter(unread), None),
+        lost=next(iter([*lost_offsets, *lost_end]), None),
     )
 
 
@@ -572,7 +583,7 @@ def _read(
     """
     errors: list[str] = []
     first = log.base_offsets[0] if log.base_offsets else None
-    for snapshot in log.snapshots():
+    for snapshot in () if log.where.topic == STATE_TOPIC else log.snapshots():  # it has no ids
         if snapshot.error:
             errors.append(snapshot.error)
             continue
@@ -622,9 +633,7 @@ def _last_stable_offset(window: LogWindow, log_start: int, bound: int, *, final:
 def producers_of(state: ReplicaState) -> list[Producer]:
     """The producers, and one without id if they may be incomplete."""
     (topic, partition), broker_id, observed_at = state.log.where.tp, state.log.where.broker_id, state.observed_at
-    found = producer_records(
-        state.window.producers, topic=topic, partition=partition, broker_id=broker_id, observed_at=observed_at
-    )
+    found = producer_records(state.window.producers, state.log.where, observed_at=observed_at)
     for error in [state.error] if state.error else state.snapshot_errors[:1]:
         found.append(
             Producer(topic=topic, partition=partition, broker_id=broker_id, observed_at=observed_at, error=error)
@@ -683,7 +692,7 @@ def _offset_at(log: ReplicaLog, time_ms: int, *, is_stop: bool) -> int | None:
     Unreadable bytes right before it may have one, too: then a range begins before them, and does not end at them.
     """
     end, is_damaged = 0, False  # after the last older batch
-    for part in log.parts():
+    for part in map(intact, log.parts(crc=True)):
         headers, positions = part.headers, part.headers["position"]
         newer = np.flatnonzero(headers["max_timestamp"] >= time_ms)
         older = int(newer[0]) if newer.size else len(headers)

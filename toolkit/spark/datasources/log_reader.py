@@ -36,6 +36,7 @@ from toolkit.sources.logdir.contents import NO_ASSERTIONS, Contents, FileAsserti
 from toolkit.sources.logdir.log_dir import LogDir
 from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LogDirLayout, LogDirRoot
 from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog
+from toolkit.sources.logdir.replica_state import ReplicaState
 from toolkit.sources.source import FILES, RowsOf, TableArguments, requested_partitions, tables_of
 from toolkit.spark.arrow_types import record_batches, selected, struct_type, without_damage
 from toolkit.spark.datasources.reader_options import (
@@ -149,7 +150,9 @@ class LogListing(TableRow):
     leader_epochs: Annotated[str | None, "JSON: the start offset of each; null of a live partition."] = None
     is_best: Annotated[bool, "Of __transaction_state: whether it is the best replica of its partition."] = False
     high_watermark: Annotated[Int64 | None, "Of a live partition; null if it cannot be read."] = None
-    error: Annotated[str | None, "Why a live partition cannot be read."] = None
+    error: Annotated[
+        str | None, "Why a live partition cannot be read; of the best replica of __transaction_state, what it may lack."
+    ] = None
 
     @property
     def is_live(self) -> bool:
@@ -443,8 +446,8 @@ class _NamedLog:
             return None
         return f"{int.from_bytes(header[:8], 'big')}:{int.from_bytes(header[17:21], 'big')}"
 
-    def listing(self, *, is_best: bool, checkpoints: str) -> LogListing:
-        """Its listing. `checkpoints`: digest of the files of its log directory."""
+    def listing(self, *, best: ReplicaState | None, checkpoints: str) -> LogListing:
+        """Its listing. `best`: its state, if its records count. `checkpoints`: digest of its log directory's files."""
         log, cleaned = self.log, self.contents.cleaned(self.log)
         segments: list[tuple[str, int, int]] = list(_stamps([log_path(log.name)])) if log.is_text else []
         others: list[tuple[str, int, int]] = []
@@ -457,6 +460,7 @@ class _NamedLog:
         begin = log.base_offsets[0] if log.base_offsets else None
         snapshot = [each for each in others if begin is not None and each[0] == f"{begin:020}.snapshot"]
         digested = [segments, self.topic_id, log.error, *snapshot, *([cleaned] if cleaned >= 0 else [])]
+        lost = None if best is None else best.lost
         return LogListing(
             log=str(self.identity),
             folder=log.name,
@@ -466,13 +470,14 @@ class _NamedLog:
             has_snapshot=bool(snapshot),
             cleaned=cleaned,
             bytes=log.size,
-            listing=_digest(digested),
+            listing=_digest([*digested, *([lost] if lost else [])]),
             segment_sizes=json.dumps(sizes),
             checkpoints=_digest([checkpoints, others]),
             topic_id=self.topic_id,
             first_batch=self.first_batch,
             leader_epochs=json.dumps(self.leader_epochs),
-            is_best=is_best,
+            is_best=best is not None,
+            error=lost,
         )
 
 
@@ -493,10 +498,7 @@ def listings(contents: Contents, logs: Sequence[ReplicaLog]) -> list[LogListing]
                 do="Copy meta.properties, too, or read one of them at a time.",
             )
         by_name[identity] = max(other, named, key=lambda each: each.reach)
-    numbers = [log.where.partition for log in logs if log.where.topic == STATE_TOPIC]
-    best: set[LogIdentity] | None = None
-    if len(numbers) > len(set(numbers)):  # there are replicas
-        best = {_NamedLog.of(each.log, contents).identity for each in contents.best(STATE_TOPIC).values()}
+    best = {_NamedLog.of(each.log, contents).identity: each for each in contents.best(STATE_TOPIC).values()}
     roots: dict[LogDirRoot | None, str] = {None: ""}
     found = []
     for identity, named in by_name.items():
@@ -504,8 +506,7 @@ def listings(contents: Contents, logs: Sequence[ReplicaLog]) -> list[LogListing]
         if root is not None and root not in roots:
             names = (*CHECKPOINT_NAMES, CLEAN_SHUTDOWN, MANIFEST)
             roots[root] = _digest(_stamps(root.path / name for name in names))
-        is_best = named.log.where.topic == STATE_TOPIC and (best is None or identity in best)
-        found.append(named.listing(is_best=is_best, checkpoints=roots[root]))
+        found.append(named.listing(best=best.get(identity), checkpoints=roots[root]))
     return found
 
 

@@ -42,8 +42,8 @@ from toolkit.formats.log_dir_files import log_path, segment_base_offset
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, utc
 from toolkit.schema.log import LsoStep, TransactionLogRecord
 from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
-from toolkit.schema.table import EPOCH, TopicPartition
-from toolkit.sources.log_tables import LogFold, LogId, ReadError, batch_tables, damage_table, error_table
+from toolkit.schema.table import EPOCH, LogId, TopicPartition
+from toolkit.sources.log_tables import LogFold, ReadError, batch_tables, damage_table, error_table
 from toolkit.sources.logdir.dump_logs import read_texts
 from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, between, known_before
 from toolkit.spark.arrow_types import from_arrow, spark_schema, spark_table
@@ -309,7 +309,7 @@ class LogState:
     def _rows(self, found: LogRows, *, is_final: bool) -> Iterator[FoldedRows]:
         yield from self._log_transactions(found.log_transactions, is_final=is_final)
         if len(found.steps):
-            yield FoldedRows(LSO_TIMELINE.name, lso_table(found.steps, **self.where.columns), is_final)
+            yield FoldedRows(LSO_TIMELINE.name, lso_table(found.steps, self.where), is_final)
 
     # Transactions and holds.
 
@@ -331,7 +331,7 @@ class LogState:
     def _table(self, log_transactions: LogTransactions) -> pa.Table:
         if not len(log_transactions):
             return NO_TRANSACTIONS
-        return log_transaction_table(log_transactions, **self.where.columns, files=self.fold.file_names)
+        return log_transaction_table(log_transactions, self.where, files=self.fold.file_names)
 
     def _settled(self) -> pa.Table:
         if self.holds["first_offset"].null_count == self.holds.num_rows:
@@ -635,8 +635,10 @@ def _read(work: LogWork) -> LogRead:
 
 
 def _records(work: LogWork) -> Iterator[TransactionLogRecord]:
-    log, start = _opened(work.listing), work.plan.start
-    return between(log.transaction_log(start=start), start, None)
+    log, start, where = _opened(work.listing), work.plan.start, work.where
+    yield from between(log.transaction_log(start=start), start, None)
+    if lost := work.listing.error:
+        yield TransactionLogRecord(txn_state_partition=where.partition, broker_id=where.broker_id, error=lost)
 
 
 # A live cluster.

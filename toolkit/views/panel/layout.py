@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import resources
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 import traitlets
@@ -30,9 +30,9 @@ from toolkit.errors import (
 )
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
-from toolkit.schema.log import LogTransaction, LsoStep
+from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction
 from toolkit.schema.recorded import ActionStep
-from toolkit.schema.table import TransactionKey
+from toolkit.schema.table import TableRow, TransactionKey
 from toolkit.schema.verdict import Verdict
 from toolkit.views.action_document import done_section, fence_section, passed
 from toolkit.views.document import Bullets, Command, Connection, Field, Fields, Paragraph, Part, Quote, Section
@@ -165,8 +165,6 @@ def traceback_parts(error: BaseException) -> list[Part]:
 
 BEFORE, BEHIND = 2_000, 50_000  # offsets of the log to read around the start of the transaction
 
-Read = TypeVar("Read")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelinePicture:
@@ -196,37 +194,32 @@ def picture(
     last = samples[-1]
     problems = [f"The partition could not be read: {last.error}"] if last.error else []
 
-    def attempt(what: str, read: Callable[[], Read], otherwise: Read) -> Read:
-        try:
-            return read()
-        except ToolkitError as error:
-            problems.append(f"{what} could not be read: {error}")
-            return otherwise
-
     middle = last.last_stable_offset or 0 if selected.start_offset is None else selected.start_offset
     where: dict[str, Any] = {"topics": selected.topic, "partitions": selected.partition}
     where |= {"start": max(last.log_start_offset or 0, middle - BEFORE), "stop": middle + BEHIND}
-    log_transactions: list[LogTransaction] = []
-    steps: list[LsoStep] = []
-    if not last.error:
-        read_log = partial(cluster.log_transactions, **where)
-        log_transactions = attempt("The log", lambda: records_of(read_log(), LogTransaction), [])
-        read_steps = partial(cluster.lso_timeline, **where)
-        steps = attempt("How the LSO moved", lambda: records_of(read_steps(), LsoStep), [])
-    errors = [*(txn.error for txn in log_transactions), *(step.error for step in steps)]
-    problems += [f"A part of the log could not be read: {error}" for error in dict.fromkeys(errors) if error]
-    closed = [each for each in close_by_log(ended, log_transactions) if each.verdict is Verdict.ENDED]
     ids = sorted({each.transactional_id for each in (selected, *findings) if each.transactional_id is not None})
-    read_history = partial(cluster.transaction_history, transactional_ids=ids)
-    history = attempt("Records of the coordinators", read_history, None) if ids else None
+    reads: dict[str, tuple[str, type[TableRow], Callable[[], Any]]] = {}
+    if not last.error:
+        reads["log_transactions"] = "The log", LogTransaction, partial(cluster.log_transactions, **where)
+        reads["lso_timeline"] = "How the LSO moved", LsoStep, partial(cluster.lso_timeline, **where)
+    if ids:
+        read_history = partial(cluster.transaction_history, transactional_ids=ids)
+        reads["transaction_history"] = "Records of the coordinators", PastTransaction, read_history
+    tables: dict[str, Any] = {"log_transactions": []}
+    for name, (what, kind, read) in reads.items():
+        try:
+            tables[name] = records_of(read(), kind)
+        except ToolkitError as error:
+            problems.append(f"{what} could not be read: {error}")
+    errors = [each.error for name in ("log_transactions", "lso_timeline") for each in tables.get(name, ())]
+    problems += [f"A part of the log could not be read: {error}" for error in dict.fromkeys(errors) if error]
+    closed = [each for each in close_by_log(ended, tables["log_transactions"]) if each.verdict is Verdict.ENDED]
     themes: tuple[ThemeName, ...] = ("light", "dark")
     figures: dict[str, Any] = {
         theme: plot_timeline(
-            log_transactions,
-            lso_timeline=steps,
+            **tables,
             partitions=samples,
             findings=[*findings, *closed],
-            transaction_history=history,
             topic=selected.topic,
             partition=selected.partition,
             theme=theme,
@@ -292,15 +285,11 @@ def postmortem(
 
 def postmortem_html(page: Report) -> str:
     """The page in a frame, and links that save it without a server."""
-    links = (
-        f'<a download="postmortem.{suffix}" href="data:{kind};base64,{_encoded(text)}">Download postmortem.{suffix}</a>'
-        for suffix, kind, text in (("html", "text/html", page.html), ("md", "text/markdown", page.markdown))
-    )
+    links = []
+    for suffix, kind, text in (("html", "text/html", page.html), ("md", "text/markdown", page.markdown)):
+        data = f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
+        links.append(f'<a download="postmortem.{suffix}" href="{data}">Download postmortem.{suffix}</a>')
     return f"<p>{' '.join(links)}</p>{page._repr_html_()}"
-
-
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
 
 
 PAGE = 25

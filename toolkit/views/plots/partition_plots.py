@@ -330,7 +330,18 @@ def plot_holds(lso_holds: Data, *, since: dt.date | str | None = None, theme: Th
     for name, verdict, is_over in HOLD_KINDS:
         bars = [bar for _, of_row in ranked[:MAX_LINES] for bar in of_row if (bar.hold.held_to is not None) is is_over]
         if bars:
-            figure.add_trace(_hold_bars(bars, theme=colours, name=name, verdict=verdict, length=length))
+            colour = colours[verdict.tone]
+            figure.add_bar(
+                orientation="h",
+                base=[when(bar.start) for bar in bars],
+                x=[max(bar.end - bar.start, length / THINNEST) / dt.timedelta(milliseconds=1) for bar in bars],
+                y=[plain(bar.name) for bar in bars],
+                width=0.56,
+                marker={"color": colour, "line": {"color": colour, "width": 1}},
+                hovertext=list(map(_hold_hover, bars)),
+                hoverinfo="text",
+                name=name,
+            )
     figure.update_yaxes(row_axis([name for name, _ in ranked[:MAX_LINES]], longest=NAME_WIDTH))
     figure.update_xaxes(type="date", title={"text": "time (UTC)", "standoff": 6}, nticks=7)
     if length == SHORTEST_AXIS:
@@ -432,36 +443,21 @@ def _time_held(holds: Iterable[HoldBar]) -> dt.timedelta:
     return total
 
 
-def _hold_bars(bars: Sequence[HoldBar], *, theme: Theme, name: str, verdict: Verdict, length: dt.timedelta) -> go.Bar:
-    shortest = length / THINNEST
-    colour = theme[verdict.tone]
-    facts: list[list[tuple[str, object]]] = [
-        [
-            ("cluster", bar.cluster or None),
-            ("id", bar.hold.transactional_id),
-            ("producer", id_text(bar.hold.producer_id)),
-            ("partition", f"{bar.hold.topic}-{bar.hold.partition}"),
-            ("offset", bar.hold.first_offset),
-            ("from", bar.hold.held_from),
-            ("to", bar.hold.held_to),
-            ("last seen", bar.end if bar.hold.held_to is None else None),
-            ("for", bar.end - (bar.hold.held_from or bar.start)),
-            ("records held", bar.hold.records_held),
-            ("marker", bar.hold.marker),
-        ]
-        for bar in bars
+def _hold_hover(bar: HoldBar) -> str:
+    facts: list[tuple[str, object]] = [
+        ("cluster", bar.cluster or None),
+        ("id", bar.hold.transactional_id),
+        ("producer", id_text(bar.hold.producer_id)),
+        ("partition", f"{bar.hold.topic}-{bar.hold.partition}"),
+        ("offset", bar.hold.first_offset),
+        ("from", bar.hold.held_from),
+        ("to", bar.hold.held_to),
+        ("last seen", bar.end if bar.hold.held_to is None else None),
+        ("for", bar.end - (bar.hold.held_from or bar.start)),
+        ("records held", bar.hold.records_held),
+        ("marker", bar.hold.marker),
     ]
-    return go.Bar(
-        orientation="h",
-        base=[when(bar.start) for bar in bars],
-        x=[max(bar.end - bar.start, shortest) / dt.timedelta(milliseconds=1) for bar in bars],
-        y=[plain(bar.name) for bar in bars],
-        width=0.56,
-        marker={"color": colour, "line": {"color": colour, "width": 1}},
-        hovertext=list(map(hover, facts)),
-        hoverinfo="text",
-        name=name,
-    )
+    return hover(facts)
 
 
 GROUP_WIDTH = 30
@@ -535,7 +531,19 @@ def plot_lag(rows: Data, *, group: str | None = None, theme: ThemeName = "light"
     names = ["all topics" if lag.topic is None else f"{lag.topic}-{lag.partition}" for lag in visible]
     labels = [plain(name) for name in names]
     for part in PARTS:
-        figure.add_trace(_lag_bars(part, visible, labels, colours))
+        colour, ground = colours[part.role], colours.background
+        pattern = {"shape": part.hatch, "fgcolor": colour, "bgcolor": ground, "size": 7, "solidity": 0.35}
+        line = {"color": colour, "width": 1.5}
+        figure.add_bar(
+            orientation="h",
+            x=[part.offsets(lag) for lag in visible],
+            y=labels,
+            width=0.6,
+            marker={"color": ground if part.hatch else colour, "line": line, "pattern": pattern},
+            hovertext=list(map(_lag_hover, visible)),
+            hoverinfo="text",
+            name=part.name,
+        )
     for lag, label in zip(visible, labels, strict=True):
         figure.add_annotation(x=lag.lag or 0, y=label, xanchor="left", xshift=8, showarrow=False, text=_lag_words(lag),
                               font={"size": 12, "color": colours.text})  # fmt: skip
@@ -548,25 +556,6 @@ def plot_lag(rows: Data, *, group: str | None = None, theme: ThemeName = "light"
                         title={"text": "offsets", "standoff": 6})  # fmt: skip
     figure.update_yaxes(row_axis(names, longest=GROUP_WIDTH))
     return figure
-
-
-def _lag_bars(part: _LagPart, lags: Sequence[GroupLag], labels: Sequence[str], theme: Theme) -> go.Bar:
-    colour = theme[part.role]
-    return go.Bar(
-        orientation="h",
-        x=[part.offsets(lag) for lag in lags],
-        y=labels,
-        width=0.6,
-        marker={
-            "color": theme.background if part.hatch else colour,
-            "line": {"color": colour, "width": 1.5},
-            "pattern": {"shape": part.hatch, "fgcolor": colour, "bgcolor": theme.background, "size": 7,
-                        "solidity": 0.35},
-        },
-        hovertext=[_lag_hover(lag) for lag in lags],
-        hoverinfo="text",
-        name=part.name,
-    )  # fmt: skip
 
 
 def _lag_words(lag: GroupLag) -> str:

@@ -31,6 +31,7 @@ from toolkit.views.finding_document import (
     check_cluster,
     finding_groups,
     first_names,
+    needs_no_action,
     partition_name,
     parts_of_groups,
 )
@@ -48,18 +49,17 @@ from toolkit.views.report.incident_facts import Figure, IncidentFacts, ReportTab
 from toolkit.views.report.report_sections import (
     MAX_FINDINGS,
     action_grid,
-    cause_section,
     event_grid,
     evidence_grid,
     history_grid,
     impact_section,
     incident_section,
-    is_answer,
     is_unread,
     items_section,
     log_transaction_grid,
     overview_section,
     prevention_section,
+    proof_grid,
     summary_sentences,
     times_section,
 )
@@ -406,11 +406,11 @@ def _is_in(finding: Finding, findings: Iterable[Finding]) -> bool:
 
 
 def _answers(findings: Iterable[Finding]) -> list[Finding]:
-    """The incidents, the most urgent first.
+    """The incidents, the most urgent first: what held an LSO for long, or needs action; a healthy transaction is none.
 
     Those on partitions that were not read, most of which are healthy, come after what was read.
     """
-    answers = [finding for finding in by_urgency(findings) if is_answer(finding)]
+    answers = [finding for finding in by_urgency(findings) if not needs_no_action(finding)]
     return sorted(answers, key=lambda finding: finding.is_coordinators_only)
 
 
@@ -472,7 +472,7 @@ def _appendix(
         yield times_section([each for each in incidents if each.holds])
     yield _events(findings, incidents, tables, has_plotly=has_plotly)
     if shown:
-        yield cause_section(incidents)
+        yield Section(title="Root cause", parts=tuple(map(proof_grid, incidents)))
     yield _done(tables)
     yield prevention_section(incidents, tables)
     yield Section(title="Missing and unknown", lead=" ".join(_missing(shown, tables)), parts=())

@@ -23,7 +23,6 @@ from toolkit.views.finding_document import (
     finding_page,
     finding_section,
     first_names,
-    needs_no_action,
     of_one_replica,
     partition_name,
     remedy,
@@ -60,11 +59,6 @@ T = TypeVar("T")
 MAX_FINDINGS = 20
 """Maximum number of findings with a section; the others are in one table."""
 _grid = partial(Grid.of, is_precise=True)
-
-
-def is_answer(finding: Finding) -> bool:
-    """Whether it held an LSO for long, or needs action: a healthy transaction is no incident."""
-    return not needs_no_action(finding)
 
 
 def incident_section(incident: IncidentFacts) -> Section:
@@ -445,12 +439,8 @@ def _measure(
     return incident.name, name, length, start.time, stop.time, sources
 
 
-def cause_section(incidents: Sequence[IncidentFacts]) -> Section:
-    """The cause of each incident, and the observed values that prove it."""
-    return Section(title="Root cause", parts=tuple(map(_proof, incidents)))
-
-
-def _proof(incident: IncidentFacts) -> Grid:
+def proof_grid(incident: IncidentFacts) -> Grid:
+    """The cause of an incident, and the observed values that prove it."""
     order = list(PROOF)
     entries = sorted(
         (entry for entry in incident.finding.evidence if entry.name in PROOF and entry.source != "recording"),
