@@ -312,8 +312,8 @@ def _visibility(row: OffsetVisibility) -> str:
         return "Whether read_committed consumers receive it is unknown, as the LSO is."
     if not row.read_committed:
         return _waits(row)
-    since = f" since {_time(row.visible_at)}" if row.visible_at else ""
-    return f"read_committed consumers receive it{since}: the LSO is {row.last_stable_offset}."
+    receive = f"have been able to receive it since {_time(row.visible_at)}" if row.visible_at else "receive it"
+    return f"read_committed consumers {receive}: the LSO is {row.last_stable_offset}."
 
 
 def _waits(row: OffsetVisibility) -> str:

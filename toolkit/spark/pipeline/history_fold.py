@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from toolkit.analysis.transaction_history import HistoryState, advance, current, location
+from toolkit.analysis.transaction_history import HistoryState, advance, current, location, unread_partitions
 from toolkit.formats.headers import from_ipc, to_ipc
 from toolkit.schema import TRANSACTION_HISTORY
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
@@ -83,7 +83,7 @@ def fold_records(
 
 
 def current_transaction_history(states: pa.Table, *, latest: Mapping[Origin, dt.datetime | None]) -> pa.Table:
-    """The last row of each id's history, with `LOG` and `IS_FINAL`, in Arrow's types of `CURRENT`.
+    """The last row of each id's history, and what was not read: with `LOG` and `IS_FINAL`, in the types of `CURRENT`.
 
     `states`: rows of `toolkit.spark.pipeline.stored_tables.STATE` of partitions of ``__transaction_state``.
     `latest`: the newest time of all partitions of each cluster.
@@ -100,6 +100,7 @@ def _current(stored: StoredState, latest: dt.datetime | None) -> pa.Table:
     found: list[PastTransaction] = []
     for state in states.values():
         found += current(state, latest=latest, unread=_unread_after(state, unread))
+    found += unread_partitions(found, unread)  # also an error that only a final row has
     table = spark_table(TRANSACTION_HISTORY.arrow(found))
     for name, value in ((LOG, stored.log), (IS_FINAL, False)):
         table = table.append_column(name, pa.repeat(value, len(found)))
@@ -138,8 +139,8 @@ def _is_unread_again(unread: TransactionLogRecord) -> bool:
 
 
 def _last(unread: Iterable[TransactionLogRecord]) -> list[TransactionLogRecord]:
-    """The last unread rows that the next run reads again and that it does not, with and without a location."""
-    last = {(location(each) is None, _is_unread_again(each)): each for each in sorted(unread, key=_order)}
+    """Of each error, the last unread rows that the next run reads again or not, with and without a location."""
+    last = {(each.error, location(each) is None, _is_unread_again(each)): each for each in sorted(unread, key=_order)}
     return sorted(last.values(), key=_order, reverse=True)
 
 

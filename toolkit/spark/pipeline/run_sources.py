@@ -159,7 +159,7 @@ class ListedLogs:
         listed = {
             name: row
             for name, row in self.listings.items()
-            if not name.endswith(IDS) or row.bytes != 0 or row.begin is None or name in states
+            if not name.endswith(IDS) or row.bytes != 0 or row.begin is None or row.error or name in states
         }
         return plan_logs(listed, states)
 

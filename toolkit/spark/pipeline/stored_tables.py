@@ -212,7 +212,7 @@ KEYS: Mapping[str, Sequence[str]] = {
     "batches": (LOG, "base_offset", "position"),
     "log_transactions": (LOG, "producer_id", "first_offset", "marker_offset", "file", "position", "error"),
     "lso_timeline": (LOG, "log_end_offset", "event", "error"),
-    "transaction_history": (LOG, "transactional_id", "first_offset"),
+    "transaction_history": (LOG, "transactional_id", "first_offset", "error"),
     "logs": (LOG,),
     "lso_holds": (CLUSTER_ID, TOPIC_ID, "topic", "partition", "producer_id", "first_offset", "marker_offset"),
     "findings": (CLUSTER_ID, TOPIC_ID, "topic", "partition", "producer_id", "start_offset", "broker_id"),
