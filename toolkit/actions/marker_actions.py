@@ -551,7 +551,7 @@ class Complete(MarkerAction):
 
     name = "complete"
     blocked = "and cannot be completed"
-    only = "Only a marker that was decided and that nobody else will write is written."
+    only = "It writes only a marker that was decided and that nobody else will write."
     after_plan_s = 10.0  # so that a later proof of an outcome can take it for one by hand (COMPLETED_AFTER)
 
     def is_commit(self, plan: Plan) -> bool:

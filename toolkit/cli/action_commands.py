@@ -107,10 +107,10 @@ class ActionAnswer:
 
     def show_finding(self, finding: Finding) -> None:
         """Write what is known of the transaction, for a person."""
-        from toolkit.views.finding_document import finding_lines
+        from toolkit.views.document import Quote
+        from toolkit.views.finding_document import finding_section
 
-        if not self.is_json:
-            show([*finding_lines([finding], width=width(), connection=self.connection), ""])
+        self.say([finding_section(finding), Quote("")])  # and an empty line
 
     def planned(self, plan: Callable[..., Plan], cluster: Cluster, target: Finding | str, **options: Any) -> Plan:
         """The plan for a transaction or an id. The audit trail has it if what was confirmed is refused already here."""

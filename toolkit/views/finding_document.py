@@ -658,9 +658,7 @@ def _fields(finding: Finding) -> Iterator[Field]:
     if finding.owner and finding.transactional_id:
         yield Field("owner", (f'"{finding.transactional_id}": {finding.owner}',))
     elif finding.transactional_id and not is_line(finding) and finding.verdict.is_live:
-        yield Field(
-            "owner", (f'"{finding.transactional_id}": not seen; only a member of a group that the id names could be',)
-        )
+        yield Field("owner", (f'"{finding.transactional_id}": not known; Kafka shows it only if the id names a group',))
     why, *rest = explained_fields(finding)
     yield why if who else Field(finding.verdict, why.values)
     yield from rest
@@ -696,13 +694,13 @@ def right(finding: Finding, topics: Sequence[str]) -> Iterator[Value]:
 def _next(first: Finding, behind: Sequence[Finding]) -> Iterator[Value]:
     """The next LSO once the first transaction has ended, and what is open then."""
     then = min((finding.start_offset for finding in behind if finding.start_offset is not None), default=None)
-    if first.queue_position is not None:
+    if first.queue_position == 1:  # before another one may be others, which are not shown
         goes = "the LSO goes to the high watermark" if then is None else f"the LSO goes to {then}"
         yield goes if behind else f"{goes}: nothing else is open"
     for finding in behind:
         yield f"{finding.verdict}  {_who(finding) or finding.reason}"
         if not is_healthy(finding):
-            yield finding.reason
+            yield from (finding.reason,) if _who(finding) else ()
             yield from remedy(finding)
 
 
