@@ -62,7 +62,7 @@ NAMED_OTHERWISE = {  # arguments that are named like another parameter of their 
         "decompress(codec=data)",
     ),
     *("class_archive_options(new=archive)", "decide_open_after_marker(marker_time=end)", "is_contiguous(stop=start)"),
-    "of_topic(name=topic)",
+    *("of_topic(name=topic)", "ticks_of(settings=axis)"),
 }
 
 
