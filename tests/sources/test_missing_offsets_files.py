@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable
 from pathlib import Path
 
 import pytest
+from google_crc32c import value as crc32c
 from typer.testing import CliRunner
 
 from tests.sources.log_files import (
@@ -85,6 +86,19 @@ def test_offsets_of_a_segment_that_was_not_copied_are_not_removed(tmp_path: Path
     committed = {TopicPartition("orders", 0): CommittedOffset(1, None)}
     (lag,) = lag_of_group(files.offset_readers([*committed]), "billing", committed, max_offsets=100)
     assert (lag.lag, lag.removed, (lag.error or "").partition(":")[0]) == (11, None, "OFFSETS_LOST")
+
+
+def test_records_of_unknown_outcome_are_not_counted_as_removed(tmp_path: Path) -> None:
+    """The lag had as removed what gaps called unknown: a marker without its record may be COMMIT or ABORT."""
+    unread = bytearray(write_batch([(b"\0" * 4, b"")], timestamp=NOON, producer_id=7, producer_epoch=0,
+                                   is_transactional=True, base_offset=1))  # fmt: skip
+    unread[22] |= CONTROL
+    unread[17:21] = struct.pack(">I", crc32c(bytes(unread[21:])))
+    files = LogDir(log_dir(tmp_path, [data(0, 7, NOON), bytes(unread), data(2, 7, NOON), marker(3, 7, NOON)], end=4))
+    assert [row["status"] for row in files.missing_offset_rows("orders", 0)] == [None, "marker", "marker"]
+    committed = {TopicPartition("orders", 0): CommittedOffset(0, None)}
+    (lag,) = lag_of_group(files.offset_readers([*committed]), "billing", committed, max_offsets=100)
+    assert (lag.lag, lag.removed, (lag.error or "").partition(":")[0]) == (4, None, "UNKNOWN")
 
 
 def test_a_damaged_checkpoint_of_the_cleaner_makes_no_offset_unexplained(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ from toolkit.schema.log import (
     TxnIndexEntry,
 )
 from toolkit.schema.recorded import LsoHold
-from toolkit.schema.table import Error, LogId, TopicPartition
+from toolkit.schema.table import UNKNOWN_LOG, Error, LogId, TopicPartition
 from toolkit.sources import log_tables
 from toolkit.sources.logdir.contents import COMPACTED, Contents, FileAssertions, FileScope
 from toolkit.sources.logdir.coordinator_state import (
@@ -771,7 +771,7 @@ def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[TransactionStat
         total = sum((stats.found for stats in by_log if stats.is_counted), Statistics())
         failed = Counter(code for stats in by_log for code in {Error.of(each).code for each in stats.failures})
         errors = (f"{code}: {number:,} of {len(by_log):,} logs" for code, number in sorted(failed.items()))
-        yield statistics_row(total, LogId(), error="; ".join(errors) or None)
+        yield statistics_row(total, UNKNOWN_LOG, error="; ".join(errors) or None)
 
 
 def only(
