@@ -34,7 +34,7 @@ from toolkit.schema.verdict import Verdict
 from toolkit.sources.diagnose import LogReading, _owner, _still_known
 from toolkit.sources.recording import recorder as recorder_module
 from toolkit.sources.recording.metrics import LATE, MAX_GROUP_LAGS, Metrics
-from toolkit.sources.recording.recorder import Recorder, RecorderListener, Sampler, SampleWriter
+from toolkit.sources.recording.recorder import Recorder, RecorderListener, Sampler, SampleWriter, last_known
 from toolkit.sources.recording.recording import Sample
 
 SECOND = dt.timedelta(seconds=1)
@@ -264,6 +264,18 @@ def test_a_restart_resolves_no_alert_of_what_the_last_sample_has_not_read(begun:
     record(begun, RecorderScreen(metrics, None), samples=1)
     found = numbers(metrics)
     assert found["kafka_txn_partition_hanging_transactions", (("partition", "0"), ("topic", "orders"))] == 1
+
+
+def test_each_partition_that_is_not_read_keeps_the_numbers_of_its_own_last_sample(tmp_path: Path) -> None:
+    samples = []
+    with SampleWriter(tmp_path) as writer:
+        for number, unread in enumerate((set(), {1}, {0, 1})):
+            one = sample(NINE + number * SECOND)
+            rows = [replace(one.findings[0], partition=each) for each in (0, 1)]
+            rows = [replace(each, verdict=Verdict.UNKNOWN) if each.partition in unread else each for each in rows]
+            samples.append(replace(one, findings=rows))
+            writer.write(samples[-1])
+    assert [each.due for each in last_known(tmp_path, samples[-1])] == [NINE, NINE + SECOND]
 
 
 def test_late_partitions_and_lags_that_were_not_read_keep_their_numbers() -> None:
