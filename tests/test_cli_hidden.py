@@ -95,7 +95,7 @@ def test_a_group_with_only_a_pending_offset_has_a_row(ask: Ask, alive: StagedInc
     assert ask("admin", "lag", "--group", COMMITTED).returncode == 0
     everything = ask("admin", "lag", "--format", "json")
     assert {COMMITTED, PENDING} <= {row["group_id"] for row in json.loads(everything.stdout)["rows"]}
-    assert f"An open transaction has offsets of '{PENDING}'." in everything.stderr
+    assert f"Offsets of '{PENDING}' are part of an open transaction." in everything.stderr
     assert "kafka-txn diagnose --bootstrap-server " in everything.stderr
 
 
@@ -135,5 +135,5 @@ def test_an_incomplete_recording_has_one_warning(ask: Ask, acls: Acls, tmp_path:
     recorded = ask("watcher", "record", "--output", str(tmp_path / "samples"), "--interval", "1s", "--samples", "2")
     assert recorded.returncode == 0, recorded.stderr
     warning, first = [line for line in recorded.stderr.splitlines() if "skipped so far" not in line]
-    assert first.startswith("Recording, keeps samples for 30 d ")
+    assert first.startswith("Recording; samples are kept for 30 d ")
     assert "samples are incomplete; missing: DESCRIBE on Topic '*' for this principal." in warning

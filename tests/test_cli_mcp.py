@@ -15,7 +15,8 @@ from toolkit.lab import Kafka, samples
 from toolkit.lab.clients import TxnProducer, config_of
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.sources.live.broker_client import BrokerClient
-from toolkit.views.agent_tools import MAX_CHARACTERS, AgentTools
+from toolkit.views.agent_answers import MAX_CHARACTERS
+from toolkit.views.agent_tools import AgentTools
 from toolkit.views.document import Connection
 
 TOOLS = {"diagnose", "explain", "history", "lag", "plan_abort", "plan_complete", "report", "why"}

@@ -115,7 +115,7 @@ def test_a_log_shows_the_first_sample_once(capsys: pytest.CaptureFixture[str]) -
         screen.on_sample(sample(dt.datetime(2026, 11, 24, 9, minute, tzinfo=dt.UTC)), written=True)
     screen.end()
     first = "first sample at 2026-11-24 09:58:00 UTC: 1 open, 1 hanging, 0 late"
-    expected = f"Recording, keeps all samples (--retention); {first}\n"
+    expected = f"Recording; all samples are kept (--retention); {first}\n"
     assert capsys.readouterr().err == expected
 
 

@@ -14,18 +14,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.random_logs import Step, batches, step_lists
-from tests.analysis.test_hold_findings import table
-from tests.analysis.test_log_transactions import BASE, end_of, figures, sorted_rows
+from tests.analysis.test_log_transactions import BASE, figures, sorted_rows
 from tests.analysis.test_replayed_producers import rows_of
 from tests.formats.logs import joined, logs
 from tests.spark.test_log_state import WHERE, expected_holds, taken
-from toolkit.analysis.hold_findings import candidates, lso_holds, without_short_holds
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     OPEN,
@@ -147,36 +144,6 @@ def running_totals(headers: Headers, chance: Random) -> Compared:
     return [*(totals.between(*each) for each in ranges), totals.total], whole
 
 
-def lso_timeline(headers: Headers, chance: Random) -> Compared:
-    """Of ranges of offsets, each from the transactions that overlap it."""
-    far, end = 1_000_000, end_of(headers)
-    found = finish(begin(opened_before=opened_before(chance)) + partial_transactions(headers))
-    marker, parts = np.where(found["marker_offset"] < 0, far, found["marker_offset"]), []
-    for start, stop in pairwise([None, *sorted(chance.choices(range(end + 2), k=chance.randint(0, 6))), None]):
-        overlaps = (found["first_offset"] < (far if stop is None else stop)) & (marker >= (start or 0))
-        rows = np.flatnonzero(overlaps).tolist()
-        chance.shuffle(rows)
-        last = end if stop is None else None
-        parts.append(lso_steps(found[rows], log_end_offset=last, start=start, stop=stop))
-    return np.concatenate(parts).tolist(), lso_steps(found, log_end_offset=end).tolist()
-
-
-def held_lso(headers: Headers, chance: Random) -> Compared:
-    """Of ranges of offsets, each from the transactions that overlap it, in any order."""
-    found = table(finish(begin() + partial_transactions(headers)))
-    least, width, parts = chance.choice([0, 2, 5]), chance.choice([3, 7, 20]), []
-    first, marker = found["first_offset"], found["marker_offset"]
-    for start in range(BASE, end_of(headers) + 1, width):
-        begins = pc.less(pc.coalesce(first, marker), start + width)
-        overlapping = found.filter(pc.and_(begins, pc.or_kleene(pc.is_null(marker), pc.greater_equal(marker, start))))
-        part = candidates(overlapping[::-1], start=start, stop=start + width, min_held_ms=least)
-        assert pc.less(part["held_ms"], least).to_pylist().count(True) <= 2, "a range keeps at most two that are short"
-        parts.append(part)
-    chance.shuffle(parts)
-    whole = lso_holds(found, min_held_ms=least)
-    return without_short_holds(pa.concat_tables(parts), min_held_ms=least).to_pylist(), whole.to_pylist()
-
-
 def stored_state(headers: Headers, chance: Random) -> Compared:
     """With the state stored in between, of a response: its positions mean nothing."""
     headers = placed(headers, None)
@@ -202,10 +169,7 @@ def stored_state(headers: Headers, chance: Random) -> Compared:
     )  # fmt: skip
 
 
-FOLDS = (
-    *(transactions, transactions_taken_early, transaction_statistics, producers, running_totals),
-    *(lso_timeline, held_lso, stored_state),
-)
+FOLDS = (transactions, transactions_taken_early, transaction_statistics, producers, running_totals, stored_state)
 
 
 @pytest.mark.parametrize("fold", FOLDS, ids=lambda fold: fold.__name__)

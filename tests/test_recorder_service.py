@@ -132,7 +132,7 @@ def test_metrics_only_until_sigterm(kafka: Kafka, tmp_path: Path, monkeypatch: p
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 0
     check_expressions(text)
-    assert "Serving metrics, writes nothing; first sample" in log.read_text()
+    assert "Serving metrics; nothing is written; first sample" in log.read_text()
     assert [*folder.iterdir()] == []
 
 

@@ -62,8 +62,7 @@ NAMED_OTHERWISE = {  # arguments that are named like another parameter of their 
         "decompress(codec=data)",
     ),
     *("class_archive_options(new=archive)", "decide_open_after_marker(marker_time=end)", "is_contiguous(stop=start)"),
-    *("lso_steps(log_end_offset=stop)", "of_topic(name=topic)"),
-    "ticks_of(settings=axis)",
+    *("of_topic(name=topic)", "ticks_of(settings=axis)"),
 }
 
 
@@ -300,6 +299,8 @@ ALLOWED = {  # package and function in which the clock is read, or a time of it 
     ("sources/live", "observe"): OBSERVED,
     ("sources/live", "read_excerpts"): OBSERVED,
     ("sources/live", "_metadata"): OBSERVED,
+    ("sources/live", "describe_named"): OBSERVED,
+    ("sources/live", "read_coordinators"): OBSERVED,
     ("sources/live", "_controllers_clock"): "the warning: it is no evidence",
     ("sources/live", "_of_record"): "the warning: it is no evidence",
     ("sources/recording", "take"): f"observed_at, {RECORDER}",

@@ -218,7 +218,7 @@ def test_what_is_open_is_read_before_the_request_and_what_is_not_proven_then_is_
     plan = fence_plan(cluster)
     assert (plan.verdict, plan.needed_override) == ("unproven", first)
     cluster.own_findings, cluster.deleted = (), [TopicPartition("orders", 0)]  # or its topic is hidden
-    assert f"is not what is not proven now: {second}" in refusal(plan, override=first)
+    assert f"does not repeat what is not proven now: {second}" in refusal(plan, override=first)
     cluster.own_findings = [found(verdict=Verdict.ONGOING, evidence=outcome_claims("refuted"))]
     assert "is committed now, which cannot be overridden" in refusal(plan, override=first)
     cluster.deleted = ()

@@ -31,10 +31,11 @@ from tests.process import run
 from toolkit.actions import marker_actions
 from toolkit.actions import plan as plan_module
 from toolkit.actions.audit import Audit, is_on
-from toolkit.actions.marker_actions import Abort, plan_abort_list
+from toolkit.actions.marker_actions import Abort, plan_abort, plan_abort_list
 from toolkit.actions.plan import ASSERTED, ListResult, PlanList, Result
 from toolkit.actions.transaction import PartitionResult, transaction_at
 from toolkit.analysis.diagnosis.decision import PROVEN
+from toolkit.cli.action_commands import read_list
 from toolkit.cli.options import SourceOptions
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.schema import Row
@@ -282,6 +283,21 @@ def test_a_fresh_check_that_reads_nothing_says_that_and_not_that_it_has_ended(un
     connected: Any = cluster
     (left,) = plan_abort_list(connected, [found()]).left_out
     assert "could not be read" in left.reason
+
+
+def test_what_was_found_on_another_cluster_is_not_called_ended(tmp_path: Path) -> None:
+    """The list of one cluster, on another: each of its transactions was "not open there any more"."""
+    cluster: Any = RowCluster()
+    own, other = found(cluster_id=cluster.cluster_id), found(cluster_id="other")
+    path = tmp_path / "hanging.csv"
+    path.write_text("topic,partition,producer_id,start_offset,cluster_id\norders,0,7,100,other\n")
+    for plan in (lambda: plan_abort(cluster, other), lambda: plan_abort_list(cluster, [own, other])):
+        with pytest.raises(ActionRefused, match=r"found on cluster other is not looked for on this one, y49LRH0C"):
+            plan()
+    with pytest.raises(ActionRefused, match="found on cluster other"):
+        plan_abort_list(cluster, read_list(path))
+    path.write_text("topic,partition,producer_id,start_offset\norders,0,7,100\n")
+    assert len(plan_abort_list(cluster, read_list(path)).plans) == len(plan_abort_list(cluster, [own]).plans) == 1
 
 
 def test_claims_that_are_not_in_a_finding_are_not_proven() -> None:

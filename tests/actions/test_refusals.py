@@ -167,7 +167,7 @@ def check(ruling: Ruling, answer: str, *, asks: str | None) -> None:
         if answer == "offered":
             assert "is not needed, as everything is proven: leave it out" in said
         elif word is not None and asks is not None:
-            assert f"{word!r} is not what is not proven now: {asks}" in said
+            assert f"{word!r} does not repeat what is not proven now: {asks}" in said
         elif word is not None:
             assert "cannot be overridden" in said
     assert (ruling.refusal is None) is (answer == "offered")

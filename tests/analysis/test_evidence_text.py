@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.analysis.build import NOW, clock, first_batch, observation, partition, transaction
+from tests.analysis.build import NOW, clock, first_batch, observation, partition, producer, transaction
 from tests.analysis.logged import HERE, at, record
 from toolkit.analysis.diagnosis.case import IndexedObservation
 from toolkit.analysis.diagnosis.evidence_text import (
@@ -38,19 +38,23 @@ def of_transaction(one: Observation) -> list[tuple[str | None, ...]]:
 
 
 def test_a_scope_says_what_was_seen_and_what_was_not() -> None:
-    """Of three brokers one is silent, and one is down, so that the metadata does not list it; a third is only old."""
+    """Of three brokers one is silent, and one is down, so that the metadata does not list it; a third is only old.
+
+    Partitions without the right READ, whose offsets alone are known, counted as seen.
+    """
     silent = transaction(None, state=None, transactional_id=None, broker_id=2, error="REQUEST_TIMED_OUT: no answer")
     old = transaction(None, state=None, transactional_id=None, broker_id=1, error="UNSUPPORTED_VERSION: too old")
     hidden = transaction(None, state=None, transactional_id="b", broker_id=1, error="NOT_COORDINATOR: moved", on=())
     unread = transaction(8, transactional_id="c", broker_id=1, error="NOT_COORDINATOR: moved")
     one = observation(
         transaction(), silent, old, hidden, unread,
-        partitions=[partition(), partition(number=1, error="TOPIC_AUTHORIZATION_FAILED: no")],
+        partitions=[partition(), partition(number=1, error="TOPIC_AUTHORIZATION_FAILED: no"), partition(number=2)],
+        producers=[producer(partition=2, producer_id=None, error="TOPIC_AUTHORIZATION_FAILED: no")],
         coverage=Coverage(brokers=(1, 2), gaps=["broker 2 did not answer"], topic_gaps=["DESCRIBE on Topic '*'"]),
     )  # fmt: skip
     found = scope(one, 5, brokers={1, 2, 3})
-    assert found.text("ann") == "4 partitions of broker 1; 1 open transactional id; as ann"
-    assert found.partitions == Seen(seen=4, not_seen=1)
+    assert found.text("ann") == "3 partitions of broker 1; 1 open transactional id; as ann"
+    assert found.partitions == Seen(seen=3, not_seen=2)
     assert found.brokers == SeenBrokers(seen=[1], not_seen=[2, 3])
     assert found.transactional_ids == Seen(seen=1, not_seen=2)
     assert found.missing == ["broker 2 did not answer", "DESCRIBE on Topic '*'"]

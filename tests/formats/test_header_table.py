@@ -22,7 +22,7 @@ PLACE = {"topic": "orders", "partition": 3, "broker_id": 7, "file": "/logs/order
 @given(logs, st.booleans())
 def test_the_table_always_has_the_declared_columns(log: list[bytes], crc: bool) -> None:
     headers = scan(b"".join(log), crc=crc).headers
-    table = header_table(headers, topic="orders", partition=3, broker_id=7, file="/logs/orders-3/0.log")
+    table = header_table(headers, LogId(topic="orders", partition=3, broker_id=7), file="/logs/orders-3/0.log")
     assert table.schema.equals(BATCHES.arrow_schema, check_metadata=True)
     table.validate(full=True)
     assert table.column("position").to_pylist() == headers["position"].tolist()

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable
 from pathlib import Path
 
 import pytest
+from google_crc32c import value as crc32c
 from typer.testing import CliRunner
 
 from tests.sources.log_files import (
@@ -18,6 +19,7 @@ from tests.sources.log_files import (
     write_checkpoint,
     write_log,
     write_root,
+    write_snapshot,
 )
 from toolkit import LogDir
 from toolkit.cli.commands import app
@@ -25,9 +27,10 @@ from toolkit.errors import UsageError
 from toolkit.formats.batches import CONTROL, write_batch
 from toolkit.formats.scan import scan
 from toolkit.lab.samples import load
-from toolkit.schema.table import LogId
+from toolkit.schema.table import LogId, TopicPartition
 from toolkit.sources import offset_reader
 from toolkit.sources.live.partition_log import FetchedChunk, FetchedRange, log_transaction_tables_of
+from toolkit.sources.offset_queries import CommittedOffset, lag_of_group
 
 Ranges = list[tuple[int, int, str | None]]
 
@@ -67,6 +70,35 @@ def test_missing_offsets_are_compacted_only_below_the_cleaner_checkpoint(
     assert missing(root, stop=7) == [(1, 1, "marker"), (2, 4, status), (6, 6, "marker")]
     (row,) = LogDir(root).offset_visibility_rows("orders", 0, 3)
     assert row["status"] == status
+
+
+def test_offsets_of_a_segment_that_was_not_copied_are_not_removed(tmp_path: Path) -> None:
+    """The lag of a group counted them as removed by compaction or retention, and said how little is left to read."""
+    root = log_dir(tmp_path, [data(0, 7, after(seconds=1))], end=12)
+    write_log(root, "orders-0", [marker(10, 7, after(seconds=2)), data(11, 8, after(seconds=3))], base_offset=10)
+    write_snapshot(root / "orders-0", 10, {7: 0})
+    files = LogDir(root)
+    (lost,) = (row for row in files.missing_offset_rows("orders", 0) if row["first_offset"] == 1)
+    assert (lost["last_offset"], lost["status"]) == (9, None)
+    (within,) = files.offset_visibility_rows("orders", 0, 5)
+    assert lost["error"].startswith("OFFSETS_LOST")
+    assert within["error"].startswith("OFFSETS_LOST")
+    committed = {TopicPartition("orders", 0): CommittedOffset(1, None)}
+    (lag,) = lag_of_group(files.offset_readers([*committed]), "billing", committed, max_offsets=100)
+    assert (lag.lag, lag.removed, (lag.error or "").partition(":")[0]) == (11, None, "OFFSETS_LOST")
+
+
+def test_records_of_unknown_outcome_are_not_counted_as_removed(tmp_path: Path) -> None:
+    """The lag had as removed what gaps called unknown: a marker without its record may be COMMIT or ABORT."""
+    unread = bytearray(write_batch([(b"\0" * 4, b"")], timestamp=NOON, producer_id=7, producer_epoch=0,
+                                   is_transactional=True, base_offset=1))  # fmt: skip
+    unread[22] |= CONTROL
+    unread[17:21] = struct.pack(">I", crc32c(bytes(unread[21:])))
+    files = LogDir(log_dir(tmp_path, [data(0, 7, NOON), bytes(unread), data(2, 7, NOON), marker(3, 7, NOON)], end=4))
+    assert [row["status"] for row in files.missing_offset_rows("orders", 0)] == [None, "marker", "marker"]
+    committed = {TopicPartition("orders", 0): CommittedOffset(0, None)}
+    (lag,) = lag_of_group(files.offset_readers([*committed]), "billing", committed, max_offsets=100)
+    assert (lag.lag, lag.removed, (lag.error or "").partition(":")[0]) == (4, None, "UNKNOWN")
 
 
 def test_a_damaged_checkpoint_of_the_cleaner_makes_no_offset_unexplained(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def transactions_of_log(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
 def table_of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What no task has room for."""
     for _ in batches:
-        yield from spark_table(header_table(large_log(), **LOG_ID.columns)).to_batches()
+        yield from spark_table(header_table(large_log(), LOG_ID)).to_batches()
 
 
 def main(megabytes: str) -> None:

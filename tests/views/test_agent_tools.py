@@ -16,11 +16,10 @@ from toolkit.schema.live import Finding, GroupLag, Transaction
 from toolkit.schema.table import EPOCH
 from toolkit.sources.resource_checks import ResourceChecks
 from toolkit.views import explained_error
-from toolkit.views.agent_tools import (
+from toolkit.views.agent_answers import (
     MAX_CHARACTERS,
     MAX_ITEMS,
     MAX_TEXT,
-    AgentTools,
     Aliases,
     AnswerPages,
     inert,
@@ -28,6 +27,7 @@ from toolkit.views.agent_tools import (
     is_plain,
     names_in,
 )
+from toolkit.views.agent_tools import AgentTools
 from toolkit.views.document import NOWHERE, Connection
 from toolkit.views.explained_error import ExplainedError
 

@@ -140,7 +140,7 @@ def test_a_live_transaction_for_which_records_wait_is_healthy_only_if_its_proces
         assert (title.endswith(" · 26 offsets waiting"), "why" in why, "remedy" in remedy) == (True, True, True)
         assert summary([row]) == "nothing hangs, 1 ongoing"
     assert owner.strip() == 'owner    "ledger-writer": Apache Flink ledger, subtask 0 (likely)'
-    assert '"ledger-writer": not seen' in "\n".join(finding_lines([unseen]))
+    assert '"ledger-writer": not known' in "\n".join(finding_lines([unseen]))
     seen = {**unseen, "owner": "Kafka Streams application ledger, thread 1 on 10.0.0.5 (certain)"}
     for row in (seen, {**unseen, "offsets_held": 0}, {**unseen, "queue_position": 2}):
         assert (len(finding_lines([row])), summary([row])) == (1, "nothing hangs, 1 open transaction is not overdue")

@@ -180,7 +180,7 @@ def describe_owner(cluster: Cluster, transactional_id: str) -> Transaction:
         if code == "TRANSACTIONAL_ID_NOT_FOUND":
             raise NotFound(
                 f"There is no transactional id {transactional_id!r}.",
-                means="It never was, or has expired.",
+                means="It never existed, or has expired.",
                 do="kafka-txn list shows those that are there.",
             )
         raise BrokerError(f"{transactional_id!r} could not be described: {owner.error}.", code=code)

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -165,6 +165,7 @@ class MarkerAction(Action):
         BrokerError if the leader does not show the partition, or its producers.
         """
         found = finding if isinstance(finding, Finding) else Finding.of(finding_row(finding))
+        check_cluster(cluster, [found])
         ruling, tp = self.ruling(found), found.tp
         if tp is None or found.start_offset is None:
             raise ActionRefused(
@@ -349,6 +350,17 @@ def _never(found: Finding) -> str:
     return ""
 
 
+def check_cluster(cluster: Cluster, findings: Iterable[Finding]) -> None:
+    """Refuse what was found on another cluster: that it is not open here says nothing of that one."""
+    for each in findings:
+        if each.cluster_id not in {None, cluster.cluster_id or each.cluster_id}:
+            raise ActionRefused(
+                f"What was found on cluster {each.cluster_id} is not looked for on this one, {cluster.cluster_id}.",
+                means=Action.nothing,
+                do="Connect to the cluster on which it was found, or diagnose this one.",
+            )
+
+
 def check_state(planned: PlannedTransaction, now: PlannedTransaction | Producer) -> None:
     """Refuse what the leader knows otherwise than when it was planned."""
     for name in ("last_sequence", "coordinator_epoch", "last_timestamp"):
@@ -439,7 +451,7 @@ def plan_abort(cluster: Cluster, finding: FindingLike | Finding) -> Plan:
     Raises
     ------
     ActionRefused
-        If the finding has an owner, its records were committed, or nothing is open any more.
+        If the finding has an owner or is of another cluster, its records were committed, or nothing is open any more.
     BrokerError
         If the leader does not show the partition, or its producers.
     """
@@ -455,16 +467,21 @@ def plan_abort_list(cluster: Cluster, transactions: Data, *, recheck_after: floa
         Where the markers would go.
     transactions
         Findings, as rows or a frame of ``schema.FINDINGS``. Topic, partition, producer id and start offset name each
-        transaction; all else is observed again. An entry that lacks one of them is left out.
+        transaction; all else is observed again. An entry that lacks one of them is left out. Where they have a cluster
+        id, it has to be that of this cluster.
     recheck_after
         Delay in seconds before the confirming second check.
 
     Raises
     ------
+    ActionRefused
+        If they are of another cluster.
     NotFound
         If the cluster has no such partition.
     """
-    listed = {each.key: each for each in records_of(transactions, Finding, some_columns=True)}
+    found_before = records_of(transactions, Finding, some_columns=True)
+    check_cluster(cluster, found_before)
+    listed = {each.key: each for each in found_before}
     keys = sorted(key for key in listed if None not in key)
     tps = sorted({TopicPartition(key.topic or "", key.partition or 0) for key in keys})
     findings = cluster.records(Finding, partitions=tps, recheck_after=recheck_after) if tps else []
@@ -534,7 +551,7 @@ class Complete(MarkerAction):
 
     name = "complete"
     blocked = "and cannot be completed"
-    only = "Only a marker that was decided and that nobody else will write is written."
+    only = "It writes only a marker that was decided and that nobody else will write."
     after_plan_s = 10.0  # so that a later proof of an outcome can take it for one by hand (COMPLETED_AFTER)
 
     def is_commit(self, plan: Plan) -> bool:

@@ -80,7 +80,7 @@ class Ruling:
         elif self.needed_override is None:
             what = f"{target} {self.refused}, which cannot be overridden: {self.cannot or self.refusal}"
         elif override != self.needed_override:
-            what = f"{target}: the override {override!r} is not what is not proven now: {self.needed_override}"
+            what = f"{target}: the override {override!r} does not repeat what is not proven now: {self.needed_override}"
         else:
             return
         do = f"Remedy: {self.remedy}".rstrip() if self.remedy or self.command else ""

@@ -154,7 +154,7 @@ def transaction_at(
     check_was_read(found, tp, what=f"a transaction is open at offset {start_offset}")
     raise NotFound(
         f"{tp} has no open transaction that starts at offset {start_offset}.",
-        means="It never was there, or has ended.",
+        means="There never was one, or it has ended.",
         do="Diagnose it again.",
         command=("kafka-txn", "diagnose", *tp.options),
     )

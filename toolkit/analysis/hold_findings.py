@@ -62,21 +62,17 @@ def lso_holds(*ranges: pa.Table, min_held_ms: int = 0) -> pa.Table:
     return without_short_holds(pa.concat_tables(found), min_held_ms=min_held_ms)
 
 
-def candidates(
-    log_transactions: pa.Table, *, start: int = 0, stop: int | None = None, min_held_ms: int = 0
-) -> pa.Table:
+def candidates(log_transactions: pa.Table, *, start: int = 0, min_held_ms: int = 0) -> pa.Table:
     """Candidates for holds from one range of a log; `without_short_holds` selects from the candidates of all ranges.
 
     Rows of `LSO_HOLDS`. They include holds of any duration that need the time of a marker in another range. The first
     and the last marker of this range are rows without first_offset.
     `log_transactions`: rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order; the transactions in the range are
         enough.
-    `start`, `stop`: only transactions that became the lowest at a batch or marker with an offset of ``start <= offset <
-        stop``, so each is in one range.
+    `start`: only transactions that became the lowest at a batch or marker from this offset on, so each is in one range.
     `min_held_ms`: as for `lso_holds`.
     """
-    stop = NEVER if stop is None else stop
-    marker_times = _MarkerTimes.of(log_transactions, start, stop)
+    marker_times = _MarkerTimes.of(log_transactions, start)
     first, marker = integers(log_transactions["first_offset"]), integers(log_transactions["marker_offset"])
     rows = np.flatnonzero(first >= 0)
     rows = rows[np.argsort(first[rows], kind="stable")]
@@ -97,9 +93,8 @@ def candidates(
         "not_after": times(not_after),
     }
     found = _with_times(hold_table(log_transactions.take(pa.array(rows)), new_columns))
-    inside = (became_at >= start) & (became_at < stop)
     bounded = ~alone | (not_after >= 0)  # with a marker before it, it can only turn out shorter
-    found = found.filter(pa.array(inside & (~bounded | _long_enough(found, min_held_ms))))
+    found = found.filter(pa.array((became_at >= start) & (~bounded | _long_enough(found, min_held_ms))))
     return pa.concat_tables([found, marker_times.table(log_transactions)])
 
 
@@ -167,10 +162,10 @@ class _MarkerTimes:
     rows: Array
 
     @staticmethod
-    def of(log_transactions: pa.Table, start: int = 0, stop: int = NEVER) -> _MarkerTimes:
-        """Those with an offset of ``start <= offset < stop``."""
+    def of(log_transactions: pa.Table, start: int = 0) -> _MarkerTimes:
+        """Those from an offset on."""
         offsets, ends = integers(log_transactions["marker_offset"]), milliseconds(log_transactions["end"])
-        rows = np.flatnonzero((offsets >= start) & (offsets < stop) & (ends >= 0))
+        rows = np.flatnonzero((offsets >= start) & (ends >= 0))
         rows = rows[np.argsort(offsets[rows], kind="stable")]
         return _MarkerTimes(offsets=offsets[rows], times=ends[rows], rows=rows)
 

@@ -107,10 +107,10 @@ class ActionAnswer:
 
     def show_finding(self, finding: Finding) -> None:
         """Write what is known of the transaction, for a person."""
-        from toolkit.views.finding_document import finding_lines
+        from toolkit.views.document import Quote
+        from toolkit.views.finding_document import finding_section
 
-        if not self.is_json:
-            show([*finding_lines([finding], width=width(), connection=self.connection), ""])
+        self.say([finding_section(finding), Quote("")])  # and an empty line
 
     def planned(self, plan: Callable[..., Plan], cluster: Cluster, target: Finding | str, **options: Any) -> Plan:
         """The plan for a transaction or an id. The audit trail has it if what was confirmed is refused already here."""
@@ -236,7 +236,13 @@ def read_list(path: Path) -> list[Row]:
             found = list(rows)
             if len(clusters := {row["cluster"] for row in found if "cluster" in row}) > 1:
                 raise UsageError(f"{path} names transactions of {', '.join(sorted(clusters))}.", do="Use one for each.")
-            return [{name: read(row[name]) if row[name] else None for name, read in COLUMNS.items()} for row in found]
+            return [
+                {
+                    "cluster_id": row.get("cluster_id") or None,
+                    **{name: read(row[name]) if row[name] else None for name, read in COLUMNS.items()},
+                }
+                for row in found
+            ]
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", do=LISTS) from None
     except (ValueError, csv.Error) as error:

@@ -231,12 +231,12 @@ class RecorderScreen:
     def __init__(self, metrics: Metrics | None, retention: float | None) -> None:
         self._metrics = metrics
         if retention is None:
-            self._kept = "Serving metrics, writes nothing"
+            self._kept = "Serving metrics; nothing is written"
         elif math.isinf(retention):
-            self._kept = "Recording, keeps all samples (--retention)"
+            self._kept = "Recording; all samples are kept (--retention)"
         else:
             kept = duration_text(dt.timedelta(seconds=retention))
-            self._kept = f"Recording, keeps samples for {kept} (--retention)"
+            self._kept = f"Recording; samples are kept for {kept} (--retention)"
         self._samples = 0
         self.has_read = False  # whether a sample was successful, and written if it was to be
         self._gaps: set[str] = set()

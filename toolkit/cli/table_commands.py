@@ -256,7 +256,7 @@ def lag(
         code = beyond_end_exit_code(lags, source) or None
         if unstable := sorted({row["group_id"] for row in rows if (row["error"] or "").startswith(UNSTABLE)}):
             remarks = [
-                f"An open transaction has offsets of {', '.join(map(repr, unstable))}. What it waits for:",
+                f"Offsets of {', '.join(map(repr, unstable))} are part of an open transaction. To see which:",
                 command_line(options.connection.argv(Command(("kafka-txn", "diagnose", "--topic", OFFSETS_TOPIC)))),
             ]
         return Answer(

@@ -25,7 +25,7 @@ from toolkit.formats.batches import (
     read_varint,
 )
 from toolkit.schema import BATCHES, Table, arrow_type
-from toolkit.schema.table import LAST_TIME
+from toolkit.schema.table import LAST_TIME, UNKNOWN_LOG, LogId
 
 HeaderField = Literal[
     "position",
@@ -375,17 +375,10 @@ AS_WRITTEN: tuple[HeaderField, ...] = (
 )
 
 
-def header_table(
-    headers: Headers,
-    *,
-    topic: str | None = None,
-    partition: int | None = None,
-    broker_id: int | None = None,
-    file: str | None = None,
-) -> pa.Table:
+def header_table(headers: Headers, where: LogId = UNKNOWN_LOG, *, file: str | None = None) -> pa.Table:
     """Headers as an Arrow table with exactly the columns of ``schema.BATCHES``, in unchanged order.
 
-    `topic`, `partition`, `broker_id`, `file`: location of the log; the same on every row, null if unknown.
+    `where`, `file`: location of the log; the same on every row.
     """
     attributes, magic = headers["attributes"], headers["magic"]
     in_transactions = magic == 2
@@ -404,5 +397,4 @@ def header_table(
         "crc": numbers(headers["crc"].astype(np.int64)),
         "crc_ok": numbers(headers["crc_ok"] == 1, null=headers["crc_ok"] == -1),
     }
-    where = {"topic": topic, "partition": partition, "broker_id": broker_id, "file": file}
-    return arrow_table(BATCHES, columns | where, rows=len(headers))
+    return arrow_table(BATCHES, {**columns, **where.columns, "file": file}, rows=len(headers))

@@ -547,9 +547,7 @@ class Kafka:
 
     # Tools
 
-    def run_tool(
-        self, main_class: str, *arguments: str, stdin: str = "", timeout: float = 120
-    ) -> subprocess.CompletedProcess[str]:
+    def run_tool(self, main_class: str, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """Run one of this version's Java programs and return its exit code, stdout and stderr.
 
         Parameters
@@ -558,15 +556,13 @@ class Kafka:
             Its name in this version; for example ``"org.apache.kafka.tools.TransactionsCommand"``.
         *arguments
             Its command-line arguments.
-        stdin
-            Its standard input.
         timeout
             Seconds until ``subprocess.TimeoutExpired``.
         """
         supervisor = self._running()
         return subprocess.run(
             java_command(self._java, main_class, *arguments, classpath=self._classpath, log_level="warn"),
-            input=stdin,
+            input="",
             capture_output=True,
             text=True,
             timeout=timeout,

@@ -90,6 +90,9 @@ class LogId:
         return {"topic": self.topic, "partition": self.partition, "broker_id": self.broker_id}
 
 
+UNKNOWN_LOG = LogId()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """The partitions that an observation is about; all by default."""

@@ -159,7 +159,7 @@ def batch_tables(chunks: Iterable[LogChunk], log_id: LogId, *, producer_id: int 
         if producer_id is not None:
             headers = headers[headers["producer_id"] == producer_id]
         if len(headers):
-            yield header_table(headers, **log_id.columns, file=file)
+            yield header_table(headers, log_id, file=file)
         if chunk.damage:
             yield damage_table([ReadError.of(each, file) for each in chunk.damage], log_id)
 

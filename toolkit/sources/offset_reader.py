@@ -136,11 +136,12 @@ class OffsetReader(ABC):
         ]
 
     def classified_ranges(self, start: int, stop: int) -> tuple[list[StatusRange], Sequence[str]]:
-        """The status of each offset of ``start <= offset < stop``, as ranges without a gap; and read errors."""
+        """The status of each offset of ``start <= offset < stop``, as ranges without a gap; and why some is unknown."""
         before, behind = self._outside(start, stop)
         first, last = max(start, self.log_start), min(stop, self.high_watermark)
         ranges, log = self._ranges(first, last) if first < last else ([], LogSlice())
-        return [*before, *ranges, *behind], log.errors
+        is_unknown = not log.errors and self.is_compacted is not None and any(each.status is None for each in ranges)
+        return [*before, *ranges, *behind], [self._unknown_status([])] if is_unknown else log.errors
 
     def _in_log(self, found: OffsetVisibility) -> OffsetVisibility:
         """With the batch at the offset and the batches around it."""

@@ -147,11 +147,11 @@ def fence_section(plan: Plan) -> Section:
 def lead(plan: Plan) -> str:
     """What an action is, in a sentence."""
     if plan.action.name == "fence":
-        return f"A fence of {plan.target} would do this:"
+        return f'A fence of "{plan.target}" would do this:'
     if plan.committable is not None and plan.checkpoint is not None:
         found = plan.committable
         return (
-            f"{plan.checkpoint.name} is to commit {found.transactional_id}: producer {found.producer_id} epoch "
+            f'{plan.checkpoint.name} is to commit "{found.transactional_id}": producer {found.producer_id} epoch '
             f"{found.producer_epoch}, which its coordinator has open. A commit would do this:"
         )
     txn = plan.transaction
@@ -188,7 +188,8 @@ def _of_marker(plan: Plan, audit: Audit | None) -> Iterator[str]:
     txn, impact = plan.transaction, plan.impact
     becomes = "become visible to read_committed consumers" if plan.outcome == "commit" else "are never read"
     size = "of unknown size" if impact.size is None else size_text(impact.size)
-    where = f", offsets {impact.first_offset} to {impact.last_offset}" if impact.first_offset is not None else ""
+    first, last = impact.first_offset, impact.last_offset
+    where = "" if first is None else f", offset {first}" if first == last else f", offsets {first} to {last}"
     if impact.unread:
         yield f"The number of records is unknown. {impact.unread}"
     else:
@@ -202,7 +203,7 @@ def _of_marker(plan: Plan, audit: Audit | None) -> Iterator[str]:
     for commit in impact.offset_commits[:MAX_LINES]:
         offset = "its removal" if commit.offset is None else f"offset {commit.offset}"
         yield (
-            f"{offset} of {commit.topic}-{commit.partition} {verb} that of group {commit.group_id}, unless the group "
+            f'{offset} of {commit.topic}-{commit.partition} {verb} that of group "{commit.group_id}", unless the group '
             "has committed a newer one since"
         )
     if len(impact.offset_commits) > MAX_LINES:
@@ -237,13 +238,13 @@ def _result(plan: Plan, done: Result) -> Iterator[str]:
         yield from _marker_result(plan, done)
     elif plan.action.name == "fence":
         yield (
-            f"{plan.target} is {now.state}: epoch {was.producer_epoch} of producer {was.producer_id} is fenced, and "
-            f"epoch {now.producer_epoch} of {now.producer_id} owns the id."
+            f'"{plan.target}" is {now.state}: producer {was.producer_id} epoch {was.producer_epoch} is fenced, and '
+            f"producer {now.producer_id} epoch {now.producer_epoch} owns the id."
         )
         if done.still_open:
             yield f"Markers are not yet written to {', '.join(map(str, done.still_open))}."
     else:
-        yield f"{plan.target} is {now.state}."
+        yield f'"{plan.target}" is {now.state}.'
         for each in done.partitions:
             yield f"{each.topic}-{each.partition}: {_lso_after(each)}."
             yield _received(each)
@@ -289,7 +290,7 @@ def fence_owner(plan: Plan) -> Iterator[Part]:
     assert owner is not None
     who = f"producer {owner.producer_id} epoch {owner.producer_epoch}"
     since = (" since ", owner.start_time) if owner.start_time else ()
-    yield Paragraph((f"{plan.target}  {plan.verdict}  {who}, {owner.state}", *since))
+    yield Paragraph((f'"{plan.target}"  {plan.verdict}  {who}, {owner.state}', *since))
     if plan.topic_partitions:
         yield Paragraph("on " + ", ".join(map(str, plan.topic_partitions)))
 
@@ -330,7 +331,7 @@ def _list_parts(plan: PlanList, intro: str, *, saves: bool) -> Iterator[Part]:
         known = [each.groups for each in impacts if each.groups is not None]
         groups = sorted({group for of_one in known for group in of_one}) if len(known) == len(impacts) else None
         yield Paragraph(f"{intro} Abort markers would end {plan.target}:")
-        yield Bullets((f"{least}{records} of them are never read", groups_text(groups)))
+        yield Bullets((f"{least}{records} in them are never read", groups_text(groups)))
         yield Section(title=f"All {plan.target}", parts=(Bullets(tuple(_each_of(plan))),), is_folded=True)
     if left_out:
         yield Section(title=f"{len(left_out)} left out", parts=(Fields(left_out),), is_folded=True)
@@ -381,19 +382,12 @@ FILES_AGE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortAdvice:
-    """One open transaction on one partition, and whether it should be aborted.
+    """One open transaction on one partition, and whether it should be aborted."""
 
-    `target`: ``orders-0@913095344``.
-    `command`: ``kafka-transactions.sh`` with its arguments, by start offset: it reads the producer's state afresh.
-    `old_command`: for brokers before 2.8, which lack DescribeProducers: by producer id and both epochs.
-    `proven`: whether the files prove that it hangs.
-    `speaks_for`, `speaks_against`: sentences.
-    """
-
-    target: str
-    command: tuple[str, ...]
-    old_command: tuple[str, ...]
-    proven: bool
+    target: str  # ``orders-0@913095344``
+    command: tuple[str, ...]  # of kafka-transactions.sh, by start offset: it reads the producer's state afresh
+    old_command: tuple[str, ...]  # for brokers before 2.8, which lack DescribeProducers: by producer id and epochs
+    proven: bool  # whether the files prove that it hangs
     speaks_for: Sequence[str]
     speaks_against: Sequence[str]
 

@@ -556,7 +556,7 @@ def group_section(group: FindingGroup) -> Section:
         *_field("why", () if first.is_coordinators_only else why.values),
     ]
     for field in others:
-        if field.label == "missing" and first.is_coordinators_only and partitions > 1:
+        if field.label == "missing" and first.is_coordinators_only:
             logs = f"{field.values[0]}, and those of {count(partitions - 1, 'more partition')}"
             fields.append(Field("missing", (logs, *field.values[1:])))
         elif field.label == "remedy" and first.command:
@@ -649,8 +649,8 @@ def _groups(groups: Sequence[str], verb: str = "cannot move") -> str:
     return f"groups {', '.join(names[:-1])} and {names[-1]} {verb}"
 
 
-def _fields(finding: Finding, *, topics: Sequence[str] = ()) -> Iterator[Field]:
-    """Without a producer, only the reason. `topics`: those that it stands for."""
+def _fields(finding: Finding) -> Iterator[Field]:
+    """Without a producer, only the reason."""
     who, position = _who(finding), finding.queue_position or 1
     if who:
         turn = f", behind {count(position - 1, 'other', 'others')}" if position > 1 else ""
@@ -658,10 +658,8 @@ def _fields(finding: Finding, *, topics: Sequence[str] = ()) -> Iterator[Field]:
     if finding.owner and finding.transactional_id:
         yield Field("owner", (f'"{finding.transactional_id}": {finding.owner}',))
     elif finding.transactional_id and not is_line(finding) and finding.verdict.is_live:
-        yield Field(
-            "owner", (f'"{finding.transactional_id}": not seen; only a member of a group that the id names could be',)
-        )
-    why, *rest = explained_fields(finding, topics=topics)
+        yield Field("owner", (f'"{finding.transactional_id}": not known; Kafka shows it only if the id names a group',))
+    why, *rest = explained_fields(finding)
     yield why if who else Field(finding.verdict, why.values)
     yield from rest
 
@@ -696,13 +694,13 @@ def right(finding: Finding, topics: Sequence[str]) -> Iterator[Value]:
 def _next(first: Finding, behind: Sequence[Finding]) -> Iterator[Value]:
     """The next LSO once the first transaction has ended, and what is open then."""
     then = min((finding.start_offset for finding in behind if finding.start_offset is not None), default=None)
-    if first.queue_position is not None:
+    if first.queue_position == 1:  # before another one may be others, which are not shown
         goes = "the LSO goes to the high watermark" if then is None else f"the LSO goes to {then}"
         yield goes if behind else f"{goes}: nothing else is open"
     for finding in behind:
         yield f"{finding.verdict}  {_who(finding) or finding.reason}"
         if not is_healthy(finding):
-            yield finding.reason
+            yield from (finding.reason,) if _who(finding) else ()
             yield from remedy(finding)
 
 

@@ -152,7 +152,7 @@ def test_an_overdue_owner_is_fenced(lab: Kafka, trail: Audit) -> None:
         panel.select(finding_of(panel, staged))
         assert panel.buttons["execute"].description == "Fence the id"
         panel.dry_run()
-        assert f"A fence of {staged.transactional_id} would do this" in panel_text(panel)
+        assert f'A fence of "{staged.transactional_id}" would do this' in panel_text(panel)
         assert "aborted on all of its partitions" in panel_text(panel)
         panel.execute(staged.transactional_id)
         assert is_done(panel)
@@ -199,7 +199,7 @@ def test_all_that_hang_are_aborted_with_one_confirmation_up_to_the_first_surpris
     panel.list.search.value = ""
     panel.dry_run_all()
     assert (panel.step, panel.selected, panel.error) == ("checked", None, None)
-    assert "records of them are never read" in panel_text(panel)
+    assert "records in them are never read" in panel_text(panel)
     assert not is_visible(panel, panel.buttons["dry_run"])
     for wrong in ("yes", "3 transactions", f"{last.topic}-0@{last.start_offset}"):
         panel.execute(wrong)

@@ -415,7 +415,7 @@ OVERDUE, UNPROVEN, COMMITTED = "overdue", "unproven", "committed"
 CHECKPOINTED, DECIDED, IDLE = "checkpointed", "decided", "idle"
 MEANINGS: Mapping[str, str] = {
     **{
-        verdict: "it is within its own timeout. Whether its process is alive, no coordinator knows: start it again "
+        verdict: "it is within its own timeout. No coordinator knows whether its process is alive: start it again "
         "with its id, wait, or fence it deliberately."
         for verdict in Verdict
         if verdict.is_live

@@ -80,6 +80,7 @@ def scope(observation: Observation, partitions: int, *, brokers: Collection[int]
     read = [each for each in (ids if observation.from_files else opened) if not each.error]
     coverage = observation.coverage
     unread = {each.tp for each in observation.partitions if each.error}
+    unread |= {each.tp for each in observation.producers if each.error}
     answers: list[Partition | Transaction] = [*observation.partitions, *observation.transactions]
     silent = {*brokers} - {*coverage.brokers}
     for each in answers:

@@ -498,12 +498,7 @@ NEVER = np.iinfo(np.int64).max
 
 
 def lso_steps(
-    log_transactions: LogTransactions,
-    *,
-    log_end_offset: int | None,
-    end_time: int = -1,
-    start: int | None = None,
-    stop: int | None = None,
+    log_transactions: LogTransactions, *, log_end_offset: int | None, end_time: int = -1, start: int | None = None
 ) -> Array:
     """Every step of the LSO, in order.
 
@@ -515,15 +510,16 @@ def lso_steps(
         transactions that overlap it are enough.
     `log_end_offset`: offset after the last one that was read; null if the range does not reach the end of the log.
     `end_time`: time of the last batch in ms, for the last row; -1 if unknown.
-    `start`, `stop`: only steps of batches within ``start <= offset < stop``; null for the ends of the log.
+    `start`: only steps of batches from this offset on; null for the beginning of the log.
     """
+    since = -1 if start is None else start
     open_ = _OpenTransactions.of(log_transactions)
     # Whether a batch is a step, and which transactions are open right after it, depends only on transactions that begin
     # before the batch and do not end before it. So transactions that end below the range or begin above it are not
     # needed.
     before = np.concatenate(([-1], open_.ends_by[:-1]))[: len(open_.log_transactions)]
-    alone = np.flatnonzero((open_.first > before) & _within(open_.first, start, stop))
-    held_back_rows = np.flatnonzero((open_.end > before) & (open_.end < NEVER) & _within(open_.end, start, stop))
+    alone = np.flatnonzero((open_.first > before) & (open_.first >= since))
+    held_back_rows = np.flatnonzero((open_.end > before) & (open_.end < NEVER) & (open_.end >= since))
     opening, closing = take_rows(open_.log_transactions, alone), take_rows(open_.log_transactions, held_back_rows)
     end = np.array([] if log_end_offset is None else [log_end_offset], np.int64)
 
@@ -586,11 +582,6 @@ class _OpenTransactions:
     def count_at(self, log_end: Array) -> Array:
         """Number of open transactions of a log that ends at each of these offsets."""
         return np.searchsorted(self.first, log_end) - np.searchsorted(np.sort(self.end), log_end)
-
-
-def _within(offsets: Array, start: int | None, stop: int | None) -> Array:
-    low, high = -1 if start is None else start, NEVER if stop is None else stop
-    return (offsets >= low) & (offsets < high)
 
 
 SIZES = ("batches", "duration_ms")

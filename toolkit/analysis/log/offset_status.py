@@ -36,7 +36,7 @@ from toolkit.formats.headers import (
 from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema.live import OffsetVisibility, Partition
 from toolkit.schema.log import LogTransaction
-from toolkit.schema.table import LogId
+from toolkit.schema.table import UNKNOWN_LOG
 
 STATUSES = (
     "non_transactional",  # a record outside transactions
@@ -255,7 +255,7 @@ def transactions_at(batches: Headers, offset: int) -> dict[int, LogTransaction]:
     first, marker = found["first_offset"], found["marker_offset"]
     has_begun = ((first >= 0) & (first <= offset)) | (marker == offset)
     at_offset = found[has_begun & ((marker < 0) | (marker >= offset))]
-    rows = LogTransaction.of_table(log_transaction_table(at_offset, LogId()))
+    rows = LogTransaction.of_table(log_transaction_table(at_offset, UNKNOWN_LOG))
     return {each.producer_id: each for each in rows if each.producer_id is not None}
 
 
@@ -312,8 +312,8 @@ def _visibility(row: OffsetVisibility) -> str:
         return "Whether read_committed consumers receive it is unknown, as the LSO is."
     if not row.read_committed:
         return _waits(row)
-    since = f" since {_time(row.visible_at)}" if row.visible_at else ""
-    return f"read_committed consumers receive it{since}: the LSO is {row.last_stable_offset}."
+    receive = f"have been able to receive it since {_time(row.visible_at)}" if row.visible_at else "receive it"
+    return f"read_committed consumers {receive}: the LSO is {row.last_stable_offset}."
 
 
 def _waits(row: OffsetVisibility) -> str:

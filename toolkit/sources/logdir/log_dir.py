@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from toolkit.analysis.diagnosis.observation import BrokersTime, Observation
 from toolkit.analysis.log.log_transactions import PartialTransactions, Statistics, statistics_row
-from toolkit.analysis.log.offset_status import AbortedRange, LogSlice, at_missing_offsets, intact
+from toolkit.analysis.log.offset_status import AbortedRange, LogSlice, at_missing_offsets, intact, missing_between
 from toolkit.analysis.log.producer_state import open_batches
 from toolkit.analysis.transaction_history import transaction_history, unread_partitions
 from toolkit.analysis.transaction_owners import transaction_owners
@@ -44,7 +44,7 @@ from toolkit.schema.log import (
     TxnIndexEntry,
 )
 from toolkit.schema.recorded import LsoHold
-from toolkit.schema.table import Error, LogId, TopicPartition
+from toolkit.schema.table import UNKNOWN_LOG, Error, LogId, TopicPartition
 from toolkit.sources import log_tables
 from toolkit.sources.logdir.contents import COMPACTED, Contents, FileAssertions, FileScope
 from toolkit.sources.logdir.coordinator_state import (
@@ -129,8 +129,9 @@ class ReplicaOffsetReader(OffsetReader):
     def slices(self, start: int, stop: int) -> Iterator[LogSlice]:
         aborted, is_complete, errors = self._aborted
         touching = {each for each in aborted if each.last_offset is None or each.last_offset >= start}
-        for part in self._state.log.parts(start=start, stop=stop, crc=True):
+        for part in self._parts(start, stop):
             damage = [each.reason for each in part.damage if not each.is_torn]
+            damage += [] if part.missing is None else [part.missing.reason]
             found = slice_of(
                 part,
                 partial(self._bytes_of, part.file),
@@ -140,6 +141,20 @@ class ReplicaOffsetReader(OffsetReader):
             )
             found.indexed = {each.last_offset for each in aborted if each.last_offset is not None}
             yield found
+
+    def _parts(self, start: int, stop: int) -> Iterator[LogChunk]:
+        """The batches of a range, divided at offsets that the files lack: no consumer says what these are."""
+        log, cleaned = self._state.log, self._contents.cleaned(self._state.log)
+        newest, at = max(log.base_offsets, default=stop), start
+        parts = log.parts(start=start, stop=stop, crc=True)
+        for part in at_missing_offsets(parts, expected=start, end=newest if newest < stop else None, cleaned=cleaned):
+            at = max(at, int(part.headers["last_offset"][-1]) + 1) if len(part.headers) else at
+            yield part
+        following = min((each for each in log.base_offsets if each >= stop), default=None)
+        if following is None or at >= stop or any(len(each.headers) for each in log.parts(start=stop, stop=following)):
+            return
+        if (missing := missing_between(at, following, cleaned=cleaned, damaged=None)) is not None:
+            yield LogChunk(missing=missing)
 
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
         found = transactions_of(read_state_topic(self._contents))
@@ -756,7 +771,7 @@ def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[TransactionStat
         total = sum((stats.found for stats in by_log if stats.is_counted), Statistics())
         failed = Counter(code for stats in by_log for code in {Error.of(each).code for each in stats.failures})
         errors = (f"{code}: {number:,} of {len(by_log):,} logs" for code, number in sorted(failed.items()))
-        yield statistics_row(total, LogId(), error="; ".join(errors) or None)
+        yield statistics_row(total, UNKNOWN_LOG, error="; ".join(errors) or None)
 
 
 def only(

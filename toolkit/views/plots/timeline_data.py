@@ -409,14 +409,7 @@ def _between(name: str, steps: Sequence[_Step], now: dt.datetime) -> Iterator[St
 def _one_of(run: Sequence[StateInterval]) -> StateInterval:
     if len(run) == 1:
         return run[0]
-    return StateInterval(
-        transactional_id=run[0].transactional_id,
-        state=MANY,
-        start=run[0].start,
-        end=run[-1].end,
-        past=run[0].past,
-        transactions=sum(interval.transactions for interval in run),
-    )
+    return replace(run[0], state=MANY, end=run[-1].end, transactions=sum(each.transactions for each in run))
 
 
 SECTIONS = 240  # of the visible time; a line has at most two points in each
