@@ -75,7 +75,5 @@ def test_every_parameter_reaches_the_library(monkeypatch: pytest.MonkeyPatch, tm
     calls = Calls(ANSWERS, folder=tmp_path)
     real = ("toolkit.errors", "toolkit.schema")
     spy_on("toolkit.views.agent_tools", calls, monkeypatch, real=real)
-    for name in ("AnswerPages", "Aliases", "inert", "inert_finding", "names_in", "short_enough"):
-        monkeypatch.setattr(agent_tools, name, calls.spied(getattr(agent_tools, name), name))
     lines = [line for source in ("Cluster", "LogDir", "Recording") for line in differences(calls, source)]
     compare("agent_parameters.txt", lines)
