@@ -95,7 +95,7 @@ def test_a_target_is_a_folder_or_an_existing_schema(spark: SparkSession) -> None
     for target in ("no_such_schema", "no_such_catalog.txn"):
         with pytest.raises(NotFound, match="has no schema"):
             open_store(spark, target)
-    with pytest.raises(UsageError, match="'a.b.c' is neither a folder nor a schema"):
+    with pytest.raises(UsageError, match=r"'a\.b\.c' is neither a folder nor a schema"):
         open_store(spark, "a.b.c")
     with pytest.raises(UsageError, match="Use one of delta, parquet"):
         open_store(spark, "./out", format="csv")

@@ -12,6 +12,7 @@ import pytest
 from tests.distinct import distinct_rows
 from toolkit import schema
 from toolkit.errors import UsageError
+from toolkit.lab.samples import load
 from toolkit.schema import TABLES
 from toolkit.schema.coerce import table_of
 from toolkit.views.finding_document import finding_lines, summary
@@ -65,3 +66,12 @@ def test_an_empty_selection_says_nothing_of_the_cluster() -> None:
     assert repr(shown) == repr(show([])) == "no findings"
     assert "No findings." in shown._repr_html_()
     assert table_of([]) is None
+
+
+def test_a_selection_does_not_say_what_is_open_beside_it() -> None:
+    """Of the rows that hang alone, it said that nothing else is open, and the LSO of the next one of them."""
+    found = load("several-open").log_dir().findings()
+    assert "next     the LSO goes to 14\n" in repr(show(found))
+    first = repr(show(found[found.queue_position == 1]))
+    assert "the LSO goes to the high watermark, if nothing else is open" in first
+    assert "the LSO goes" not in repr(show(found[found.queue_position != 2]))

@@ -371,7 +371,7 @@ class TableView:
         if self._is_answer and self.rows:  # an empty selection says nothing of the cluster
             findings = Finding.of_table(FINDINGS.arrow(self.rows))
             groups = finding_groups(findings)
-            lines = text_lines(parts_of_groups(groups[:TEXT_ROWS]), width=TEXT_WIDTH)
+            lines = text_lines(parts_of_groups(groups[:TEXT_ROWS], are_selected=True), width=TEXT_WIDTH)
             more = sum(len(partition) for group in groups[TEXT_ROWS:] for partition in group.partitions)
             end = ["", summary(findings, are_selected=True)]
         else:
