@@ -6,6 +6,7 @@ What sources and reports say of it is in the corpus.
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -42,4 +43,4 @@ def test_a_hanging_transaction_that_ended_is_ended(spark: SparkSession, tmp_path
     assert f"Last seen open at {sample.at:%Y-%m-%d %H:%M}" in row["reason"]
     assert [entry["value"] for entry in row["evidence"] if entry["name"] == "verdict_before"] == ["hanging"]
     with pytest.raises(ActionRefused, match="orders-0@15 is ended"):
-        plan_abort(cast(Cluster, None), row)
+        plan_abort(cast(Cluster, SimpleNamespace(cluster_id=None)), row)
