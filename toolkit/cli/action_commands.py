@@ -147,7 +147,8 @@ class ActionAnswer:
         if confirmed is None:
             self._write(plan, parts)
             refusal, needed = getattr(plan, "refusal", None), getattr(plan, "needed_override", None)
-            if refusal is not None if self.override is None else self.override != needed:
+            is_refused = refusal is not None if self.override is None else self.override != needed
+            if is_refused:
                 raise typer.Exit(REFUSED)
             confirmed = self._typed(plan.target) if not self.is_json and is_at_terminal() else None
         if confirmed is None:
