@@ -44,7 +44,7 @@ def warnings(output: str) -> list[str]:
     return [
         line
         for line in output.splitlines()
-        if "skipped so far" not in line and not line.startswith("Recording, keeps ")
+        if "skipped so far" not in line and not line.startswith("Recording; samples are kept ")
     ]
 
 

@@ -15,6 +15,7 @@ from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.schema import table
 from toolkit.sources.live import broker_client
 from toolkit.sources.live.cluster import ClusterEvidence
+from toolkit.sources.live.coordinators import GROUP, find_coordinators
 from toolkit.sources.source import TableArguments
 
 pytestmark = pytest.mark.lab
@@ -87,6 +88,7 @@ def groups(cluster: Cluster) -> None:
     """Until groups can be coordinated: the first question has ``__consumer_offsets`` created."""
 
     def ready() -> bool | None:
+        find_coordinators(cluster.client, ["any"], GROUP)
         (found,) = cluster.coordinator_rows(transactional_ids=(), groups=["any"])
         request = broker_client.OffsetFetch(group_id="any", topics=[], max_version=7)
         return True if found["agrees"] and cluster.client.send_one(request, broker_id=1).error_code == 0 else None

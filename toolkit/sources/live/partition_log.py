@@ -211,13 +211,13 @@ def _unread(why: str, at: int, stop: int) -> str:
 class _LogLeader:
     """The current leader of a partition."""
 
-    def __init__(self, client: BrokerClient, partition: Leader, *, max_bytes: int = FETCH_BYTES) -> None:
+    def __init__(self, client: BrokerClient, partition: Leader, *, max_bytes: int | None = None) -> None:
         self.tp = partition.tp
         self._client = client
         self._partition = partition
         # whether to request the aborted transactions, too; then the broker sends nothing from the LSO on
         self.read_committed = False
-        self._max_bytes = max_bytes
+        self._max_bytes = max_bytes or FETCH_BYTES
         self.read_epoch, self.read_end = -1, 0  # leader epoch of the last batch that was read, and the offset after it
         self._compared_in = partition.leader_epoch  # leader epoch in which the log has what was read
 
