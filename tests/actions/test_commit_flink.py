@@ -127,7 +127,7 @@ def test_a_checkpoint_decides_what_a_killed_job_left_open(
             app(command, standalone_mode=False)
             assert "become visible" in capsys.readouterr().out
             app([*command, "--confirm", each], standalone_mode=False)
-            assert f"{each} is CompleteCommit." in capsys.readouterr().out
+            assert f'"{each}" is CompleteCommit.' in capsys.readouterr().out
         after = visible(broker, topic)
         assert len(after) == len(before) + expected > len(before)
         assert sorted(after) == sorted(set(after))

@@ -156,7 +156,7 @@ def test_an_overdue_owner_is_fenced(lab: Kafka, trail: Audit) -> None:
         assert "aborted on all of its partitions" in panel_text(panel)
         panel.execute(staged.transactional_id)
         assert is_done(panel)
-        assert f"epoch {staged.producer_epoch} of producer {staged.producer_id} is fenced" in panel_text(panel)
+        assert f"producer {staged.producer_id} epoch {staged.producer_epoch} is fenced" in panel_text(panel)
         assert staged.start_offset not in [each.start_offset for each in panel.findings]
 
 
