@@ -13,7 +13,7 @@ from html import escape
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 from urllib.parse import quote
 
 from toolkit.errors import UsageError
@@ -22,7 +22,6 @@ from toolkit.schema.coerce import Data, records_of, rows_of
 from toolkit.schema.live import Exposure, Finding, Partition
 from toolkit.schema.log import ClusterEvent, LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
 from toolkit.schema.recorded import ActionStep
-from toolkit.schema.table import TableRow
 from toolkit.schema.verdict import Verdict
 from toolkit.views.document import NOWHERE, Connection, Grid, Paragraph, Section
 from toolkit.views.finding_document import (
@@ -92,8 +91,6 @@ WITHOUT: Mapping[str, str] = {
     "actions": "the audit trail: what was done, and by whom",
 }
 """Tables that may be left out, and what is not known without them."""
-MAY_FAIL = ("log_transactions", "transaction_history", "partitions", "cluster_events", "offsets_log", "exposure")
-"""Tables with rows for what could not be read; steps of the LSO have those of the log again."""
 
 
 Chart: TypeAlias = "Callable[[ThemeName], go.Figure]"  # drawn when it is called
@@ -342,27 +339,30 @@ def report(
     """
     records = records_of(findings, Finding)
     check_cluster(records, "A report")
+    tables_by_name = {
+        "log_transactions": log_transactions,
+        "lso_timeline": lso_timeline,
+        "transaction_history": transaction_history,
+        "partitions": partitions,
+        "exposure": exposure,
+        "actions": actions,
+    }
     samples, sampled_at = _samples(partitions)
     recorded = rows_of(recorded_findings, RECORDED["findings"])
     if any(row["sampled_at"] is None for row in recorded):
         raise UsageError("recorded_findings have no sampled_at.", do='Pass recording.history("findings").')
-    given: dict[str, tuple[Data, type[TableRow]]] = {
-        "log_transactions": (log_transactions, LogTransaction),
-        "lso_timeline": (lso_timeline, LsoStep),
-        "transaction_history": (transaction_history, PastTransaction),
-        "offsets_log": (offsets_log, OffsetsLogRecord),
-        "exposure": (exposure, Exposure),
-        "cluster_events": (cluster_events, ClusterEvent),
-        "actions": (actions, ActionStep),
-    }
-    read: dict[str, Any] = {name: records_of(data, kind) for name, (data, kind) in given.items()}
-    read["actions"] = _about(read["actions"], records)
     tables = ReportTables(
-        **read,
+        log_transactions=records_of(log_transactions, LogTransaction),
+        lso_timeline=records_of(lso_timeline, LsoStep),
+        transaction_history=records_of(transaction_history, PastTransaction),
         partitions=samples,
         sampled_at=sampled_at,
         recorded_findings=[(row["sampled_at"], Finding.of_columns(row)) for row in recorded],
-        absent=[name for name in WITHOUT if (partitions if name == "partitions" else given[name][0]) is None],
+        offsets_log=records_of(offsets_log, OffsetsLogRecord),
+        exposure=records_of(exposure, Exposure),
+        cluster_events=records_of(cluster_events, ClusterEvent),
+        actions=_about(records_of(actions, ActionStep), records),
+        absent=[name for name, table in tables_by_name.items() if table is None],
         problems=problems,
     )
     groups = finding_groups(records)
@@ -566,10 +566,16 @@ def _missing(shown: Sequence[Finding], tables: ReportTables) -> Iterator[str]:
         for finding in shown
         if finding.error and finding.error not in finding.missing
     ]
+    errors = {
+        "log_transactions": [txn.error for txn in tables.log_transactions],
+        "transaction_history": [past.error for past in tables.transaction_history],
+        "partitions": [sample.error for sample in tables.partitions],
+        "cluster_events": [event.error for event in tables.cluster_events],
+        "offsets_log": [record.error for record in tables.offsets_log],
+        "exposure": [each.error for each in tables.exposure],
+    }
     missing += tables.problems
-    for name in MAY_FAIL:
-        errors = dict.fromkeys(each.error for each in getattr(tables, name) if each.error)
-        missing += [f"{name}: {error}" for error in errors]
+    missing += [f"{name}: {error}" for name, texts in errors.items() for error in dict.fromkeys(texts) if error]
     if missing:
         yield f"Not read: {'; '.join(missing)}."
     elif not absent:
