@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from confluent_kafka.cimpl import NewTopic
 
 from toolkit.config import ClientConfig
-from toolkit.errors import ConnectionFailed, LabError
+from toolkit.errors import BrokerError, ConnectionFailed, LabError
 from toolkit.formats.batches import write_batch
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.lab.broker import Kafka
@@ -216,7 +216,8 @@ def elect_uncleanly(cluster: BrokerClient, topic: str, numbers: Sequence[int], *
                 timeout_ms=1_000,
                 min_version=1,
             )
-            with contextlib.suppress(ConnectionFailed):  # it may be the broker that is gone; other errors pass, too
+            # The controller may be the broker that is gone, or a broker that still forwards to it; it is asked again.
+            with contextlib.suppress(BrokerError, ConnectionFailed):
                 cluster.send_one(request, broker_id=controller_id)
         return None if missing else True
 
