@@ -9,8 +9,10 @@ from pathlib import Path
 
 from google_crc32c import value as crc32c
 
+from toolkit import LogDir
 from toolkit.formats.batches import write_batch
 from toolkit.formats.coordinator_records import STATES, coordinator_partition
+from toolkit.formats.scan import scan_file
 
 META = "meta.properties"
 CLUSTER = "xRkncQT9TEa2WI1kTHANEQ"
@@ -140,6 +142,29 @@ def write_state_topic(root: Path, batches: Mapping[int, Sequence[bytes]] = {}, *
     """All partitions of ``__transaction_state``, most of them empty."""
     for number in range(partitions):
         write_log(root, f"{STATE_TOPIC}-{number}", batches.get(number, ()))
+
+
+def compact_state_topic(root: Path) -> None:
+    """Leave only the last record of each transactional id, as the cleaner does."""
+    rows = [row for row in LogDir(root).transaction_log().to_dict("records") if row["transactional_id"]]
+    last = {(row["txn_state_partition"], row["transactional_id"]): row["offset"] for row in rows}
+    kept = {(number, offset) for (number, _), offset in last.items()}
+    ends = {}
+    for number in {row["txn_state_partition"] for row in rows}:
+        folder = root / f"{STATE_TOPIC}-{number}"
+        (segment,) = folder.glob("*.log")
+        (scanned,) = scan_file(segment)
+        content, headers = segment.read_bytes(), scanned.headers
+        batches = [
+            content[header["position"] : header["position"] + header["size"]]
+            for header in headers
+            if (number, header["base_offset"]) in kept
+        ]
+        for file in folder.glob("0*"):
+            file.unlink()
+        segment.write_bytes(b"".join(batches))
+        ends[STATE_TOPIC, number] = int(headers["last_offset"][-1]) + 1
+    write_checkpoint(root, CLEANED, ends)
 
 
 def _key(transactional_id: str) -> bytes:
