@@ -17,7 +17,8 @@ from _pytest.mark import ParameterSet
 
 from tests.broker_files import copy_logs
 from tests.brokers import NEWEST
-from tests.proof_cases import STATE_PARTITIONS, VERSIONS, Broker, Case, Expected, Fate, plan_of, stories
+from tests.outcomes import Expected, columns_of
+from tests.proof_cases import STATE_PARTITIONS, VERSIONS, Broker, Case, Fate, plan_of, stories
 from toolkit import Cluster, LogDir
 from toolkit.actions.audit import Audit
 from toolkit.actions.plan import Plan
@@ -87,7 +88,7 @@ class _Started(dict[str, Staged]):
 def verdicts_of(broker: Broker, source: Source, **arguments: Any) -> dict[str, Expected]:
     """What the findings of all stories say."""
     rows = source.finding_rows(topics=list(broker.cases), **arguments)
-    return {str(row["topic"]): Expected.of(row) for row in rows}
+    return {str(row["topic"]): columns_of(row) for row in rows}
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +118,7 @@ def cluster(staged: Staged) -> Cluster:
 def check_followed(case: Case, cluster: Cluster, *allowed: Expected) -> Row:
     """What the finding says is allowed; if the operator follows it, no record is decided against its fate."""
     row = case.finding(cluster)
-    assert Expected.of(row) in allowed, (row["reason"], row["missing"])
+    assert columns_of(row) in allowed, (row["reason"], row["missing"])
     for action in ("abort", "complete"):
         assert (f"kafka-txn {action} " in row["remedy"]) <= (row["action"] == action or "likely" in row["remedy"])
     assert case.follow(cluster, row) == row["action"]
@@ -270,7 +271,7 @@ def test_a_version_that_was_lowered_and_raised_within_an_epoch_is_a_known_limit(
     Markers with the next epoch on both ends pass for a proof, as compaction leaves no trace of what was between.
     """
     row = case.finding(cluster)
-    assert Expected.of(row) == COMPLETE
+    assert columns_of(row) == COMPLETE
     assert case.follow(cluster, row) == "complete"
     assert case.losses() == {(case.topic, 0): "published, although aborted"}
     limits = (DOCS / "outcomes.md").read_text().partition("## What cannot be known")[2]
@@ -299,7 +300,7 @@ def test_with_version_1_the_plan_warns_that_a_lost_record_leaves_no_trace(
 ) -> None:
     """As with version 2, but the data looks like a late batch: a known limit, and the abort saves the record."""
     row = case.finding(cluster)
-    assert Expected.of(row) == UNDECIDED
+    assert columns_of(row) == UNDECIDED
     plan = plan_of(cluster, row, "abort")
     assert plan.action.name == "abort"
     assert any("lost its newest records" in each for each in plan.warnings)

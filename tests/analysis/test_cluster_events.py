@@ -1,4 +1,4 @@
-"""Events by the records of the metadata log; real ones are in tests/sources and tests/corpus."""
+"""Events by the records of the metadata log; real ones are in tests/test_outcomes.py and tests/sources."""
 
 from __future__ import annotations
 

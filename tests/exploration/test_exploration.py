@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from tests.exploration import walks
 from tests.exploration.campaign import Report, explore_actions, explore_fences, explore_races, explore_states, merged
 from tests.exploration.explore import controlled, diagnose, run
 from tests.exploration.mutants import MUTANTS, Mutant, hunt
 from tests.exploration.world import World
 from tests.exploration.worlds import BEHIND, KINDS, PROVABLE, RACES, SMALL, STAGED, WORLDS, world_of
-from tests.tiers import amount
+from tests.tiers import amount, seed
+from tests.tools.large.sitting import Sitting
 from toolkit.analysis.diagnosis.decision import PARTITION_RULES
 from toolkit.analysis.diagnosis.rules import DISOWNED_RULES, OWNED_RULES
 
@@ -157,6 +159,14 @@ def test_a_producer_of_version_1_can_begin_again_right_before_the_marker() -> No
     (trace,) = report.known.values()
     assert "p1 added" in trace[-1]
     assert trace[-1].endswith("p1 produced")
+
+
+@pytest.mark.longer
+def test_random_walks_end_in_no_wrong_marker() -> None:
+    sitting = Sitting(seed=seed() or "one", seconds=amount(3, full=10))
+    walks.run(sitting)
+    assert not sitting.problems, "\n".join(sitting.problems)
+    assert sitting.counts["attempts to abort or complete"]
 
 
 @pytest.mark.full

@@ -1,4 +1,4 @@
-"""Brokers' own logs: every layout, rotated and damaged files, the wording of each event; real ones in tests/corpus."""
+"""Brokers' own logs: every layout, rotated and damaged files, the wording of each event; real ones in test_outcomes."""
 
 from __future__ import annotations
 

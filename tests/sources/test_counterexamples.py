@@ -1,6 +1,6 @@
 """Counterexamples that the exploration of a small world found, staged on real brokers: each was decided wrongly once.
 
-Committed transactions whose producers went on are in `tests.test_proof`, a torn one in `test_torn_transaction`.
+Committed transactions whose producers went on are in `tests.test_outcomes`, a torn one in `test_torn_transaction`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from tests.builders import create_topics
+from tests.outcomes import PROPERTIES
 from tests.staged_state import described_transaction
 from toolkit import Cluster
 from toolkit.actions.coordinator_actions import plan_fence
@@ -22,7 +23,6 @@ from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.clients import SteadyClient, TxnProducer, await_coordinators, config_of, coordinator, partitions, until
-from toolkit.lab.incidents import EVERYDAY
 from toolkit.schema import Row
 from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.sources.live import coordinator_logs
@@ -31,7 +31,6 @@ from toolkit.sources.live.coordinator_logs import read_coordinator_topic
 
 pytestmark = pytest.mark.lab
 
-STEADY_LEADERS = {"auto.leader.rebalance.enable": "false", "transaction.state.log.num.partitions": "5"}
 STEADY, KILLED = 1, 2  # brokers of "right", and of "left"
 DEAD_EPOCH, TWO_DECISIONS, ADDED_AGAIN, RACE, LATE_RACE = range(5)  # partitions of "left"
 
@@ -53,7 +52,7 @@ class Staged:
 def staged() -> Iterator[Staged]:
     """Markers of the first three partitions are skipped by Kafka 4.3.1, as they have no leader (KAFKA-20734)."""
     with (
-        Kafka("4.3.1", brokers=2, properties={**EVERYDAY.properties, **STEADY_LEADERS}) as kafka,
+        Kafka("4.3.1", brokers=2, properties=PROPERTIES) as kafka,
         contextlib.closing(SteadyClient(config_of(kafka))) as client,
         Cluster(kafka.bootstrap_servers) as cluster,
     ):

@@ -8,7 +8,8 @@ import pytest
 
 from tests.tiers import amount, seed
 from tests.tools.frameworks import APPLICATIONS, STEPS, run
-from tests.tools.large.walks import Sitting, run_cluster
+from tests.tools.large import walks
+from tests.tools.large.sitting import Sitting
 
 pytestmark = [pytest.mark.lab, pytest.mark.full]
 
@@ -35,6 +36,6 @@ def test_a_disturbed_framework_is_never_hanging_and_has_an_owner(framework: str)
 def test_random_walks_lose_and_publish_nothing(version: str) -> None:
     """What is offered in a round or two is judged by the truth of every record."""
     sitting = Sitting(seed=seed() or "one", seconds=amount(3, full=10))
-    run_cluster(sitting, version, 0, range(2))
+    walks.run_cluster(sitting, version, 0, range(2))
     assert not sitting.problems, "\n".join(sitting.problems)
     assert sitting.counts["rounds"]

@@ -5,17 +5,14 @@ transaction versions, begin new instances and change their version under one id;
 in no transaction. Power is lost, which cuts the tails of logs; `__transaction_state` is compacted, or restored from an
 older copy; topics are deleted and created again. Then every action that a finding offers is done, without an override.
 
-``python -m tests.tools.large.walks 4.3.1 3.5.2 --seed one``; ``4.3.1/2/7`` repeats round 7 of the third cluster.
+``python -m tests.tools.large 4.3.1 3.5.2``; ``4.3.1/2/7`` repeats round 7 of the seed's third cluster.
 """
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
-import json
 import math
 import random
-import sys
 import tempfile
 import time
 import traceback
@@ -39,6 +36,7 @@ from tests.broker_files import (
     state_folders,
 )
 from tests.builders import received
+from tests.tools.large.sitting import Sitting
 from tests.tools.large.walk_clients import NotDone, RawClient
 from tests.tools.large.walk_truth import (
     Fate,
@@ -791,22 +789,6 @@ def _end_of(folder: Path) -> int:
 # The campaign
 
 
-@dataclass(kw_only=True)
-class Sitting:
-    """What a bounded run has done and found so far."""
-
-    seed: str  # chooses what is done, and when
-    seconds: float  # until when a new round begins
-    counts: Counter[str] = field(default_factory=Counter)
-    problems: list[str] = field(default_factory=list)
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether its time is over."""
-        return time.monotonic() > self.began + self.seconds
-
-
 def run(sitting: Sitting, *parts: str) -> None:
     """Rounds on clusters of all versions, or of those that are named; of ``version/cluster/round`` only that round."""
     places = [tuple(part.split("/")) for part in parts or VERSIONS]
@@ -856,7 +838,7 @@ def _run_round(sitting: Sitting, found: Round, audit: Audit) -> bool:
         went_well = False
         traceback.print_exc()
         print("\n  ".join(found.trace), flush=True)
-        sitting.problems.append(f"{found.name}: {error!r:.1000}")
+        sitting.check(False, f"{found.name}: {error!r:.1000}")
     finally:
         found.close()
     sitting.counts["rounds"] += 1
@@ -870,23 +852,5 @@ def _run_round(sitting: Sitting, found: Round, audit: Audit) -> bool:
             print(f"    {line}", flush=True)
     for violation in found.violations:
         print(f"VIOLATION {found.name}: {violation}", flush=True)
-        sitting.problems.append(f"{found.name}: {violation.partition(chr(10))[0]:.1000}")
+        sitting.check(False, f"{found.name}: {violation.partition(chr(10))[0]:.1000}")
     return went_well
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", help="Versions, or version/cluster/round.")
-    parser.add_argument("--seconds", type=float, default=300)
-    parser.add_argument("--seed", default="one")
-    arguments = parser.parse_args()
-    sitting = Sitting(seed=arguments.seed, seconds=arguments.seconds)
-    try:
-        run(sitting, *arguments.parts)
-    finally:
-        print(json.dumps({"counts": dict(sorted(sitting.counts.items())), "problems": sitting.problems}, indent=1))
-    sys.exit(bool(sitting.problems))
-
-
-if __name__ == "__main__":
-    main()

@@ -12,13 +12,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
+
+import pytest
 
 from tests.tools import mutation
 from tests.tools.mutation import FOLDER, ROOT
 from tests.tools.mutation.coverage_map import CoverageMap, make_map
 from tests.tools.mutation.faults import DECISIONS, Fault, Module, draw, faults
-from tests.tools.mutation.runner import Outcome, Runner, copied, import_others
+from tests.tools.mutation.runner import CollectedRunner, Outcome, Runner, collect, copied, import_others
 
 
 def main() -> None:
@@ -57,18 +59,39 @@ def _draw(requested: argparse.Namespace) -> None:
         if (child := os.fork()) == 0:
             try:
                 with copied() as copy, path.open("a") as file:
-                    runner = Runner(copy, coverage, limit_s=requested.limit)
-                    for fault in new[number :: requested.jobs]:
-                        row = _row(fault, runner.run(fault, linters=linters))
-                        file.write(json.dumps(row) + "\n")
-                        file.flush()
-                        print(_line(row), flush=True)
+                    _try(new[number :: requested.jobs], Runner(copy, coverage, limit_s=requested.limit), file, linters)
             finally:
                 os._exit(0)
         children.append(child)
     for child in children:
         os.waitpid(child, 0)
     print(f"\nSeed {requested.seed}\n{_summary(_rows(path))}")
+
+
+def _try(drawn: Sequence[Fault], runner: Runner, file: TextIO, linters: Sequence[str]) -> None:
+    """Write a row for each fault: first for those in functions, in a process that has collected the tests."""
+    others = Path(file.name).with_suffix(f".{os.getpid()}")
+
+    def write(fault: Fault, outcome: Outcome) -> None:
+        row = _row(fault, outcome)
+        file.write(json.dumps(row) + "\n")
+        file.flush()
+        print(_line(row), flush=True)
+
+    def of_functions(session: pytest.Session) -> None:
+        collected = CollectedRunner(runner.copy, runner.coverage, limit_s=runner.limit_s, session=session)
+        left = []
+        for number, fault in enumerate(drawn):
+            if collected.takes(fault):
+                write(fault, collected.run(fault, linters=linters))
+            else:
+                left.append(number)
+        others.write_text(json.dumps(left))
+
+    collect(runner.copy, sorted(runner.coverage.sizes), of_functions)
+    for number in json.loads(others.read_text()):
+        write(drawn[number], runner.run(drawn[number], linters=linters))
+    others.unlink()
 
 
 def _rows(path: Path) -> Sequence[Mapping[str, Any]]:

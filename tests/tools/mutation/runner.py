@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import os
@@ -11,14 +12,17 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
+import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from tests.tools.mutation import FOLDER, ROOT
 from tests.tools.mutation.coverage_map import CoverageMap, ReachingTest
@@ -45,7 +49,7 @@ FIRST_FILES, MORE_FILES = 2, 6  # that one process of pytest collects: half a se
 class Outcome:
     """What tests say of a fault."""
 
-    # `caught`, `timeout`, `survived`, `unreached` (no test runs it), or `mypy`: of the tests only mypy sees it
+    # `caught`, `timeout`, `survived`, `unreached` (no test runs it), or `mypy`: only the full tier's mypy sees it
     outcome: str
     by: str  # the test that failed, or `ruff`
     reached: int  # how many tests reach it
@@ -228,6 +232,111 @@ class Runner:
         _silence()
         files = dict.fromkeys(each.partition("::")[0] for each in nodeids)
         return int(pytest.main([*OPTIONS, *files], plugins=[Selected(nodeids, results)]))
+
+
+class CollectedRunner(Runner):
+    """Tries faults within functions in forks of a process that has imported the toolkit and collected all tests.
+
+    A fork puts the changed code into the functions, and what starts from it reads the changed file.
+    """
+
+    def __init__(self, copy: Path, coverage: CoverageMap, *, limit_s: float, session: pytest.Session) -> None:
+        super().__init__(copy, coverage, limit_s=limit_s)
+        self._items = {each.nodeid: each for each in session.items}
+        self._functions: dict[str, list[types.FunctionType]] = defaultdict(list)
+        self._caches = []
+        for each in gc.get_objects():
+            if isinstance(each, types.FunctionType):
+                self._functions[each.__code__.co_filename].append(each)
+            elif isinstance(each, functools._lru_cache_wrapper) and each.__module__.startswith(("toolkit", "tests")):
+                self._caches.append(each)
+        self._changed: dict[types.CodeType, types.CodeType] = {}
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+
+    def takes(self, fault: Fault) -> bool:
+        """Whether it is in code that runs after the import."""
+        if not fault.place.functions or fault.kind == "default":
+            return False
+        return bool(self.coverage.reaching(fault.module, fault.place.lines) and self._changed_codes(fault))
+
+    def run(self, fault: Fault, *, linters: Sequence[str] = ()) -> Outcome:
+        """As of a `Runner`."""
+        self._changed = self._changed_codes(fault)
+        return super().run(fault, linters=linters)
+
+    def _changed_codes(self, fault: Fault) -> dict[types.CodeType, types.CodeType]:
+        path = str(self.copy / fault.module)
+        sources = (fault.place.module.source, fault.text())
+        before, after = (_codes(compile(each, path, "exec")) for each in sources)
+        found = dict[types.CodeType, types.CodeType]()
+        for name, codes in before.items():
+            for old, new in zip(codes, after.get(name, ()), strict=False):
+                if old != new and old.co_freevars == new.co_freevars:
+                    found.setdefault(old, new)
+        return found
+
+    def _fails_only_so(self, nodeid: str, fault: Fault) -> bool:
+        changed, self._changed = self._changed, {}
+        try:
+            return super()._fails_only_so(nodeid, fault)
+        finally:
+            self._changed = changed
+
+    def _in_fork(self, nodeids: Sequence[str], results: Path) -> int:
+        _silence()
+        for old, new in self._changed.items():
+            for function in self._functions[old.co_filename]:
+                if function.__code__ == old:
+                    function.__code__ = new
+        for each in self._caches:
+            each.cache_clear()
+        items = [self._items[each] for each in nodeids if each in self._items]
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            if any(each.failed for each in runtestprotocol(item, log=False, nextitem=following)):
+                results.write_text(f"{results.read_text()}failed {item.nodeid}\n")
+                return int(pytest.ExitCode.TESTS_FAILED)
+            with results.open("a") as file:
+                file.write(f"finished {item.nodeid}\n")
+        return int(pytest.ExitCode.OK)
+
+
+class Collected:
+    """A pytest plugin: what is done with the tests once they are collected."""
+
+    def __init__(self, work: Callable[[pytest.Session], None]) -> None:
+        self.work = work
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Do it, and run no test."""
+        self.work(session)
+        return True
+
+
+def collect(copy: Path, files: Iterable[str], work: Callable[[pytest.Session], None]) -> None:
+    """Import the toolkit in a fork, collect the tests of some files of a copy, and work with them."""
+    if (child := os.fork()) == 0:
+        try:
+            _enter(copy)
+            with warnings.catch_warnings():
+                pytest.main([*OPTIONS, *files], plugins=[Collected(work)])
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _codes(
+    code: types.CodeType, found: dict[str, list[types.CodeType]] | None = None
+) -> dict[str, list[types.CodeType]]:
+    """All that a module's code has, by qualified name."""
+    found = {} if found is None else found
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            found.setdefault(each.co_qualname, []).append(each)
+            _codes(each, found)
+    return found
 
 
 def _enter(copy: Path) -> None:
