@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -419,14 +419,14 @@ def finding_parts(findings: Data) -> list[Part]:
     return parts_of_groups(finding_groups(records_of(findings, Finding)))
 
 
-def parts_of_groups(groups: Iterable[FindingGroup], *, are_selected: bool = False) -> list[Part]:
-    """A section per group; healthy ones in lines. `are_selected`: as for `summary`."""
+def parts_of_groups(groups: Iterable[FindingGroup], *, incomplete: Container[Place] = ()) -> list[Part]:
+    """A section per group; healthy ones in lines. `incomplete`: partitions with others that are not among them."""
     parts: list[Part] = []
     for is_line, alike in groupby(groups, key=lambda group: group.is_healthy):
         if is_line:
             parts.append(Fields(tuple(field for group in alike for field in group_lines(group)), indent=0))
         else:
-            parts += (_section(each, are_selected=are_selected) for each in alike)
+            parts += (_section(each, incomplete=incomplete) for each in alike)
     return parts
 
 
@@ -519,14 +519,15 @@ def _short(finding: Finding) -> str:
     return line
 
 
-def _section(group: FindingGroup, *, are_selected: bool) -> Section:
+def _section(group: FindingGroup, *, incomplete: Container[Place]) -> Section:
     if len(group.partitions) > 1:
         return group_section(group)
     (findings,) = group.partitions
     first, *behind = (finding for finding in findings if finding.verdict is not Verdict.ENDED)
     over = [_short(finding).removeprefix("ended  ") for finding in findings if finding.verdict is Verdict.ENDED]
     own = finding_section(first)
-    fields = [*own.fields, *_field("next", _next(first, behind, are_selected=are_selected)), *_field("ended", over)]
+    then = _next(first, behind, is_incomplete=place(first) in incomplete)
+    fields = [*own.fields, *_field("next", then), *_field("ended", over)]
     return replace(own, title=group.name, parts=(Fields(tuple(fields)),))
 
 
@@ -691,13 +692,13 @@ def right(finding: Finding, topics: Sequence[str]) -> Iterator[Value]:
         yield Command(grant("READ", "topic", ["*"]))
 
 
-def _next(first: Finding, behind: Sequence[Finding], *, are_selected: bool) -> Iterator[Value]:
+def _next(first: Finding, behind: Sequence[Finding], *, is_incomplete: bool) -> Iterator[Value]:
     """The next LSO once the first transaction has ended, and what is open then."""
     then = min((finding.start_offset for finding in behind if finding.start_offset is not None), default=None)
-    is_next_shown = not (are_selected and behind) or any(each.queue_position == 2 for each in behind)
+    is_next_shown = not (is_incomplete and behind) or any(each.queue_position == 2 for each in behind)
     if first.queue_position == 1 and is_next_shown:  # before another one may be others, which are not shown
         goes = "the LSO goes to the high watermark" if then is None else f"the LSO goes to {then}"
-        alone = ", if nothing else is open" if are_selected else ": nothing else is open"
+        alone = ", if nothing else is open" if is_incomplete else ": nothing else is open"
         yield goes if behind else goes + alone
     for finding in behind:
         yield f"{finding.verdict}  {_who(finding) or finding.reason}"
