@@ -97,8 +97,12 @@ def by_urgency(findings: Iterable[Finding], now: dt.datetime | None = None) -> l
 def short_lines(findings: Iterable[Finding]) -> list[str]:
     """A line for each, aligned, the most urgent first: partition, start offset, verdict, id, how long, action.
 
-    An id stands as a shell takes it; what is not known, or does not apply, is a dash.
+    An id stands as a shell takes it; what is not known, or does not apply, is a dash. Many partitions that were not
+    read for one reason have one line, the last.
     """
+    found = by_urgency(findings)
+    unread = [group for group in finding_groups(filter(is_unread, found)) if len(group.partitions) > 1]
+    in_groups = {id(each) for group in unread for each in group.findings}
     cells = [
         (
             printable(partition_name(each)),
@@ -108,10 +112,16 @@ def short_lines(findings: Iterable[Finding]) -> list[str]:
             "-" if (length := age(each)) is None else duration(length),
             each.action or "-",
         )
-        for each in by_urgency(findings)
+        for each in found
+        if id(each) not in in_groups
     ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    for group in unread:
+        first = group.findings[0]
+        why = "; ".join(first.missing) or first.reason
+        lines.append(printable(f"{len(group.partitions):,} partitions not read  {why}  {'; '.join(group.where())}"))
+    return lines
 
 
 MAX_ALIKE = 5  # partitions of a kind that have a block each
