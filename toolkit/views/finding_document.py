@@ -239,15 +239,18 @@ def check_cluster(findings: Iterable[Finding], what: str) -> None:
 OfReplica = TypeVar("OfReplica", LogTransaction, LsoStep, Partition)
 
 
-def of_one_replica(rows: Sequence[OfReplica]) -> list[OfReplica]:
-    """The rows of a partition of the replica that reaches furthest, and what could not be read of any.
+def of_one_replica(rows: Sequence[OfReplica], findings: Iterable[Finding]) -> list[OfReplica]:
+    """The rows of a partition of the replica that findings are of, and what could not be read of any.
 
-    Another one may lag, and show as open what has ended. Samples of leaders have one row for each time.
+    Without it, of the one that reaches furthest: another one may lag, and show as open what has ended. But a former
+    leader may have markers that the log has lost. Samples of leaders have one row for each time.
     """
-    best: dict[dt.datetime | None, tuple[int, int | None]] = {}
+    diagnosed = {each.broker_id for each in findings}
+    best: dict[dt.datetime | None, tuple[tuple[bool, int], int | None]] = {}
     for row in rows:
+        reach = row.broker_id in diagnosed, _reach(row)
         best[_sampled_at(row)] = max(
-            best.get(_sampled_at(row), (-1, None)), (_reach(row), row.broker_id), key=itemgetter(0)
+            best.get(_sampled_at(row), ((False, -1), None)), (reach, row.broker_id), key=itemgetter(0)
         )
     return [row for row in rows if row.error or row.broker_id == best[_sampled_at(row)][1]]
 
