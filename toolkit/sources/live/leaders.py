@@ -21,12 +21,13 @@ from toolkit.analysis.diagnosis.observation import CLOCK_OF, BrokersTime, clocks
 from toolkit.errors import BrokerError, NotFound
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.schema import utc
+from toolkit.schema.coerce import OffsetSpec
 from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.live import Partition, Producer
 from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import BrokerClient, BrokerResponse, error_name, error_text, omitted_text
-from toolkit.sources.offset_queries import OffsetSpec, check_offset_spec, milliseconds, named_offset
+from toolkit.sources.offset_queries import check_offset_spec, milliseconds, named_offset
 from toolkit.sources.source import requested_partitions
 
 PARTITIONS_PER_REQUEST = 2000
