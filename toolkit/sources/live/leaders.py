@@ -669,7 +669,8 @@ def fetch(
 ) -> list[FetchedBatches]:
     """Fetch up to `max_bytes` at each position, but at least one whole batch (KIP-74), in one request each.
 
-    A broker that limits this client, its bytes or its requests, answers at first with nothing, and is asked again.
+    A broker that limits this client, its bytes or its requests, answers at first with nothing, and is asked again if it
+    may answer in time.
 
     `max_bytes`: limit per position.
     `read_committed`: only up to the LSO; otherwise up to the high watermark, open transactions included.
@@ -679,7 +680,11 @@ def fetch(
         (position.broker_id, _request(position, max_bytes, read_committed, max_wait_ms)) for position in fetch_positions
     ]
     responses, deadline = client.send(requests), time.monotonic() + client.timeout
-    while (limited := [i for i, each in enumerate(responses) if _is_throttled(each)]) and time.monotonic() < deadline:
+    while limited := [
+        index
+        for index, each in enumerate(responses)
+        if _is_throttled(each) and time.monotonic() + each.message.throttle_time_ms / 1000 < deadline
+    ]:
         for index, response in zip(limited, client.send([requests[i] for i in limited]), strict=True):
             responses[index] = response
     return [_fetched(response) for response in responses]
