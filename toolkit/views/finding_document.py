@@ -245,7 +245,7 @@ def of_one_replica(rows: Sequence[OfReplica], findings: Iterable[Finding]) -> li
     Without it, of the one that reaches furthest: another one may lag, and show as open what has ended. But a former
     leader may have markers that the log has lost. Samples of leaders have one row for each time.
     """
-    diagnosed = {each.broker_id for each in findings}
+    diagnosed = {each.broker_id for each in findings} - {None}
     best: dict[dt.datetime | None, tuple[tuple[bool, int], int | None]] = {}
     for row in rows:
         reach = row.broker_id in diagnosed, _reach(row)
