@@ -23,7 +23,6 @@ from tests.sources.log_files import (
 )
 from toolkit import LogDir
 from toolkit.cli.commands import app
-from toolkit.errors import UsageError
 from toolkit.formats.batches import CONTROL, write_batch
 from toolkit.formats.scan import scan
 from toolkit.lab.samples import load
@@ -61,12 +60,16 @@ def test_offsets_before_an_empty_newest_segment_are_missing(tmp_path: Path) -> N
     assert {row["error"].partition(":")[0] for row in rows if row["error"]} == {"OFFSETS_LOST"}
 
 
-@pytest.mark.parametrize(("cleaned", "status"), [(False, "unexplained"), (True, "compacted"), (None, None)])
+@pytest.mark.parametrize(
+    ("cleaned", "status"), [(False, "unexplained"), (True, "compacted"), (None, None), ("damaged", None)]
+)
 def test_missing_offsets_are_compacted_only_below_the_cleaner_checkpoint(
-    tmp_path: Path, cleaned: bool | None, status: str
+    tmp_path: Path, cleaned: bool | str | None, status: str
 ) -> None:
-    root = log_dir(tmp_path / "one", [data(0, 7, NOON), marker(1, 7, NOON), data(5, 7, NOON), marker(6, 7, NOON)],
-                   cleaned=cleaned, end=7)  # fmt: skip
+    batches = [data(0, 7, NOON), marker(1, 7, NOON), data(5, 7, NOON), marker(6, 7, NOON)]
+    root = log_dir(tmp_path / "one", batches, cleaned=bool(cleaned) if cleaned is not None else None, end=7)
+    if cleaned == "damaged":
+        (root / CLEANED).write_text("0\n1\norders 0 x\n")
     assert missing(root, stop=7) == [(1, 1, "marker"), (2, 4, status), (6, 6, "marker")]
     (row,) = LogDir(root).offset_visibility_rows("orders", 0, 3)
     assert row["status"] == status
@@ -99,13 +102,6 @@ def test_records_of_unknown_outcome_are_not_counted_as_removed(tmp_path: Path) -
     committed = {TopicPartition("orders", 0): CommittedOffset(0, None)}
     (lag,) = lag_of_group(files.offset_readers([*committed]), "billing", committed, max_offsets=100)
     assert (lag.lag, lag.removed, (lag.error or "").partition(":")[0]) == (4, None, "UNKNOWN")
-
-
-def test_a_damaged_checkpoint_of_the_cleaner_makes_no_offset_unexplained(tmp_path: Path) -> None:
-    root = log_dir(tmp_path / "one", [data(0, 7, NOON), marker(1, 7, NOON), data(5, 7, NOON), marker(6, 7, NOON)],
-                   cleaned=True, end=7)  # fmt: skip
-    (root / CLEANED).write_text("0\n1\norders 0 x\n")
-    assert missing(root, stop=7) == [(1, 1, "marker"), (2, 4, None), (6, 6, "marker")]
 
 
 def test_unreadable_bytes_are_not_compaction(tmp_path: Path) -> None:
@@ -208,6 +204,7 @@ def test_the_command_exits_with_3_for_an_unexplained_offset(tmp_path: Path) -> N
     [
         (["why", "orders@1"], "'orders' is not TOPIC-PARTITION."),
         (["why", "orders-0"], "needs TOPIC-PARTITION@OFFSET. For example orders-0@4711"),
+        (["why", "orders-0@-1"], "Offset -1 is negative"),
         (["why", "orders-1@1"], "do not contain partition 1 of topic"),
         (["gaps", "orders"], "'orders' is not TOPIC-PARTITION."),
         (["gaps", "orders-0", "--start-offset", "soon"], "'soon' is not an offset"),
@@ -244,12 +241,6 @@ def test_partitions_of_one_name_of_two_clusters_are_no_replicas(tmp_path: Path) 
     (row,) = LogDir(*roots).finding_rows()
     assert (row["verdict"], row["error"].partition(":")[0]) == ("unknown", "SEVERAL_CLUSTERS")
     assert [each["verdict"] for each in LogDir(roots[0]).finding_rows()] == ["unknown"]
-
-
-def test_an_offset_is_a_number_from_zero(tmp_path: Path) -> None:
-    root = log_dir(tmp_path / "one", [data(0, 7, NOON)], end=1)
-    with pytest.raises(UsageError, match="Offset -1 is negative"):
-        LogDir(root).offset_visibility_rows("orders", 0, -1)
 
 
 def test_the_index_of_finished_output_of_the_cleaner_has_its_aborted_transactions(tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict
 
+from tests.builders import delete_records
 from tests.sources.test_authorization import create, is_led
 from toolkit import Cluster
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row, Table
-from toolkit.sources.live import broker_client
 from toolkit.spark import register
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.data_sources import KafkaBatches
@@ -59,18 +59,8 @@ def cluster(two_brokers: Kafka) -> Iterator[Cluster]:
                     producer.send(topic, partition, records=rng.randint(1, 5))
             if number < TRANSACTIONS - 3:
                 producer.end(commit=rng.random() < 0.7)
-        delete_records(cluster, "cut", before=DELETED)
+        delete_records(cluster.client, "cut", before=DELETED)
         yield cluster
-
-
-def delete_records(cluster: Cluster, topic: str, *, before: int) -> None:
-    request_type = broker_client.DeleteRecords
-    partition = request_type.DeleteRecordsTopic.DeleteRecordsPartition(partition_index=0, offset=before)
-    request = request_type(
-        topics=[request_type.DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=10_000
-    )
-    cluster.client.send_one(request, broker_id=1)
-    assert cluster.partition_rows(topics=[topic])[0]["log_start_offset"] == before
 
 
 def options(two_brokers: Kafka, **overrides: object) -> dict[str, str]:
