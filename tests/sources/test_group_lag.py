@@ -239,7 +239,7 @@ def test_a_share_group_waits_for_the_lso_only_with_read_committed(kafka: Kafka) 
 def test_a_deleted_topic_is_an_error_row(kafka: Kafka) -> None:
     staged = INCIDENTS["marker_only"](kafka)
     with Cluster(kafka.bootstrap_servers) as cluster:
-        admin_of(kafka).delete_topics([staged.topic])[staged.topic].result(60)
+        admin_of(kafka).delete_topics([staged.topic], operation_timeout=10)[staged.topic].result(60)
         rows = cluster.group_lag_rows(staged.group)
     assert [row["error"].partition(":")[0] for row in rows] == ["UNKNOWN_TOPIC_OR_PARTITION"] * len(rows)
 
