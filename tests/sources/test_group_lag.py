@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from kafka.protocol import admin
 
 from tests.builders import create_topics
 from tests.java_gateway import java_clients
@@ -239,7 +240,8 @@ def test_a_share_group_waits_for_the_lso_only_with_read_committed(kafka: Kafka) 
 def test_a_deleted_topic_is_an_error_row(kafka: Kafka) -> None:
     staged = INCIDENTS["marker_only"](kafka)
     with Cluster(kafka.bootstrap_servers) as cluster:
-        admin_of(kafka).delete_topics([staged.topic], operation_timeout=10)[staged.topic].result(60)
+        deleted = admin.DeleteTopicsRequest(topic_names=[staged.topic], timeout_ms=10_000, max_version=4)
+        cluster.client.send_one(deleted, broker_id=1)
         rows = cluster.group_lag_rows(staged.group)
     assert [row["error"].partition(":")[0] for row in rows] == ["UNKNOWN_TOPIC_OR_PARTITION"] * len(rows)
 
