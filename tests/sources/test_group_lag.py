@@ -257,7 +257,8 @@ def create(kafka: Kafka, topic: str) -> None:
 
 
 def delete_group(kafka: Kafka, group: str) -> None:
-    admin_of(kafka).delete_consumer_groups([group])[group].result()
+    client = admin_of(kafka)
+    client.delete_consumer_groups([group])[group].result()
 
 
 def commit(kafka: Kafka, group: str, topic: str, offset: int) -> None:

@@ -113,7 +113,8 @@ def test_a_topic_deleted_between_the_checks_is_not_hanging(cluster: Cluster, kaf
     staged = INCIDENTS["never_added"](kafka)
     evidence = ClusterEvidence(cluster, TableArguments.of(topics=[staged.topic]))
     evidence.observations()
-    admin_of(kafka).delete_topics([staged.topic])[staged.topic].result(60)
+    client = admin_of(kafka)
+    client.delete_topics([staged.topic])[staged.topic].result(60)
     until(lambda: staged.topic not in {row["topic"] for row in cluster.partition_rows()} or None, awaited="its end")
     second = evidence.observe_again([table.TopicPartition(staged.topic, 0)])
     assert {(each.error or "").partition(":")[0] for each in second.partitions} == {"UNKNOWN_TOPIC_OR_PARTITION"}

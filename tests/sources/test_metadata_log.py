@@ -138,7 +138,8 @@ def test_a_replica_that_was_not_in_sync_proves_nothing(tmp_path: Path) -> None:
 def create_again(kafka: Kafka, topic: str) -> None:
     """Delete a topic and create it again, once the broker has let go of its log."""
     folder = kafka.log_dirs[1] / f"{topic}-0"
-    admin_of(kafka).delete_topics([topic])[topic].result()
+    admin = admin_of(kafka)
+    admin.delete_topics([topic])[topic].result()
     until(lambda: None if folder.exists() else True, awaited=f"the deletion of {folder}")
     create_topic(kafka, topic)
 

@@ -301,5 +301,6 @@ def _configure(kafka: Kafka, topic: str, config: Mapping[str, str]) -> None:
     change = {"incremental_operation": api.AlterConfigOpType.SET}
     entries = [api.ConfigEntry(name, value, **change) for name, value in config.items()]
     resource = api.ConfigResource(api.ResourceType.TOPIC, topic, incremental_configs=entries)
-    for each in admin_of(kafka).incremental_alter_configs([resource]).values():
+    client = admin_of(kafka)
+    for each in client.incremental_alter_configs([resource]).values():
         each.result()
