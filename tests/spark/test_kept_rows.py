@@ -100,12 +100,6 @@ def stored(out: Path, name: str) -> set[str]:
     return found
 
 
-def restore(out: Path, backup: Path, table: str) -> None:
-    """Put a table back as it was when the backup was made."""
-    shutil.rmtree(out / table)
-    shutil.copytree(backup / table, out / table)
-
-
 @pytest.mark.parametrize("by_jobs", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_rows_that_any_run_has_seen_stay(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_jobs: bool
@@ -160,8 +154,12 @@ def test_every_run_finds_tables_that_are_not_of_one_run(spark: SparkSession, tmp
     broker.compact()
     seen = {name: stored(out, name) for name in NAMES}
 
+    def restore(table: str) -> None:
+        shutil.rmtree(out / table)
+        shutil.copytree(backup / table, out / table)
+
     # Retention has deleted what the last run read.
-    restore(out, backup, "internal/state")
+    restore("internal/state")
     (broker.root / "orders-0" / f"{0:020}.log").unlink()
     broker.base = broker.offset
     (broker.root / "orders-0" / f"{8:020}.log").unlink()
@@ -177,8 +175,8 @@ def test_every_run_finds_tables_that_are_not_of_one_run(spark: SparkSession, tmp
     for name in NAMES:
         assert seen[name] <= stored(out, name), name
     whole = {name: stored(out, name) for name in NAMES}
-    for name in ("transaction_history", "log_transactions"):
-        restore(out, backup, name)
+    restore("transaction_history")
+    restore("log_transactions")
     older = run_on(spark, logs, out)
     assert [each.partition(" was older")[0] for each in older.repairs] == [
         "The table log_transactions",
@@ -203,7 +201,8 @@ def test_findings_and_holds_that_are_older_are_made_again(spark: SparkSession, t
     tables = ("lso_holds", "findings")
     whole = [DeltaTable(out / name).to_pyarrow_table().num_rows for name in tables]
     for name in tables:
-        restore(out, backup, name)
+        shutil.rmtree(out / name)
+        shutil.copytree(backup / name, out / name)
     repaired = run_on(spark, logs, out)
     assert {each.partition(" was older")[0] for each in repaired.repairs} == {f"The table {name}" for name in tables}
     assert [DeltaTable(out / name).to_pyarrow_table().num_rows for name in tables] == whole
@@ -234,7 +233,8 @@ def test_a_repair_keeps_what_compaction_of_a_data_topic_has_deleted(
         left = left[12 + int.from_bytes(left[8:12], "big") :]
     segment.write_bytes(left)
     write_checkpoint(broker.root, CLEANED, {("orders", 0): broker.base})
-    restore(out, backup, older)
+    shutil.rmtree(out / older)
+    shutil.copytree(backup / older, out / older)
     assert run_on(spark, logs, out).repairs
     for name in NAMES:
         gone = whole[name] - stored(out, name)
