@@ -663,6 +663,14 @@ def test_a_broker_that_limits_the_bytes_of_a_client_is_asked_again(monkeypatch: 
     assert found.error == THROTTLED
 
 
+def test_a_broker_that_limits_a_client_for_longer_than_its_timeout_is_not_asked_again() -> None:
+    """Of 1 byte a second, each fetch waited for 30 s and failed by its own pause; a look took two minutes."""
+    for_minutes = SimpleNamespace(error_code=0, responses=(), throttle_time_ms=164_000)
+    answers, position = [for_minutes], FetchPosition(TopicPartition("orders", 0), 0, 1)
+    (fetched,) = fetch(client(Fetch=lambda *_: answers.pop()), [position], max_bytes=1)
+    assert (fetched.error, answers) == (THROTTLED, [])
+
+
 def test_a_marker_without_a_response_of_its_own_may_be_written() -> None:
     plan = abort_plan(RowCluster())
     progress = plan.action.progress(plan, None)

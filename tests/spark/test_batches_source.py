@@ -10,11 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka.cimpl import NewTopic
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict
 
-from tests.builders import delete_records
-from tests.sources.test_authorization import create, is_led
+from tests.builders import create_topics, delete_records
+from tests.sources.test_authorization import is_led
 from toolkit import Cluster
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, until
@@ -47,7 +48,7 @@ def cluster(two_brokers: Kafka) -> Iterator[Cluster]:
     """With topics of committed, aborted and open transactions, one with deleted first offsets, and an empty one."""
     with Cluster(two_brokers.bootstrap_servers, timeout=20) as cluster:
         for topic, replicas in (("many", [[1], [2], [1]]), ("cut", [[1]]), ("empty", [[2]])):
-            create(cluster.client, topic, replicas)
+            create_topics(two_brokers, NewTopic(topic, len(replicas), replica_assignment=replicas))
             until(partial(is_led, cluster.client, topic), awaited=f"the leader of {topic}")
         rng = random.Random("batches")
         producers = [TxnProducer(cluster.client, f"producer-{number}").init() for number in range(3)]
@@ -60,6 +61,7 @@ def cluster(two_brokers: Kafka) -> Iterator[Cluster]:
             if number < TRANSACTIONS - 3:
                 producer.end(commit=rng.random() < 0.7)
         delete_records(cluster.client, "cut", before=DELETED)
+        assert cluster.partition_rows(topics=["cut"])[0]["log_start_offset"] == DELETED
         yield cluster
 
 
@@ -187,7 +189,7 @@ def test_a_broker_killed_after_planning_gives_error_rows(two_brokers: Kafka, clu
     """One partition moves to another leader; the other has no leader left. Both were planned before the kill."""
     producer = TxnProducer(cluster.client, "dying-producer").init()
     for topic, replicas in (("moves", [2, 1]), ("stays", [2])):
-        create(cluster.client, topic, [replicas])
+        create_topics(two_brokers, NewTopic(topic, 1, replica_assignment=[replicas]))
         until(partial(is_led, cluster.client, topic), awaited=f"the leader of {topic}")
         for _ in range(10):
             producer.send(topic, 0)
