@@ -505,9 +505,6 @@ class Fence(CoordinatorAction):
         "PrepareAbort."
     )
     not_done = NOT_DONE | {"INVALID_REQUEST", "INVALID_TRANSACTION_TIMEOUT"}
-    after_error = {  # noqa: RUF012
-        "INVALID_TRANSACTION_TIMEOUT": "It asks for the --timeout of this command: pass one that the broker allows."
-    }
     kafka_tool = ("forceTerminateTransaction", "--transactionalId")  # newer than 4.0
 
     def plan_now(self, cluster: Cluster, name: str, *, long_after_ms: int, earlier: Plan | None = None) -> Plan:

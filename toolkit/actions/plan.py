@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -417,7 +417,6 @@ class Action(ABC):
 
     name: str
     right: str  # what its principal needs
-    after_error: Mapping[str, str] = {}  # what helps after other errors, by their names
     kafka_tool: tuple[str, ...] | None = None  # of kafka-transactions.sh, which does the same; null if it has none
     nothing = "Nothing was written."
     after_plan_s = 0.0  # the fresh check ends no sooner than this after the plan
@@ -702,8 +701,8 @@ class Run:
                 action.guard(fresh)
                 outcome.response = answer = action.send(fresh, progress)
                 if (code := Error.of(answer).code) != "NONE":
-                    do = action.right if code.endswith("AUTHORIZATION_FAILED") else action.after_error.get(code, "")
-                    raise BrokerError(f"{action.refused(fresh)}: {answer.rstrip('.')}.", code=code, do=do)
+                    right = action.right if code.endswith("AUTHORIZATION_FAILED") else ""
+                    raise BrokerError(f"{action.refused(fresh)}: {answer.rstrip('.')}.", code=code, do=right)
                 progress.effect = "written"
             done = action.verify(fresh, progress.check_cancelled)
             if fresh.transactional_id is None:
