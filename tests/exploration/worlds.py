@@ -281,6 +281,18 @@ KINDS = (
         records=7,
     ),
     World(
+        name="K1: an InitProducerId repeated after a commit, compacted",
+        after=(
+            *(*BEGIN[:2], "client 0 p0 Produce is delayed", *ABORTS),
+            "client 0 raises its epoch, and its first InitProducerId is delayed",
+            *(*NEXT, *COMMITS, "p0 loses its newest record", "the delayed init arrives"),
+            "coordinator 0 log is compacted",
+        ),
+        rare={"late": 1, "late_init": 1, "unclean": 1, "compact": 1},
+        event_ms=(TEN_YEARS_MS, TEN_YEARS_MS),
+        transactions=3,
+    ),
+    World(
         name="K2: a zombie joins a commit",
         after=(*LOST_COMMIT, "a zombie of client 0 writes p0"),
         rare={"unclean": 1, "zombie": 1},
