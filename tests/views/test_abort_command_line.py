@@ -31,7 +31,7 @@ def only(epoch: int = 0, producers: Any = (), **fields: Any) -> AbortAdvice:
 
 
 def test_a_proven_transaction_gets_its_line() -> None:
-    one = only()
+    one = only(producers=[producer()])
     assert (one.target, one.proven) == ("orders-0@100", True)
     assert one.line == " ".join(one.command) == f"{TOOL} --start-offset 100"
     assert " ".join(one.old_command) == f"{TOOL} --producer-id 7 --producer-epoch 0 --coordinator-epoch 0"
@@ -42,8 +42,16 @@ def test_the_line_for_old_brokers_has_the_coordinator_epoch_of_its_own_partition
     rows = [producer(8, coordinator_epoch=2), producer(partition=1, coordinator_epoch=3), producer(coordinator_epoch=5)]
     assert only(producers=rows).old_command[-2:] == ("--coordinator-epoch", "5")
     assert only(producers=rows, partition=1).old_command[-2:] == ("--coordinator-epoch", "3")
-    for others in (rows[:2], [producer(coordinator_epoch=None)]):
-        assert only(producers=others).old_command[-2:] == ("--coordinator-epoch", "0")
+    assert only(producers=[producer(coordinator_epoch=None)]).old_command[-2:] == ("--coordinator-epoch", "0")
+
+
+def test_a_coordinator_epoch_that_no_state_shows_is_unknown() -> None:
+    """It was 0, that of a producer without a marker; of two copies without a broker's id it was that of the last."""
+    unread, ended = producer(8, coordinator_epoch=2), producer(start=None, coordinator_epoch=5)
+    differ = [producer(coordinator_epoch=5), producer(coordinator_epoch=4)]
+    for states in ([unread], [ended], differ):
+        assert only(producers=states).old_command[-2:] == ("--coordinator-epoch", "unknown")
+    assert only(producers=[*differ[:1], ended]).old_command[-1] == "5"
 
 
 def test_the_coordinator_epoch_is_that_of_the_replica_that_was_diagnosed() -> None:

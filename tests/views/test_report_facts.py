@@ -295,6 +295,16 @@ def test_a_transaction_behind_the_holder_is_in_the_summary_and_its_held_records_
     assert len(grid(made, "Records and bytes")) == 1
 
 
+def test_a_healthy_holder_is_not_alone_if_an_incident_is_behind_it() -> None:
+    """Of its partition, the appendix said "nothing else is open"; the incident above it was open there, too."""
+    healthy = {"verdict": Verdict.ONGOING, "action": None, "cause": None, "outcome": None}
+    behind = finding(producer_id=7, start_offset=110, queue_position=2)
+    made = report([finding(**healthy), behind, finding(partition=1, **healthy)])
+    said = repr(made["What else was found"])
+    assert said.count("the LSO goes to the high watermark, if nothing else is open") == 1
+    assert said.count("the LSO goes to the high watermark: nothing else is open") == 1
+
+
 def test_a_group_that_was_seen_once_waits_for_an_unknown_time() -> None:
     (row, _) = grid(report([finding()]), "Consumer groups")
     assert row["stall"] == "not known: it was seen waiting once"
