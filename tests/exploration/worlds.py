@@ -59,6 +59,7 @@ WORLDS = (
     World(name="late batches and rotated producer ids", rare={"late": 1}, instances=2, max_epoch=0),
     World(name="late EndTxn", rare={"late_end": 1}),
     World(name="late markers", rare={"late_marker": 1}),
+    World(name="late InitProducerId", rare={"late": 1, "late_init": 1, "unclean": 1, "compact": 1}, transactions=3),
     World(name="partitions that are never added", rare={"stray": 1}),
     World(name="skipped markers", rare={"offline": 1}),
     World(name="skipped markers and new instances", rare={"offline": 1}, instances=2),
