@@ -829,17 +829,32 @@ def test_a_commit_that_the_log_does_not_have_is_a_contradiction() -> None:
     ("markers", "name"),
     [
         ([], "commit"),
-        ([commit_at(300)], "unknown"),
+        ([commit_at(11), replace(commit_at(300), offset=101)], "unknown"),
+        ([commit_at(300, tp=ORDERS_7)], "unknown"),
+        ([commit_at(300, epoch=1)], "unknown"),
+        ([commit_at(300)], "commit"),
         ([commit_at(300, kind=ABORT)], "unknown"),
         ([commit_at(11, kind=ABORT)], "unknown"),
         ([commit_at(11)], "commit"),
     ],
-    ids=["nothing", "a commit", "an abort", "an abort at the time of the commit", "its own commit"],
+    ids=[
+        "nothing",
+        "a commit after its own",
+        "a commit on another partition",
+        "a commit of another epoch",
+        "its own, that was completed",
+        "an abort",
+        "an abort at the time of the commit",
+        "its own commit",
+    ],
 )
 def test_a_commit_that_is_proven_is_contradicted_by_any_decision_that_the_log_does_not_have(
     markers: list[OtherMarker], name: str
 ) -> None:
-    """It may have lost the abort of these records: then they joined a transaction that was committed later."""
+    """It may have lost the abort of these records: then they joined a transaction that was committed later.
+
+    A commit that lacked its marker on several partitions was completed on one: nothing was proven on the others then.
+    """
     committed = [init(), *ended_records("Commit", began=3, at_second=11, on=(HERE, ELSEWHERE))]
     before = data(90, pid=1, records=10)
     here = excerpt(before, data(100, second=4), marker(101, COMMIT, pid=1, second=5), stop=150)

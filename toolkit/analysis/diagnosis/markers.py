@@ -530,9 +530,10 @@ def checked_by_markers(case: Case, outcome: Outcome) -> Outcome:
     history = case.id_histories[0] if len(case.id_histories) == 1 else None
     # An operator's ABORT marker has the epoch of the data; one that is raised is a coordinator's.
     aborts = [each for each in markers if each.is_raised or outcome.name == COMMIT]
-    unexplained = unexplained_marker(producer_id, history, markers, is_commit=True) or unexplained_marker(
-        producer_id, history, aborts, is_commit=False
-    )
+    decided = outcome.transaction if outcome.name == COMMIT else None
+    unexplained = unexplained_marker(
+        producer_id, history, markers, is_commit=True, completed=decided
+    ) or unexplained_marker(producer_id, history, aborts, is_commit=False)
     evidence: tuple[EvidenceEntry, ...]
     if unexplained is not None:
         when = "" if unexplained.time is None else f", of {at(unexplained.time)}"
@@ -568,7 +569,12 @@ def checked_by_markers(case: Case, outcome: Outcome) -> Outcome:
 
 
 def unexplained_marker(
-    producer_id: int, history: IdHistory | None, markers: Sequence[OtherMarker], *, is_commit: bool
+    producer_id: int,
+    history: IdHistory | None,
+    markers: Sequence[OtherMarker],
+    *,
+    is_commit: bool,
+    completed: PastTransaction | None = None,
 ) -> OtherMarker | None:
     """A marker whose decision the coordinators' log does not have; null if there is none.
 
@@ -576,6 +582,8 @@ def unexplained_marker(
     On a partition the markers are in the order of the decisions, and one decision has one of them.
     `history`: the records of the id that has the producer id; null if none is left.
     `is_commit`: which markers are looked at.
+    `completed`: a commit that lacks its marker on the partition of the open records. If it did on others, too,
+        `kafka-txn complete` has written it there, at any time, with the epoch of the data.
     """
     first = None if history is None else history.first_of(producer_id)
     if history is None or first is None or first.timestamp is None:
@@ -593,6 +601,11 @@ def unexplained_marker(
         if number is not None:
             explained[marker.tp] = number + 1
             continue
+        if completed is not None and _may_complete(marker, completed):
+            number = history.transactions.index(completed)
+            if explained.get(marker.tp, 0) <= number:  # its own marker was missing there, too
+                explained[marker.tp] = number + 1
+                continue
         # Epochs show that it is younger than the first record: InitProducerId never gives an epoch that a commit had.
         epoch = -1 if first.producer_epoch is None else first.producer_epoch
         is_younger = marker.epoch > epoch or (marker.is_commit and first.state == "Empty" and marker.epoch == epoch)
@@ -600,6 +613,18 @@ def unexplained_marker(
         if is_since and marker.is_commit == is_commit:
             return marker
     return None
+
+
+def _may_complete(marker: OtherMarker, decision: PastTransaction) -> bool:
+    """Whether a marker can be one by `kafka-txn complete` of a commit that lacked it."""
+    return (
+        marker.is_commit
+        and marker.tp in (decision.topic_partitions or ())
+        and marker.epoch == decision.producer_epoch
+        and marker.time is not None
+        and decision.decided_at is not None
+        and decision.decided_at <= marker.time + CLOCKS_DIFFER
+    )
 
 
 def _decision_of(
