@@ -198,14 +198,25 @@ def test_an_abort_saves_the_records_beside_the_audit_trail(kafka: Kafka, cluster
     assert [row["records_file"] for row in audit.rows()] == [str(path)] * 2
 
 
-def test_the_offsets_of_groups_are_decoded(kafka: Kafka, cluster: Cluster) -> None:
+def test_all_offsets_of_groups_are_planned_and_saved(kafka: Kafka, cluster: Cluster) -> None:
+    """Each batch of a group coordinator has sequence number 0: the first one was taken for the last, and an abort
+    discarded the others without a copy.
+    """
     staged = INCIDENTS["offsets_never_added"](kafka)
+    producer = TxnProducer(cluster.client, staged.transactional_id)
+    producer.producer_id, producer.producer_epoch = staged.producer_id, staged.producer_epoch
+    for offset in (5, 6):
+        producer.commit_offset(staged.group, staged.topic, staged.partition, offset=offset)
     plan = plan_abort(cluster, finding(cluster, staged))
+    assert [(each.group_id, each.offset) for each in plan.impact.offset_commits] == [
+        (staged.group, 6),
+        (staged.group, 0),
+    ]
     done = plan.execute(confirm=plan.target, recheck_after=0)
     assert done.records_file is not None
     rows = pq.read_table(done.records_file).to_pylist()
-    assert rows
-    assert all(row["group_id"] and row["committed_topic"] and row["committed_offset"] is not None for row in rows)
+    assert [(row["group_id"], row["committed_offset"]) for row in rows] == [(staged.group, each) for each in (0, 5, 6)]
+    assert all(row["committed_topic"] for row in rows)
 
 
 def test_a_last_batch_that_is_not_replicated_yet_is_missed(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> None:

@@ -109,8 +109,8 @@ def test_an_overdue_owner_is_fenced(audit: Audit) -> None:
     assert outcome["response"] == "NONE: producer_id=7, producer_epoch=2"
 
 
-def test_a_fence_asks_for_no_longer_timeout_than_the_id_has() -> None:
-    """30 s were above the transaction.max.timeout.ms of a cluster whose transactions last 5 s: it refused the fence."""
+def test_the_timeout_of_a_fence_is_no_longer_than_that_of_its_id() -> None:
+    """A broker with a transaction.max.timeout.ms below that of requests refused it: INVALID_TRANSACTION_TIMEOUT."""
     cluster = fence_cluster(**OVERDUE, timeout_ms=3_000)
     execute(fence_plan(cluster))
     assert cluster.sent[0].transaction_timeout_ms == 3_000
