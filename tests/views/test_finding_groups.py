@@ -59,9 +59,9 @@ def test_500_that_hang_are_grouped_by_cause_and_application() -> None:
     ]
     lines = finding_lines(rows)
     assert [line for line in lines if line[:1].strip()] == [
-        "300 partitions  open for up to 2 h 14 min · 634,500 records waiting · group my-group cannot move",
-        "100 partitions  open for up to 2 h 14 min · 211,500 records waiting · group my-group cannot move",
-        "100 partitions  open for up to 2 h 14 min · 211,500 records waiting · group my-group cannot move",
+        '300 partitions  open for up to 2 h 14 min · 634,500 records waiting · group "my-group" cannot move',
+        '100 partitions  open for up to 2 h 14 min · 211,500 records waiting · group "my-group" cannot move',
+        '100 partitions  open for up to 2 h 14 min · 211,500 records waiting · group "my-group" cannot move',
     ]
     text = "\n".join(lines)
     assert len(lines) < 80
