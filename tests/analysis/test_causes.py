@@ -190,6 +190,10 @@ CAUSES: dict[str, tuple[Case, Excerpt | None, list[Row], str, str]] = {  # names
         open_transaction(COMPLETE_ABORT), excerpt(start=100, error="TOPIC_AUTHORIZATION_FAILED: no"), [],
         "", "no cause found: the log could not be read (TOPIC_AUTHORIZATION_FAILED)",
     ),
+    "a slow leader sent what is before it alone": (
+        open_transaction(COMPLETE_ABORT), excerpt(data(98), marker(99, ABORT), start=98, stop=100), [],
+        "", "no cause found: offset 100, where it begins, was not read in time",
+    ),
     # Missing markers
     "another leader": (
         ended(), excerpt(*OPEN_BATCHES[:4], data(102, pid=1, records=48, second=12, leader_epoch=5)), COMMIT_RECORDS,
