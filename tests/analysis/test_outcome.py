@@ -356,6 +356,17 @@ def test_a_decision_counts_only_if_the_log_reaches_back(end: str) -> None:
     assert world.of_open_records == {"commit", "abort"}
 
 
+@pytest.mark.parametrize(("second", "expected"), [(5, "unknown"), (14, "unknown"), (16, "undecided")])
+def test_a_repeated_init_producer_id_hides_a_commit(second: int, expected: str) -> None:
+    """It returned the epoch again, after the commit, which compaction removed: an abort discarded committed records.
+
+    Seen on 4.3.1. A record that is younger by its client's time is of no transaction before it.
+    """
+    repeated = record(20, "Empty", second=10, epoch=1)
+    found = find(open_transaction(start=100, epoch=1), excerpt(data(100, epoch=1, second=second), start=100), repeated)
+    assert found.name == expected
+
+
 def test_the_only_record_left_is_complete_commit() -> None:
     """It has no partitions: with transaction version 1 it may be of a transaction without this partition."""
     world = after(Txn(gap=10_000), Txn(gap=10_000, marker=False), version=1)

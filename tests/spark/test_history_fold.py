@@ -158,7 +158,7 @@ def test_an_id_without_new_records_keeps_what_compaction_has_deleted() -> None:
     stored = Stored(Random(1))
     stored.run([*one, *two])
     before = stored.rows()
-    stored.run([one[-1], *two], LogPlan(remembered=TRUNCATED, offset=10))
+    stored.run([one[-1], *two], LogPlan(mode=TRUNCATED, offset=10))
     assert stored.rows() == before
 
 

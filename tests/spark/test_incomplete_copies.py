@@ -118,7 +118,7 @@ def is_obsolete(row: Row, plans: dict[str, LogPlan]) -> bool:
     """As `toolkit.spark.pipeline.stored_tables.TableStore.write`."""
     table = row["table"]
     plan = plans.get(row["log"])
-    if plan is None or plan.remembered != TRUNCATED or row["log"].endswith(IDS) is not (table == HISTORY):
+    if plan is None or plan.mode != TRUNCATED or row["log"].endswith(IDS) is not (table == HISTORY):
         return False
     values: Row = row[table]
     if table == LSO_TIMELINE.name:

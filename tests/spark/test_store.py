@@ -56,6 +56,15 @@ def test_a_run_replaces_provisional_rows_of_changed_logs(spark: SparkSession, tm
     assert rows(store) == [("a", 3, 1, "y", False), ("b", 7, 3, "z", True)]
 
 
+def test_tables_of_another_release_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows of another type, or without a column, would be continued with what the fold takes for nothing open."""
+    store = open_store(spark, f"{tmp_path}/tables")
+    write_rows(store, ("a", 1, "x", True), run_id=1)
+    for columns in ((SMALL.columns[0], Column("n", STRING, "Text.")), (*SMALL.columns, Column("m", INT64, "More."))):
+        with pytest.raises(UsageError, match="Another release of this package wrote these tables"):
+            store.load("small", Table("small", SMALL.row, columns, (), ()))
+
+
 def test_a_text_of_sql_ends_where_it_ends() -> None:
     """A log is named by the path of its files, which may have a quote, and a backslash at its end."""
     for text in ("it's", "a\\", "a\\' OR true --", "a\\\\'"):

@@ -414,6 +414,18 @@ class Case:
         key = self.producer_id, self.opening_epoch
         return [record for record in self.records if (record.producer_id, record.producer_epoch) == key]
 
+    @property
+    def may_precede_epoch_record(self) -> bool:
+        """Whether its first batch may be older than the InitProducerId that is the first record left of its producer.
+
+        A repeated InitProducerId returns the epoch that it has raised already (KIP-360), perhaps after a commit, whose
+        records compaction then removes. A client's time counts against a proof.
+        """
+        first = next((each for each in self.records if each.producer_id == self.producer_id), None)
+        if first is None or first.state != "Empty" or not first.producer_epoch or first.timestamp is None:
+            return False
+        return self.written_at is None or self.written_at <= first.timestamp + CLOCKS_DIFFER
+
     @cached_property
     def past_transactions(self) -> Sequence[PastTransaction]:
         """The producer's transactions by the coordinators' records, in order."""
@@ -426,6 +438,8 @@ class Case:
         first, epoch = next(iter(self.of_epoch), None), self.opening_epoch
         here = any(each.producer_epoch == epoch and self._is_in(each) for each in self.past_transactions)
         if first is None or here or self.coordinators is None or self.coordinators.gaps:
+            return False
+        if self.may_precede_epoch_record:
             return False
         # Compaction removes an id's earlier records first: if the record that began the epoch is left, all are.
         begun_by_end = first.client_transaction_version == 2 and (first.state or "").startswith("Complete")
