@@ -99,10 +99,10 @@ def entries(row: Finding) -> list[tuple[str | None, str | None]]:
 
 PARTITION_ROW = {"producer_id": None, "producer_epoch": None, "start_offset": None, "queue_position": None}
 FAILED = [sample(number, "TIMED_OUT: nobody answered.") for number in (3, 4)]
-UNREAD_ROW = {**PARTITION_ROW, "verdict": "unknown", "error": "NOT_LEADER: moved."}
+UNREAD_ROW: dict[str, Any] = {**PARTITION_ROW, "verdict": "unknown", "error": "NOT_LEADER: moved."}
 GAP = "DESCRIBE on Topic '*' for this principal"
 HIDDEN = [0, 1, 2, *(sample(number, topic_gaps=[GAP]) for number in (3, 4))]
-OTHER_THERE = {"producer_id": 8, "start_offset": 200}
+OTHER_THERE: dict[str, Any] = {"producer_id": 8, "start_offset": 200}
 OVER_TIME: dict[str, tuple[list[Row], Any]] = {  # findings, and the samples: ten by default
     "it is held since before": ([finding(3), finding(4, held_from=due(1)), finding(5)], range(10)),
     "it ended before the next sample": ([finding(3), finding(4, "ending", held_to=due(4))], range(10)),
