@@ -20,16 +20,16 @@ from typing import Any, TypeAlias
 from unittest import mock
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from google_crc32c import value as crc32c
 
 from tests.broker_files import batches_of, forget_derived
 from tests.builders import received
+from tests.formats.packed import seal
 from tests.sources.log_files import state_record
 from toolkit import Cluster
 from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.actions.plan import Plan
 from toolkit.analysis.diagnosis import rules
-from toolkit.formats.batches import CRC_END, HEADER, HEADER_SIZE
+from toolkit.formats.batches import HEADER, HEADER_SIZE
 from toolkit.formats.coordinator_records import STATE_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.clients import SteadyClient, TxnProducer, await_coordinators, config_of, offsets, partitions, until
@@ -629,6 +629,4 @@ def _later(batch: bytes) -> bytes:
     fields = list(HEADER.unpack_from(batch))
     for number in (7, 8):  # base and max timestamp
         fields[number] += LATER // dt.timedelta(milliseconds=1)
-    covered = HEADER.pack(*fields)[CRC_END:] + batch[HEADER_SIZE:]
-    crc: int = crc32c(covered)
-    return HEADER.pack(*fields)[: CRC_END - 4] + crc.to_bytes(4, "big") + covered
+    return seal(HEADER.pack(*fields) + batch[HEADER_SIZE:])

@@ -181,3 +181,24 @@ def test_all_of_a_transaction_is_saved_and_nothing_else(
     assert saved.path.parent.stat().st_mode & 0o777 == 0o700
     assert [path.name for path in saved.path.parent.iterdir()] == ["orders.parquet"]
     producer.abort_transaction(30)
+
+
+def test_all_offsets_of_groups_are_planned_and_saved(kafka: Kafka, cluster: Cluster) -> None:
+    """Each batch of a group coordinator has sequence number 0: the first one was taken for the last, and an abort
+    discarded the others without a copy.
+    """
+    staged = INCIDENTS["offsets_never_added"](kafka)
+    producer = TxnProducer(cluster.client, staged.transactional_id)
+    producer.producer_id, producer.producer_epoch = staged.producer_id, staged.producer_epoch
+    for offset in (5, 6):
+        producer.commit_offset(staged.group, staged.topic, staged.partition, offset=offset)
+    plan = plan_abort(cluster, finding(cluster, staged))
+    assert [(each.group_id, each.offset) for each in plan.impact.offset_commits] == [
+        (staged.group, 6),
+        (staged.group, 0),
+    ]
+    done = plan.execute(confirm=plan.target, recheck_after=0)
+    assert done.records_file is not None
+    rows = pq.read_table(done.records_file).to_pylist()
+    assert [(row["group_id"], row["committed_offset"]) for row in rows] == [(staged.group, each) for each in (0, 5, 6)]
+    assert all(row["committed_topic"] for row in rows)

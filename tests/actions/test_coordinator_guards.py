@@ -119,13 +119,6 @@ def test_an_overdue_owner_is_fenced(audit: Audit) -> None:
     assert outcome["response"] == "NONE: producer_id=7, producer_epoch=2"
 
 
-def test_a_fence_asks_for_no_longer_timeout_than_the_id_has() -> None:
-    """30 s were above the transaction.max.timeout.ms of a cluster whose transactions last 5 s: it refused the fence."""
-    cluster = fence_cluster(**OVERDUE, timeout_ms=3_000)
-    execute(fence_plan(cluster))
-    assert cluster.sent[0].transaction_timeout_ms == 3_000
-
-
 def test_the_evidence_of_an_idle_owner_has_no_start(audit: Audit) -> None:
     execute(fence_plan(fence_cluster(state="CompleteCommit", on=())), override="idle")
     named = {entry["name"]: entry["value"] for entry in audit.rows()[0]["evidence"]}

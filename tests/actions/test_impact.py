@@ -207,7 +207,7 @@ def of_group(group: str, offset: int | None, number: int = 0) -> OffsetCommitted
 
 
 def completed(
-    monkeypatch: pytest.MonkeyPatch, *batches: Sequence[tuple[bytes, bytes | None]], topic: str
+    monkeypatch: pytest.MonkeyPatch, *batches: Sequence[tuple[bytes, bytes | None]], topic: str, own: Producer = OWN
 ) -> MarkerImpact:
     """The impact if the transaction has written these keys and values; without batches, they cannot be read."""
 
@@ -220,8 +220,14 @@ def completed(
             raise NO_ANSWER
 
     monkeypatch.setattr(impact_module, "open_batches", open_batches)
-    txn, where = planned(found(topic=topic), last_sequence=None), partition(topic, hw=120)
-    return marker_impact(RowCluster(), txn, partition=where, producers=[OWN])  # type: ignore[arg-type]
+    txn, where = planned(found(topic=topic), last_sequence=0), partition(topic, hw=120)
+    return marker_impact(RowCluster(), txn, partition=where, producers=[own])  # type: ignore[arg-type]
+
+
+def test_each_batch_of_offsets_looks_like_the_last_one(log: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.chunks = [chunk(data(100)), failed("REQUEST_TIMED_OUT: no answer")]
+    assert completed(monkeypatch, [], topic="orders", own=producer(last_sequence=0)).size == 100
+    assert completed(monkeypatch, [], topic="__consumer_offsets", own=producer(last_sequence=0)).size is None
 
 
 @pytest.mark.usefixtures("log")
@@ -442,8 +448,8 @@ def test_open_batches_are_those_of_the_producer_up_to_the_last_of_its_state(monk
     assert opened(monkeypatch, chunk(data(100, sequence=2**31 - 2, records=4)), behind, last=LastBatch(0, 1)) == [
         (100, 1)
     ]
-    of_groups = chunk(data(100, sequence=-1), data(101, sequence=-1))
-    assert opened(monkeypatch, of_groups, last=LastBatch(0, None)) == [(100, -1), (101, -1)]
+    of_groups = chunk(data(100), data(101))
+    assert opened(monkeypatch, of_groups, last=LastBatch(0, None)) == [(100, 0), (101, 0)]
 
 
 def test_a_last_batch_that_is_not_there_is_missed_unless_all_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:

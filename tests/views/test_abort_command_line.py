@@ -12,14 +12,19 @@ from toolkit.schema.live import Finding
 from toolkit.views.action_document import abort_advice
 
 EPOCHS = [producer(8, coordinator_epoch=2), producer(partition=1, coordinator_epoch=3), producer(coordinator_epoch=5)]
+OVER = producer(start=None, coordinator_epoch=5)
 REPLICAS = [producer(broker_id=1, coordinator_epoch=5), producer(broker_id=2, coordinator_epoch=4)]
 UNREAD = found(producer_id=None, start_offset=None, verdict="unknown", offsets_held=None, error="CORRUPT_BATCH: x")
 CASES: dict[str, tuple[list[Finding], dict[str, Any]]] = {  # of producer 7, and what else the files show
-    "proven": ([found()], {}),
+    "proven": ([found()], {"producers": [producer()]}),
     "the coordinator epoch of its own partition": ([found()], {"producers": EPOCHS}),
     "that of another one": ([found(partition=1)], {"producers": EPOCHS}),
     "of another producer": ([found()], {"producers": EPOCHS[:2]}),
     "that is not known": ([found()], {"producers": [producer(coordinator_epoch=None)]}),
+    # It was 0, that of a producer without a marker; of two copies without a broker's id it was that of the last.
+    "that of a state that has ended": ([found()], {"producers": [OVER]}),
+    "of which copies differ": ([found()], {"producers": [producer(coordinator_epoch=each) for each in (5, 4)]}),
+    "of which one copy has ended": ([found()], {"producers": [producer(coordinator_epoch=5), OVER]}),
     # It was that of the last replica among the files, which may lag: the leader refuses it.
     "that of the replica that was diagnosed": ([found(broker_id=1)], {"producers": REPLICAS}),
     "a partition that was not read may have its transaction": ([UNREAD], {}),

@@ -105,6 +105,14 @@ def test_what_was_not_read_hides_no_line_of_what_has_something_to_do() -> None:
     assert first.split()[0] == "z-0"
 
 
+def test_short_lines_group_what_was_not_read_by_its_reason() -> None:
+    """Of 200,000 partitions without READ each had its line, where the long form had 39 in all."""
+    silent = [unread(n, error="REQUEST_TIMED_OUT: no answer") for n in (9, 10)]
+    lines = short_lines(records_of([*(unread(n) for n in range(9)), *silent, hanging(7)], Finding))
+    assert [line.split()[0] for line in lines] == ["orders-3-7", "t10-0", "t9-0", "9"]
+    assert lines[-1] == f"9 partitions not read  {DENIED}  " + "; ".join(f"t{n}: 0" for n in range(9))
+
+
 def test_what_was_read_is_before_what_was_not_and_healthy_ones_behind_are_not_counted() -> None:
     stuck = [finding(topic=f"b{n}", verdict="stuck_ending", producer_id=n) for n in range(10)]
     behind = [healthy(topic=f"b{n}", queue_position=2, producer_id=99) for n in range(10)]

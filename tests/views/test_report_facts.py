@@ -141,6 +141,16 @@ def test_a_group_waits_from_its_first_sample_until_it_commits_a_later_offset() -
     assert "Not known: orders-0 at offset 100 (late)." in plain(made.markdown)
 
 
+def test_a_healthy_holder_is_not_alone_if_an_incident_is_behind_it() -> None:
+    """Of its partition, the appendix said "nothing else is open"; the incident above it was open there, too."""
+    healthy = {"verdict": Verdict.ONGOING, "action": None, "cause": None, "outcome": None}
+    behind = finding(producer_id=7, start_offset=110, queue_position=2)
+    made = report([finding(**healthy), behind, finding(partition=1, **healthy)])
+    said = repr(made["What else was found"])
+    assert said.count("the LSO goes to the high watermark, if nothing else is open") == 1
+    assert said.count("the LSO goes to the high watermark: nothing else is open") == 1
+
+
 def test_what_is_beyond_the_limit_is_counted() -> None:
     made = report([finding(partition=number, producer_id=number) for number in range(23)])
     assert made.title == "Postmortem: orders-0, orders-1, orders-2 and 20 more", "it was 17: those with a section"

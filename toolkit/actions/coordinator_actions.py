@@ -571,11 +571,9 @@ class Fence(CoordinatorAction):
         return f"InitProducerId transactional_id={fresh.target}, producer_id=-1, producer_epoch=-1"
 
     def message(self, fresh: Plan) -> Any:
-        timeout_ms = max(1, int(fresh.cluster.timeout * 1000))
-        own = fresh.owner and fresh.owner.timeout_ms  # one that transaction.max.timeout.ms allows
         return broker_client.InitProducerId(
             transactional_id=fresh.target,
-            transaction_timeout_ms=min(timeout_ms, own or timeout_ms),
+            transaction_timeout_ms=max(1, int(fresh.cluster.timeout * 1000)),
             producer_id=-1,
             producer_epoch=-1,
             max_version=5,

@@ -38,6 +38,7 @@ PASSING = {
     "LEADER_NOT_AVAILABLE",
     "NOT_COORDINATOR",
     "NOT_LEADER_OR_FOLLOWER",
+    "REQUEST_TIMED_OUT",
     "UNKNOWN_TOPIC_OR_PARTITION",
 }
 
@@ -119,7 +120,7 @@ def until(condition: Callable[[], T | None], *, awaited: str, timeout: float = 1
 
 def _is_passing(error: BrokerError | ConnectionFailed | KafkaException) -> bool:
     if isinstance(error, KafkaException):
-        return error.args[0].name() in {*PASSING, "REQUEST_TIMED_OUT", "_TIMED_OUT"}
+        return error.args[0].name() in {*PASSING, "_TIMED_OUT"}
     return is_lost(error) and not isinstance(error, AuthenticationFailed)
 
 

@@ -54,6 +54,14 @@ def test_a_transaction_of_which_the_beginning_was_not_read_is_that_of_its_findin
     assert [offset for _, _, offset in bars(traces(figure)["HANGING ✕"])] == [row["start_offset"]]
 
 
+def test_a_former_leader_that_reaches_further_is_not_drawn_for_the_replica_that_was_diagnosed() -> None:
+    """Its marker was lost by an unclean election: what hangs was drawn as committed."""
+    hanging = finding(broker_id=1, producer_id=7, start_offset=5)
+    drawn = traces(plot_timeline([replace(OPEN, broker_id=1), replace(ENDED, broker_id=2)], findings=[hanging]))
+    assert "committed ▲" not in drawn
+    assert [offset for _, _, offset in bars(drawn["HANGING ✕"])] == [5]
+
+
 def test_no_line_goes_on_through_samples_that_failed() -> None:
     """Half an hour without a leader was a straight line of the LSO."""
     times = [NOW - (60 - minute) * MINUTE for minute in range(60)]
