@@ -119,6 +119,13 @@ def test_an_overdue_owner_is_fenced(audit: Audit) -> None:
     assert outcome["response"] == "NONE: producer_id=7, producer_epoch=2"
 
 
+def test_the_timeout_of_a_fence_is_no_longer_than_that_of_its_id() -> None:
+    """A broker with a transaction.max.timeout.ms below that of requests refused it: INVALID_TRANSACTION_TIMEOUT."""
+    cluster = fence_cluster(**OVERDUE, timeout_ms=3_000)
+    execute(fence_plan(cluster))
+    assert cluster.sent[0].transaction_timeout_ms == 3_000
+
+
 def test_the_evidence_of_an_idle_owner_has_no_start(audit: Audit) -> None:
     execute(fence_plan(fence_cluster(state="CompleteCommit", on=())), override="idle")
     named = {entry["name"]: entry["value"] for entry in audit.rows()[0]["evidence"]}
