@@ -9,7 +9,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from toolkit.lab import Kafka
-from toolkit.lab.clients import RequestRefused, until
+from toolkit.lab.clients import RequestRefused, leader, send_until_accepted, until
 from toolkit.lab.incidents import INCIDENTS, Stage, StagedIncident
 from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import BrokerClient
@@ -28,7 +28,13 @@ def delete_records(client: BrokerClient, topic: str, *, before: int) -> None:
     of_topic = broker_client.DeleteRecords.DeleteRecordsTopic
     partition = of_topic.DeleteRecordsPartition(partition_index=0, offset=before)
     request = broker_client.DeleteRecords(topics=[of_topic(name=topic, partitions=[partition])], timeout_ms=10_000)
-    assert client.send_one(request, broker_id=1).topics[0].partitions[0].error_code == 0
+    send_until_accepted(
+        client,
+        lambda: request,
+        of=topic,
+        codes=lambda message: [message.topics[0].partitions[0].error_code],
+        to=lambda: leader(client, topic, 0),
+    )
 
 
 def received(kafka: Kafka, topic_partitions: Iterable[tuple[str, int]], **settings: Any) -> list[Message]:

@@ -19,6 +19,7 @@ from toolkit import Cluster
 from toolkit.analysis.diagnosis import observation, rules
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
+from toolkit.lab.broker import version_numbers
 from toolkit.lab.clients import SteadyClient, config_of
 from toolkit.lab.incidents import INCIDENTS, ClusterSetup, Incident, StagedIncident
 from toolkit.schema import Row
@@ -37,7 +38,7 @@ PATIENCE_S = 120
 
 def exists(incident: Incident, version: str) -> bool:
     """Whether an incident can be staged on a version."""
-    return _numbers(incident.since) <= _numbers(version)
+    return version_numbers(incident.since) <= version_numbers(version)
 
 
 @contextlib.contextmanager
@@ -163,10 +164,6 @@ def _await_verdict(cluster: Cluster, staged: StagedIncident) -> str:
         except AssertionError:
             if time.monotonic() > deadline:
                 raise
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
 
 
 def table(cell: Callable[[Incident, str], str]) -> str:

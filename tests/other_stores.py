@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from pyarrow import fs
 
-from tests.process import started
+from tests.process import is_listening, started
 from tests.s3_server import BUCKET, upload
 from toolkit.formats import object_store
 from toolkit.lab.broker import free_ports
@@ -63,17 +62,12 @@ def uploaded(emulator: Emulator, folder: Path, environment: pytest.MonkeyPatch) 
     if (path := shutil.which(program)) is None:
         pytest.skip(f"no {program}: {emulator.install}")
     [port] = free_ports(1)
+    address = f"127.0.0.1:{port}"
     for name, value in emulator.environment.items():
         environment.setenv(name, value.format(port=port))
-
-    def listens() -> bool | None:
-        with suppress(OSError), closing(socket.create_connection(("127.0.0.1", port), timeout=5)):
-            return True
-        return None
-
     with started([path, *(each.format(port=port) for each in arguments)]):
-        until(listens, awaited=program)
-        upload(emulator.file_system(f"127.0.0.1:{port}"), folder, folder.name)
+        until(lambda: is_listening(address) or None, awaited=program)
+        upload(emulator.file_system(address), folder, folder.name)
         object_store._file_system.cache_clear()
         yield f"{emulator.uri}/{folder.name}"
     object_store._file_system.cache_clear()

@@ -1,5 +1,6 @@
 """The command in this process, and as a process with a time limit."""
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -42,6 +43,13 @@ def spawn(*arguments: str, **options: Any) -> Process:
     if "stdout" not in options:
         options["capture_output"] = True
     return subprocess.run([*COMMAND, *arguments], **options)
+
+
+def is_listening(address: str) -> bool:
+    """Whether somebody accepts connections there."""
+    host, port = address.rsplit(":", 1)
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
 
 
 @contextmanager

@@ -20,16 +20,16 @@ from typing import Any, TypeAlias
 from unittest import mock
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from google_crc32c import value as crc32c
 
 from tests.broker_files import batches_of, forget_derived
 from tests.builders import received
+from tests.formats.packed import seal
 from tests.sources.log_files import state_record
 from toolkit import Cluster
 from toolkit.actions.marker_actions import plan_abort, plan_complete
 from toolkit.actions.plan import Plan
 from toolkit.analysis.diagnosis import rules
-from toolkit.formats.batches import CRC_END, HEADER, HEADER_SIZE
+from toolkit.formats.batches import HEADER, HEADER_SIZE
 from toolkit.formats.coordinator_records import STATE_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.clients import SteadyClient, TxnProducer, await_coordinators, config_of, offsets, partitions, until
@@ -470,11 +470,11 @@ def never_added_after_deleted_marker(case: Case) -> Steps:
     case.write(producer, Fate.NOT_ADDED, case.topic)
 
 
-def two_commits(case: Case) -> Steps:
-    """Two commits of version 2 on one partition, both without their markers."""
-    producer = case.producer(version=2)
-    for _ in range(2):
-        case.transact(producer, case.topic, case.other)
+def without_markers(case: Case, *commits: bool, version: int = 1) -> Steps:
+    """Commits and aborts on one partition, without their markers or a broker's time between records and decision."""
+    producer = case.producer(version=version)
+    for commit in commits:
+        case.transact(producer, case.topic, case.other, commit=commit)
         yield case.marker_lost(case.topic)
 
 
@@ -497,18 +497,18 @@ def commit_after_a_marker(case: Case) -> Steps:
     yield case.marker_lost(case.topic)
 
 
-def commit_after_append_time(case: Case) -> Steps:
-    """A commit of version 1 without its marker, long after its records by LogAppendTime."""
+def after_append_time(case: Case, *, commit: bool) -> Steps:
+    """An end of version 1 without its marker, long after its records by LogAppendTime."""
     producer = case.producer()
-    case.add_and_write(producer, Fate.COMMITTED, case.topic)
+    case.add_and_write(producer, Fate.COMMITTED if commit else Fate.ABORTED, case.topic)
     yield PowerLoss()
-    producer.end(commit=True)
+    producer.end(commit=commit)
     yield case.marker_lost(case.topic)
 
 
 def commit_then_fence(case: Case) -> Steps:
-    """As `commit_after_append_time`; a new instance then fences a transaction elsewhere."""
-    yield from commit_after_append_time(case)
+    """As `after_append_time` of a commit; a new instance then fences a transaction elsewhere."""
+    yield from after_append_time(case, commit=True)
     case.add_and_write(case.producers[0], Fate.ABORTED, case.other)
     case.producer()
 
@@ -520,27 +520,6 @@ def live_after_commit(case: Case) -> Steps:
     yield case.marker_lost(case.topic)
     case.write(producer, Fate.LIVE, case.topic)
     case.client_goes_on = partial(case.commit, producer)
-
-
-def commit_at_once(case: Case) -> Steps:
-    """A commit of version 1 without its marker, and without a broker's time between its records and it."""
-    case.transact(case.producer(), case.topic, case.other)
-    yield case.marker_lost(case.topic)
-
-
-def abort_without_marker(case: Case) -> Steps:
-    """An abort of version 1 without its marker."""
-    case.transact(case.producer(), case.topic, case.other, commit=False)
-    yield case.marker_lost(case.topic)
-
-
-def abort_after_append_time(case: Case) -> Steps:
-    """An abort of version 1 without its marker, long after its records by LogAppendTime."""
-    producer = case.producer()
-    case.add_and_write(producer, Fate.ABORTED, case.topic)
-    yield PowerLoss()
-    producer.end(commit=False)
-    yield case.marker_lost(case.topic)
 
 
 def abort_then_commit(case: Case) -> Steps:
@@ -573,11 +552,7 @@ def stories(version: str) -> dict[str, Story]:
         lost_abort,
         restored,
         commit_after_a_marker,
-        commit_after_append_time,
         commit_then_fence,
-        commit_at_once,
-        abort_without_marker,
-        abort_after_append_time,
         abort_then_commit,
     ]
     if version < VERIFYING:
@@ -593,11 +568,16 @@ def stories(version: str) -> dict[str, Story]:
             upgrade_within_epoch,
             upgrade_in_one_range,
             downgrade_and_upgrade,
-            two_commits,
             commit_and_abort,
             live_after_commit,
         ]
     named = {each.__name__.replace("_", "-"): each for each in found}
+    named["commit-at-once"] = lambda case: without_markers(case, True)
+    named["abort-without-marker"] = lambda case: without_markers(case, False)
+    for name in ("commit", "abort"):
+        named[f"{name}-after-append-time"] = partial(after_append_time, commit=name == "commit")
+    if version >= VERIFYING:
+        named["two-commits"] = lambda case: without_markers(case, True, True, version=2)
     for is_timed in (False, True):
         named[f"producer-id-twice{'-timed' if is_timed else ''}"] = partial(producer_id_twice, is_timed=is_timed)
     for each in (1, 2) if version >= VERIFYING else (1,):
@@ -649,6 +629,4 @@ def _later(batch: bytes) -> bytes:
     fields = list(HEADER.unpack_from(batch))
     for number in (7, 8):  # base and max timestamp
         fields[number] += LATER // dt.timedelta(milliseconds=1)
-    covered = HEADER.pack(*fields)[CRC_END:] + batch[HEADER_SIZE:]
-    crc: int = crc32c(covered)
-    return HEADER.pack(*fields)[: CRC_END - 4] + crc.to_bytes(4, "big") + covered
+    return seal(HEADER.pack(*fields) + batch[HEADER_SIZE:])

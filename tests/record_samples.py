@@ -56,12 +56,9 @@ class ScriptResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleScript:
-    """How to produce a sample."""
+    """How to produce a sample; its title and description are in the index, and a new one is written there first."""
 
-    # name, title, description: as in `IncidentSample`
     name: str
-    title: str
-    description: str
     expected: str  # expected verdict
     play: Callable[[Kafka, Path], ScriptResult]  # steps on the running broker, with the sample's folder
     properties: Mapping[str, str]  # settings of the broker
@@ -183,14 +180,10 @@ def _flight_recording(kafka: Kafka, folder: Path) -> ScriptResult:
     return ScriptResult(topic=TOPIC, partition=0, at=held_until)
 
 
-def _of_incident(
-    incident: str, title: str, description: str, *, seconds: float = 3, dump: bool = False
-) -> SampleScript:
+def _of_incident(incident: str, *, seconds: float = 3, dump: bool = False) -> SampleScript:
     plot = INCIDENTS[incident]
     return SampleScript(
         name=incident.replace("_", "-"),
-        title=title,
-        description=description,
         expected=plot.later or plot.expected,
         play=_incident(incident, seconds=seconds),
         properties=plot.properties,
@@ -201,79 +194,16 @@ def _of_incident(
 SCRIPTS: Mapping[str, SampleScript] = {
     script.name: script
     for script in (
-        _of_incident(
-            "late_message",
-            "A batch arrived after its transaction was aborted",
-            "The abort marker overtook a batch that was still in flight. The broker took the late batch for the "
-            "beginning of another transaction, which the coordinator does not know: nobody will ever end it, and 20 "
-            "committed records wait behind it.",
-            dump=True,
+        _of_incident("late_message", dump=True),
+        *(
+            _of_incident(each)
+            for each in ("never_added", "superseded_same_partition", "head_deleted", "offsets_never_added")
         ),
-        _of_incident(
-            "never_added",
-            "A producer wrote to a partition that it never added to its transaction",
-            "The client has a producer id and wrote, but never sent AddPartitionsToTxn. No coordinator will send a "
-            "marker to this partition.",
-        ),
-        _of_incident(
-            "superseded_same_partition",
-            "The next instance of a producer is about to publish what its dead one left open",
-            "A producer wrote and died; its successor, one epoch later, has added the same partition and written "
-            "nothing there yet. Its commit would make the dead epoch's records visible to read_committed.",
-        ),
-        _of_incident(
-            "head_deleted",
-            "A transaction hangs whose first records are deleted",
-            "Retention, here DeleteRecords, deleted the first records of a hanging transaction. That does not end "
-            "it: the LSO stays where it is.",
-        ),
-        _of_incident(
-            "offsets_never_added",
-            "A group's offset was committed without adding the group to the transaction",
-            "It shows on the group's partition of __consumer_offsets, not on the topic that the group reads: the "
-            "group's offsets stand still.",
-        ),
-        _of_incident(
-            "several_open",
-            "Two hanging transactions with a healthy one between them",
-            "Ending the first one moves the LSO to the healthy one, and not to the end: what follows one abort has to "
-            "be known before it.",
-        ),
-        _of_incident(
-            "orphan",
-            "The transactional id of an open transaction has expired",
-            "The transaction was open for longer than transactional.id.expiration.ms (3 s here, a week by default). "
-            "No coordinator has a state for it any more.",
-        ),
-        _of_incident(
-            "open_young",
-            "Healthy: a transaction is open and will be committed",
-            "It holds the LSO as every open transaction does. An abort marker would lose its records.",
-        ),
-        _of_incident(
-            "overdue",
-            "A transaction is open past its own timeout",
-            "Its coordinator owns it but does not abort it. Write no abort marker: check the coordinator.",
-            seconds=30,
-        ),
+        *(_of_incident(each) for each in ("several_open", "orphan", "open_young")),
+        _of_incident("overdue", seconds=30),
+        SampleScript(name="long-history", expected="ended", play=_long_history, properties=EVERYDAY.properties),
         SampleScript(
-            name="long-history",
-            title="Two thousand transactions, and one that hung for half a minute in the middle",
-            description="Three applications commit and abort continuously, and the group billing reads. A late "
-            "message holds the LSO until an operator writes an abort marker; then the group continues. Nothing is open "
-            "at the end.",
-            expected="ended",
-            play=_long_history,
-            properties=EVERYDAY.properties,
-        ),
-        SampleScript(
-            name="flight-recording",
-            title="A flight recording: a transaction hangs, and an operator aborts it",
-            description="One sample per second: normal traffic, a late message that holds the LSO, the abort marker, "
-            "and normal traffic again. Meanwhile the group billing makes no progress.",
-            expected="hanging",
-            play=_flight_recording,
-            properties=EVERYDAY.properties,
+            name="flight-recording", expected="hanging", play=_flight_recording, properties=EVERYDAY.properties
         ),
     )
 }
@@ -301,8 +231,8 @@ COMPARED_COLUMNS = (
 )
 
 
-def make(script: SampleScript, into: Path) -> dict[str, Any]:
-    """Run a script, write its archive, and return its row of the index."""
+def make(script: SampleScript, known: Mapping[str, Any], into: Path) -> dict[str, Any]:
+    """Run a script, write its archive, and return its row of the index, with the texts of the row that is there."""
     with tempfile.TemporaryDirectory(prefix="kafka-txn-sample-") as temporary:
         folder = Path(temporary) / "packed"
         folder.mkdir()
@@ -316,8 +246,8 @@ def make(script: SampleScript, into: Path) -> dict[str, Any]:
         shutil.copytree(whole, folder / LOG_DIR, ignore=shutil.ignore_patterns(*LEFT_OUT))
         sample = IncidentSample(
             name=script.name,
-            title=script.title,
-            description=script.description,
+            title=known["title"],
+            description=known["description"],
             origin=script.origin,
             topic=played.topic,
             partition=played.partition,
@@ -380,11 +310,10 @@ def packed(folder: Path) -> bytes:
 
 def main(names: Sequence[str]) -> None:
     """Make the samples of these names, or all."""
-    DATA.mkdir(exist_ok=True)
     index = DATA / INDEX
-    entries = json.loads(index.read_text(encoding="utf-8")) if index.exists() else {}
+    entries = json.loads(index.read_text(encoding="utf-8"))
     for name in names or SCRIPTS:
-        entries[name] = make(SCRIPTS[name], DATA)
+        entries[name] = make(SCRIPTS[name], entries[name], DATA)
         ordered = {each: entries[each] for each in sorted(entries) if each in SCRIPTS}
         index.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         size = (DATA / f"{name}.tar.xz").stat().st_size

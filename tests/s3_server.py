@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from tests.process import started
+from tests.process import is_listening, started
 from toolkit.formats import object_store
 from toolkit.lab import samples
+from toolkit.lab.broker import free_ports
 from toolkit.lab.clients import until
 
 BUCKET = "backup"
@@ -135,11 +136,10 @@ def _received(connection: Any) -> bytes:
 @contextmanager
 def s3_server(environment: pytest.MonkeyPatch) -> Iterator[S3Server]:
     """A server that the environment names."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with started(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
-        until(lambda: _accepts(port), awaited="the S3 server")
+        until(lambda: is_listening(f"127.0.0.1:{port}") or None, awaited="the S3 server")
         with S3Server(port) as proxy:
             thread = threading.Thread(target=proxy.serve_forever, daemon=True)
             thread.start()
@@ -152,14 +152,6 @@ def s3_server(environment: pytest.MonkeyPatch) -> Iterator[S3Server]:
             object_store._file_system.cache_clear()
             proxy.shutdown()
             thread.join(60)
-
-
-def _accepts(port: int) -> bool | None:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return None
-    return True
 
 
 def copy_sample(name: str, folder: Path) -> None:

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import ssl
 import subprocess
 import threading
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.config.certificates import Certificates
+from tests.process import is_listening
 from toolkit.lab import Kafka
 from toolkit.lab.broker import free_ports
 from toolkit.lab.clients import until
@@ -92,7 +92,7 @@ class Kdc:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until(lambda: True if _answers(port) else None, awaited="the KDC")
+        until(lambda: is_listening(f"127.0.0.1:{port}") or None, awaited="the KDC")
         self._run("kinit", "-k", "-t", str(self.keytab("ann")), "ann")
 
     def __enter__(self) -> Self:
@@ -110,11 +110,6 @@ class Kdc:
         subprocess.run(
             [which(program) or program, *arguments], env=self._all, check=True, capture_output=True, timeout=120
         )
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 class JsonHandler(http.server.BaseHTTPRequestHandler):

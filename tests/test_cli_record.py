@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,10 +48,6 @@ def warnings(output: str) -> list[str]:
     ]
 
 
-def wait_for(condition: Callable[[], object], awaited: str) -> None:
-    until(lambda: True if condition() else None, awaited=awaited)
-
-
 @pytest.fixture(scope="module")
 def hanging(kafka: Kafka) -> Iterator[StagedIncident]:
     """Partition 0 of a topic hangs, and its partition 1 has a healthy transaction."""
@@ -85,11 +81,11 @@ def test_a_recorder_can_start_before_its_cluster(recording: Path, tmp_path: Path
 def test_a_kill_loses_at_most_the_current_sample(kafka: Kafka, hanging: StagedIncident, tmp_path: Path) -> None:
     directory = tmp_path / "recording"
     with recorder(kafka, directory) as process:
-        wait_for(lambda: len(samples(directory)) > 1, "two samples")
+        until(lambda: len(samples(directory)) > 1 or None, awaited="two samples")
         observed = samples(directory)
         process.kill()
     with recorder(kafka, directory) as process:
-        wait_for(lambda: len(samples(directory)) > len(observed), "another sample")
+        until(lambda: len(samples(directory)) > len(observed) or None, awaited="another sample")
         second = on(kafka, "record", "--output", directory)
         assert (second.returncode, f"is in use by process {process.pid}." in second.stderr) == (2, True)
         process.send_signal(signal.SIGTERM)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.analysis.aborted_transactions import aborted_transactions
 from tests.analysis.log_invariants import log_dir_violations
-from tests.sources.test_log_evidence import abort_marker
+from tests.staged_state import write_marker
 from tests.tiers import amount, seed
 from tests.workload import BUSY, Workload, random_workload
 from toolkit import Cluster, LogDir
@@ -28,7 +28,7 @@ from toolkit.formats.scan import scan_file
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
-from toolkit.schema import ABORTED, BATCHES, FINDINGS, LSO_HOLDS, LSO_TIMELINE, Row, Table
+from toolkit.schema import ABORTED, BATCHES, FINDINGS, LSO_HOLDS, LSO_TIMELINE, Row
 from toolkit.schema.table import LogId
 
 pytestmark = [pytest.mark.lab, pytest.mark.longer]
@@ -85,7 +85,7 @@ def left(request: pytest.FixtureRequest) -> Iterator[Left]:
             "transactions": cluster.transaction_rows(),
         }
         partitions = [(f"plain-{name}", 0), (f"plain-{name}", 1), (f"copies-{name}", 0), (f"append-time-{name}", 0)]
-        live = {tp: rows_of(BATCHES, cluster.batches(partitions=[tp])) for tp in partitions}
+        live = {tp: BATCHES.rows(cluster.batches(partitions=[tp])) for tp in partitions}
         kafka.stop_broker(1)
         print(f"seed {name}: {dict(load.endings)}")
         yield Left(kafka=kafka, load=load, folder=kafka.log_dirs[1], live=live, staged=staged, **answers)
@@ -106,7 +106,7 @@ def staged_holds(kafka: Kafka, cluster: Cluster) -> Iterator[Mapping[str, Staged
     fenced.send(topic, 0)
     threading.Event().wait(HELD_S)
     for name in HANGING:
-        abort_marker(cluster, staged[name])
+        write_marker(cluster.client, staged[name])
     staged["superseded_same_partition"].close()
     staged["open_young"].close()  # commits
     threading.Event().wait(HELD_S)
@@ -191,7 +191,7 @@ def test_aborted_transactions_match_the_brokers_index(left: Left) -> None:
     columns = ["last_offset", "last_stable_offset"]
     key = ("topic", "partition", "producer_id", "first_offset")
     names = ("producer_id", "first_offset", *columns)
-    indexed = [row for row in rows_of(ABORTED, left.files.aborted()) if not was_cleaned(row)]
+    indexed = [row for row in ABORTED.rows(left.files.aborted()) if not was_cleaned(row)]
     ours = []
     for folder in partition_folders(left):
         topic, _, partition = folder.name.rpartition("-")
@@ -219,17 +219,17 @@ def test_every_header_field_matches_kafka_dump_log(left: Left, tmp_path: Path) -
     columns = [name for name in BATCHES.names if name not in {"base_timestamp", "broker_id", "file", "position"}]
     printed = [
         row
-        for row in rows_of(BATCHES, LogDir(text).batches())
+        for row in BATCHES.rows(LogDir(text).batches())
         if not (row["error"] or "").startswith("NOT_DECODED") and row["topic"] != "__cluster_metadata"
     ]
-    read = rows_of(BATCHES, left.files.batches(crc=True))
+    read = BATCHES.rows(left.files.batches(crc=True))
     key = ("topic", "partition", "base_offset", "position")
     assert not differences(by(read, *key), by(printed, *key), columns)
     assert len(read) > 200
 
 
 def test_a_live_partition_matches_its_files(left: Left) -> None:
-    from_files = by(rows_of(BATCHES, left.files.batches()), "topic", "partition", "base_offset")
+    from_files = by(BATCHES.rows(left.files.batches()), "topic", "partition", "base_offset")
     columns = [name for name in BATCHES.names if name not in {"broker_id", "file", "position", "crc_ok"}]
     for tp, live in left.live.items():
         ours = {key: row for key, row in from_files.items() if key[:2] == tp}
@@ -342,7 +342,3 @@ def partition_folders(left: Left) -> list[Path]:
     """Folders with batches of the partitions that no cleaner touches."""
     found = {log.parent for log in left.folder.glob("*-[0-9]*/*.log") if log.stat().st_size}
     return sorted(each for each in found if not each.name.startswith(("compacted", "__")))
-
-
-def rows_of(table: Table, frame: Any) -> list[Row]:
-    return table.rows(frame)

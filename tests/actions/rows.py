@@ -92,13 +92,19 @@ class RowCluster:
 
     @property
     def metadata(self) -> Any:
-        """The leader of ``__transaction_state-0``."""
-        part = MetadataResponse.MetadataResponseTopic.MetadataResponsePartition
-        leader = part(
-            partition_index=0, leader_id=1, leader_epoch=self.coordinator_epoch, replica_nodes=[1], isr_nodes=[1]
+        """The leaders of ``__transaction_state-0`` and of the partitions."""
+        of_topic = MetadataResponse.MetadataResponseTopic
+        epochs = {(STATE_TOPIC, 0): self.coordinator_epoch}
+        epochs |= {(row["topic"], row["partition"]): row["leader_epoch"] for row in self.partitions}
+        leaders: dict[str, list[Any]] = {}
+        for (topic, number), epoch in epochs.items():
+            leader = of_topic.MetadataResponsePartition(
+                partition_index=number, leader_id=1, leader_epoch=epoch, replica_nodes=[1], isr_nodes=[1]
+            )
+            leaders.setdefault(topic, []).append(leader)
+        return MetadataResponse(
+            topics=[of_topic(error_code=0, name=name, partitions=each) for name, each in leaders.items()]
         )
-        topic = MetadataResponse.MetadataResponseTopic(error_code=0, name=STATE_TOPIC, partitions=[leader])
-        return MetadataResponse(topics=[topic])
 
     scope_text: ClassVar[str | None] = None
 
@@ -269,6 +275,20 @@ def _plan(cluster: RowCluster, action: Any, basis: Finding, **more: Any) -> Plan
         transactions=[replace(txn, **more)],
         warnings=action.warnings(replace(basis, topic=txn.topic)),
     )
+
+
+def sets(**fields: Any) -> Change:
+    """The cluster has other rows from then on, or answers otherwise."""
+
+    def change(cluster: RowCluster) -> None:
+        for name, value in fields.items():
+            setattr(cluster, name, value)
+
+    return change
+
+
+def no_answer(cluster: RowCluster) -> None:
+    raise NO_ANSWER
 
 
 NO_ANSWER = BrokerError("Broker 1 did not answer WriteTxnMarkers in time.", code="REQUEST_TIMED_OUT")

@@ -285,6 +285,19 @@ def test_a_fresh_check_that_reads_nothing_says_that_and_not_that_it_has_ended(un
     assert "could not be read" in left.reason
 
 
+def test_a_deleted_topic_of_a_list_is_left_out_and_the_others_are_planned() -> None:
+    """With "The cluster has no topic 'deleted'" none of the list was aborted."""
+    cluster: Any = RowCluster()
+    plan = plan_abort_list(cluster, [found(), found(topic="deleted"), found(partition=1)])
+    assert [each.target for each in plan.plans] == targets(0)
+    assert [(each.target, each.reason.partition(":")[0]) for each in plan.left_out] == [
+        ("deleted-0@100", "deleted-0 cannot be read"),
+        ("orders-1@100", "orders-1 cannot be read"),
+    ]
+    read = next(arguments for name, arguments in cluster.arguments if name == "finding_rows")
+    assert read["partitions"] == [ORDERS_0]
+
+
 def test_what_was_found_on_another_cluster_is_not_called_ended(tmp_path: Path) -> None:
     """The list of one cluster, on another: each of its transactions was "not open there any more"."""
     cluster: Any = RowCluster()

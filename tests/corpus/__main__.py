@@ -15,16 +15,19 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help=f"of {', '.join(inputs())}")
     parser.add_argument("--call", default="", help="only calls whose name contains this")
     arguments = parser.parse_args()
+    found: dict[str, dict[str, str]] = {}
     for name in arguments.names or inputs():
         began = time.process_time()
-        found = dict(answers_on(name, arguments.call))
+        found[name] = dict(answers_on(name, arguments.call))
+        print(f"{name}: {len(found[name])} answers, {time.process_time() - began:.1f} s", flush=True)
+    for name, answers in found.items():  # all at the end: a run that is cut short changes nothing
         folder = ANSWERS / name
         if not arguments.call:
             shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
-        for call, text in found.items():
+        for call, text in answers.items():
             (folder / f"{call}.txt").write_text(text)
-        print(f"{name}: {len(found)} answers, {time.process_time() - began:.1f} s")
+    print(f"written: the answers on {len(found)} inputs")
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from toolkit.views.document import Connection
 from toolkit.views.panel.layout import problem_section
 from toolkit.views.renderers import html_text
 
+FORMATS = ("table", "json", "csv")
 SHOWN = {".csv", ".html", ".json", ".jsonl", ".md", ".svg"}
 """Files that a command leaves whose text is part of the answer, and not their names only, as those in folders are; the
 records that an abort saves are shown as rows."""
@@ -192,12 +193,3 @@ def card(connect: Connect, shown: Callable[[Any], Iterable[str]], *, name: str) 
         return "".join(re.sub(r"\n*(<(?:h3|p|li|pre|details|summary|tr)\b)", r"\n\1", each) + "\n" for each in parts)
 
     return Call(name=name, run=run)
-
-
-def source_kinds() -> Mapping[str, Sequence[str]]:
-    """Names of the tables of each kind of source."""
-    kinds = sorted({kind for each in SOURCE_TABLES.values() for kind in each.of})
-    return {kind: [name for name, each in SOURCE_TABLES.items() if kind in each.of] for kind in kinds}
-
-
-__all__ = ["Call", "CommandLine", "card", "figure", "source_kinds", "table", "tool"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tests.corpus.calls import Call, CommandLine, card, table, tool
+from tests.corpus.calls import FORMATS, Call, CommandLine, card, table, tool
 from toolkit.actions.audit import Audit
 from toolkit.actions.coordinator_actions import plan_fence
 from toolkit.errors import ActionRefused
@@ -31,7 +31,6 @@ from toolkit.views.panel.layout import (
 )
 from toolkit.views.renderers import html_text
 
-FORMATS = ("table", "json", "csv")
 PROPERTIES = "client.properties"
 SOON = ("--recheck-after", "1s")
 

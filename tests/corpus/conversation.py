@@ -115,6 +115,10 @@ class Conversation:
         """When something was written."""
         return sorted(each.at for key, found in self.answers.items() if key.api in WRITES for each in found)
 
+    @cached_property
+    def _addresses(self) -> Sequence[str]:
+        return sorted({each.address for each in self.answers})
+
     @staticmethod
     def _whose(key: RequestKey) -> str:
         return "" if key.api in OF_THE_CLUSTER else key.address
@@ -123,7 +127,7 @@ class Conversation:
     def _by_question(self) -> Mapping[tuple[str, int, int, str], Sequence[Answer]]:
         found: defaultdict[tuple[str, int, int, str], list[Answer]] = defaultdict(list)
         for key, answers in self.answers.items():
-            query = question(decode_request(key.api, key.version, key.body))
+            query = question(key.api, key.version, key.body)
             found[self._whose(key), key.api, key.version, query] += answers
         return {query: sorted(answers, key=lambda each: each.at) for query, answers in found.items()}
 
@@ -161,14 +165,16 @@ class Conversation:
 
     def _find_anywhere(self, key: RequestKey, window: Window) -> Answer | None:
         request = decode_request(key.api, key.version, key.body)
-        others = sorted({each.address for each in self.answers} - {key.address}) if key.api in FROM_ANY_BROKER else []
+        others = [each for each in self._addresses if each != key.address] if key.api in FROM_ANY_BROKER else []
         for address in [key.address, *others]:
             if found := self._find(replace(key, address=address), request, window):
                 return found
         return None
 
     def _find(self, key: RequestKey, request: Any, window: Window) -> Answer | None:
-        found = self._by_question.get((self._whose(key), key.api, key.version, question(request)))
+        found = self._by_question.get(
+            (self._whose(key), key.api, key.version, question(key.api, key.version, key.body))
+        )
         if found:
             return window.nearest(found)  # type: ignore[no-any-return]
         if key.api not in ITEMS:

@@ -15,7 +15,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from tests.corpus.calls import Call, CommandLine, figure, table, tool
+from tests.corpus.calls import FORMATS, Call, CommandLine, figure, table, tool
 from tests.corpus.conversation import FILES_SUFFIX, INPUTS
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.lab import samples
@@ -27,7 +27,6 @@ from toolkit.views.plots import plot_lag, plot_overview, plot_timeline
 
 SAMPLES = Path(samples.__file__).parent / "data"
 DUMPS = Path(__file__).parents[1] / "formats" / "data"
-FORMATS = ("table", "json", "csv")
 LATER = dt.timedelta(minutes=1)
 COMPLETE = "sample-late-message"
 RICH = {COMPLETE, "4.3.1-lost-marker-files"}

@@ -76,6 +76,7 @@ ITEMS: Mapping[int, Items] = {
 DescribeTransactions."""
 
 
+@cache
 def decode_request(api: int, version: int, body: bytes) -> Any:
     """The message of a request without size and correlation id."""
     frame = api.to_bytes(2, "big") + version.to_bytes(2, "big") + bytes(4) + body
@@ -106,9 +107,10 @@ def unavailable_offsets(request: Any, version: int) -> bytes:
     return encode_answer(response(version=version, groups=groups), version)
 
 
-def question(request: Any) -> str:
+@cache
+def question(api: int, version: int, body: bytes) -> str:
     """What a request asks, with its items in order."""
-    return repr(_plain(request))
+    return repr(_plain(decode_request(api, version, body)))
 
 
 def _plain(value: Any) -> Any:

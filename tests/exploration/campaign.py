@@ -17,9 +17,8 @@ from tests.exploration.explore import (
     Run,
     Trace,
     diagnose,
-    fence_of,
+    execution_of,
     fence_plans,
-    marker_of,
     plans,
     reached,
     run,
@@ -160,13 +159,13 @@ explore_races = partial(
 """Diagnose in every state, with every schedule of so many steps of the model between our requests."""
 explore_fences = partial(
     _explore,
-    procedures=lambda world, state: [fence_of(plan) for plan in fence_plans(ModelClient(world, state))],
+    procedures=lambda world, state: [execution_of(plan) for plan in fence_plans(ModelClient(world, state))],
     judged=lambda world, state, done: judge_fences(done, state),
 )
 """Plan every fence that is safe, and execute it while so many steps of the model happen."""
 explore_actions = partial(
     _explore,
-    procedures=lambda world, state: [marker_of(plan) for plan in plans(ModelClient(world, state))],
+    procedures=lambda world, state: [execution_of(plan) for plan in plans(ModelClient(world, state))],
     judged=_judge_action,
 )
 """Plan every action that a finding offers, and execute it while so many steps of the model happen."""

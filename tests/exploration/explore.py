@@ -280,29 +280,13 @@ def plans(client: ModelClient) -> list[Any]:
         return [PLANNERS[row["action"]](cluster, row) for row in rows]
 
 
-def marker_of(plan: Any) -> Procedure:
+def execution_of(plan: Any) -> Procedure:
     """Execute a plan that was made in the first state: what came of it."""
 
-    more = {"save": False} if plan.action.discards else {}  # files are no part of the model
-
     def execute(client: ModelClient) -> str:
         now = replace(plan, cluster=connect(client))
         try:
-            now.execute(confirm=now.target, audit=NoAudit(), recheck_after=SOON, **more)
-        except ToolkitError as error:
-            return f"{type(error).__name__}: {error.what}"
-        return "done"
-
-    return execute
-
-
-def fence_of(plan: Any) -> Procedure:
-    """Fence an id by a plan that was made in the first state."""
-
-    def execute(client: ModelClient) -> str:
-        now = replace(plan, cluster=connect(client))
-        try:
-            now.execute(confirm=now.target, audit=NoAudit())
+            now.execute(confirm=now.target, audit=NoAudit(), recheck_after=SOON, save=False)  # the model has no files
         except ToolkitError as error:
             return f"{type(error).__name__}: {error.what}"
         return "done"

@@ -90,14 +90,6 @@ def _first_look_only(p: pytest.MonkeyPatch) -> None:
     p.setattr(IndexedObservation, "_open_on_leaders", opened)
 
 
-def _no_recheck(p: pytest.MonkeyPatch) -> None:
-    p.setattr(explore, "SOON", 0.0)
-
-
-def _no_preflight(p: pytest.MonkeyPatch) -> None:
-    p.setattr(marker_actions.Abort, "fresh_plans", lambda self, plans, recheck_after: plans)
-
-
 def _undecided(p: pytest.MonkeyPatch) -> None:
     outcome = Outcome(name=UNDECIDED, reason="the log is not asked")
     p.setattr(outcome_proof, "find_outcome", lambda *_: outcome)
@@ -161,6 +153,11 @@ MUTANTS = (
         world="a lost COMMIT, then compact",
     ),
     Mutant(
+        guard="an InitProducerId may be repeated",
+        patch=lambda p: p.setattr(Case, "may_precede_epoch_record", False),
+        world="K1: an InitProducerId repeated after a commit, compacted",
+    ),
+    Mutant(
         guard="an outcome that is not proven is unknown",
         patch=_without_rule("outcome not proven"),
         world="a lost COMMIT, then compact",
@@ -200,7 +197,7 @@ MUTANTS = (
     ),
     Mutant(
         guard="second look at the leader, the recheck, and the marker in the log",
-        patch=_all(_first_look_only, _no_recheck, _without_rule(*MARKER_CAME)),
+        patch=_all(_first_look_only, lambda p: p.setattr(explore, "SOON", 0.0), _without_rule(*MARKER_CAME)),
         world="an abort that is being written",
         how="races",
         steps=2,
@@ -208,7 +205,10 @@ MUTANTS = (
     ),
     Mutant(
         guard="fresh checks before the marker",
-        patch=_all(_no_preflight, _nothing(marker_actions.Abort, "guard", None)),
+        patch=_all(
+            lambda p: p.setattr(marker_actions.Abort, "fresh_plans", lambda self, plans, recheck_after: plans),
+            _nothing(marker_actions.Abort, "guard", None),
+        ),
         world="a partition that was never added",
         how="actions",
         steps=2,

@@ -9,7 +9,6 @@ from functools import cache, lru_cache
 from operator import itemgetter
 from typing import Any
 
-from google_crc32c import value as crc32c
 from kafka.protocol import admin, consumer, metadata, producer
 
 from tests.exploration.steps import last_stable_offset
@@ -26,6 +25,7 @@ from tests.exploration.world import (
     visible,
 )
 from tests.formats.logs import control_batch
+from tests.formats.packed import seal
 from tests.messages import by_topic, message, named
 from toolkit.formats.batches import LOG_APPEND_TIME, TRANSACTIONAL, write_batch
 from toolkit.formats.coordinator_records import STATE_TOPIC, STATES, coordinator_partition
@@ -69,9 +69,7 @@ def _data_batch(record: Record, append_time: bool) -> bytes:
         base_sequence=record.sequence,
         is_transactional=True,
     )
-    return (
-        _checked(batch[:21] + struct.pack(">h", TRANSACTIONAL | LOG_APPEND_TIME) + batch[23:]) if append_time else batch
-    )
+    return seal(batch[:21] + struct.pack(">h", TRANSACTIONAL | LOG_APPEND_TIME) + batch[23:]) if append_time else batch
 
 
 def _time(milliseconds: int) -> dt.datetime:
@@ -80,11 +78,7 @@ def _time(milliseconds: int) -> dt.datetime:
 
 def _timed(batch: bytes, time_ms: int) -> bytes:
     """A control batch with another time."""
-    return _checked(batch[:27] + TIMESTAMPS.pack(time_ms, time_ms) + batch[43:])
-
-
-def _checked(batch: bytes) -> bytes:
-    return batch[:17] + int(crc32c(batch[21:])).to_bytes(4, "big") + batch[21:]
+    return seal(batch[:27] + TIMESTAMPS.pack(time_ms, time_ms) + batch[43:])
 
 
 def _placed(batch: bytes, offset: int, leader_epoch: int) -> bytes:

@@ -20,9 +20,8 @@ from tests.exploration.explore import (
     Run,
     connect,
     diagnose,
-    fence_of,
+    execution_of,
     fence_plans,
-    marker_of,
     running,
 )
 from tests.exploration.properties import is_known, judge_fences, judge_findings, judge_writes
@@ -61,10 +60,10 @@ def race(sitting: Sitting, chance: random.Random, worlds: tuple[World, ...], num
     planned = _walk(world, world.start, chance, chance.randrange(MAX_STEPS), steps)[-1]
     with running(ModelClient(world, planned)):
         procedures: list[tuple[str, Procedure]] = [("findings", diagnose)]
-    markers = [marker_of(each) for each in _plans(ModelClient(world, planned), chance)]
+    markers = [execution_of(each) for each in _plans(ModelClient(world, planned), chance)]
     procedures += [("attempts to abort or complete", each) for each in markers * SCHEDULES]
     if chance.random() < 0.1:
-        fences = [fence_of(each) for each in fence_plans(ModelClient(world, planned))]
+        fences = [execution_of(each) for each in fence_plans(ModelClient(world, planned))]
         procedures += [("attempts to fence", each) for each in fences * SCHEDULES]
     for kind, procedure in procedures:
         during = steps.copy()
@@ -80,7 +79,7 @@ def race(sitting: Sitting, chance: random.Random, worlds: tuple[World, ...], num
             if any(is_known(world, each, violation) for each in (begun, states[-1])):
                 sitting.counts["known limits"] += 1
             else:
-                sitting.check(False, f"walk {number} of {world.name}: {violation}: {', '.join(during)}")
+                sitting.wrong(f"walk {number} of {world.name}: {violation}: {', '.join(during)}")
 
 
 def _plans(client: ModelClient, chance: random.Random) -> list[Any]:

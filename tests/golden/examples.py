@@ -15,10 +15,10 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
+from tests.builders import create_topics
 from tests.causes import cause_names
 from tests.golden import FOLDER, TIMES
 from tests.golden.marker_examples import marker_findings
-from tests.golden.record import create
 from tests.incident_matrix import PATIENCE_S, SETUPS, exists, finding_of, short_graces
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
@@ -108,7 +108,7 @@ def _of_incident(kafka: Kafka, incident: Incident) -> Iterator[Row]:
 def _long(kafka: Kafka, transactional_id: str) -> Row:
     """A live transaction of an id of that form, with the timeout of Flink's sink."""
     topic = f"orders-of-{LONG_IDS.index(transactional_id)}"
-    create(kafka, topic, replicas=1)
+    create_topics(kafka, topic, partitions=2)
     login = {"transactional.id": transactional_id, "transaction.timeout.ms": 3_600_000}
     producer = Producer({**kafka.client_config(), **login})
     producer.init_transactions(60)

@@ -22,7 +22,7 @@ AGE = 200.0  # seconds
 def record() -> None:
     """Stage on three brokers, wait, diagnose, and write ``findings.json``."""
     with Kafka("4.3.1", brokers=3, properties=EVERYDAY.properties) as kafka, ExitStack() as stack:
-        create(kafka, "clicks", "orders")
+        create_topics(kafka, "clicks", "orders", partitions=2, replicas=3)
         write(kafka, "orders", 5)
         stack.enter_context(INCIDENTS["open_long"](kafka, topic="clicks"))
         billing = stack.enter_context(blocked_consumer(kafka, "orders", "billing"))
@@ -32,11 +32,6 @@ def record() -> None:
         threading.Event().wait(AGE)
         cluster = stack.enter_context(Cluster(kafka.bootstrap_servers))
         (FOLDER / "findings.json").write_text("".join(json_pieces(FINDINGS, cluster.finding_rows())))
-
-
-def create(kafka: Kafka, *topics: str, replicas: int = 3) -> None:
-    """Topics of two partitions; by default with a replica on every broker."""
-    create_topics(kafka, *topics, partitions=2, replicas=replicas)
 
 
 def write(kafka: Kafka, topic: str, count: int) -> None:

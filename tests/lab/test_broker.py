@@ -5,41 +5,28 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from tests.brokers import by_tier
-from tests.process import PATIENCE_S, started
+from tests.builders import create_topics, received
+from tests.process import PATIENCE_S, is_listening, started
 from toolkit.errors import LabError, NotFound, SetupError, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.broker import fetch_jars, free_ports
+from toolkit.lab.clients import until
 
 pytestmark = pytest.mark.lab
 
 NO_CLIENT_LOGS: dict[str, str | int | float | bool] = {"log_level": 0}
 
 
-def wait_until(condition: Callable[[], bool], *, seconds: float = 120) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return condition()
-
-
 def admin(kafka: Kafka, user: str | None = None) -> AdminClient:
     return AdminClient({**kafka.client_config(user), **NO_CLIENT_LOGS})
-
-
-def create_topic(kafka: Kafka, name: str, *, user: str | None = None) -> None:
-    topic = NewTopic(name, num_partitions=1, replication_factor=len(kafka.broker_ids))
-    client = admin(kafka, user)
-    client.create_topics([topic])[name].result(timeout=60)
 
 
 def commit_record(kafka: Kafka, topic: str, value: str) -> None:
@@ -50,20 +37,8 @@ def commit_record(kafka: Kafka, topic: str, value: str) -> None:
     producer.commit_transaction(30)
 
 
-def read_committed(kafka: Kafka, topic: str, count: int) -> list[str]:
-    settings = {"group.id": f"group-{topic}", "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
-    consumer = Consumer({**kafka.client_config(), **NO_CLIENT_LOGS, **settings})
-    consumer.subscribe([topic])
-    try:
-        return [(message.value() or b"").decode() for message in consumer.consume(count, timeout=60)]
-    finally:
-        consumer.close()
-
-
-def is_listening(address: str) -> bool:
-    host, port = address.split(":")
-    with socket.socket() as probe:
-        return probe.connect_ex((host, int(port))) == 0
+def read_committed(kafka: Kafka, topic: str) -> list[str]:
+    return [(message.value() or b"").decode() for message in received(kafka, [(topic, 0)])]
 
 
 def meta_properties(kafka: Kafka) -> dict[str, str]:
@@ -101,16 +76,16 @@ def test_the_ports_of_a_broker_that_is_down_stay_its_own(monkeypatch: pytest.Mon
 def test_every_version_works_and_leaves_nothing_behind(version: str) -> None:
     with Kafka(version) as kafka:
         address, directory = kafka.bootstrap_servers, kafka.log_dirs[1]
-        create_topic(kafka, "orders")
+        create_topics(kafka, "orders")
         commit_record(kafka, "orders", "paid")
-        assert read_committed(kafka, "orders", 1) == ["paid"]
+        assert read_committed(kafka, "orders") == ["paid"]
         assert (directory / "orders-0" / "00000000000000000000.log").stat().st_size > 0
         assert f"Kafka version: {version}" in kafka.logs(1, lines=10_000)
         kafka.kill(1)
         kafka.start_broker(1)
         assert kafka.bootstrap_servers == address
         commit_record(kafka, "orders", "paid again")
-        assert read_committed(kafka, "orders", 1) == ["paid again"]
+        assert read_committed(kafka, "orders") == ["paid", "paid again"]
     assert not is_listening(address)
     assert not directory.parent.parent.exists()
     jars = fetch_jars(version)
@@ -121,14 +96,14 @@ def test_every_version_works_and_leaves_nothing_behind(version: str) -> None:
 def test_three_brokers_survive_the_loss_of_one() -> None:
     with Kafka(brokers=3) as kafka:
         assert kafka.broker_ids == [1, 2, 3]
-        create_topic(kafka, "orders")
+        create_topics(kafka, "orders", replicas=3)
         commit_record(kafka, "orders", "with three")
         kafka.kill(1)
-        assert wait_until(lambda: set(admin(kafka).list_topics(timeout=60).brokers) == {2, 3})
+        until(lambda: set(admin(kafka).list_topics(timeout=60).brokers) == {2, 3} or None, awaited="two brokers")
         commit_record(kafka, "orders", "with two")
         kafka.start_broker(1)
         assert set(admin(kafka).list_topics(timeout=60).brokers) == {1, 2, 3}
-        assert read_committed(kafka, "orders", 2) == ["with three", "with two"]
+        assert read_committed(kafka, "orders") == ["with three", "with two"]
         kafka.restart(3)
         assert all((log_dir / "orders-0").is_dir() for log_dir in kafka.log_dirs.values())
 
@@ -136,10 +111,10 @@ def test_three_brokers_survive_the_loss_of_one() -> None:
 @pytest.mark.full
 def test_two_brokers_survive_the_loss_of_the_one_without_a_controller() -> None:
     with Kafka(brokers=2) as kafka:
-        create_topic(kafka, "orders")
+        create_topics(kafka, "orders", replicas=2)
         kafka.kill(2)
         commit_record(kafka, "orders", "alone")
-        assert read_committed(kafka, "orders", 1) == ["alone"]
+        assert read_committed(kafka, "orders") == ["alone"]
 
 
 def test_a_broker_restarts_with_its_data_and_a_new_cluster_starts_empty() -> None:
@@ -158,7 +133,7 @@ def test_a_broker_restarts_with_its_data_and_a_new_cluster_starts_empty() -> Non
         # With 3 s, the only broker was fenced on a busy machine, 41 times within half an hour.
         assert settings["broker.session.timeout.ms"].value == "60000"
 
-        create_topic(kafka, "orders")
+        create_topics(kafka, "orders")
         commit_record(kafka, "orders", "paid")
         kafka.stop_broker(1)
         assert list((kafka.log_dirs[1] / "orders-0").glob("*.snapshot"))
@@ -192,11 +167,11 @@ def test_users_log_in_and_need_acls(version: str, brokers: int) -> None:
     users = {"admin": 'a"d\\m;in =ü', "alice": "alice-secret"}
     with Kafka(version, brokers=brokers, users=users, super_users=["admin"]) as kafka:
         assert kafka.client_config()["sasl.username"] == "admin"
-        create_topic(kafka, "orders")
+        create_topics(kafka, "orders")
         commit_record(kafka, "orders", "paid")
-        assert read_committed(kafka, "orders", 1) == ["paid"]
+        assert read_committed(kafka, "orders") == ["paid"]
         with pytest.raises(KafkaException, match="AUTHORIZATION_FAILED"):
-            create_topic(kafka, "hers", user="alice")
+            admin(kafka, "alice").create_topics([NewTopic("hers", 1, 1)])["hers"].result(60)
         assert "orders" not in admin(kafka, "alice").list_topics(timeout=30).topics
         with_wrong_password = AdminClient({**kafka.client_config("alice"), **NO_CLIENT_LOGS, "sasl.password": "wrong"})
         with pytest.raises(KafkaException):
@@ -222,8 +197,8 @@ def test_the_broker_stops_with_its_python_process(sent_signal: signal.Signals) -
     assert child.returncode in (-sent_signal, 130)
     assert ("KeyboardInterrupt" in stderr) == (sent_signal == signal.SIGINT)
     assert "Warning" not in stderr
-    assert wait_until(lambda: not is_listening(address))
-    assert wait_until(lambda: not Path(directory).parent.parent.exists())
+    until(lambda: not is_listening(address) or None, awaited="the end of the broker")
+    until(lambda: not Path(directory).parent.parent.exists() or None, awaited="its folder to be gone")
 
 
 def test_an_exception_in_the_with_block_stops_the_broker() -> None:

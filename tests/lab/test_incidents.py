@@ -5,11 +5,11 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.brokers import NEWEST, on_cluster
 from tests.staged_state import COORDINATOR, coordinator_state, described_transaction, write_marker
-from toolkit.errors import LabError, UsageError
+from toolkit.errors import BrokerError, ConnectionFailed, LabError, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.clients import (
     BlockedConsumer,
@@ -39,6 +39,24 @@ def cluster(lab: Kafka) -> Iterator[BrokerClient]:
 
 def on_setup(setup: ClusterSetup) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("lab", [on_cluster(NEWEST, setup, id=setup.name)], indirect=True)
+
+
+def test_what_a_busy_broker_did_not_answer_in_time_is_asked_again() -> None:
+    """One ElectLeaders that timed out on a busy machine failed a test of minutes."""
+    failures = [
+        BrokerError("Broker 1 at kafka:9092 did not answer ElectLeaders in time.", code="REQUEST_TIMED_OUT"),
+        ConnectionFailed("The broker at kafka:9092 closed the connection.", do="Check it."),
+        KafkaException(KafkaError(KafkaError._TIMED_OUT)),
+        KafkaException(KafkaError(KafkaError.NOT_COORDINATOR)),
+        BrokerError("It does not support ElectLeaders.", code="UNSUPPORTED_VERSION"),
+    ]
+
+    def query() -> None:
+        raise failures.pop(0)
+
+    with pytest.raises(BrokerError, match="does not support"):
+        until(query, awaited="an answer")
+    assert failures == []
 
 
 @pytest.mark.lab

@@ -4,13 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.process import started
+from toolkit.lab.clients import until
 from toolkit.lab.process_supervisor import ProcessSupervisor
 
 SLEEPER_PROGRAM = """
@@ -23,13 +22,6 @@ supervisor = ProcessSupervisor(directory)
 sleeper = supervisor.start(["sleep", "600"], log=directory / "log")
 print(sleeper.pid, flush=True)
 """
-
-
-def wait_until(condition: Callable[[], bool], *, seconds: float = 180) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
 
 
 def is_running(pid: int) -> bool:
@@ -65,29 +57,21 @@ def test_all_processes_end_with_the_parent(tmp_path: Path, exit_statement: str) 
         assert parent.stdout
         sleeper = int(parent.stdout.readline())
         parent.wait(timeout=60)
-        assert wait_until(lambda: not directory.exists())
-        assert wait_until(lambda: not is_running(sleeper))
+        until(lambda: not directory.exists() or None, awaited="the directory to be gone")
+        until(lambda: not is_running(sleeper) or None, awaited="the end of the process")
         if "fork" in exit_statement:
             os.killpg(parent.pid, signal.SIGKILL)
 
 
-def test_stop_returns_when_processes_and_directory_are_gone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_helper_killed", [False, True])
+def test_stop_returns_when_processes_and_directory_are_gone(is_helper_killed: bool, tmp_path: Path) -> None:
     directory = tmp_path / "lab"
     directory.mkdir()
     supervisor = ProcessSupervisor(directory)
     sleeper = supervisor.start(["sleep", "600"], log=directory / "log")
-    supervisor.stop()
-    assert sleeper.returncode == -signal.SIGKILL
-    assert not directory.exists()
-
-
-def test_stop_works_after_its_helper_was_killed(tmp_path: Path) -> None:
-    directory = tmp_path / "lab"
-    directory.mkdir()
-    supervisor = ProcessSupervisor(directory)
-    sleeper = supervisor.start(["sleep", "600"], log=directory / "log")
-    supervisor._helper.kill()
-    supervisor._helper.wait(60)
+    if is_helper_killed:
+        supervisor._helper.kill()
+        supervisor._helper.wait(60)
     supervisor.stop()
     assert sleeper.returncode == -signal.SIGKILL
     assert not directory.exists()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.cimpl import NewTopic
 
 from tests.acls import (
     ALL,
@@ -26,6 +27,7 @@ from tests.acls import (
     TRANSACTIONAL_ID,
     Acls,
 )
+from tests.builders import create_topics
 from tests.sources.test_partition_log import fetched_chunks
 from toolkit import Cluster
 from toolkit.config import ClientConfig
@@ -89,20 +91,16 @@ def test_a_super_user_is_proven_by_the_acls(admin: Cluster, hanging: StagedIncid
 def test_a_live_transaction_with_a_hidden_id_is_never_hanging(
     watcher: Cluster, alive: StagedIncident, acls: Acls
 ) -> None:
+    """A denied prefix is found even without such ids."""
     acls.allow(*DATA, SEE_STATE_TOPIC, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
-    acls.deny((TRANSACTIONAL_ID, alive.transactional_id, LITERAL, DESCRIBE))
+    acls.deny(
+        (TRANSACTIONAL_ID, alive.transactional_id, LITERAL, DESCRIBE), (TRANSACTIONAL_ID, "secret-", PREFIXED, DESCRIBE)
+    )
     row = finding_of(watcher, alive)
     assert row["verdict"] == "unknown"
     assert row["missing"] == [
-        f"DESCRIBE on TransactionalId '{alive.transactional_id}' (or on '*') for this principal" + OR_THE_LOG
-    ]
-
-
-def test_a_denied_prefix_is_found_even_without_such_ids(watcher: Cluster, hanging: StagedIncident, acls: Acls) -> None:
-    acls.allow(*DATA, SEE_STATE_TOPIC, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
-    acls.deny((TRANSACTIONAL_ID, "secret-", PREFIXED, DESCRIBE))
-    assert finding_of(watcher, hanging)["missing"] == [
-        "DESCRIBE on TransactionalId prefix 'secret-' (or on '*') for this principal" + OR_THE_LOG
+        f"DESCRIBE on TransactionalId {each} (or on '*') for this principal" + OR_THE_LOG
+        for each in (f"'{alive.transactional_id}'", "prefix 'secret-'")
     ]
 
 
@@ -206,22 +204,11 @@ def is_led(cluster: BrokerClient, topic: str) -> bool | None:
     return True if partitions(cluster, topic, 1) else None
 
 
-def create(cluster: BrokerClient, topic: str, replicas: list[list[int]]) -> None:
-    new = broker_client.CreateTopics.CreatableTopic
-    assignments = [
-        new.CreatableReplicaAssignment(partition_index=index, broker_ids=ids) for index, ids in enumerate(replicas)
-    ]
-    request = new(name=topic, num_partitions=-1, replication_factor=-1, assignments=assignments, configs=[])
-    controller = cluster.send_one(broker_client.Metadata(topics=[])).controller_id
-    created = cluster.send_one(broker_client.CreateTopics(topics=[request], timeout_ms=10_000), broker_id=controller)
-    assert [each.error_code for each in created.topics] == [0]
-
-
 @pytest.fixture(scope="module")
 def spread(three: Kafka) -> Kafka:
     """With a topic of which each broker leads a partition; something hangs on two of them."""
+    create_topics(three, NewTopic("spread", 3, replica_assignment=[[1], [2], [3]]))
     with BrokerClient(ClientConfig(three.bootstrap_servers)) as connected:
-        create(connected, "spread", [[1], [2], [3]])
         until(
             lambda: True if all(len(partitions(connected, "spread", broker)) == 3 for broker in (1, 2, 3)) else None,
             awaited="the leaders of spread",
@@ -271,7 +258,7 @@ def test_reading_a_log_continues_on_the_new_leader(three: Kafka, monkeypatch: py
     with Cluster(three.bootstrap_servers) as cluster, Cluster(three.bootstrap_servers, timeout=1) as hasty:
         producer = TxnProducer(cluster.client, "moving-producer").init()
         for topic, replicas in (("moving", [LOST, 1]), ("alone", [LOST])):
-            create(cluster.client, topic, [replicas])
+            create_topics(three, NewTopic(topic, 1, replica_assignment=[replicas]))
             until(partial(is_led, cluster.client, topic), awaited=f"the leader of {topic}")
             for _ in range(6):
                 producer.send(topic, 0)

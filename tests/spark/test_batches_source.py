@@ -10,16 +10,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka.cimpl import NewTopic
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict
 
-from tests.sources.test_authorization import create, is_led
+from tests.builders import create_topics, delete_records
+from tests.sources.test_authorization import is_led
 from toolkit import Cluster
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, until
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row, Table
-from toolkit.sources.live import broker_client
 from toolkit.spark import register
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.data_sources import KafkaBatches
@@ -47,7 +48,7 @@ def cluster(two_brokers: Kafka) -> Iterator[Cluster]:
     """With topics of committed, aborted and open transactions, one with deleted first offsets, and an empty one."""
     with Cluster(two_brokers.bootstrap_servers, timeout=20) as cluster:
         for topic, replicas in (("many", [[1], [2], [1]]), ("cut", [[1]]), ("empty", [[2]])):
-            create(cluster.client, topic, replicas)
+            create_topics(two_brokers, NewTopic(topic, len(replicas), replica_assignment=replicas))
             until(partial(is_led, cluster.client, topic), awaited=f"the leader of {topic}")
         rng = random.Random("batches")
         producers = [TxnProducer(cluster.client, f"producer-{number}").init() for number in range(3)]
@@ -59,18 +60,9 @@ def cluster(two_brokers: Kafka) -> Iterator[Cluster]:
                     producer.send(topic, partition, records=rng.randint(1, 5))
             if number < TRANSACTIONS - 3:
                 producer.end(commit=rng.random() < 0.7)
-        delete_records(cluster, "cut", before=DELETED)
+        delete_records(cluster.client, "cut", before=DELETED)
+        assert cluster.partition_rows(topics=["cut"])[0]["log_start_offset"] == DELETED
         yield cluster
-
-
-def delete_records(cluster: Cluster, topic: str, *, before: int) -> None:
-    request_type = broker_client.DeleteRecords
-    partition = request_type.DeleteRecordsTopic.DeleteRecordsPartition(partition_index=0, offset=before)
-    request = request_type(
-        topics=[request_type.DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=10_000
-    )
-    cluster.client.send_one(request, broker_id=1)
-    assert cluster.partition_rows(topics=[topic])[0]["log_start_offset"] == before
 
 
 def options(two_brokers: Kafka, **overrides: object) -> dict[str, str]:
@@ -197,7 +189,7 @@ def test_a_broker_killed_after_planning_gives_error_rows(two_brokers: Kafka, clu
     """One partition moves to another leader; the other has no leader left. Both were planned before the kill."""
     producer = TxnProducer(cluster.client, "dying-producer").init()
     for topic, replicas in (("moves", [2, 1]), ("stays", [2])):
-        create(cluster.client, topic, [replicas])
+        create_topics(two_brokers, NewTopic(topic, 1, replica_assignment=[replicas]))
         until(partial(is_led, cluster.client, topic), awaited=f"the leader of {topic}")
         for _ in range(10):
             producer.send(topic, 0)

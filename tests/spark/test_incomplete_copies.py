@@ -118,7 +118,7 @@ def is_obsolete(row: Row, plans: dict[str, LogPlan]) -> bool:
     """As `toolkit.spark.pipeline.stored_tables.TableStore.write`."""
     table = row["table"]
     plan = plans.get(row["log"])
-    if plan is None or plan.remembered != TRUNCATED or row["log"].endswith(IDS) is not (table == HISTORY):
+    if plan is None or plan.mode != TRUNCATED or row["log"].endswith(IDS) is not (table == HISTORY):
         return False
     values: Row = row[table]
     if table == LSO_TIMELINE.name:
@@ -167,7 +167,6 @@ def some_logs(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.lab
 @fuzzed(4)
 @given(st.randoms(use_true_random=True))
 def test_copies_of_real_logs_in_any_order_give_the_tables_of_one_run(some_logs: Path, random: Random) -> None:

@@ -42,7 +42,7 @@ from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.datasources.log_reader import LogListing
 from toolkit.spark.pipeline import log_fold
 from toolkit.spark.pipeline.log_fold import LogRead, LogState, LogWork, StoppedRead, WorkOptions, fold_log, fold_work
-from toolkit.spark.pipeline.log_states import LOST, REMEMBERED, TRUNCATED, LogPlan, plan_logs
+from toolkit.spark.pipeline.log_states import CONTINUED, LOST, TRUNCATED, LogPlan, plan_logs
 from toolkit.spark.pipeline.stored_tables import STATE, StoredState, damaged_segments
 
 T = TypeVar("T")
@@ -289,9 +289,9 @@ def read_on(stored: Stored, units: Sequence[Unit], before: PartialTransactions, 
     if stored.state is None:
         plan = FROM_BEGINNING
     elif start is None:
-        plan = LogPlan(remembered=TRUNCATED, offset=BASE)
+        plan = LogPlan(mode=TRUNCATED, offset=BASE)
     else:
-        plan, before = LogPlan(start=start, remembered=REMEMBERED), EMPTY
+        plan, before = LogPlan(start=start, mode=CONTINUED), EMPTY
     stored.run(units, plan, before=before, **options)
     stop_errors = [row for row in stored.rows() if "it moved" in (row["error"] or "")]
     assert len(stop_errors) == ("failure" in options)
@@ -333,7 +333,7 @@ def test_transactions_open_before_lost_offsets_have_no_outcome(random: Random) -
     stored, first_only, second_only = (Stored(random) for _ in range(3))
     for each in (stored, first_only):
         each.run(first, before=begin(), end=0)
-    stored.run(second, LogPlan(remembered=LOST, offset=5000, error=lost), before=before, end=5000)
+    stored.run(second, LogPlan(mode=LOST, offset=5000, error=lost), before=before, end=5000)
     second_only.run(second, before=before, end=5000)
     still_open = [row for row in first_only.rows() if row["outcome"] == "open"]
     first_only.provisional = []
@@ -362,7 +362,7 @@ def test_a_truncated_log_matches_a_new_read(random: Random) -> None:
         row for row in of_steps if row["lso_timeline"]["offset"] <= BASE and row["lso_timeline"]["error"] is None
     ]
     stored.bytes_read, stored.damaged_segments = 0, set()
-    stored.run(second, LogPlan(remembered=TRUNCATED, offset=BASE), before=before, end=BASE)
+    stored.run(second, LogPlan(mode=TRUNCATED, offset=BASE), before=before, end=BASE)
     assert_single_read(stored, second, before, last_base_offset=BASE)
 
 
@@ -372,7 +372,7 @@ def test_an_unopened_file_is_marked_in_the_state() -> None:
     stored.run([unreadable], before=begin(), end=0)
     assert stored.state is not None
     assert (stored.state["is_unread"], stored.state["is_damaged"]) == (True, True)
-    stored.run([], LogPlan(remembered=TRUNCATED, offset=0))
+    stored.run([], LogPlan(mode=TRUNCATED, offset=0))
     assert (stored.state["is_unread"], stored.state["is_damaged"], stored.rows()) == (False, False, [])
 
 
@@ -381,7 +381,7 @@ def test_a_partition_whose_first_read_failed_is_read_by_the_next_run() -> None:
     units = random_units(Random(3), 0)
     stored, whole = Stored(Random(1)), Stored(Random(1))
     stored.run([], LogPlan(start=0, stop=90), before=begin(), failure="NOT_LEADER: it moved.")
-    stored.run(units, LogPlan(start=0, stop=90, remembered=REMEMBERED), before=begin())
+    stored.run(units, LogPlan(start=0, stop=90, mode=CONTINUED), before=begin())
     whole.run(units, LogPlan(start=0, stop=90), before=begin())
     assert stored.rows() == whole.rows()
     assert any(row["outcome"] for row in stored.rows())
@@ -408,7 +408,6 @@ def replicas(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.lab
 def test_damaged_logs_and_logs_without_a_beginning_are_folded(replicas: Path) -> None:
     tables = Tables(replicas)
     tables.run()
@@ -418,7 +417,6 @@ def test_damaged_logs_and_logs_without_a_beginning_are_folded(replicas: Path) ->
     assert any(row["truncated"] is None for row in tables.log_transactions if row["producer_id"] is not None)
 
 
-@pytest.mark.lab
 def test_growing_real_logs_are_read_incrementally(history: Path, tmp_path: Path) -> None:
     """Each is first truncated at a random position, usually within a batch."""
     random, logs = Random(seed()), tmp_path / "logs"
@@ -458,5 +456,5 @@ def test_a_live_partition_without_leader_has_a_row_until_it_can_be_read() -> Non
     assert plan_logs({listing.log: replace(back, high_watermark=4)}, {listing.log: stored}) != {}
     read_before = replace(stored, log_end_offset=0)
     assert plan_logs({listing.log: back}, {listing.log: read_before}) == {
-        listing.log: LogPlan(start=0, stop=0, remembered=REMEMBERED)
+        listing.log: LogPlan(start=0, stop=0, mode=CONTINUED)
     }, "the row goes, though nothing is new"

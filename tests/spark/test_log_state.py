@@ -56,7 +56,7 @@ def state_of(*steps: Step, before: PartialTransactions = EMPTY) -> LogState:
 
 def test_a_log_without_batches_has_no_end() -> None:
     state = state_of()
-    assert (state.log_end_offset, state.end_time, state.leader_epoch, state.is_damaged) == (None, -1, -1, False)
+    assert (state.log_end_offset, state.end_time, state.leader_epoch, state.stays_damaged) == (None, -1, -1, False)
 
 
 def test_the_leader_epoch_is_the_highest_and_the_time_that_of_the_last_batch() -> None:
@@ -93,9 +93,9 @@ def test_transactions_are_lost_before_any_batch_was_read() -> None:
 
 def test_a_truncated_log_keeps_the_holds_before() -> None:
     state = state_of(Step("data", 1), Step("commit", 1), Step("data", 1), Step("commit", 1), Step("data", 2))
-    state.is_damaged = True
+    state.stays_damaged = True
     state.truncate(3)
-    assert (state.log_end_offset, state.is_damaged) == (None, False)
+    assert (state.log_end_offset, state.stays_damaged) == (None, False)
     assert [row["marker_offset"] for row in state.lso_holds().to_pylist()] == [1]
 
 

@@ -17,13 +17,13 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from tests.config.certificates import Certificates
-from tests.sources.test_authorization import create, is_led
+from tests.sources.test_authorization import is_led
 from tests.spark.rows import SESSION_MODULES
 from toolkit import Cluster
 from toolkit.config import ClientConfig
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
-from toolkit.lab.clients import TxnProducer, until
+from toolkit.lab.clients import TxnProducer, create_topic, until
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.spark.datasources.data_sources import KafkaBatches
 from toolkit.spark.datasources.reader_options import SECRETS, SETTING, client_config, hide_secrets
@@ -55,8 +55,9 @@ def secured_kafka(certificates: Certificates) -> Iterator[Kafka]:
     settings = {**EVERYDAY.properties, **tls, "transaction.state.log.num.partitions": 3}
     with Kafka("4.3.1", brokers=3, properties=settings, users={USER: CANARY}, super_users=[USER]) as kafka:
         trust = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(certificates.ca)}
-        with Cluster(kafka.client_config(USER) | trust, timeout=60) as cluster:
-            create(cluster.client, "watched", [[1], [2], [3]])
+        config = kafka.client_config(USER) | trust
+        create_topic(config, "watched", num_partitions=3, replication_factor=-1, replica_assignment=[[1], [2], [3]])
+        with Cluster(config, timeout=60) as cluster:
             until(lambda: is_led(cluster.client, "watched"), awaited="the leaders of watched")
             producer = TxnProducer(cluster.client, "watched").init()
             for partition in range(3):

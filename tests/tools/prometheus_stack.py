@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from tests.process import ROOT, started
+from tests.process import ROOT, is_listening, started
 from toolkit.lab.broker import free_ports
 from toolkit.lab.clients import until
 
@@ -35,17 +34,8 @@ def prometheus(folder: Path, rules: str, *, recorder_port: int) -> Iterator[str]
     command = [PROMETHEUS, "--config.file=prometheus.yml", "--storage.tsdb.path=series"]
     command += [f"--web.listen-address=127.0.0.1:{port}"]
     log = folder / "prometheus.log"
-    with log.open("wb") as out, started(command, cwd=folder, stdout=out, stderr=subprocess.STDOUT) as process:
-
-        def ready() -> bool | None:
-            assert process.poll() is None, log.read_text()
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=10):
-                    return True
-            except OSError:
-                return None
-
-        until(ready, awaited="Prometheus")
+    with log.open("wb") as out, started(command, cwd=folder, stdout=out, stderr=subprocess.STDOUT):
+        until(lambda: is_listening(f"127.0.0.1:{port}") or None, awaited=f"Prometheus ({log})")
         yield f"http://127.0.0.1:{port}"
 
 

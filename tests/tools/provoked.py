@@ -100,6 +100,15 @@ class Provoked:
         key: str = next(row["key"] for row in rows if row["coordinator_id"] == broker_id)
         return key
 
+    def logged(self, text: str) -> list[str]:
+        """Lines of the brokers' logs with this text, once there is one."""
+
+        def lines() -> list[str] | None:
+            logs = (self.kafka.logs(broker_id, lines=100_000) for broker_id in (HERE, AWAY))
+            return [line for log in logs for line in log.splitlines() if text in line] or None
+
+        return until(lines, awaited=f"{text!r} in a broker's log")
+
     def groups_tool(self, group: str) -> str:
         """What kafka-consumer-groups.sh shows."""
         arguments = ("--bootstrap-server", self.kafka.bootstrap_servers, "--describe", "--group", group)
@@ -148,12 +157,7 @@ def java_too_slow_to_send(here: Provoked) -> str:
 
 def broker_rolled_back(here: Provoked) -> str:
     """The same, in the coordinator's log."""
-
-    def lines() -> list[str] | None:
-        logs = (here.kafka.logs(broker_id, lines=100_000) for broker_id in (HERE, AWAY))
-        return [line for log in logs for line in log.splitlines() if "transactionalId slow due" in line] or None
-
-    return "\n".join(until(lines, awaited="the coordinator's line"))
+    return "\n".join(here.logged("transactionalId slow due"))
 
 
 def java_timeout_too_large(here: Provoked) -> str:
@@ -188,12 +192,7 @@ def java_failed_earlier(here: Provoked) -> str:
 
 def broker_out_of_order(here: Provoked) -> str:
     """The same, in the partition leader's log."""
-
-    def lines() -> list[str] | None:
-        log = here.kafka.logs(HERE, lines=100_000).splitlines()
-        return [line for line in log if "Out of order sequence" in line] or None
-
-    return until(lines, awaited="the leader's line")[0]
+    return here.logged("Out of order sequence")[0]
 
 
 def java_expired(here: Provoked) -> str:
@@ -302,12 +301,7 @@ def java_offsets_timeout(here: Provoked) -> str:
 def broker_skipped_marker(here: Provoked) -> str:
     """The commit succeeds, and leaves a transaction open that hangs once the partition has a leader again."""
     here.waiting["skipped"].commitTransaction()
-
-    def lines() -> list[str] | None:
-        log = here.kafka.logs(HERE, lines=100_000).splitlines()
-        return [line for line in log if "Couldn't find leader endpoint" in line] or None
-
-    return until(lines, awaited="the coordinator's line")[0]
+    return here.logged("Couldn't find leader endpoint")[0]
 
 
 def librdkafka_no_answer(here: Provoked) -> str:

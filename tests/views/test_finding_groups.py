@@ -50,26 +50,6 @@ def test_200_000_partitions_without_rights_are_one_block() -> None:
     assert summary(found[:-1]) == "not known: 200,000 partitions could not be read, 200,000 unknown"
 
 
-def test_500_that_hang_are_grouped_by_cause_and_application() -> None:
-    late = {"cause": "a batch came late (late-after-commit)"}
-    rows = [
-        *(hanging(number) for number in range(300)),
-        *(hanging(number, **late) for number in range(300, 400)),
-        *(hanging(number, transactional_id=f"billing-{number}") for number in range(400, 500)),
-    ]
-    lines = finding_lines(rows)
-    assert [line for line in lines if line[:1].strip()] == [
-        "300 partitions  open for up to 2 h 14 min · 634,500 records waiting · group my-group cannot move",
-        "100 partitions  open for up to 2 h 14 min · 211,500 records waiting · group my-group cannot move",
-        "100 partitions  open for up to 2 h 14 min · 211,500 records waiting · group my-group cannot move",
-    ]
-    text = "\n".join(lines)
-    assert len(lines) < 80
-    assert "kafka-txn find-hanging --verdict hanging --topic orders-0 --topic orders-1" in text
-    assert text.count("kafka-txn abort --list hanging.csv") == 3
-    assert '"payments-0", "payments-1"' in text
-
-
 @pytest.mark.parametrize(
     ("rows", "blocks"),
     [
@@ -123,6 +103,14 @@ def test_what_was_not_read_hides_no_line_of_what_has_something_to_do() -> None:
     committed = finding(topic="z", verdict="stuck_ending", outcome="commit", action="complete")
     first, *_ = short_lines(records_of([*(unread(n) for n in range(9)), committed], Finding))
     assert first.split()[0] == "z-0"
+
+
+def test_short_lines_group_what_was_not_read_by_its_reason() -> None:
+    """Of 200,000 partitions without READ each had its line, where the long form had 39 in all."""
+    silent = [unread(n, error="REQUEST_TIMED_OUT: no answer") for n in (9, 10)]
+    lines = short_lines(records_of([*(unread(n) for n in range(9)), *silent, hanging(7)], Finding))
+    assert [line.split()[0] for line in lines] == ["orders-3-7", "t10-0", "t9-0", "9"]
+    assert lines[-1] == f"9 partitions not read  {DENIED}  " + "; ".join(f"t{n}: 0" for n in range(9))
 
 
 def test_what_was_read_is_before_what_was_not_and_healthy_ones_behind_are_not_counted() -> None:

@@ -82,6 +82,7 @@ from toolkit.schema.verdict import Verdict
 from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import TOO_OLD, error_text, omitted_text
 from toolkit.sources.live.coordinators import CoordinatorTopic, partition_numbers
+from toolkit.sources.live.leaders import read_newest_metadata
 
 if TYPE_CHECKING:
     from toolkit.schema.coerce import Data, FindingLike
@@ -476,16 +477,17 @@ def plan_abort_list(cluster: Cluster, transactions: Data, *, recheck_after: floa
     ------
     ActionRefused
         If they are of another cluster.
-    NotFound
-        If the cluster has no such partition.
     """
     found_before = records_of(transactions, Finding, some_columns=True)
     check_cluster(cluster, found_before)
     listed = {each.key: each for each in found_before}
     keys = sorted(key for key in listed if None not in key)
     tps = sorted({TopicPartition(key.topic or "", key.partition or 0) for key in keys})
-    findings = cluster.records(Finding, partitions=tps, recheck_after=recheck_after) if tps else []
-    found = [_plan_or_left_out(cluster, key, findings) for key in keys]
+    metadata = read_newest_metadata(cluster.client, {tp.topic for tp in tps})
+    there = [tp for tp in tps if tp in metadata.partitions]
+    absent = {tp: f"{tp} cannot be read: {each.error}." for tp, each in metadata.at({*tps} - {*there}).items()}
+    findings = cluster.records(Finding, partitions=there, recheck_after=recheck_after) if there else []
+    found = [_plan_or_left_out(cluster, key, findings, absent) for key in keys]
     nameless = [each for key, each in listed.items() if None in key]  # a partition or a broker that could not be read
     return PlanList(
         cluster=cluster,
@@ -514,13 +516,16 @@ def _what_frees_most_first(plans: Sequence[Plan]) -> list[Plan]:
     return sorted(plans, key=lambda each: (-freed[each.transaction.tp], each.transaction.tp, each.start_offset))
 
 
-def _plan_or_left_out(cluster: Cluster, key: TransactionKey, findings: Sequence[Finding]) -> Plan | LeftOut:
-    target = f"{key.topic}-{key.partition}@{key.start_offset}"
+def _plan_or_left_out(
+    cluster: Cluster, key: TransactionKey, findings: Sequence[Finding], absent: Mapping[TopicPartition, str]
+) -> Plan | LeftOut:
+    tp = TopicPartition(key.topic or "", key.partition or 0)
+    target = f"{tp}@{key.start_offset}"
     fresh = next((each for each in findings if each.key == key), None)
     try:
         if fresh is None:
-            check_was_read(findings, TopicPartition(key.topic or "", key.partition or 0), what="it is open")
-            reason = f"Producer {key.producer_id} has no transaction open there any more."
+            check_was_read(findings, tp, what="it is open")
+            reason = absent.get(tp) or f"Producer {key.producer_id} has no transaction open there any more."
             return LeftOut(target=target, verdict=None, outcome=None, reason=reason)
         plan = ABORT.plan(cluster, fresh)
         refusal = plan.refusal

@@ -45,6 +45,7 @@ DIFFER_MS = int(CLOCKS_DIFFER.total_seconds() * 1000)
 PRODUCER, BROKER = 0, 1
 CLOCKS = ("producer", "broker")
 SCHEMA = LSO_HOLDS.arrow_schema
+TYPES = dict(zip(SCHEMA.names, SCHEMA.types, strict=True))
 
 
 def lso_holds(*ranges: pa.Table, min_held_ms: int = 0) -> pa.Table:
@@ -179,16 +180,18 @@ class _MarkerTimes:
 
     def table(self, log_transactions: pa.Table) -> pa.Table:
         """The first and the last marker as rows of `LSO_HOLDS` without first offset."""
-        both = log_transactions.take(pa.array(self.rows[[0, -1]] if len(self.rows) else self.rows))
-        return hold_table(both.select(["topic", "partition", "broker_id", "marker_offset", "end"]), {})
+        markers = log_transactions.select(["topic", "partition", "broker_id", "marker_offset", "end"])
+        return hold_table(markers.take(pa.array(self.rows[[0, -1]] if len(self.rows) else self.rows)), {})
 
 
 def hold_table(rows: pa.Table, new_columns: Mapping[str, pa.Array]) -> pa.Table:
     """Rows of `LSO_HOLDS` with new columns; those that the rows lack are null."""
-    known = {name: rows[name] for name in rows.column_names} | dict(new_columns)
-    columns = (known[each.name] if each.name in known else pa.nulls(rows.num_rows, each.type) for each in SCHEMA)
-    cast = [column.cast(each.type) for column, each in zip(columns, SCHEMA, strict=True)]
-    return pa.Table.from_arrays(cast, schema=SCHEMA)
+    known = dict(zip(rows.column_names, rows.columns, strict=True)) | dict(new_columns)
+    columns = []
+    for name, type_ in TYPES.items():
+        column = known[name] if name in known else pa.nulls(rows.num_rows, type_)
+        columns.append(column if column.type == type_ else column.cast(type_))  # a cast costs more than the comparison
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
 AT_LEAST = "held_at_least_since"  # evidence name of `toolkit.analysis.diagnosis.causes.held_since`

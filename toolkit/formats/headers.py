@@ -304,6 +304,9 @@ def _fill_in_messages(headers: Headers, raw: npt.NDArray[Any], rows: npt.NDArray
     headers["base_timestamp"][rows] = np.where(is_wrapper, -1, timestamp)
 
 
+IN_MS = pa.timestamp("ms", tz="UTC")
+
+
 def numbers(values: Array, *, null: Array | None = None) -> pa.Array:
     """Integers or booleans; null where `null` is true; without `null`, negative integers are null."""
     if null is None and values.dtype != np.bool_:
@@ -314,7 +317,7 @@ def numbers(values: Array, *, null: Array | None = None) -> pa.Array:
 def times(milliseconds: Array) -> pa.Array:
     """Epoch milliseconds as UTC times; null if negative or after the year 9999."""
     null = (milliseconds < 0) | (milliseconds > LAST_TIME)
-    return numbers(milliseconds, null=null).cast(pa.timestamp("ms", tz="UTC"))
+    return numbers(milliseconds, null=null).view(IN_MS)
 
 
 def labels(codes: Array, names: Sequence[str | None]) -> pa.Array:
@@ -332,8 +335,9 @@ def integers(column: pa.Array | pa.ChunkedArray, *, null: int = -1) -> Array:
 
 def milliseconds(column: pa.Array | pa.ChunkedArray) -> Array:
     """The times of a column of `times`, in any unit, as epoch milliseconds; -1 for null."""
-    in_ms = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
-    return np.asarray(in_ms.cast(pa.int64()).fill_null(-1))
+    if column.type.unit != "ms":
+        column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
+    return np.asarray(column.cast(pa.int64()).fill_null(-1))
 
 
 def arrow_table(table: Table, columns: Mapping[str, pa.Array | str | int | None], *, rows: int) -> pa.Table:
@@ -346,24 +350,10 @@ def arrow_table(table: Table, columns: Mapping[str, pa.Array | str | int | None]
     for column in table.columns:
         values, type_ = columns.get(column.name), arrow_type(column.type)
         if isinstance(values, pa.Array | pa.ChunkedArray):
-            arrays.append(values.cast(type_))
+            arrays.append(values if values.type == type_ else values.cast(type_))
         else:
             arrays.append(pa.repeat(pa.scalar(values, type_), rows))
     return pa.Table.from_arrays(arrays, schema=table.arrow_schema)
-
-
-def to_ipc(table: pa.Table) -> bytes:
-    """A table as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
-
-
-def from_ipc(data: bytes) -> pa.Table:
-    """The table in an Arrow IPC stream."""
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_all()
 
 
 COMPRESSION = (*CODECS, *(f"unknown ({codec})" for codec in range(len(CODECS), 8)))

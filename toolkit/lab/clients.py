@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -16,12 +15,12 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from confluent_kafka.cimpl import NewTopic
 
 from toolkit.config import ClientConfig
-from toolkit.errors import BrokerError, ConnectionFailed, LabError
+from toolkit.errors import AuthenticationFailed, BrokerError, ConnectionFailed, LabError
 from toolkit.formats.batches import write_batch
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.lab.broker import Kafka
 from toolkit.sources.live import broker_client
-from toolkit.sources.live.broker_client import BrokerClient, error_name
+from toolkit.sources.live.broker_client import BrokerClient, error_name, is_lost
 from toolkit.sources.live.coordinators import CoordinatorTopic, loading_coordinators
 
 ALWAYS_UP = 1  # broker that no incident stops; with fewer than three brokers it is the only controller, too
@@ -39,6 +38,7 @@ PASSING = {
     "LEADER_NOT_AVAILABLE",
     "NOT_COORDINATOR",
     "NOT_LEADER_OR_FOLLOWER",
+    "REQUEST_TIMED_OUT",
     "UNKNOWN_TOPIC_OR_PARTITION",
 }
 
@@ -94,7 +94,7 @@ def config_of(kafka: ClusterAddress) -> ClientConfig:
 
 
 def until(condition: Callable[[], T | None], *, awaited: str, timeout: float = 180) -> T:
-    """Repeat a query until it returns a result.
+    """Repeat a query until it returns a result, also if a broker does not answer it: it may be busy, or starting.
 
     Raises LabError if there is none in time.
     `condition`: returns None while there is no result.
@@ -102,13 +102,26 @@ def until(condition: Callable[[], T | None], *, awaited: str, timeout: float = 1
     `timeout`: seconds.
     """
     deadline = time.monotonic() + timeout
-    while (found := condition()) is None:
+    while True:
+        failed: Exception | None = None
+        try:
+            if (found := condition()) is not None:
+                return found
+        except (BrokerError, ConnectionFailed, KafkaException) as error:
+            if not _is_passing(error):
+                raise
+            failed = error
         if time.monotonic() > deadline:
             raise LabError(
                 f"Waited {timeout:g} s in vain for {awaited}.", do="Try again when this machine has less to do."
-            )
+            ) from failed
         time.sleep(0.05)
-    return found
+
+
+def _is_passing(error: BrokerError | ConnectionFailed | KafkaException) -> bool:
+    if isinstance(error, KafkaException):
+        return error.args[0].name() in {*PASSING, "_TIMED_OUT"}
+    return is_lost(error) and not isinstance(error, AuthenticationFailed)
 
 
 def send_until_accepted(
@@ -145,7 +158,7 @@ def send_until_accepted(
     except RequestRefused:
         raise
     except LabError as waited:
-        raise RequestRefused(api, of, error=", ".join(sorted(passing))) from waited
+        raise RequestRefused(api, of, error=", ".join(sorted(passing)) or "REQUEST_TIMED_OUT") from waited
 
 
 QUIET: Mapping[str, Any] = {"log_level": 0, "error_cb": lambda error: None}
@@ -217,8 +230,7 @@ def elect_uncleanly(cluster: BrokerClient, topic: str, numbers: Sequence[int], *
                 min_version=1,
             )
             # The controller may be the broker that is gone, or a broker that still forwards to it; it is asked again.
-            with contextlib.suppress(BrokerError, ConnectionFailed):
-                cluster.send_one(request, broker_id=controller_id)
+            cluster.send_one(request, broker_id=controller_id)
         return None if missing else True
 
     until(leads_all, awaited=f"broker {broker_id} to lead {topic}")
@@ -481,8 +493,6 @@ def write_committed(cluster: BrokerClient, topic: str, partition: int, *, record
 EARLIEST: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
-MOVING = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
-
 
 def blocked_consumer(kafka: ClusterAddress, topic: str, group: str, *, partition: int = 0) -> BlockedConsumer:
     """Return a consumer of a group that has read up to the LSO and committed."""
@@ -570,32 +580,21 @@ class BlockedConsumer:
             self.position = (message.offset() or 0) + 1
         return records
 
-    def _commit(self) -> bool | None:
-        """True once the position is committed; None while the group has no coordinator."""
+    def _commit(self) -> bool:
         topic_partition = TopicPartition(self.topic, self.partition, self.position)
-        with _unless_moving():
-            self._consumer.commit(offsets=[topic_partition], asynchronous=False)
-            return True
-        return None
+        self._consumer.commit(offsets=[topic_partition], asynchronous=False)
+        return True
 
-    def _committed(self) -> int | None:
-        """The group's committed offset, negative if it has none; None while the group has no coordinator."""
-        with _unless_moving():
-            (found,) = self._consumer.committed([TopicPartition(self.topic, self.partition)], timeout=30)
-            return int(found.offset)
-        return None
+    def _committed(self) -> int:
+        """The group's committed offset, negative if it has none."""
+        (found,) = self._consumer.committed([TopicPartition(self.topic, self.partition)], timeout=30)
+        return int(found.offset)
 
     def _offset(self, spec: Any, isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> int:
         partition = TopicPartition(self.topic, self.partition)
-        futures = self._admin.list_offsets({partition: spec}, isolation_level=isolation_level, request_timeout=30)
-        return int(futures[partition].result().offset)
 
+        def listed() -> int:
+            futures = self._admin.list_offsets({partition: spec}, isolation_level=isolation_level, request_timeout=30)
+            return int(futures[partition].result().offset)
 
-@contextlib.contextmanager
-def _unless_moving() -> Iterator[None]:
-    """Leave the block while the group has no coordinator."""
-    try:
-        yield
-    except KafkaException as failed:
-        if failed.args[0].code() not in MOVING:
-            raise
+        return until(listed, awaited=f"an offset of {self.topic}-{self.partition}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar, cast
 
 from toolkit.errors import UsageError
 from toolkit.schema import FINDINGS, TABLES
@@ -100,6 +100,8 @@ Data: TypeAlias = "Frames | Iterable[Row] | Iterable[TableRow] | None"
 
 R = TypeVar("R", bound=TableRow)
 
+OffsetSpec: TypeAlias = SupportsIndex | dt.datetime | str
+"""An offset, a time, or the name of either or of an offset of the partition."""
 FindingLike: TypeAlias = "Row | pd.Series[Any] | pd.DataFrame"
 """A row of ``schema.FINDINGS``, or a row of its frame."""
 

@@ -19,6 +19,7 @@ import typing
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum, StrEnum, auto
+from functools import cached_property
 from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol, Self, TypedDict, TypeVar
@@ -184,7 +185,7 @@ class Column:
     unit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """A table: what one row is, its columns, the key of every row, and the order of rows."""
 
@@ -195,12 +196,12 @@ class Table:
     sort: tuple[str, ...]
     version: int = 1  # of its columns in JSON, as `tests.schemas` stores them; raised when one of them changes
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """Column names in order."""
         return [column.name for column in self.columns]
 
-    @property
+    @cached_property
     def arrow_schema(self) -> pa.Schema:
         """The table as an Arrow schema; nullability and docs included."""
         import pyarrow as pa
@@ -222,8 +223,16 @@ class Table:
         is_of_records = bool(found) and not isinstance(found[0], Mapping)
         columns = type(found[0]).columns(found) if is_of_records else self._columns_of_rows(found)
         schema = self.arrow_schema
-        arrays = [pa.array(values, type=type_) for values, type_ in zip(columns, schema.types, strict=True)]
+        kept = type(found[0])._tables if is_of_records else ()
+        arrays = [
+            list_array(values, field.type) if field.name in kept else pa.array(values, type=field.type)
+            for values, field in zip(columns, schema, strict=True)
+        ]
         return self._sorted(pa.Table.from_arrays(arrays, schema=schema))
+
+    def struct_array(self, rows: Iterable[Row] | Iterable[TypedRow]) -> pa.StructArray:
+        """Rows or records as a column of a record has them (`RowsOf`)."""
+        return self.arrow(rows).combine_chunks().to_struct_array().combine_chunks()
 
     def _columns_of_rows(self, rows: list[Row]) -> list[list[Any]]:
         names = self.names
@@ -265,7 +274,7 @@ class Table:
         return self._sorted(pa.concat_tables([self.arrow_schema.empty_table(), *tables]))
 
     def _sorted(self, table: pa.Table) -> pa.Table:
-        return table.sort_by([(name, "ascending") for name in self.sort]) if self.sort else table
+        return table.sort_by([(name, "ascending") for name in self.sort]) if self.sort and len(table) > 1 else table
 
     def rows(self, frame: pd.DataFrame) -> list[Row]:
         """A frame of this table back to rows of plain Python values; null is ``None``."""
@@ -318,6 +327,13 @@ class Unit:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class RowsOf:
+    """The table of a column of rows that a record has as a ``pa.StructArray``, as they may be many."""
+
+    table: Table
+
+
 class Merge(Enum):
     """What a column of a record has once another record of the same thing is merged into it."""
 
@@ -345,6 +361,7 @@ class TableRow:
     __slots__ = ()
     table: ClassVar[Table]
     _structs: ClassVar[Mapping[str, type[TableRow]]]
+    _tables: ClassVar[Mapping[str, Table]]  # of columns of rows that stay Arrow arrays
     _names: ClassVar[tuple[str, ...]]
     _numbers: ClassVar[Mapping[str, int]]  # of the columns, by name
     _required: ClassVar[tuple[str, ...]]  # columns that are never null
@@ -366,6 +383,9 @@ class TableRow:
         for name in self._structs:
             if found[name] is not None:
                 found[name] = [each.row() for each in found[name]]
+        for name in self._tables:
+            if found[name] is not None:
+                found[name] = found[name].to_pylist()
         for name in self.enums:
             if found[name] is not None:
                 found[name] = str(found[name])
@@ -395,6 +415,9 @@ class TableRow:
         for name, struct in cls._structs.items():
             if values[name] is not None:
                 values[name] = tuple(each if isinstance(each, struct) else struct.of(each) for each in values[name])
+        for name, table in cls._tables.items():
+            if isinstance(values[name], list):
+                values[name] = table.struct_array(values[name])
         for name, enum in cls.enums.items():
             if values[name] is not None:
                 values[name] = enum(values[name])
@@ -410,7 +433,11 @@ class TableRow:
         """The records of an Arrow table, as by `of_columns`: converted by column, in a third of the time."""
         known, nulls = set(table.column_names), [None] * table.num_rows
         columns = (
-            column_values(table[name], cls._structs.get(name), cls.enums.get(name)) if name in known else nulls
+            nulls
+            if name not in known
+            else struct_arrays(table[name])
+            if name in cls._tables
+            else column_values(table[name], cls._structs.get(name), cls.enums.get(name))
             for name in cls._names
         )
         return [cls(**dict(zip(cls._names, values, strict=True))) for values in zip(*columns, strict=True)]
@@ -449,10 +476,13 @@ def declares(
             structs |= {field.name: struct} if struct else {}
         cls.table, cls._structs = Table(name, row, tuple(columns), key, key if sort is None else sort, version), structs
         cls._names = tuple(cls.table.names)
+        cls._tables = {name: found for name in cls._names if (found := _rows_of(hints[name]))}
         cls._numbers = {name: number for number, name in enumerate(cls._names)}
         cls._required = tuple(column.name for column in columns if not column.nullable)
         cls._values = attrgetter(*cls._names)
-        cls._lists = tuple(column.name for column in columns if isinstance(column.type, ListOf))
+        cls._lists = tuple(
+            column.name for column in columns if isinstance(column.type, ListOf) and column.name not in cls._tables
+        )
         cls._pairs = tuple(column.name for column in columns if column.type == TOPIC_PARTITIONS)
         cls.enums = {name: enum for name in cls._names if (enum := _enum(hints[name]))}
         notes = {name: typing.get_args(hints[name]) for name in cls._names}
@@ -470,7 +500,17 @@ def _column(name: str, hint: Any) -> tuple[Column, type[TableRow] | None]:
     members = [each for each in typing.get_args(type_) if each is not type(None)]
     nullable = type(None) in typing.get_args(type_)
     inner = members[0] if nullable else type_
-    return Column(name, width or _arrow(inner), doc, nullable=nullable, unit=unit), _struct(inner)
+    found = _rows_of(hint)
+    type_of_column = width or (_arrow(inner) if found is None else ListOf(_struct_of(found)))
+    return Column(name, type_of_column, doc, nullable=nullable, unit=unit), _struct(inner)
+
+
+def _rows_of(hint: Any) -> Table | None:
+    return next((each.table for each in typing.get_args(hint) if isinstance(each, RowsOf)), None)
+
+
+def _struct_of(table: Table) -> StructOf:
+    return StructOf(tuple((column.name, column.type) for column in table.columns))
 
 
 def _struct(hint: Any) -> type[TableRow] | None:
@@ -490,7 +530,7 @@ def _arrow(hint: Any) -> Type:
     if typing.get_origin(hint) is tuple:
         return ListOf(_arrow(typing.get_args(hint)[0]))
     if isinstance(hint, type) and issubclass(hint, TableRow):
-        return StructOf(tuple((column.name, column.type) for column in hint.table.columns))
+        return _struct_of(hint.table)
     if typing.get_origin(hint) is Annotated:
         width: Width = typing.get_args(hint)[1]
         return width.type
@@ -520,6 +560,24 @@ def column_values(
         return values
     item = _pair if pa.types.is_struct(column.type.value_type) else None
     return [None if value is None else tuple(map(item, value) if item else value) for value in values]
+
+
+def struct_arrays(column: pa.ChunkedArray) -> list[pa.StructArray | None]:
+    """The rows in each list of a column; null where it has none."""
+    return [each.values if each.is_valid else None for each in column]
+
+
+def list_array(values: Sequence[pa.StructArray | None], type_: pa.ListType) -> pa.ListArray:
+    """A column of lists, from the rows in each of them; null where it has none."""
+    import pyarrow as pa
+
+    ends = [0, *accumulate(0 if each is None else len(each) for each in values)]
+    offsets = [None if each is None else end for each, end in zip(values, ends, strict=False)]
+    rows = [each.cast(type_.value_type) for each in values if each is not None]
+    if not rows:
+        return pa.nulls(len(values), type_)
+    items = pa.concat_arrays(rows)
+    return pa.ListArray.from_arrays(pa.array([*offsets, ends[-1]], pa.int32()), items).cast(type_)
 
 
 def _struct_values(lists: pa.ListArray, struct: type[TableRow]) -> list[tuple[TableRow, ...] | None]:

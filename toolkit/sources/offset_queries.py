@@ -9,13 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, SupportsIndex
+from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit import schema
 from toolkit.analysis.diagnosis.consumer_lag import LagParts, group_lag, lag_reason, share_group_lag
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.schema import Row
-from toolkit.schema.coerce import in_utc
+from toolkit.schema.coerce import OffsetSpec, in_utc
 from toolkit.schema.live import GroupLag, Partition
 from toolkit.schema.table import EPOCH, Error, TopicPartition
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from toolkit.analysis.log.offset_status import StatusRange
     from toolkit.sources.offset_reader import OffsetReader
 
-
-OffsetSpec = SupportsIndex | dt.datetime | str
 
 EXAMPLE = "2026-11-21T12:00:00Z"
 MILLISECOND = dt.timedelta(milliseconds=1)

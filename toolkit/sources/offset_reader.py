@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,11 +30,9 @@ from toolkit.formats.batch_records import partial_batches, read_records
 from toolkit.formats.batches import LOG_APPEND_TIME, TRANSACTIONAL, known
 from toolkit.formats.headers import Header, Headers, LogChunk
 from toolkit.schema import utc
+from toolkit.schema.coerce import OffsetSpec
 from toolkit.schema.live import MissingOffsets, OffsetVisibility, Partition
 from toolkit.schema.log import LogTransaction
-
-if TYPE_CHECKING:
-    from toolkit.sources.offset_queries import OffsetSpec
 
 BACK = (1_000, 20_000)  # offsets before a transaction's record in which to search its first one
 FORWARD = 200_000  # offsets after it in which to search its marker

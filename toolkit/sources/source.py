@@ -18,9 +18,9 @@ from toolkit import schema
 from toolkit.analysis.diagnosis.case import DEFAULTS, DiagnoseOptions
 from toolkit.errors import UsageError
 from toolkit.schema import Row, Table
-from toolkit.schema.coerce import Scope, in_utc, records_of
+from toolkit.schema.coerce import OffsetSpec, Scope, in_utc, records_of
 from toolkit.schema.table import EVERYTHING, Selection, TableRow, TopicPartition
-from toolkit.sources.offset_queries import OffsetSpec, check_offset_range, parsed_offset_spec
+from toolkit.sources.offset_queries import check_offset_range, parsed_offset_spec
 
 if TYPE_CHECKING:
     import pandas as pd

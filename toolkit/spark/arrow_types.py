@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ def struct_type(table: Table) -> StructType:
     return StructType([StructField(f.name, f.dataType, f.nullable, next(comments)) for f in types])
 
 
+@cache
 def spark_schema(schema: pa.Schema) -> pa.Schema:
     """An Arrow schema with times in microseconds, as Spark requires."""
     return pa.schema([pa.field(field.name, _in_microseconds(field.type), field.nullable) for field in schema])
@@ -36,7 +38,11 @@ def spark_schema(schema: pa.Schema) -> pa.Schema:
 def spark_table(table: pa.Table) -> pa.Table:
     """Arrow data of a declared table with the types that Spark requires."""
     schema = spark_schema(table.schema)
-    return table.cast(schema) if table.num_rows else schema.empty_table()  # Spark rejects a column without chunks
+    if not table.num_rows:
+        return schema.empty_table()  # Spark rejects a column without chunks
+    columns = zip(table.columns, schema.types, strict=True)
+    cast = [column if column.type == type_ else column.cast(type_) for column, type_ in columns]  # most need none
+    return pa.Table.from_arrays(cast, schema=schema)
 
 
 def from_arrow(spark: SparkSession, table: pa.Table, schema: StructType | None = None) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -425,12 +425,10 @@ def abort_advice(
             command=("kafka-txn", "diagnose", *(word for path in files.paths for word in ("--log-dir", str(path)))),
         )
     producers = [each for each in map(Producer.of, files.producer_rows()) if each.producer_id == producer_id]
-    states = {(*each.tp, each.broker_id): each for each in producers}  # another replica may lag
-    own = (states.get((each.topic or "", each.partition or 0, each.broker_id)) for each in found)
-    return [_advice(each, state, producer_epoch, bootstrap_server) for each, state in zip(found, own, strict=True)]
+    return [_advice(each, producers, producer_epoch, bootstrap_server) for each in found]
 
 
-def _advice(finding: Finding, state: Producer | None, producer_epoch: int, server: str) -> AbortAdvice:
+def _advice(finding: Finding, producers: Iterable[Producer], producer_epoch: int, server: str) -> AbortAdvice:
     name = f"{finding.topic}-{finding.partition}"
     other_epoch = finding.producer_epoch != producer_epoch
     refusal = ABORT.ruling(finding).refusal
@@ -444,8 +442,11 @@ def _advice(finding: Finding, state: Producer | None, producer_epoch: int, serve
         against.append(f"It is {finding.verdict}: {finding.reason}")
     where = ("--topic", finding.topic or "", "--partition", str(finding.partition or 0))
     tool = ("kafka-transactions.sh", "--bootstrap-server", server, "abort", *where)
-    coordinator_epoch = 0 if state is None else state.coordinator_epoch or 0
-    epochs = ("--producer-epoch", str(finding.producer_epoch), "--coordinator-epoch", str(coordinator_epoch))
+    replica = (finding.tp, finding.broker_id, finding.start_offset)  # another one may lag
+    own = (each for each in producers if (each.tp, each.broker_id, each.current_txn_start_offset) == replica)
+    known = {str(each.coordinator_epoch or 0) for each in own}  # copies without a broker's id may differ
+    coordinator_epoch = known.pop() if len(known) == 1 else "unknown"
+    epochs = ("--producer-epoch", str(finding.producer_epoch), "--coordinator-epoch", coordinator_epoch)
     speaks_for = [finding.reason] if finding.verdict in {"hanging", "unknown"} else []
     return AbortAdvice(
         target=f"{name}@{finding.start_offset}",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -97,8 +97,12 @@ def by_urgency(findings: Iterable[Finding], now: dt.datetime | None = None) -> l
 def short_lines(findings: Iterable[Finding]) -> list[str]:
     """A line for each, aligned, the most urgent first: partition, start offset, verdict, id, how long, action.
 
-    An id stands as a shell takes it; what is not known, or does not apply, is a dash.
+    An id stands as a shell takes it; what is not known, or does not apply, is a dash. Many partitions that were not
+    read for one reason have one line, the last.
     """
+    found = by_urgency(findings)
+    unread = [group for group in finding_groups(filter(is_unread, found)) if len(group.partitions) > 1]
+    in_groups = {id(each) for group in unread for each in group.findings}
     cells = [
         (
             printable(partition_name(each)),
@@ -108,10 +112,16 @@ def short_lines(findings: Iterable[Finding]) -> list[str]:
             "-" if (length := age(each)) is None else duration(length),
             each.action or "-",
         )
-        for each in by_urgency(findings)
+        for each in found
+        if id(each) not in in_groups
     ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    for group in unread:
+        first = group.findings[0]
+        why = "; ".join(first.missing) or first.reason
+        lines.append(printable(f"{len(group.partitions):,} partitions not read  {why}  {'; '.join(group.where())}"))
+    return lines
 
 
 MAX_ALIKE = 5  # partitions of a kind that have a block each
@@ -229,15 +239,18 @@ def check_cluster(findings: Iterable[Finding], what: str) -> None:
 OfReplica = TypeVar("OfReplica", LogTransaction, LsoStep, Partition)
 
 
-def of_one_replica(rows: Sequence[OfReplica]) -> list[OfReplica]:
-    """The rows of a partition of the replica that reaches furthest, and what could not be read of any.
+def of_one_replica(rows: Sequence[OfReplica], findings: Iterable[Finding]) -> list[OfReplica]:
+    """The rows of a partition of the replica that findings are of, and what could not be read of any.
 
-    Another one may lag, and show as open what has ended. Samples of leaders have one row for each time.
+    Without it, of the one that reaches furthest: another one may lag, and show as open what has ended. But a former
+    leader may have markers that the log has lost. Samples of leaders have one row for each time.
     """
-    best: dict[dt.datetime | None, tuple[int, int | None]] = {}
+    diagnosed = {each.broker_id for each in findings} - {None}
+    best: dict[dt.datetime | None, tuple[tuple[bool, int], int | None]] = {}
     for row in rows:
+        reach = row.broker_id in diagnosed, _reach(row)
         best[_sampled_at(row)] = max(
-            best.get(_sampled_at(row), (-1, None)), (_reach(row), row.broker_id), key=itemgetter(0)
+            best.get(_sampled_at(row), ((False, -1), None)), (reach, row.broker_id), key=itemgetter(0)
         )
     return [row for row in rows if row.error or row.broker_id == best[_sampled_at(row)][1]]
 
@@ -419,14 +432,14 @@ def finding_parts(findings: Data) -> list[Part]:
     return parts_of_groups(finding_groups(records_of(findings, Finding)))
 
 
-def parts_of_groups(groups: Iterable[FindingGroup], *, are_selected: bool = False) -> list[Part]:
-    """A section per group; healthy ones in lines. `are_selected`: as for `summary`."""
+def parts_of_groups(groups: Iterable[FindingGroup], *, incomplete: Container[Place] = ()) -> list[Part]:
+    """A section per group; healthy ones in lines. `incomplete`: partitions with others that are not among them."""
     parts: list[Part] = []
     for is_line, alike in groupby(groups, key=lambda group: group.is_healthy):
         if is_line:
             parts.append(Fields(tuple(field for group in alike for field in group_lines(group)), indent=0))
         else:
-            parts += (_section(each, are_selected=are_selected) for each in alike)
+            parts += (_section(each, incomplete=incomplete) for each in alike)
     return parts
 
 
@@ -519,14 +532,15 @@ def _short(finding: Finding) -> str:
     return line
 
 
-def _section(group: FindingGroup, *, are_selected: bool) -> Section:
+def _section(group: FindingGroup, *, incomplete: Container[Place]) -> Section:
     if len(group.partitions) > 1:
         return group_section(group)
     (findings,) = group.partitions
     first, *behind = (finding for finding in findings if finding.verdict is not Verdict.ENDED)
     over = [_short(finding).removeprefix("ended  ") for finding in findings if finding.verdict is Verdict.ENDED]
     own = finding_section(first)
-    fields = [*own.fields, *_field("next", _next(first, behind, are_selected=are_selected)), *_field("ended", over)]
+    then = _next(first, behind, is_incomplete=place(first) in incomplete)
+    fields = [*own.fields, *_field("next", then), *_field("ended", over)]
     return replace(own, title=group.name, parts=(Fields(tuple(fields)),))
 
 
@@ -617,7 +631,7 @@ def _field(label: str, values: Iterable[Value]) -> list[Field]:
 
 
 def _headline(finding: Finding, end: HoldEnd | None) -> str:
-    """``LSO 913095344 held for 2 h 14 min · 2,115 records waiting · group my-group cannot move``."""
+    """``LSO 913095344 held for 2 h 14 min · 2,115 records waiting · group "my-group" cannot move``."""
     if finding.topic is None:
         return ""
     is_over = finding.verdict is Verdict.ENDED
@@ -644,8 +658,8 @@ def _headline(finding: Finding, end: HoldEnd | None) -> str:
 
 def _groups(groups: Sequence[str], verb: str = "cannot move") -> str:
     if len(groups) == 1:
-        return f"group {groups[0]} {verb}"
-    names = [*groups[:3], *([f"{len(groups) - 3:,} more"] if len(groups) > 3 else [])]
+        return f'group "{groups[0]}" {verb}'
+    names = [*(f'"{each}"' for each in groups[:3]), *([f"{len(groups) - 3:,} more"] if len(groups) > 3 else [])]
     return f"groups {', '.join(names[:-1])} and {names[-1]} {verb}"
 
 
@@ -691,13 +705,13 @@ def right(finding: Finding, topics: Sequence[str]) -> Iterator[Value]:
         yield Command(grant("READ", "topic", ["*"]))
 
 
-def _next(first: Finding, behind: Sequence[Finding], *, are_selected: bool) -> Iterator[Value]:
+def _next(first: Finding, behind: Sequence[Finding], *, is_incomplete: bool) -> Iterator[Value]:
     """The next LSO once the first transaction has ended, and what is open then."""
     then = min((finding.start_offset for finding in behind if finding.start_offset is not None), default=None)
-    is_next_shown = not (are_selected and behind) or any(each.queue_position == 2 for each in behind)
+    is_next_shown = not (is_incomplete and behind) or any(each.queue_position == 2 for each in behind)
     if first.queue_position == 1 and is_next_shown:  # before another one may be others, which are not shown
         goes = "the LSO goes to the high watermark" if then is None else f"the LSO goes to {then}"
-        alone = ", if nothing else is open" if are_selected else ": nothing else is open"
+        alone = ", if nothing else is open" if is_incomplete else ": nothing else is open"
         yield goes if behind else goes + alone
     for finding in behind:
         yield f"{finding.verdict}  {_who(finding) or finding.reason}"

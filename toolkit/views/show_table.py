@@ -35,6 +35,7 @@ from toolkit.views.finding_document import (
     newest,
     partition_name,
     parts_of_groups,
+    place,
     summary,
     urgency_key,
 )
@@ -371,7 +372,9 @@ class TableView:
         if self._is_answer and self.rows:  # an empty selection says nothing of the cluster
             findings = Finding.of_table(FINDINGS.arrow(self.rows))
             groups = finding_groups(findings)
-            lines = text_lines(parts_of_groups(groups[:TEXT_ROWS], are_selected=True), width=TEXT_WIDTH)
+            # the rows may be a selection
+            parts = parts_of_groups(groups[:TEXT_ROWS], incomplete=set(map(place, findings)))
+            lines = text_lines(parts, width=TEXT_WIDTH)
             more = sum(len(partition) for group in groups[TEXT_ROWS:] for partition in group.partitions)
             end = ["", summary(findings, are_selected=True)]
         else:

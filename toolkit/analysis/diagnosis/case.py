@@ -26,6 +26,7 @@ from toolkit.analysis.diagnosis.observation import (
     observed_between,
 )
 from toolkit.analysis.transaction_owners import OPEN_STATES, TWO_PHASE_COMMIT
+from toolkit.formats.batches import LOG_APPEND_TIME
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import utc
 from toolkit.schema.checkpoint import FlinkCheckpoint
@@ -414,6 +415,21 @@ class Case:
         key = self.producer_id, self.opening_epoch
         return [record for record in self.records if (record.producer_id, record.producer_epoch) == key]
 
+    @property
+    def may_precede_epoch_record(self) -> bool:
+        """Whether its first batch may be older than the InitProducerId that is the first record left of its producer.
+
+        A repeated InitProducerId returns the epoch that it has raised already (KIP-360), perhaps after a commit, whose
+        records compaction then removes. A client's time proves nothing: it is that of an event.
+        """
+        first = next((each for each in self.records if each.producer_id == self.producer_id), None)
+        if first is None or first.state != "Empty" or not first.producer_epoch or first.timestamp is None:
+            return False
+        after = [self.opened_after]
+        if self.written_at is not None and self.opening and self.opening.first_batch["attributes"][0] & LOG_APPEND_TIME:
+            after.append(self.written_at - CLOCKS_DIFFER)
+        return not any(each is not None and each > first.timestamp for each in after)
+
     @cached_property
     def past_transactions(self) -> Sequence[PastTransaction]:
         """The producer's transactions by the coordinators' records, in order."""
@@ -426,6 +442,8 @@ class Case:
         first, epoch = next(iter(self.of_epoch), None), self.opening_epoch
         here = any(each.producer_epoch == epoch and self._is_in(each) for each in self.past_transactions)
         if first is None or here or self.coordinators is None or self.coordinators.gaps:
+            return False
+        if self.may_precede_epoch_record:
             return False
         # Compaction removes an id's earlier records first: if the record that began the epoch is left, all are.
         begun_by_end = first.client_transaction_version == 2 and (first.state or "").startswith("Complete")

@@ -432,7 +432,9 @@ class _Proof:
         if self._begins_the_producer:
             return f"{since} begin with its producer id"
         known = first.producer_epoch
-        if epoch is not None and known is not None and (known < epoch or epoch in self._begun_epochs):
+        is_own = epoch in self._epochs_of_version_2 or not self.case.may_precede_epoch_record
+        is_begun = epoch in self._begun_epochs and is_own
+        if epoch is not None and known is not None and (known < epoch or is_begun):
             return f"{since} begin at epoch {known}, and these at epoch {epoch}"
         if min(self._last_closed) >= 0:
             return f"{since} include the transaction whose marker is at offset {self._marker_offset}"

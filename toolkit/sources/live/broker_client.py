@@ -198,7 +198,8 @@ def is_timeout(error: ToolkitError | None) -> bool:
 
 def is_lost(error: ToolkitError | None) -> bool:
     """Whether a request got no response, so that another broker may answer it."""
-    return isinstance(error, ConnectionFailed) or is_timeout(error)
+    is_throttled = isinstance(error, BrokerError) and error.code == "THROTTLED"
+    return isinstance(error, ConnectionFailed) or is_timeout(error) or is_throttled
 
 
 def plain_text(text: str) -> str:
@@ -625,7 +626,8 @@ class BrokerClient:
         responses: list[BrokerResponse] = []
         in_flight: deque[tuple[Request, Any]] = deque()
         for request in queue:
-            while connection.paused and time.monotonic() < deadline:  # the broker throttles
+            # the broker throttles; if it does so beyond the deadline, the request fails at once
+            while connection.paused and max(time.monotonic(), connection._throttle_time) < deadline:
                 await self._net.sleep(0.01)
             # A copy, since sending sets this broker's version on it.
             in_flight.append((request, connection.send_request(copy.copy(request), max(1, _remaining_ms(deadline)))))
@@ -686,6 +688,11 @@ class BrokerClient:
             return BrokerError(f"{name} did not answer {api} in time.", code="REQUEST_TIMED_OUT")
         if isinstance(exc, _TIMED_OUT):
             return ConnectionFailed(f"{name} did not answer {api} within {self.timeout:g} s.", do=CHECK_ADDRESS)
+        if isinstance(exc, kafka.errors.NodeNotReadyError) and "throttle" in text:
+            limits = "consumer_byte_rate or request_percentage"
+            return BrokerError(
+                f"{name} has this client wait beyond its timeout by a quota, {limits}.", code="THROTTLED"
+            )
         protocol = str(self._manager.config["security_protocol"])
         return ConnectionFailed(f"{name} cannot be used: {text}.", do=what_to_check(text, protocol))
 

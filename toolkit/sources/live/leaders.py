@@ -21,12 +21,13 @@ from toolkit.analysis.diagnosis.observation import CLOCK_OF, BrokersTime, clocks
 from toolkit.errors import BrokerError, NotFound
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.schema import utc
+from toolkit.schema.coerce import OffsetSpec
 from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.live import Partition, Producer
 from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live import broker_client
 from toolkit.sources.live.broker_client import BrokerClient, BrokerResponse, error_name, error_text, omitted_text
-from toolkit.sources.offset_queries import OffsetSpec, check_offset_spec, milliseconds, named_offset
+from toolkit.sources.offset_queries import check_offset_spec, milliseconds, named_offset
 from toolkit.sources.source import requested_partitions
 
 PARTITIONS_PER_REQUEST = 2000
@@ -668,7 +669,8 @@ def fetch(
 ) -> list[FetchedBatches]:
     """Fetch up to `max_bytes` at each position, but at least one whole batch (KIP-74), in one request each.
 
-    A broker that limits this client, its bytes or its requests, answers at first with nothing, and is asked again.
+    A broker that limits this client, its bytes or its requests, answers at first with nothing, and is asked again if it
+    may answer in time.
 
     `max_bytes`: limit per position.
     `read_committed`: only up to the LSO; otherwise up to the high watermark, open transactions included.
@@ -678,7 +680,11 @@ def fetch(
         (position.broker_id, _request(position, max_bytes, read_committed, max_wait_ms)) for position in fetch_positions
     ]
     responses, deadline = client.send(requests), time.monotonic() + client.timeout
-    while (limited := [i for i, each in enumerate(responses) if _is_throttled(each)]) and time.monotonic() < deadline:
+    while limited := [
+        index
+        for index, each in enumerate(responses)
+        if _is_throttled(each) and time.monotonic() + each.message.throttle_time_ms / 1000 < deadline
+    ]:
         for index, response in zip(limited, client.send([requests[i] for i in limited]), strict=True):
             responses[index] = response
     return [_fetched(response) for response in responses]

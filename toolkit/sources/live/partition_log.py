@@ -38,6 +38,7 @@ from toolkit.formats.coordinator_log_rows import offsets_log
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.headers import DamagedRange, Headers, LogChunk, concatenate
 from toolkit.formats.scan import scan
+from toolkit.schema.coerce import OffsetSpec
 from toolkit.schema.live import Partition, Producer, open_starts
 from toolkit.schema.log import OffsetsLogRecord
 from toolkit.schema.table import Error, LogId, TopicPartition
@@ -59,7 +60,7 @@ from toolkit.sources.live.leaders import (
 )
 from toolkit.sources.live.transactions import TransactionFilters, filtered_transactions
 from toolkit.sources.log_tables import batch_tables, log_transaction_tables, lso_timeline_tables
-from toolkit.sources.offset_queries import OffsetSpec, check_offset_range
+from toolkit.sources.offset_queries import check_offset_range
 from toolkit.sources.offset_reader import WRONG_CHECKSUM, OffsetReader, slice_of
 from toolkit.sources.progress_bar import progress
 

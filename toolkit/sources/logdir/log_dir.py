@@ -26,7 +26,7 @@ from toolkit.formats.headers import Header, LogChunk
 from toolkit.formats.log_dir_files import LogPath, log_path
 from toolkit.formats.scan import bytes_at
 from toolkit.schema import BATCHES, CLUSTER_EVENTS, LOG_TRANSACTIONS, LSO_TIMELINE, utc
-from toolkit.schema.coerce import in_utc
+from toolkit.schema.coerce import OffsetSpec, in_utc
 from toolkit.schema.live import Coordinator, Exposure, Finding, GroupLag, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import (
     Batch,
@@ -73,7 +73,7 @@ from toolkit.sources.logdir.replica_state import (
     partition_of,
     producers_of,
 )
-from toolkit.sources.offset_queries import OffsetSpec, OffsetTables, named_offset
+from toolkit.sources.offset_queries import OffsetTables, named_offset
 from toolkit.sources.offset_reader import OffsetReader, slice_of
 from toolkit.sources.progress_bar import progress
 from toolkit.sources.source import (

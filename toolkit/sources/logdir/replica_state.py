@@ -39,6 +39,7 @@ from toolkit.formats.log_dir_files import LogPath, scandir
 from toolkit.formats.metadata_records import MetadataState, metadata_log
 from toolkit.formats.scan import scan_file
 from toolkit.schema import utc
+from toolkit.schema.coerce import OffsetSpec
 from toolkit.schema.live import Partition, Producer
 from toolkit.schema.log import MetadataLogRecord
 from toolkit.schema.table import EPOCH, TopicPartition
@@ -53,7 +54,7 @@ from toolkit.sources.logdir.replica_log import (
     known_before,
     opened_before,
 )
-from toolkit.sources.offset_queries import NAMED, OffsetSpec, milliseconds
+from toolkit.sources.offset_queries import NAMED, milliseconds
 
 SNAPSHOT_NAME = re.compile(r"[0-9]{20}-.*\.checkpoint")
 NO_METADATA_LOG = (

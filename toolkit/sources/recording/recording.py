@@ -48,7 +48,7 @@ from toolkit.analysis.transaction_owners import owner_clauses, transaction_owner
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC, coordinator_partition
 from toolkit.schema import RECORDED, Row
-from toolkit.schema.coerce import in_utc
+from toolkit.schema.coerce import OffsetSpec, in_utc
 from toolkit.schema.live import (
     Coordinator,
     Finding,
@@ -64,7 +64,6 @@ from toolkit.schema.recorded import LateTransaction, LsoHold, RecordedSample
 from toolkit.schema.table import EPOCH, TransactionKey, utc_now
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.diagnose import EvidenceSource, LogReading, diagnose
-from toolkit.sources.offset_queries import OffsetSpec
 from toolkit.sources.source import RECORDING, Source, TableArguments, implements, requested_partitions
 
 if TYPE_CHECKING:

@@ -31,9 +31,10 @@ from toolkit.config.properties import SECRET_KEY
 from toolkit.errors import UsageError
 from toolkit.formats.log_dir_files import log_path, parse_folder_name
 from toolkit.formats.object_store import ObjectPath
+from toolkit.schema.coerce import OffsetSpec
 from toolkit.schema.durations import duration_s
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.offset_queries import NAMED, OffsetSpec
+from toolkit.sources.offset_queries import NAMED
 from toolkit.sources.source import TableArguments, requested_partitions
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ import pyarrow as pa
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from toolkit.analysis.transaction_history import HistoryState, advance, current, location, unread_partitions
-from toolkit.formats.headers import from_ipc, to_ipc
 from toolkit.schema import TRANSACTION_HISTORY
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.table import LogId
@@ -43,7 +42,7 @@ def fold_records(
     new: defaultdict[str | None, list[TransactionLogRecord]] = defaultdict(list)
     for record in _without_duplicates(records):
         new[record.transactional_id].append(record)
-    obsolete_from = (plan.offset or 0) if plan.remembered == TRUNCATED else None
+    obsolete_from = (plan.offset or 0) if plan.mode == TRUNCATED else None
     if obsolete_from is not None:  # of an id that has nothing from there on, the state knows more than what is left
         unread = []
         known = {
@@ -77,7 +76,7 @@ def fold_records(
         damaged_segments=json.dumps(sorted(damaged_segments(errors))),
         is_unread=any(each.damage.is_unreadable for each in errors),
         latest=max((each for each in times if each is not None), default=None),
-        remembered=to_ipc(HistoryState.table.arrow(states)),
+        ids=HistoryState.table.struct_array(states),
     )
     yield FoldedRows(STATE.name, STATE.arrow([stored]), is_final=False)
 
@@ -109,7 +108,7 @@ def _current(stored: StoredState, latest: dt.datetime | None) -> pa.Table:
 
 def _stored(state: StoredState) -> dict[str | None, HistoryState]:
     """The stored states by transactional id; records that could not be read are without one."""
-    states = HistoryState.of_table(from_ipc(state.remembered or b""))
+    states = [] if state.ids is None else HistoryState.of_table(pa.Table.from_struct_array(state.ids))
     return {records[-1].transactional_id: each for each in states if (records := _records(each))}
 
 

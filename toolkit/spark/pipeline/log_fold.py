@@ -12,7 +12,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,9 @@ from toolkit.analysis.hold_findings import candidates, hold_table, without_short
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     LOG_TRANSACTION,
+    NO_LOG_TRANSACTIONS,
     OPEN,
+    LogTransactionField,
     LogTransactions,
     PartialTransactions,
     RunningTotals,
@@ -35,9 +37,9 @@ from toolkit.analysis.log.log_transactions import (
     lso_table,
 )
 from toolkit.analysis.log.offset_status import at_missing_offsets, intact
-from toolkit.errors import ToolkitError, UsageError
+from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator_records import STATE_TOPIC
-from toolkit.formats.headers import Array, LogChunk, LostOffsets, from_ipc, integers, numbers, take_rows, to_ipc
+from toolkit.formats.headers import Array, LogChunk, LostOffsets, integers, numbers, take_rows
 from toolkit.formats.log_dir_files import log_path, segment_base_offset
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, utc
 from toolkit.schema.log import LsoStep, TransactionLogRecord
@@ -49,8 +51,17 @@ from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, between, k
 from toolkit.spark.arrow_types import from_arrow, spark_schema, spark_table
 from toolkit.spark.datasources.log_reader import LogListing, bundled, freeze_modules
 from toolkit.spark.pipeline.history_fold import fold_records
-from toolkit.spark.pipeline.log_states import LOST, NEVER, REMEMBERED, TRUNCATED, LogPlan
-from toolkit.spark.pipeline.stored_tables import IDS, IS_FINAL, LOG, STATE, FoldedRows, StoredState, damaged_segments
+from toolkit.spark.pipeline.log_states import CONTINUED, LOST, NEVER, TRUNCATED, LogPlan
+from toolkit.spark.pipeline.stored_tables import (
+    IDS,
+    IS_FINAL,
+    LOG,
+    OPEN_TRANSACTIONS,
+    STATE,
+    FoldedRows,
+    StoredState,
+    damaged_segments,
+)
 from toolkit.spark.spark_errors import each_without_traceback
 
 if TYPE_CHECKING:
@@ -66,10 +77,6 @@ COUNTED = np.dtype([("offset", "i8"), ("records", "i8"), ("bytes", "i8")])
 
 NO_HOLDS: pa.Table = LSO_HOLDS.arrow_schema.empty_table()
 NO_TRANSACTIONS: pa.Table = LOG_TRANSACTIONS.arrow_schema.empty_table()
-REMEMBERED_NUMBERS = ("is_damaged", "steps_from", "records", "bytes")
-"""Attributes of a `LogState` that ``remembered`` has as they are."""
-
-VERSION = 2  # changes with ``remembered``, `LOG_TRANSACTION`, `COUNTED` and `LSO_HOLDS`
 ROWS_AT_ONCE = 1 << 16
 MILLISECOND = dt.timedelta(milliseconds=1)
 
@@ -95,7 +102,7 @@ class LogState:
     log_end_offset: int | None = None  # offset after the last batch; null before the first range
     end_time: int = -1  # time of that batch in ms; -1 if unknown
     leader_epoch: int = -1  # the highest of its batches; -1 if unknown
-    is_damaged: bool = False  # whether a part of the log could not be read, other than a torn end
+    stays_damaged: bool = False  # whether a part of the log could not be read, other than a torn end
     fold: LogFold = field(default_factory=_new_fold)  # what is open, and what was added since `take`
     steps_from: int | None = None  # an earlier read returned the LSO steps before this offset
     # rows_from, holds_from: the stored rows and holds before this offset stay, though it is read again
@@ -184,68 +191,81 @@ class LogState:
         `begin`: the first offset whose LSO steps are returned again; by default that offset.
         """
         self._restart(offset if begin is None else begin)
-        self.is_damaged = False
+        self.stays_damaged = False
         self.holds = self.holds.filter(pc.less(self.holds["marker_offset"], offset))
 
     def stored(self, log: str) -> StoredState:
         """The row for the next run. `log`: the name of the log."""
-        partial = self.fold.partial
-        used, codes = np.unique(partial.edges["file"], return_inverse=True)
-        edges = partial.edges.copy()
-        edges["file"] = codes.reshape(-1)
-        names = self.fold.file_names
-        held_marks = self.holds.filter(pc.is_null(self.holds["first_offset"])).sort_by(
-            [("marker_offset", "descending")]
-        )
-        remembered = {
-            "version": VERSION,
-            **{name: getattr(self, name) for name in REMEMBERED_NUMBERS},
-            "is_settled": partial.settled,
-            "edges": edges.tobytes(),
-            "files": [names[number] for number in used.tolist()],
-            "before": np.array([(at, *both) for at, both in self.before.items()], COUNTED).tobytes(),
-            "holds": to_ipc(pa.concat_tables([self._settled(), held_marks.slice(0, 1)])),
-        }
+        settled, marks = self._settled(), self.holds.filter(pc.is_null(self.holds["first_offset"]))
+        newest = int(np.argmax(integers(marks["marker_offset"]))) if marks.num_rows else 0
+        holds = pa.concat_tables([settled, marks.slice(newest, 1)])
         return StoredState(
             log=log,
             **self.where.columns,
             log_end_offset=self.log_end_offset,
             leader_epoch=self.leader_epoch,
-            is_damaged=self.has_damage or self.is_damaged,
+            is_damaged=self.has_damage or self.stays_damaged,
             is_unread=self.is_unread,
             damaged_segments=json.dumps(sorted(self.damaged_segments)),
             bytes_read=self.bytes_read,
-            is_held=self.is_held,
+            is_held=bool(settled.num_rows),
             latest=utc(self.end_time),
-            remembered=to_ipc(pa.Table.from_pylist([remembered])),
+            is_settled=self.fold.partial.settled,
+            stays_damaged=self.stays_damaged,
+            steps_from=self.steps_from,
+            records=self.records,
+            bytes=self.bytes,
+            open_transactions=self._open_transactions(),
+            lso_holds=holds.to_struct_array().combine_chunks() if holds.num_rows else None,
         )
+
+    def _open_transactions(self) -> pa.StructArray | None:
+        edges, names = self.fold.partial.edges, self.fold.file_names
+        if not len(edges):
+            return None
+        before = [self.before.get(at, (None, None)) for at in edges["first_offset"].tolist()]
+        columns = [
+            *(np.ascontiguousarray(edges[name]) for name in get_args(LogTransactionField)),
+            [names[number] for number in edges["file"].tolist()],
+            *zip(*before, strict=True),
+        ]
+        types = [(field.name, field.type) for field in OPEN_TRANSACTIONS.arrow_schema]
+        arrays = [pa.array(column, type_) for column, (_, type_) in zip(columns, types, strict=True)]
+        return pa.StructArray.from_arrays(arrays, [name for name, _ in types])
 
     @classmethod
     def of(cls, stored: StoredState, where: LogId | None = None, **attributes: Any) -> LogState:
-        """The state of a row of `stored`. Raises UsageError if another release wrote it with another schema.
+        """The state of a row.
 
         `where`: which broker has the log now; by default, the one of the row. `attributes`: others of the state.
         """
-        (row,) = from_ipc(stored.remembered or b"").to_pylist()
-        if row["version"] != VERSION:
-            raise UsageError(
-                "Another release of this package wrote these tables; this release cannot continue them.",
-                do="Write into a new directory.",
-            )
         state = cls(
             where=where or LogId(topic=stored.topic, partition=stored.partition, broker_id=stored.broker_id),
             log_end_offset=stored.log_end_offset,
             end_time=-1 if stored.latest is None else (stored.latest - EPOCH) // MILLISECOND,
             leader_epoch=-1 if stored.leader_epoch is None else stored.leader_epoch,
+            stays_damaged=bool(stored.stays_damaged),
+            steps_from=stored.steps_from,
+            records=stored.records or 0,
+            bytes=stored.bytes or 0,
             **attributes,
         )
-        for name in REMEMBERED_NUMBERS:
-            setattr(state, name, row[name])
-        edges = np.frombuffer(row["edges"], LOG_TRANSACTION)
-        state.fold.partial = PartialTransactions(edges=edges, settled=row["is_settled"])
-        state.fold.files = {name: number for number, name in enumerate(row["files"])}
-        state.before = {at: (records, size) for at, records, size in np.frombuffer(row["before"], COUNTED).tolist()}
-        state.holds = from_ipc(row["holds"])
+        edges: LogTransactions = NO_LOG_TRANSACTIONS
+        if stored.open_transactions is not None:
+            rows = pa.Table.from_struct_array(stored.open_transactions)
+            edges = np.empty(len(rows), LOG_TRANSACTION)
+            for name in get_args(LogTransactionField):
+                edges[name] = rows[name].to_numpy()
+            files = state.fold.files
+            edges["file"] = [files.setdefault(name, len(files)) for name in rows["file_name"].to_pylist()]
+            counted = rows.filter(pc.is_valid(rows["records_before"]))
+            offsets, *amounts = (
+                counted[each].to_pylist() for each in ("first_offset", "records_before", "bytes_before")
+            )
+            state.before = dict(zip(offsets, zip(*amounts, strict=True), strict=True))
+        state.fold.partial = PartialTransactions(edges=edges, settled=bool(stored.is_settled))
+        if stored.lso_holds is not None:
+            state.holds = pa.Table.from_struct_array(stored.lso_holds).cast(LSO_HOLDS.arrow_schema)
         return state
 
     # What becomes of the rows.
@@ -295,7 +315,7 @@ class LogState:
         if not errors:
             return
         self.has_damage |= any(not each.damage.is_torn for each in errors)
-        self.is_damaged |= is_final and self.has_damage
+        self.stays_damaged |= is_final and self.has_damage
         self.is_unread |= any(each.damage.is_unreadable for each in errors)
         self.damaged_segments |= damaged_segments(errors)
         yield from self._log_transactions(error_table(errors, self.where), is_final=is_final)
@@ -346,17 +366,19 @@ class LogState:
         if not table.num_rows:
             return
         table = table.select(LOG_TRANSACTION_COLUMNS)
+        found = candidates(table, start=start, min_held_ms=self.min_held_ms)
         is_open = pc.and_(pc.is_valid(self.holds["first_offset"]), pc.is_null(self.holds["marker_offset"]))
         known = self.holds.filter(is_open)
-        near = np.flatnonzero(np.isin(integers(table["first_offset"]), integers(known["first_offset"])))
-        rows = dict(zip(_keys(table.take(pa.array(near))), near.tolist(), strict=True))
-        now = table.take(pa.array([rows[key] for key in _keys(known)], pa.int64()))
-        known = hold_table(known, {name: now[name] for name in LOG_TRANSACTION_COLUMNS})
-        found = candidates(table, start=start, min_held_ms=self.min_held_ms)
-        # A second range also begins at 0 if the first one had no batch.
-        new = found.filter(pa.array([key not in rows for key in _keys(found)], pa.bool_()))
-        new = new.filter(pc.fill_null(pc.greater_equal(new["marker_offset"], self.holds_from), True))
-        changed = _with_records(pa.concat_tables([known, new]), counted)
+        if known.num_rows:
+            near = np.flatnonzero(np.isin(integers(table["first_offset"]), integers(known["first_offset"])))
+            rows = dict(zip(_keys(table.take(pa.array(near))), near.tolist(), strict=True))
+            now = table.take(pa.array([rows[key] for key in _keys(known)], pa.int64()))
+            known = hold_table(known, {name: now[name] for name in LOG_TRANSACTION_COLUMNS})
+            # A second range also begins at 0 if the first one had no batch.
+            found = found.filter(pa.array([key not in rows for key in _keys(found)], pa.bool_()))
+        if self.holds_from:
+            found = found.filter(pc.fill_null(pc.greater_equal(found["marker_offset"], self.holds_from), True))
+        changed = _with_records(pa.concat_tables([known, found]), counted)
         self.holds = pa.concat_tables([self.holds.filter(pc.invert(is_open)), changed])
 
     def _counted(self, totals: RunningTotals) -> Array:
@@ -375,6 +397,8 @@ def _keys(rows: pa.Table) -> list[tuple[int, int]]:
 
 def _with_records(holds: pa.Table, counted: Array) -> pa.Table:
     """Ended holds, with the records and bytes between their first offset and their marker."""
+    if holds["first_offset"].null_count == holds.num_rows:
+        return holds
     first, last = integers(holds["first_offset"]), integers(holds["marker_offset"])
     is_known = np.isin(first, counted["offset"]) & np.isin(last, counted["offset"])
     is_known &= integers(holds["truncated"], null=0) == 0
@@ -422,13 +446,13 @@ def fold_log(log: str, read: LogRead, plan: LogPlan, state: LogState) -> Iterato
         while batches:
             yield FoldedRows(BATCHES.name, batches.pop(0), is_final=True)
 
-    expected = state.log_end_offset if plan.remembered == REMEMBERED else None
-    is_new = plan.remembered is None or (plan.remembered == TRUNCATED and plan.offset == 0)
-    if plan.remembered == TRUNCATED:
+    expected = state.log_end_offset if plan.mode == CONTINUED else None
+    is_new = plan.mode is None or (plan.mode == TRUNCATED and plan.offset == 0)
+    if plan.mode == TRUNCATED:
         state.truncate(plan.offset or 0, begin=plan.begin if plan.repairs else None)
         state.holds_from = 0 if plan.begin is None else plan.obsolete_from
         state.rows_from = 0 if plan.repairs else state.holds_from
-    elif plan.remembered == LOST:
+    elif plan.mode == LOST:
         end = state.log_end_offset or 0
         yield from state.lose(LostOffsets(end, end, plan.error), is_deleted=True)
     state.begin(read.before)
@@ -471,6 +495,8 @@ STAGED = {each.name: each for each in (BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, 
 
 
 STRUCTS = {name: [each.with_nullable(True) for each in spark_schema(t.arrow_schema)] for name, t in STAGED.items()}
+FEW = 1024  # rows, as of most logs
+NULLS = {name: pa.nulls(FEW, pa.struct(fields)) for name, fields in STRUCTS.items()}
 STAGE_SCHEMA = pa.schema(
     [
         *(("table", pa.string()), (LOG, pa.string()), (IS_FINAL, pa.bool_())),
@@ -486,12 +512,11 @@ def stage_rows(table: str, rows: pa.Table, *, log: str, is_final: bool) -> pa.Re
     """Rows of a declared table as rows of `STAGE_SCHEMA`."""
     (batch,) = spark_table(rows).combine_chunks().to_batches()
     arrays = [pa.repeat(value, len(rows)) for value in (table, log, is_final)]
-    for name in STAGED:
-        type_ = STAGE_SCHEMA.field(name).type
-        of_table = name == table
-        arrays.append(
-            pa.StructArray.from_arrays(batch.columns, fields=list(type_)) if of_table else pa.nulls(len(rows), type_)
-        )
+    for name, fields in STRUCTS.items():
+        if name == table:
+            arrays.append(pa.StructArray.from_arrays(batch.columns, fields=fields))
+        else:
+            arrays.append(NULLS[name][: len(rows)] if len(rows) <= FEW else pa.nulls(len(rows), NULLS[name].type))
     return pa.RecordBatch.from_arrays(arrays, schema=STAGE_SCHEMA)
 
 

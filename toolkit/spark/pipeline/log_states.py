@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 NEVER = (1 << 63) - 1
 LOST_SENTENCE = "OFFSETS_LOST: Offsets {:,} to {:,} were deleted from the log before they were read."
-REMEMBERED = "remembered"  # the log continues at the end of the last read
+CONTINUED = "continued"  # the log continues at the end of the last read
 LOST = "lost"  # the log continues after offsets deleted before they were read
 TRUNCATED = "truncated"  # the log changed from an offset on, and is read again
 
@@ -49,7 +49,7 @@ class LogPlan(NamedTuple):
 
     start: int | None = None  # first offset to read; null for the beginning of the log
     stop: int | None = None  # end offset, exclusive; null for the end of the log
-    remembered: str | None = None  # how to use the stored state: `REMEMBERED`, `LOST` or `TRUNCATED`; null without one
+    mode: str | None = None  # how to use the stored state: `CONTINUED`, `LOST` or `TRUNCATED`; null without one
     offset: int | None = None  # the first one whose stored rows are obsolete, if it is not `start`
     error: str | None = None  # for `LOST`: the lost offsets
     # of a compacted log: where it begins, though stored rows stay up to `offset`, as their records may be gone
@@ -89,39 +89,39 @@ def read_again(row: LogListing, state: StoredState, plan: LogPlan | None) -> Log
     `plan`: how the log would be read otherwise.
     """
     begin, offset = row.begin or 0, state.log_end_offset or 0
-    if plan is not None and plan.remembered == TRUNCATED:
+    if plan is not None and plan.mode == TRUNCATED:
         offset = min(offset, plan.obsolete_from)
     start = begin if row.is_live else None
     if state.log.endswith(IDS):  # records, of which compaction leaves the last
-        return LogPlan(start=start, stop=row.high_watermark, remembered=TRUNCATED, offset=begin)
-    return LogPlan(start=start, stop=row.high_watermark, remembered=TRUNCATED, offset=offset, begin=begin, repairs=True)
+        return LogPlan(start=start, stop=row.high_watermark, mode=TRUNCATED, offset=begin)
+    return LogPlan(start=start, stop=row.high_watermark, mode=TRUNCATED, offset=offset, begin=begin, repairs=True)
 
 
 def _plan_live(row: LogListing, state: StoredState | None, *, has_ids: bool) -> LogPlan | None:
     begin, end = row.begin, row.high_watermark
     if begin is None or end is None:  # its error is read
-        return LogPlan() if state is None else LogPlan(start=state.log_end_offset, remembered=REMEMBERED)
+        return LogPlan() if state is None else LogPlan(start=state.log_end_offset, mode=CONTINUED)
     last_end = None if state is None else state.log_end_offset
     if last_end is None:
-        remembered = None if state is None else REMEMBERED  # state from before the lost offsets
-        return LogPlan(start=begin, stop=end, remembered=remembered) if begin < end else None
+        mode = None if state is None else CONTINUED  # state from before the lost offsets
+        return LogPlan(start=begin, stop=end, mode=mode) if begin < end else None
     if last_end > end:  # committed records are gone, by an unclean election; what retention has deleted stays
-        return LogPlan(start=begin, stop=end, remembered=TRUNCATED, offset=end if has_ids else begin)
+        return LogPlan(start=begin, stop=end, mode=TRUNCATED, offset=end if has_ids else begin)
     if last_end < begin:
-        return LogPlan(start=begin, stop=end, remembered=LOST, error=LOST_SENTENCE.format(last_end, begin - 1))
+        return LogPlan(start=begin, stop=end, mode=LOST, error=LOST_SENTENCE.format(last_end, begin - 1))
     was_unread = state is not None and (state.is_unread or (has_ids and state.is_damaged))
     has_news = last_end < end or was_unread
-    return LogPlan(start=last_end, stop=end, remembered=REMEMBERED) if has_news else None
+    return LogPlan(start=last_end, stop=end, mode=CONTINUED) if has_news else None
 
 
 def _plan_changed(row: LogListing, state: StoredState) -> LogPlan:
     begin, end = row.begin or 0, state.log_end_offset
     if end is None:
-        return LogPlan(remembered=TRUNCATED, offset=begin)
+        return LogPlan(mode=TRUNCATED, offset=begin)
     if row.begin is None:  # its folder cannot be read
-        return LogPlan(start=end, remembered=REMEMBERED)
+        return LogPlan(start=end, mode=CONTINUED)
     if is_older(row, state) and not state.is_unread:
-        return LogPlan(start=end, remembered=REMEMBERED)
+        return LogPlan(start=end, mode=CONTINUED)
     newer = _first_newer(row, state)
     has_epoch = state.leader_epoch is not None and state.leader_epoch >= 0
     is_unchanged = newer is not None and newer >= end and (has_epoch or end <= begin)
@@ -131,22 +131,22 @@ def _plan_changed(row: LogListing, state: StoredState) -> LogPlan:
         has_reason = has_epoch and newer is not None and not state.is_unread and ~begin not in state.damaged_bases
         changed = min(each for each in (end, newer, incomplete) if each is not None)
         if has_reason and begin < min(changed, row.cleaned):
-            return LogPlan(remembered=TRUNCATED, offset=changed, begin=begin)
-        return LogPlan(remembered=TRUNCATED, offset=0 if ~begin in state.damaged_bases else min(first, end))
+            return LogPlan(mode=TRUNCATED, offset=changed, begin=begin)
+        return LogPlan(mode=TRUNCATED, offset=0 if ~begin in state.damaged_bases else min(first, end))
     if begin > end:
-        return LogPlan(remembered=LOST, offset=begin, error=LOST_SENTENCE.format(end, begin - 1))
-    return LogPlan(start=end, remembered=REMEMBERED)
+        return LogPlan(mode=LOST, offset=begin, error=LOST_SENTENCE.format(end, begin - 1))
+    return LogPlan(start=end, mode=CONTINUED)
 
 
 def _plan_records(row: LogListing, state: StoredState) -> LogPlan:
     """How to read the records of a partition of ``__transaction_state``."""
     end = state.log_end_offset
     if end is None:
-        return LogPlan(remembered=TRUNCATED, offset=0)
+        return LogPlan(mode=TRUNCATED, offset=0)
     if row.begin is None:
-        return LogPlan(start=end, remembered=REMEMBERED)
+        return LogPlan(start=end, mode=CONTINUED)
     if is_older(row, state) and not state.is_unread:
-        return LogPlan(start=end, remembered=REMEMBERED)
+        return LogPlan(start=end, mode=CONTINUED)
     changed = [_first_newer(row, state)]
     if row.log == state.replica:
         changed.append(_first_incomplete(row, state))
@@ -154,8 +154,8 @@ def _plan_records(row: LogListing, state: StoredState) -> LogPlan:
         changed.append(min((each if each >= 0 else ~each for each in state.damaged_bases), default=0))
     first = min((each for each in changed if each is not None), default=NEVER)
     if first < end:
-        return LogPlan(remembered=TRUNCATED, offset=first)
-    return LogPlan(start=end, remembered=REMEMBERED)
+        return LogPlan(mode=TRUNCATED, offset=first)
+    return LogPlan(start=end, mode=CONTINUED)
 
 
 def _first_newer(row: LogListing, state: StoredState) -> int | None:
@@ -291,11 +291,11 @@ class FoldStates:
     @staticmethod
     def load(store: TableStore) -> FoldStates:
         """Load the states of earlier runs."""
-        runs = sorted(map(StoredRun.of, store.internal.rows(RUNS.name, RUNS)), key=lambda each: each.run_id)
+        runs = sorted(StoredRun.of_table(store.internal.arrow(RUNS.name, RUNS)), key=lambda each: each.run_id)
         while runs:
-            states = store.internal.rows(STATE.name, STATE, where=f"{RUN_ID} = {runs[-1].state_run}")
+            states = store.internal.arrow(STATE.name, STATE, where=f"{RUN_ID} = {runs[-1].state_run}")
             if len(states) == runs[-1].logs:
-                before = {each.log: each for each in map(StoredState.of, states)}
+                before = {each.log: each for each in StoredState.of_table(states)}
                 return FoldStates(store=store, runs=runs, run_id=runs[-1].run_id + 1, before=before)
             runs.pop()  # it, or the states, are from before a restore
         return FoldStates(store=store, runs=[], run_id=1, before={})
@@ -327,9 +327,9 @@ class FoldStates:
         for state in states:
             listing, plan = listed[state.log], plans[state.log]
             damaged = state.damaged_bases
-            if plan.remembered in (REMEMBERED, LOST):  # what was damaged before, and was not read again, still is
+            if plan.mode in (CONTINUED, LOST):  # what was damaged before, and was not read again, still is
                 damaged += self.before[state.log].damaged_bases
-            is_kept = plan.remembered == REMEMBERED and is_older(listing, self.before[state.log])
+            is_kept = plan.mode == CONTINUED and is_older(listing, self.before[state.log])
             newest = self.before[state.log] if is_kept else listing
             self.new[state.log] = replace(
                 state,

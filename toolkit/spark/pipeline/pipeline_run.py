@@ -299,8 +299,8 @@ class _PipelineRun:
         if states.run_id > last.run_id + 1:
             self.repairs.append(NEWER)
             for log, plan in self.plans.items():
-                if plan.remembered == LOST:  # by the runs of which nothing is known, it may have been read
-                    self.plans[log] = plan._replace(remembered=TRUNCATED, offset=plan.obsolete_from, error=None)
+                if plan.mode == LOST:  # by the runs of which nothing is known, it may have been read
+                    self.plans[log] = plan._replace(mode=TRUNCATED, offset=plan.obsolete_from, error=None)
                 elif plan.obsolete_from < (cleaned := self.listings[log].cleaned) and not log.endswith(IDS):
                     self.plans[log] = plan._replace(offset=cleaned, repairs=True)
 
@@ -426,7 +426,7 @@ class _PipelineRun:
             run_id=self.states.run_id,
             last_run=self.states.last.run_id,
             read=read,
-            changed=[log for log, plan in of_table.items() if plan.remembered == TRUNCATED],
+            changed=[log for log, plan in of_table.items() if plan.mode == TRUNCATED],
             keeps_provisional=keeps_provisional,
         )
 

@@ -13,23 +13,26 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
 from toolkit import schema
+from toolkit.analysis.log.log_transactions import LOG_TRANSACTION
+from toolkit.analysis.transaction_history import HistoryState
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import Column, Row, Table
 from toolkit.schema.live import Finding
-from toolkit.schema.table import BOOL, INT64, STRING, Int32, Int64, TableRow, Unit, declares
+from toolkit.schema.recorded import LSO_HOLDS
+from toolkit.schema.table import BOOL, INT64, STRING, Int32, Int64, RowsOf, TableRow, Unit, declares
 from toolkit.sources.log_tables import ReadError
 from toolkit.spark.arrow_types import from_arrow, spark_table, struct_type
 from toolkit.spark.datasources.log_reader import LEADER, LogIdentity, LogListing
 from toolkit.spark.spark_errors import translate_errors
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -47,6 +50,21 @@ class FoldedRows(NamedTuple):
     table: str  # its name
     rows: pa.Table
     is_final: bool  # whether later runs keep them
+
+
+OPEN_TRANSACTIONS = Table(
+    "open_transactions",
+    "a transaction that later batches may change",
+    (
+        *(Column(name, str(LOG_TRANSACTION[name]), "As in `LOG_TRANSACTION`.") for name in LOG_TRANSACTION.names or ()),
+        Column("file_name", STRING, "The name of its ``file``."),
+        Column("records_before", INT64, "Data records of the log before it, if it is open.", unit="records"),
+        Column("bytes_before", INT64, "Bytes of their batches.", unit="bytes"),
+    ),
+    key=(),
+    sort=(),
+)
+"""What is open in a log, and what may have begun before its first batch."""
 
 
 @declares("state", key=("log",))
@@ -84,7 +102,21 @@ class StoredState(TableRow):
     ] = None
     latest: Annotated[dt.datetime | None, "Newest time in the log."] = None
     is_held: Annotated[bool | None, "Whether its LSO is or was held."] = None
-    remembered: Annotated[bytes | None, "Open transactions and LSO holds (LogState)."] = None
+    # What the fold of a log continues from (`toolkit.spark.pipeline.log_fold.LogState`).
+    is_settled: Annotated[bool | None, "Whether it is known what was open before its first batch."] = None
+    stays_damaged: Annotated[bool | None, "Whether is_damaged is also of what the next run does not read again."] = None
+    steps_from: Annotated[Int64 | None, "An earlier read returned the LSO steps before this offset."] = None
+    records: Annotated[Int64 | None, "Data records that were read.", Unit("records")] = None
+    bytes: Annotated[Int64 | None, "Bytes of their batches.", Unit("bytes")] = None
+    open_transactions: Annotated[pa.StructArray | None, RowsOf(OPEN_TRANSACTIONS), "What later batches may change."] = (
+        None
+    )
+    lso_holds: Annotated[
+        pa.StructArray | None, RowsOf(LSO_HOLDS), "Holds of its LSO, and the newest marker; null without any."
+    ] = None
+    ids: Annotated[
+        pa.StructArray | None, RowsOf(HistoryState.table), "Of ``__transaction_state``: the state of each id."
+    ] = None
 
     @property
     def damaged_bases(self) -> list[int]:
@@ -324,17 +356,26 @@ class TableStore:
         return self._declared(name, table, self.spark.createDataFrame([], empty) if frame is None else frame)
 
     def _declared(self, name: str, table: Table, frame: DataFrame) -> DataFrame:
-        """A stored table with the declared columns and those of the pipeline."""
+        """A stored table with the declared columns and those of the pipeline. Raises UsageError if it lacks one."""
         names = with_extra(name, table).names
+        stored = {each.name: each.dataType.simpleString() for each in frame.schema}
+        if any(stored.get(each.name) != each.dataType.simpleString() for each in stored_type(name, table)):
+            raise UsageError(
+                "Another release of this package wrote these tables; this release cannot continue them.",
+                do="Write into a new directory.",
+            )
         return frame.select(*(sf.col(f"`{STORED_NAMES.get(each, each)}`").alias(each) for each in names))
 
     def rows(self, name: str, table: Table, *columns: str, where: str = "true") -> list[Row]:
         """Rows of a small stored table: some columns, or the declared ones; no rows if it does not exist."""
-        if (frame := self.find(name)) is None:
-            return []
-        chosen = self._declared(name, table, frame).where(where).select(*(columns or table.names))
-        found: list[Row] = chosen.toArrow().to_pylist()
+        found: list[Row] = self.arrow(name, table, *columns, where=where).to_pylist()
         return found
+
+    def arrow(self, name: str, table: Table, *columns: str, where: str = "true") -> pa.Table:
+        """As `rows`, as Arrow data."""
+        if (frame := self.find(name)) is None:
+            return table.arrow_schema.empty_table()
+        return self._declared(name, table, frame).where(where).select(*(columns or table.names)).toArrow()
 
     def find(self, name: str) -> DataFrame | None:
         """A stored table with its stored columns; null if it does not exist."""

@@ -626,11 +626,12 @@ def plot_timeline(
     past = records_of(transaction_history, PastTransaction)
     of_cluster = records_of(cluster_events, ClusterEvent)
     tp = _topic_partition(tables, topic, partition)
+    own = [finding for finding in tables.findings if (finding.topic, finding.partition) == tp]
     of_partition = TimelineTables(
-        of_one_replica([txn for txn in tables.log_transactions if (txn.topic, txn.partition) == tp]),
-        of_one_replica([step for step in tables.lso_timeline if (step.topic, step.partition) == tp]),
-        of_one_replica([sample for sample in tables.partitions if (sample.topic, sample.partition) == tp]),
-        [finding for finding in tables.findings if (finding.topic, finding.partition) == tp],
+        of_one_replica([txn for txn in tables.log_transactions if (txn.topic, txn.partition) == tp], own),
+        of_one_replica([step for step in tables.lso_timeline if (step.topic, step.partition) == tp], own),
+        of_one_replica([sample for sample in tables.partitions if (sample.topic, sample.partition) == tp], own),
+        own,
     )
     check_cluster(of_partition.findings, "A timeline")
     if not any(of_partition):

@@ -33,6 +33,7 @@ from toolkit.views.finding_document import (
     needs_no_action,
     partition_name,
     parts_of_groups,
+    place,
 )
 from toolkit.views.renderers import (
     DocumentView,
@@ -483,7 +484,7 @@ def _appendix(
     if around:
         yield Section(title="Transactions and coordinators", parts=around)
     if rest := [each for each in findings if not _is_in(each, shown)]:
-        blocks = tuple(parts_of_groups(finding_groups(rest)))
+        blocks = tuple(parts_of_groups(finding_groups(rest), incomplete=set(map(place, shown))))
         yield Section(title="What else was found" if shown else "What was found", parts=blocks)
 
 

@@ -725,9 +725,8 @@ def _of_facts(incident: IncidentFacts, tables: ReportTables) -> Iterator[Inciden
 def _of_steps(finding: Finding, steps: Iterable[LsoStep]) -> Iterator[IncidentTime]:
     """Where the LSO stopped for it, and its next position."""
     was_held, is_unread = False, False
-    for step in of_one_replica(
-        [each for each in steps if (each.topic, each.partition) == (finding.topic, finding.partition)]
-    ):
+    of_partition = [each for each in steps if (each.topic, each.partition) == (finding.topic, finding.partition)]
+    for step in of_one_replica(of_partition, [finding]):
         is_unread |= bool(step.error)  # from here on, what is open is not known
         if step.error:
             continue
