@@ -4,9 +4,9 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from kafka.protocol import admin
 
+from tests.builders import commit_offset
 from toolkit import Cluster
 from toolkit.errors import NotFound, UsageError
 from toolkit.lab import Kafka
@@ -135,13 +135,6 @@ def test_a_group_with_records_to_read_is_not_blocked(cluster: Cluster, kafka: Ka
         group = f"behind-{staged.topic}"
         with blocked_consumer(kafka, staged.topic, group):
             pass
-        commit_offset(cluster, group, staged.topic, offset=0)
+        commit_offset(kafka, group, staged.topic, 0)
         (row,) = cluster.finding_rows(topics=[staged.topic], partitions=[0], recheck_after=0.1)
     assert row["groups_held"] == []
-
-
-def commit_offset(cluster: Cluster, group: str, topic: str, *, offset: int) -> None:
-    settings = {**cluster.config.librdkafka(), "group.id": group}
-    consumer = Consumer(settings)
-    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-    consumer.close()
