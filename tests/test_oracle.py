@@ -17,7 +17,7 @@ import pytest
 
 from tests.analysis.aborted_transactions import aborted_transactions
 from tests.analysis.log_invariants import log_dir_violations
-from tests.sources.test_log_evidence import abort_marker
+from tests.staged_state import write_marker
 from tests.tiers import amount, seed
 from tests.workload import BUSY, Workload, random_workload
 from toolkit import Cluster, LogDir
@@ -106,7 +106,7 @@ def staged_holds(kafka: Kafka, cluster: Cluster) -> Iterator[Mapping[str, Staged
     fenced.send(topic, 0)
     threading.Event().wait(HELD_S)
     for name in HANGING:
-        abort_marker(cluster, staged[name])
+        write_marker(cluster.client, staged[name])
     staged["superseded_same_partition"].close()
     staged["open_young"].close()  # commits
     threading.Event().wait(HELD_S)

@@ -50,38 +50,30 @@ def header_of(**fields: int) -> bytes:
 @given(
     RECORDS,
     st.datetimes(dt.datetime(1970, 1, 1), dt.datetime(2200, 1, 1), timezones=st.just(dt.UTC)),
-    st.integers(-1, 2**63 - 1),
-    st.integers(-1, 2**15 - 1),
-    st.integers(-1, 2**31 - 1),
+    st.fixed_dictionaries(
+        {
+            "producer_id": st.integers(-1, 2**63 - 1),
+            "producer_epoch": st.integers(-1, 2**15 - 1),
+            "base_sequence": st.integers(-1, 2**31 - 1),
+        }
+    ),
     st.booleans(),
 )
 def test_a_written_header_is_read(
     records: list[tuple[bytes | None, bytes | None]],
     timestamp: dt.datetime,
-    producer_id: int,
-    producer_epoch: int,
-    base_sequence: int,
+    producer: dict[str, int],
     is_transactional: bool,
 ) -> None:
-    data = write_batch(
-        records,
-        timestamp=timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        is_transactional=is_transactional,
-        base_offset=1000,
-    )
+    data = write_batch(records, timestamp=timestamp, **producer, is_transactional=is_transactional, base_offset=1000)
     header = read_header(data)
     milliseconds = (timestamp - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
     assert (header.size, header.magic, header.record_count) == (len(data), 2, len(records))
     assert (header.base_offset, header.last_offset) == (1000, 999 + len(records))
     assert (header.base_timestamp, header.max_timestamp) == (milliseconds, milliseconds)
-    assert [header.producer_id, header.producer_epoch, header.base_sequence] == [
-        None if number == -1 else number for number in (producer_id, producer_epoch, base_sequence)
-    ]
-    assert header.is_transactional == is_transactional
-    assert not header.is_control
+    for name, number in producer.items():
+        assert getattr(header, name) == (None if number == -1 else number)
+    assert (header.is_transactional, header.is_control) == (is_transactional, False)
     assert (header.timestamp_type, header.compression) == ("CreateTime", "none")
 
     (batch,) = batches_of(data)
@@ -148,24 +140,14 @@ def test_a_batch_of_another_writer_is_read(codec: int) -> None:
 )
 def test_attributes_are_decoded(attributes: int, meaning: tuple[str, str, bool, bool, bool]) -> None:
     header = read_header(header_of(attributes=attributes))
-    assert meaning == (
-        header.compression,
-        header.timestamp_type,
-        header.is_transactional,
-        header.is_control,
-        header.has_delete_horizon,
-    )
+    names = ("compression", "timestamp_type", "is_transactional", "is_control", "has_delete_horizon")
+    assert meaning == tuple(getattr(header, name) for name in names)
 
 
-def test_missing_values_are_null() -> None:
-    header = read_header(header_of())
-    unsaid = (header.producer_id, header.producer_epoch, header.base_sequence)
-    assert unsaid == (None, None, None)
-    assert (header.partition_leader_epoch, header.base_timestamp, header.max_timestamp) == (None, None, None)
-
-
-def test_last_offset_includes_compacted_records() -> None:
+def test_missing_values_are_null_and_the_last_offset_includes_compacted_records() -> None:
     header = read_header(header_of(base_offset=100, last_offset_delta=9, record_count=2))
+    nullable = ("producer_id", "producer_epoch", "base_sequence", "partition_leader_epoch", "base_timestamp")
+    assert {getattr(header, name) for name in (*nullable, "max_timestamp")} == {None}
     assert (header.last_offset, header.record_count) == (109, 2)
 
 

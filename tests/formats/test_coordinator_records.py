@@ -15,8 +15,6 @@ from toolkit.formats.coordinator_records import (
     KINDS,
     STATES,
     GroupKey,
-    GroupMetadata,
-    OffsetCommit,
     TransactionState,
     coordinator_partition,
     read_group_epoch,
@@ -224,9 +222,6 @@ REAL_GROUP = (
     "000000000000"
 )
 REAL_COMMIT = "0004000000000000000bffffffff0853454352455400000001a1fee19c7d010010befb439dc2724e8c8ba2757fb39e8dd1"
-MEMBER = "rdkafka-21bbf835-74f4-4922-b80e-68594a20c0d3"
-
-
 # Serialized by Kafka 4.3.1's own message classes: a key of every CoordinatorRecordType with the group "group-é" or
 # "groupid-é" (and "memberid-é", "topic-é" 77, a regular expression), and values of version 0 to 4.
 JAVA_KEYS = {
@@ -274,93 +269,34 @@ JAVA_GROUPS = (
 )
 
 
-def test_real_values_of_groups() -> None:
-    assert read_group_metadata(bytes.fromhex(REAL_GROUP)) == GroupMetadata(
-        version=3,
-        protocol_type="consumer",
-        generation=1,
-        protocol="range",
-        leader_member_id=MEMBER,
-        current_state_timestamp_ms=1795277560672,
-        member_ids=(MEMBER,),
-    )
-    assert read_offset_commit(bytes.fromhex(REAL_COMMIT)) == OffsetCommit(
-        version=4, offset=11, leader_epoch=None, commit_timestamp_ms=1795277560957, expire_timestamp_ms=None
-    )
-
-
-@pytest.mark.parametrize("name", JAVA_KEYS)
-def test_keys_written_by_java(name: str) -> None:
-    key = read_group_key(bytes.fromhex(JAVA_KEYS[name]))
-    assert key is not None
-    assert KINDS[key.version] == key.kind == name.lower().removeprefix("legacy_")
-    assert key.group_id == ("group-é" if key.version < 3 else "groupid-é")
-    assert (key.topic, key.partition) == (("topic-é", 77) if "OFFSET" in name else (None, None))
-    assert key.member_id == ("memberid-é" if "MEMBER" in name else None)
-
-
-@pytest.mark.parametrize("version", range(5))
-def test_values_written_by_java(version: int) -> None:
-    assert read_offset_commit(bytes.fromhex(JAVA_COMMITS[version])) == OffsetCommit(
-        version=version,
-        offset=123456789012,
-        leader_epoch=9 if version >= 3 else None,
-        commit_timestamp_ms=1795277560901,
-        expire_timestamp_ms=1795277569999 if version == 1 else None,
-    )
-    assert read_group_metadata(bytes.fromhex(JAVA_GROUPS[version])) == GroupMetadata(
-        version=version,
-        protocol_type="consumer",
-        generation=5,
-        protocol="range",
-        leader_member_id="m1",
-        current_state_timestamp_ms=1795277560901 if version >= 2 else None,
-        member_ids=("m1", "m2"),
-    )
-
-
 LATER_TAG = "010903616263"  # one tagged field, of a newer Kafka
 
 
-@pytest.mark.parametrize(
-    ("data", "version", "leader_epoch", "times"),
-    [
-        ("0001 0000000000000007 0000 ffffffffffffffff ffffffffffffffff", 1, None, (None, None)),
-        ("0003 0000000000000007 ffffffff ffff 0000000000000000", 3, None, (0, None)),
-        (f"0004 0000000000000007 00000000 00 ffffffffffffffff {LATER_TAG}", 4, 0, (None, None)),
-    ],
-)
-def test_what_a_commit_may_lack(
-    data: str, version: int, leader_epoch: int | None, times: tuple[int | None, int | None]
-) -> None:
-    assert read_offset_commit(memoryview(bytearray.fromhex(data))) == OffsetCommit(
-        version=version, offset=7, leader_epoch=leader_epoch, commit_timestamp_ms=times[0], expire_timestamp_ms=times[1]
-    )
+COMMITS = {
+    "of no transaction": REAL_COMMIT,
+    **{f"version {version}": data for version, data in enumerate(JAVA_COMMITS)},
+    "version 1, without times": "0001 0000000000000007 0000 ffffffffffffffff ffffffffffffffff",
+    "version 3, without a leader epoch": "0003 0000000000000007 ffffffff ffff 0000000000000000",
+    "version 4, of a newer Kafka": f"0004 0000000000000007 00000000 00 ffffffffffffffff {LATER_TAG}",
+}
+GROUPS = {
+    "with a member of librdkafka": REAL_GROUP,
+    **{f"version {version}": data for version, data in enumerate(JAVA_GROUPS)},
+    "version 0, without members": "0000 0000 00000005 ffff ffff 00000000",
+    "version 2, without members": "0002 0000 00000005 ffff ffff ffffffffffffffff 00000000",
+    # the member: its id, no instance, client and host without a name, two times, null for what it subscribes to
+    "version 4, of a newer Kafka":
+    f"0004 01 00000005 00 00 ffffffffffffffff 02 026d 00 01 01 00000000 00000000 00 00 {LATER_TAG} {LATER_TAG}",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("data", "version", "member_ids"),
-    [
-        ("0000 0000 00000005 ffff ffff 00000000", 0, ()),
-        ("0002 0000 00000005 ffff ffff ffffffffffffffff 00000000", 2, ()),
-        # the member: its id, no instance, client and host without a name, two times, null for what it subscribes to
-        (
-            f"0004 01 00000005 00 00 ffffffffffffffff 02 026d 00 01 01 00000000 00000000 00 00 {LATER_TAG} {LATER_TAG}",
-            4,
-            ("m",),
-        ),
-    ],
-)
-def test_what_a_group_may_lack(data: str, version: int, member_ids: tuple[str, ...]) -> None:
-    assert read_group_metadata(memoryview(bytearray.fromhex(data))) == GroupMetadata(
-        version=version,
-        protocol_type="",
-        generation=5,
-        protocol=None,
-        leader_member_id=None,
-        current_state_timestamp_ms=None,
-        member_ids=member_ids,
-    )
+def test_keys_and_values_of_groups() -> None:
+    """As brokers, and Kafka's own classes, wrote them; and what they may lack."""
+    lines = [f"{name}: {read_group_key(bytes.fromhex(data))}" for name, data in JAVA_KEYS.items()]
+    values = {read_offset_commit: COMMITS, read_group_metadata: GROUPS}
+    for read, texts in values.items():
+        lines += [f"{name}: {read(memoryview(bytearray.fromhex(data)))}" for name, data in texts.items()]
+    compare("group_records.txt", lines)
 
 
 def test_keys_of_other_versions() -> None:

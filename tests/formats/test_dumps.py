@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from tests.formats.dumped import HOME, LOGS, RECORDED, TEXTS
+from tests.formats.dumped import RECORDED, TEXTS
 from tests.stored import compare
 from toolkit.formats.batch_records import read_records
 from toolkit.formats.batches import CONTROL, read_header
@@ -365,8 +365,3 @@ def check(found: Dump, lines: int) -> None:
         assert isinstance(damage, DamagedRange)
         assert 1 <= damage.position <= lines
     TRANSACTION_LOG.arrow(found.events)
-
-
-def test_recorded_dumps_have_their_topic_and_partition() -> None:
-    assert {Path(each.path or "").parent.parent for each in recorded("3.5.2").dumps("records")} == {Path(HOME)}
-    assert all((RECORDED / version / name).is_dir() for version in VERSIONS for name in LOGS)

@@ -132,15 +132,9 @@ TOPICS = st.from_regex(r"[A-Za-z0-9._-]{1,100}", fullmatch=True).filter(lambda t
 PARTITIONS = st.integers(0, 2**31 - 1)
 
 
-@given(TOPICS, PARTITIONS)
-def test_folder_names_of_partitions(topic: str, partition: int) -> None:
-    name = f"{topic}-{partition}"
-    assert parse_folder_name(name) == FolderName(topic, partition)
-
-
-@given(TOPICS, PARTITIONS, st.sampled_from(["delete", "future", "stray"]))
-def test_folder_names_with_suffixes(topic: str, partition: int, suffix: str) -> None:
-    name = f"{topic}-{partition}.{ID}-{suffix}"
+@given(TOPICS, PARTITIONS, st.sampled_from([None, "delete", "future", "stray"]))
+def test_folder_names_of_partitions(topic: str, partition: int, suffix: str | None) -> None:
+    name = f"{topic}-{partition}" + (f".{ID}-{suffix}" if suffix else "")
     assert parse_folder_name(name) == FolderName(topic, partition, suffix)
 
 
@@ -155,9 +149,7 @@ def test_folder_names_with_suffixes(topic: str, partition: int, suffix: str) -> 
     ],
 )
 def test_ambiguous_folder_names(name: str, expected: tuple[str, int]) -> None:
-    found = parse_folder_name(name)
-    assert found is not None
-    assert (found.topic, found.partition) == expected
+    assert (parse_folder_name(name) or ())[:2] == expected
 
 
 @pytest.mark.parametrize(
@@ -239,40 +231,26 @@ def covered(found: list[AbortedTxn], damage: list[DamagedRange]) -> bool:
     return [position for position, _ in parts] == ends[:-1]
 
 
-# Aborted transactions
-
-
-@pytest.mark.parametrize(
-    ("wrong", "why"),
-    [
-        ((1, 7, 10, 20, 21), "it has version 1, and 0 is known here"),
-        ((0, -1, 10, 20, 21), "an id or offset is negative"),
-        ((0, 7, 10, 20, -1), "an id or offset is negative"),
-        ((0, 7, 20, 10, 21), "it starts at offset 20 and ends at 10"),
-        ((0, 0, 0, 0, 0), "it is all zeros"),
-        ((0, 7, 10, 5, 11), "it starts at offset 10 and ends at 5"),
-        ((0, 7, 1, 2, 3), "its marker at offset 2 is out of order"),
-        ((0, 7, 1, 2**60, 3), f"its marker at offset {2**60} is out of order"),
-    ],
+ENTRY = struct.pack(">hqqqq", 0, 1, 3, 6, 7)
+ENTRIES = (
+    *((1, 7, 10, 20, 21), (0, -1, 10, 20, 21), (0, 7, 10, 20, -1), (0, 7, 20, 10, 21), (0, 0, 0, 0, 0)),
+    *((0, 7, 10, 5, 11), (0, 7, 1, 2, 3), (0, 7, 1, 2**60, 3)),
 )
-def test_damage_has_a_reason(wrong: tuple[int, ...], why: str) -> None:
+"""No aborted transactions, or not in order: version, producer id, first offset, offset of the marker, LSO then."""
+
+
+def test_damaged_transaction_indexes() -> None:
     sound = [(0, 1, 3, 6, 7), (0, 2, 8, 9, 10), (0, 1, 30, 40, 41), (0, 1, 50, 60, 61)]
-    entries = [*sound[:2], wrong, *sound[2:]]
-    found, damage = read_txn_index(b"".join(struct.pack(">hqqqq", *entry) for entry in entries))
-    assert [each[1:] for each in found] == sound
-    assert covered(found, damage)
-    assert damage == [DamagedRange(68, 34, f"CORRUPT_ENTRY: The entry at byte 68 is no aborted transaction: {why}.")]
-
-
-def test_torn_tails_have_their_own_reason() -> None:
-    entry = struct.pack(">hqqqq", 0, 1, 3, 6, 7)
-    assert read_txn_index(entry + entry[:5])[1] == [
-        DamagedRange(34, 5, "TORN_TAIL: The last 5 bytes are an incomplete entry, as a crash leaves them.")
-    ]
-    assert read_txn_index(entry + bytes(70))[1] == [
-        DamagedRange(34, 70, "TORN_TAIL: The last 70 bytes are zeros, as a crash leaves them.")
-    ]
-    assert read_txn_index(b"") == ([], [])
+    lines = list[str]()
+    for wrong in ENTRIES:
+        entries = [*sound[:2], wrong, *sound[2:]]
+        found, damage = read_txn_index(b"".join(struct.pack(">hqqqq", *entry) for entry in entries))
+        assert [each[1:] for each in found] == sound
+        assert covered(found, damage)
+        lines += [f"{wrong}: {each}" for each in damage]
+    for name, torn in (("half an entry", ENTRY + ENTRY[:5]), ("zeros", ENTRY + bytes(70)), ("nothing", b"")):
+        lines.append(f"{name}: {read_txn_index(torn)}")
+    compare("transaction_indexes.txt", lines)
 
 
 # Offsets and times
@@ -299,36 +277,24 @@ def test_what_is_null_in_a_snapshot_is_written_as_minus_one() -> None:
     assert read_snapshot(memoryview(bytearray(write_snapshot([*states])))) == states
 
 
-@pytest.mark.parametrize(
-    ("data", "sentence", "position"),
-    [
-        (b"", "The producer snapshot is empty.", 0),
-        (b"\0", "The producer snapshot ends early: 1 of the 10 bytes before its entries are there.", 1),
-        (write_snapshot([], version=2), "The producer snapshot has version 2; 1 is known here.", 0),
-        (bytes(10), "The producer snapshot has version 0; 1 is known here.", 0),
-        (
-            write_snapshot([])[:-1],
-            "The producer snapshot ends early: 9 of the 10 bytes before its entries are there.",
-            9,
-        ),
-        (write_snapshot([], count=2), "The producer snapshot has 10 bytes; 2 producers take 102.", 10),
-        (
-            write_snapshot([], count=2**31 - 1),
-            "The producer snapshot has 10 bytes; 2147483647 producers take 98784247772.",
-            10,
-        ),
-        (write_snapshot([], count=-1), "The producer snapshot has 10 bytes; -1 producers take -36.", 6),
-        (write_snapshot([]) + b"more", "The producer snapshot has 14 bytes; 0 producers take 10.", 10),
-        (
-            b"\0\1\0\0\0\1\0\0\0\0",
-            "The producer snapshot does not match its CRC: 0x00000001 is written, 0x48674bc7 is right.",
-            6,
-        ),
-    ],
-)
-def test_errors_have_a_reason(data: bytes, sentence: str, position: int) -> None:
-    with pytest.raises(DecodeError) as caught:
-        read_snapshot(data)
-    assert caught.value.what == sentence
-    assert caught.value.position == position
-    assert caught.value.means
+SNAPSHOTS = {
+    "nothing": b"",
+    "one byte": b"\0",
+    "version 2": write_snapshot([], version=2),
+    "zeros": bytes(10),
+    "cut": write_snapshot([])[:-1],
+    "a count of 2": write_snapshot([], count=2),
+    "a count of 2147483647": write_snapshot([], count=2**31 - 1),
+    "a count of -1": write_snapshot([], count=-1),
+    "more": write_snapshot([]) + b"more",
+    "a wrong checksum": b"\0\1\0\0\0\1\0\0\0\0",
+}
+
+
+def test_damaged_snapshots() -> None:
+    lines = list[str]()
+    for name, data in SNAPSHOTS.items():
+        with pytest.raises(DecodeError) as caught:
+            read_snapshot(data)
+        lines.append(f"{name}: {caught.value.what} (byte {caught.value.position}) {caught.value.means}")
+    compare("snapshots.txt", lines)

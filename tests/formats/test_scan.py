@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.formats.logs import assert_accounted, batch, control_batch, joined, logs, marker, message, placed, positions
+from tests.formats.packed import raw
 from toolkit.formats import scan as scanning
 from toolkit.formats.batches import HEADER_SIZE, MAGIC_AT, read_header
 from toolkit.formats.headers import (
@@ -44,10 +45,6 @@ from toolkit.formats.scan import (
 from toolkit.lab import Kafka
 
 DATA = Path(__file__).parent / "data" / "dumps"
-
-
-def raw(number: int | None) -> int:
-    return -1 if number is None else number
 
 
 # Header values
@@ -155,19 +152,19 @@ def test_unusual_control_records_are_read_as_far_as_possible(
 
 
 def test_a_wrong_checksum_is_marked() -> None:
-    log = placed([batch(seed=seed) for seed in range(5)])
-    log[2] = log[2][:-1] + bytes([log[2][-1] ^ 1])
-    found = scan(b"".join(log), crc=True)
-    assert found.headers["crc_ok"].tolist() == [1, 1, 0, 1, 1]
-    assert found.damage == ()
-    assert scan(b"".join(log)).headers["crc_ok"].tolist() == [-1] * 5
-
-
-def test_the_checksum_of_a_large_batch_is_computed_in_chunks() -> None:
-    log = placed([batch(seed=1), batch(size=3_000_000, seed=2), batch(seed=3)])
-    damaged = [log[0], log[1][:-1] + bytes([log[1][-1] ^ 1]), log[2]]
-    assert scan(b"".join(log), crc=True).headers["crc_ok"].tolist() == [1, 1, 1]
-    assert scan(b"".join(damaged), crc=True).headers["crc_ok"].tolist() == [1, 0, 1]
+    """That of a large batch is computed in chunks, and old messages have their own."""
+    for log in (
+        [batch(seed=1), batch(seed=2), batch(seed=3)],
+        [batch(seed=1), batch(size=3_000_000, seed=2), batch(seed=3)],
+        [message(0, seed=1), message(1, seed=2), message(1, seed=3)],
+    ):
+        first, second, third = placed(log)
+        assert scan(first + second + third, crc=True).headers["crc_ok"].tolist() == [1, 1, 1]
+        spoiled = first + second[:-1] + bytes([second[-1] ^ 1]) + third
+        found = scan(spoiled, crc=True)
+        assert (found.headers["crc_ok"].tolist(), found.damage) == ([1, 0, 1], ())
+        assert found.headers["marker"].tolist() == [NO_MARKER] * 3
+        assert scan(spoiled).headers["crc_ok"].tolist() == [-1] * 3
 
 
 # Windows, chunks, many at once
@@ -397,10 +394,7 @@ def test_zeros_after_the_last_batch_are_a_torn_tail() -> None:
         assert positions(found.headers) == starts(log)[:-1]
         assert names(found) == ["TORN_TAIL"]
         assert_accounted(found, 0, starts(log)[-1] + zeros)
-
-
-def test_an_unwritten_preallocated_file_is_a_torn_tail() -> None:
-    assert names(scan(bytes(100_000))) == ["TORN_TAIL"]
+    assert names(scan(bytes(100_000))) == ["TORN_TAIL"], "an unwritten preallocated file"
 
 
 @pytest.mark.parametrize("crc", [False, True])
@@ -417,15 +411,6 @@ def test_a_partly_written_batch_is_a_torn_tail(crc: bool) -> None:
 # Contradictions in the middle
 
 
-def damaged(at: int, field: bytes, *, of: int = 2) -> tuple[list[bytes], LogChunk]:
-    """A log of five batches, one of them with other bytes somewhere."""
-    log = placed([batch(seed=seed, size=100) for seed in range(5)])
-    log[of] = log[of][:at] + field + log[of][at + len(field) :]
-    found = scan(b"".join(log))
-    assert_accounted(found, 0, starts(log)[-1])
-    return log, found
-
-
 @pytest.mark.parametrize(
     ("at", "field", "reason"),
     [
@@ -439,17 +424,14 @@ def damaged(at: int, field: bytes, *, of: int = 2) -> tuple[list[bytes], LogChun
     ],
 )
 def test_a_damaged_header_costs_one_batch(at: int, field: bytes, reason: str) -> None:
-    log, found = damaged(at, field)
-    begin = starts(log)
+    log = placed([batch(seed=seed, size=100) for seed in range(5)])
+    log[2] = log[2][:at] + field + log[2][at + len(field) :]
+    found, begin = scan(b"".join(log)), starts(log)
+    assert_accounted(found, 0, begin[-1])
     assert positions(found.headers) == [*begin[:2], *begin[3:5]]
     (damage,) = found.damage
     assert (damage.position, damage.size) == (begin[2], len(log[2]))
     assert damage.reason == f"CORRUPT_BATCH: {reason}; the next intact batch starts at {begin[3]}."
-
-
-def test_a_damaged_first_header_costs_one_batch() -> None:
-    log, found = damaged(16, b"\x09", of=0)
-    assert positions(found.headers) == starts(log)[1:-1]
 
 
 def test_a_header_of_a_newer_kafka_is_read_if_its_checksum_matches() -> None:
@@ -570,22 +552,6 @@ def test_missing_values_of_a_message_are_null() -> None:
 def scan_all(name: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = header_table(joined(list(scan_file(FOLDER / f"{name}.log"))).headers).to_pylist()
     return rows
-
-
-def test_checksums_of_old_messages_are_checked() -> None:
-    log = placed([message(0, seed=1), message(1, seed=2), message(1, seed=3)])
-    damaged = log[1][:-1] + bytes([log[1][-1] ^ 1])
-    found = scan(log[0] + damaged + log[2], crc=True)
-    assert found.headers["crc_ok"].tolist() == [1, 0, 1]
-    assert found.headers["marker"].tolist() == [NO_MARKER] * 3
-
-
-def test_the_next_old_message_after_damage_is_found() -> None:
-    log = placed([message(0, seed=1), message(1, seed=2), message(1, codec=1, seed=3), message(0, seed=4)])
-    found = scan(log[0] + b"\xff" * 50 + b"".join(log[1:]))
-    sizes = [len(each) for each in log]
-    assert found.headers["size"].tolist() == sizes
-    assert [(each.position, each.size) for each in found.damage] == [(sizes[0], 50)]
 
 
 def test_a_message_with_inconsistent_sizes_is_damage() -> None:

@@ -148,6 +148,16 @@ def listed_offset(partition: int, offset: int, *, error_code: int = 0, leader_ep
     )
 
 
+def fetched(
+    records: bytes | None, *, error_code: int = 0, high_watermark: int = 150, aborted: Sequence[Any] | None = None
+) -> Node:
+    """An answer to Fetch of one partition."""
+    partition = Node(
+        error_code=error_code, records=records, high_watermark=high_watermark, aborted_transactions=aborted
+    )
+    return Node(error_code=0, throttle_time_ms=0, responses=[Node(topic="orders", partitions=[partition])])
+
+
 def producer(producer_id: int, *, epoch: int = 0, start: int = -1, **more: Any) -> Node:
     fields = {"last_sequence": 3, "last_timestamp": 1_795_262_400_000, "coordinator_epoch": 0}
     return Node(
@@ -167,3 +177,14 @@ def described(name: str, producer_id: int | None, state: str | None, *, error: i
         transaction_start_time_ms=1_795_262_400_000,
         topics=[],
     )
+
+
+def ids_with_error(code: int) -> Callable[[int | None, Any], Node]:
+    """DescribeTransactions of a broker that has this error for each id."""
+    return lambda broker, request: Node(
+        transaction_states=[described(each, 7, "", error=code) for each in request.transactional_ids]
+    )
+
+
+LOADING = Node(error_code=14, API_VERSION=2, transaction_states=[])
+"""ListTransactions of a coordinator that loads."""

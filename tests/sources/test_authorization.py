@@ -90,20 +90,16 @@ def test_a_super_user_is_proven_by_the_acls(admin: Cluster, hanging: StagedIncid
 def test_a_live_transaction_with_a_hidden_id_is_never_hanging(
     watcher: Cluster, alive: StagedIncident, acls: Acls
 ) -> None:
+    """A denied prefix is found even without such ids."""
     acls.allow(*DATA, SEE_STATE_TOPIC, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
-    acls.deny((TRANSACTIONAL_ID, alive.transactional_id, LITERAL, DESCRIBE))
+    acls.deny(
+        (TRANSACTIONAL_ID, alive.transactional_id, LITERAL, DESCRIBE), (TRANSACTIONAL_ID, "secret-", PREFIXED, DESCRIBE)
+    )
     row = finding_of(watcher, alive)
     assert row["verdict"] == "unknown"
     assert row["missing"] == [
-        f"DESCRIBE on TransactionalId '{alive.transactional_id}' (or on '*') for this principal" + OR_THE_LOG
-    ]
-
-
-def test_a_denied_prefix_is_found_even_without_such_ids(watcher: Cluster, hanging: StagedIncident, acls: Acls) -> None:
-    acls.allow(*DATA, SEE_STATE_TOPIC, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
-    acls.deny((TRANSACTIONAL_ID, "secret-", PREFIXED, DESCRIBE))
-    assert finding_of(watcher, hanging)["missing"] == [
-        "DESCRIBE on TransactionalId prefix 'secret-' (or on '*') for this principal" + OR_THE_LOG
+        f"DESCRIBE on TransactionalId {each} (or on '*') for this principal" + OR_THE_LOG
+        for each in (f"'{alive.transactional_id}'", "prefix 'secret-'")
     ]
 
 

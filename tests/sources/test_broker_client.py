@@ -76,21 +76,12 @@ def test_the_first_token_is_made_before_the_time_of_a_request_begins() -> None:
     assert threads == [threading.current_thread()], "not the network's, which has no time for it"
 
 
-def test_no_broker_listens() -> None:
-    nobody = unused()
-    with pytest.raises(ConnectionFailed, match=f"^The broker at {nobody} cannot be used: connection refused. Check "):
-        Cluster(nobody, timeout=NEVER_S)
-
-
 def test_every_failed_address_is_named() -> None:
     first, second = unused(), unused()
-    with pytest.raises(ConnectionFailed, match=r"^No bootstrap server can be used\. ") as failed:
+    with pytest.raises(ConnectionFailed, match=f"^The broker at {first} cannot be used: connection refused. Check "):
+        Cluster(first, timeout=NEVER_S)
+    with pytest.raises(ConnectionFailed, match=rf"^No bootstrap server can be used\. .*{first}.*{second}"):
         Cluster(f"{first},{second}")
-    assert first in str(failed.value)
-    assert second in str(failed.value)
-
-
-def test_an_unknown_host_is_named() -> None:
     with pytest.raises(ConnectionFailed, match=r"no-such-host\.invalid:9092 cannot be used: DNS"):
         Cluster("no-such-host.invalid:9092")
 
@@ -100,25 +91,20 @@ def test_an_unresponsive_broker_times_out(listener: socket.socket) -> None:
         Cluster(address(listener), timeout=1)
 
 
-def test_a_tls_listener_is_recognized(listener: socket.socket) -> None:
-    serve_bytes(listener, TLS_ALERT)
-    with pytest.raises(ConnectionFailed, match=r"seems to use TLS, but security\.protocol is PLAINTEXT"):
-        Cluster(address(listener), timeout=5)
-
-
 @pytest.mark.parametrize(
-    ("answer", "protocol"),
-    [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP"), (b"<!DOCTYPE HTML>", "another protocol"), (b"\xff" * 8, "another")],
+    ("answer", "said"),
+    [
+        (TLS_ALERT, r"seems to use TLS, but security\.protocol is PLAINTEXT"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "This port speaks HTTP.*, not Kafka's"),
+        (b"<!DOCTYPE HTML>", "This port speaks another protocol.*, not Kafka's"),
+        (b"\xff" * 8, "This port speaks another.*, not Kafka's"),
+        (b"", r"closed the connection: wrong security\.protocol \(PLAINTEXT\)\?$"),
+    ],
+    ids=["TLS", "HTTP", "HTML", "bytes", "nothing"],
 )
-def test_a_port_that_is_no_listener_is_not_taken_for_tls(listener: socket.socket, answer: bytes, protocol: str) -> None:
+def test_what_listens_is_recognized_by_its_first_bytes(listener: socket.socket, answer: bytes, said: str) -> None:
     serve_bytes(listener, answer)
-    with pytest.raises(ConnectionFailed, match=f"This port speaks {protocol}.*, not Kafka's"):
-        Cluster(address(listener), timeout=5)
-
-
-def test_a_listener_that_closes_the_connection_is_recognized(listener: socket.socket) -> None:
-    serve_bytes(listener, b"")
-    with pytest.raises(ConnectionFailed, match=r"closed the connection: wrong security\.protocol \(PLAINTEXT\)\?$"):
+    with pytest.raises(ConnectionFailed, match=said):
         Cluster(address(listener), timeout=5)
 
 
@@ -164,7 +150,6 @@ def test_one_responding_bootstrap_server_is_enough(kafka: Kafka, listener: socke
         assert list(opened.brokers) == [1]
 
 
-@pytest.mark.lab
 def test_responses_are_in_the_order_of_the_requests(connected: BrokerClient) -> None:
     requests = [
         (1, broker_client.ListTransactions()),
@@ -179,7 +164,6 @@ def test_responses_are_in_the_order_of_the_requests(connected: BrokerClient) -> 
     assert answered[1].error_text == "BROKER_NOT_AVAILABLE: Broker 7 is not in the cluster; it has 1. Name one of these"
 
 
-@pytest.mark.lab
 def test_a_request_can_be_limited_to_a_version(connected: BrokerClient) -> None:
     assert connected.send_one(broker_client.ListTransactions(max_version=1), broker_id=1).API_VERSION == 1
     with pytest.raises(BrokerError, match=r"^Broker 1 at .* does not support ListOffsets: ") as refused:
@@ -187,7 +171,6 @@ def test_a_request_can_be_limited_to_a_version(connected: BrokerClient) -> None:
     assert refused.value.code == "UNSUPPORTED_VERSION"
 
 
-@pytest.mark.lab
 def test_many_threads_share_a_client(connected: BrokerClient) -> None:
     got: list[int] = []
     threads = [
@@ -233,25 +216,22 @@ def test_a_response_is_decoded_from_the_bytes_we_pass() -> None:
     assert (received, message.error_code, message.groups) == (number, 15, [])
 
 
-@pytest.mark.parametrize(
-    ("code", "name"),
-    [
-        (0, "NONE"),
-        (6, "NOT_LEADER_OR_FOLLOWER"),
-        (14, "COORDINATOR_LOAD_IN_PROGRESS"),
-        (29, "TOPIC_AUTHORIZATION_FAILED"),
-        (35, "UNSUPPORTED_VERSION"),
-        (48, "INVALID_TXN_STATE"),
-        (52, "TRANSACTION_COORDINATOR_FENCED"),
-        (53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
-        (54, "SECURITY_DISABLED"),
-        (105, "TRANSACTIONAL_ID_NOT_FOUND"),
-        (120, "TRANSACTION_ABORTABLE"),
-        (4711, "ERROR_4711"),
-    ],
-)
-def test_error_codes_have_kafkas_names(code: int, name: str) -> None:
-    assert error_name(code) == name
+def test_error_codes_have_kafkas_names() -> None:
+    names = {
+        0: "NONE",
+        6: "NOT_LEADER_OR_FOLLOWER",
+        14: "COORDINATOR_LOAD_IN_PROGRESS",
+        29: "TOPIC_AUTHORIZATION_FAILED",
+        35: "UNSUPPORTED_VERSION",
+        48: "INVALID_TXN_STATE",
+        52: "TRANSACTION_COORDINATOR_FENCED",
+        53: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        54: "SECURITY_DISABLED",
+        105: "TRANSACTIONAL_ID_NOT_FOUND",
+        120: "TRANSACTION_ABORTABLE",
+        4711: "ERROR_4711",
+    }
+    assert {code: error_name(code) for code in names} == names
 
 
 @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)

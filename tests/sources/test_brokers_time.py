@@ -29,8 +29,6 @@ from toolkit.sources.live import cluster as live_cluster
 from toolkit.sources.live import leaders as reading
 from toolkit.sources.live import observe as live_observation
 
-pytestmark = pytest.mark.lab
-
 AHEAD = dt.timedelta(minutes=2)
 WARNING = "This machine's clock is 2 min ahead of the brokers': times are the brokers'."
 SECOND = dt.timedelta(seconds=1)

@@ -25,7 +25,7 @@ from tests.corpus.conversation import INPUTS, SUFFIX, Conversation, RequestKey
 from tests.corpus.requests import decode_answer, encode_answer
 from tests.corpus.wire import replaying
 from tests.process import PATIENCE_S, run
-from tests.sources.fake import NOW, FakeCluster, by_topic, listed_offset
+from tests.sources.fake import NOW, FakeCluster, by_topic, fetched, listed_offset
 from tests.sources.log_files import STATE_TOPIC, after, data, marker, state_record
 from tests.sources.test_broker_client import serving
 from tests.stored import compare
@@ -71,7 +71,7 @@ from toolkit.sources.live.leaders import (
 from toolkit.sources.live.observe import observe
 from toolkit.sources.live.partition_log import NOT_RETURNED, UNREPLICATED, batch_tables_of, read_offsets
 from toolkit.sources.live.transactions import named_transactions
-from toolkit.sources.offset_queries import NO_LEVEL, SharePartition, lag_of_share_group
+from toolkit.sources.offset_queries import SharePartition, lag_of_share_group
 from toolkit.sources.resource_checks import ResourceChecks, check_resources
 from toolkit.sources.source import SOURCE_TABLES, STREAMED, TableArguments
 from toolkit.spark.arrow_types import struct_type
@@ -259,26 +259,24 @@ def test_an_answer_that_is_missing_or_wrong_is_an_error_row() -> None:
     compare("error_rows.txt", lines)
 
 
-def test_history_of_an_id_whose_log_cannot_be_read_is_no_missing_record() -> None:
-    """kafka-txn history said that __transaction_state has no record of it."""
-    conversation = changed(load(), FETCH, failing(TOPIC_DENIED))
-    servers = str(conversation.facts["bootstrap_servers"])
-    with replaying(conversation, at=conversation.moments["diagnose"]):
-        answer = CommandLine(source=["--bootstrap-server", servers])("history", "--transactional-id", ID).run()
-    assert "no record of it" not in answer
-    assert f"{DENIED}; offsets 0 to 0 were not read" in " ".join(answer.split())
+def test_history_of_what_cannot_be_read_or_is_not_there() -> None:
+    """Without READ, kafka-txn history said that __transaction_state has no record of the id.
 
+    Of two ids, that one is not there was a remark, and exit code 0; describe of the same ids ends with 3.
+    """
 
-def test_history_of_two_ids_is_incomplete_without_one_of_them() -> None:
-    """It was a remark, and exit code 0; describe of the same ids ends with 3."""
-    conversation = load()
-    servers = str(conversation.facts["bootstrap_servers"])
-    with replaying(conversation, at=conversation.moments["diagnose"]):
-        answer = CommandLine(source=["--bootstrap-server", servers])(
-            "history", "--transactional-id", ID, "--transactional-id", "nobody"
-        ).run()
-    assert "__transaction_state has no record of 'nobody'." in answer
-    assert "exit code 3" in answer
+    def history(conversation: Conversation, *ids: str) -> str:
+        source = ["--bootstrap-server", str(conversation.facts["bootstrap_servers"])]
+        options = [each for name in ids for each in ("--transactional-id", name)]
+        with replaying(conversation, at=conversation.moments["diagnose"]):
+            return " ".join(CommandLine(source=source)("history", *options).run().split())
+
+    denied = history(changed(load(), FETCH, failing(TOPIC_DENIED)), ID)
+    assert "no record of it" not in denied
+    assert f"{DENIED}; offsets 0 to 0 were not read" in denied
+    of_two = history(load(), ID, "nobody")
+    assert "__transaction_state has no record of 'nobody'." in of_two
+    assert "exit code 3" in of_two
 
 
 def test_a_named_producer_may_be_open_on_a_partition_that_was_not_read() -> None:
@@ -311,17 +309,16 @@ def test_what_else_hangs_is_no_part_of_what_is_said_of_a_named_producer() -> Non
     assert total.split(maxsplit=2)[2] == "nothing hangs, 1 ongoing (on the partition above only)"
 
 
-def test_what_ended_is_said_of_its_id() -> None:
-    """Of two ids all states came first: the end of the first one stood below the other, and an error was left out."""
+def test_what_is_said_of_named_ids_and_groups() -> None:
+    """Of two ids all states came first: the end of the first one stood below the other, and an error was left out.
+
+    Brokers that do not count the lag of a share group answer without an error; its offset was "nothing committed".
+    """
     past = PastTransaction(transactional_id="a", kind="transaction", ended="commit", reason="By its client.")
     unread = replace(past, transactional_id="b", ended=None, reason="It could not be read.", error="NOT_READ: no")
+    lag = GroupLag(group_id="g", topic="orders", partition=0, committed_offset=7, observed_at=EPOCH)
     said = ['  "a": commit: By its client.', '  "b": transaction: It could not be read. NOT_READ: no']
     assert said_of_ids(ResourceChecks(history=(past, unread))) == said
-
-
-def test_an_offset_of_a_share_group_without_a_lag_is_committed() -> None:
-    """Brokers that do not count it answer without an error; the offset was called "nothing committed"."""
-    lag = GroupLag(group_id="g", topic="orders", partition=0, committed_offset=7, observed_at=EPOCH)
     assert said_of_ids(ResourceChecks(group_lag=(lag,))) == ["group g, orders-0: at offset 7, its lag is not known"]
 
 
@@ -351,10 +348,9 @@ def test_exposure_keeps_what_was_read_before_a_broker_failed(monkeypatch: pytest
 
 def test_exposure_tells_that_older_records_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """An id whose client wrote before the newest 20,000 offsets was not exposed, as no row had it."""
-    leader = Partition(topic=STATE_TOPIC, partition=3, leader=1, log_start_offset=5, observed_at=after())
     monkeypatch.setattr(coordinator_logs, "transaction_log_records", lambda *_, newest: iter(()))
     for end, error in ((20_005, []), (20_006, ["NOT_READ: of partition 3, only the newest 20,000 offsets were read"])):
-        partition = replace(leader, high_watermark=end)
+        partition = replace(T_0, topic=STATE_TOPIC, partition=3, log_start_offset=5, high_watermark=end)
         monkeypatch.setattr(coordinator_logs, "_partitions", lambda *_, partition=partition: [partition])
         assert [each.error for each in coordinator_logs._records_or_error(client())] == error
 
@@ -373,74 +369,65 @@ def test_a_damaged_record_of_the_coordinators_may_be_of_any_id(monkeypatch: pyte
     """One bit of the id was wrong: the decision was not decoded, and no commit seemed to include the records."""
     whole = state_record(0, ID, 7, "PrepareCommit", after())
     spoiled = whole.replace(ID.encode(), ID.upper().encode())
-    leader = Partition(
-        topic=STATE_TOPIC, partition=3, leader=1, log_start_offset=0, high_watermark=1, observed_at=after()
-    )
+    leader = replace(T_0, topic=STATE_TOPIC, partition=3, high_watermark=1)
     monkeypatch.setattr(coordinator_logs, "_partitions", lambda *_: [leader])
     for records, has_error in ((whole, False), (spoiled, True)):
-        found = FetchedBatches(records=records, high_watermark=1)
-        monkeypatch.setattr(partition_log, "fetch", lambda client, positions, found=found, **_: [found])
+        sending(monkeypatch, records)
         topic: Any = SimpleNamespace()
-        client: Any = SimpleNamespace(timeout=1)
-        (record,) = coordinator_logs.transaction_log_records(client, topic, having=[ID.encode()])
+        (record,) = coordinator_logs.transaction_log_records(SILENT_CLIENT, topic, having=[ID.encode()])
         assert (record.error is not None) is has_error
 
 
-def test_a_batch_with_a_wrong_checksum_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A leader sends its bytes unchecked: the damaged marker of another producer passed for this one's."""
+SILENT_CLIENT: Any = SimpleNamespace(timeout=1)
+T_0 = Partition(topic="t", partition=0, leader=1, log_start_offset=0, high_watermark=3, observed_at=after())
+
+
+def sending(monkeypatch: pytest.MonkeyPatch, records: bytes | Callable[[FetchPosition], bytes]) -> None:
+    """A leader that sends these records, whatever is asked for."""
+
+    def fetch_records(client: BrokerClient, positions: list[FetchPosition], **_: Any) -> list[FetchedBatches]:
+        sent = [records if isinstance(records, bytes) else records(each) for each in positions]
+        return [FetchedBatches(records=each, high_watermark=9) for each in sent]
+
+    monkeypatch.setattr(partition_log, "fetch", fetch_records)
+    monkeypatch.setattr(partition_log, "compacted_topics", lambda *_: {"t": False})
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["CORRUPT_MESSAGE: the checksum of the batch at offset 1 does not match", "CORRUPT_BATCH"],
+    ids=["checksum", "bytes"],
+)
+def test_damage_ends_what_is_known_of_a_log(monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    """A leader sends its bytes unchecked: the damaged marker of another producer passed for this one's.
+
+    Open batches of another epoch, or a marker, may be among bytes that are no batch; what came after was all there is.
+    """
     spoiled = bytearray(marker(1, 7, after()))
     spoiled[50] ^= 1  # of the producer id
-    records = data(0, 7, after()) + bytes(spoiled) + data(2, 7, after())
-    leader = Partition(topic="t", partition=0, leader=1, log_start_offset=0, high_watermark=3, observed_at=after())
-    found = FetchedBatches(records=records, high_watermark=3)
-    monkeypatch.setattr(partition_log, "fetch", lambda client, positions, **_: [found for _ in positions])
-    start = ExcerptStart(tp=leader.tp, leader=leader, offset=0, producer_ids=frozenset({6, 7}))
-    client: Any = SimpleNamespace(timeout=1)
-    excerpt = partition_log.read_excerpts(client, [start], compacted={}, deadline=time.monotonic() + 9)[leader.tp]
+    is_batch = damage != "CORRUPT_BATCH"
+    sending(monkeypatch, data(0, 7, after()) + (spoiled if is_batch else b"x" * len(spoiled)) + data(2, 7, after()))
+    start = ExcerptStart(tp=T_0.tp, leader=T_0, offset=0, producer_ids=frozenset({6, 7}))
+    excerpt = partition_log.read_excerpts(SILENT_CLIENT, [start], compacted={}, deadline=time.monotonic() + 9)[T_0.tp]
     assert (excerpt.headers["base_offset"].tolist(), excerpt.stop) == ([0], 1)
-    assert str(excerpt.error).startswith("CORRUPT_MESSAGE: the checksum of the batch at offset 1 does not match")
+    assert str(excerpt.error).startswith(damage)
     case: Any = SimpleNamespace(producer_id=6, opened_after=None, begun_after=None)
-    search = partition_log._read_markers(client, leader, [case], {}, deadline=time.monotonic() + 9)
+    search = partition_log._read_markers(SILENT_CLIENT, T_0, [case], {}, deadline=time.monotonic() + 9)
     assert (search.markers, [*search.unread]) == ([], [6])
-    # Nor does a consumer receive it: it was a marker that readers skip, and the record before it was committed.
-    monkeypatch.setattr(partition_log, "compacted_topics", lambda *_: {"t": False})
-    reader = partition_log.LiveOffsetReader(client, replace(leader, last_stable_offset=3))
-    ranges, errors = reader.classified_ranges(1, 2)
-    assert ([each.status for each in ranges], errors) == ([None], [offset_reader.WRONG_CHECKSUM.format(1)])
+    if is_batch:  # nor does a consumer receive it: it was a marker that readers skip, and the record before committed
+        reader = partition_log.LiveOffsetReader(SILENT_CLIENT, replace(T_0, last_stable_offset=3))
+        ranges, errors = reader.classified_ranges(1, 2)
+        assert ([each.status for each in ranges], errors) == ([None], [offset_reader.WRONG_CHECKSUM.format(1)])
 
 
 def test_offsets_outside_of_a_log_have_their_status(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group's offsets that retention had deleted were in no count of its lag."""
-    leader = Partition(
-        topic="t",
-        partition=0,
-        leader=1,
-        log_start_offset=2,
-        high_watermark=3,
-        last_stable_offset=3,
-        observed_at=after(),
-    )
-    found = FetchedBatches(records=data(2, 7, after()), high_watermark=3)
-    monkeypatch.setattr(partition_log, "fetch", lambda client, positions, **_: [found for _ in positions])
-    monkeypatch.setattr(partition_log, "compacted_topics", lambda *_: {"t": False})
-    client: Any = SimpleNamespace(timeout=1)
-    ranges, _ = partition_log.LiveOffsetReader(client, leader).classified_ranges(0, 5)
+    sending(monkeypatch, data(2, 7, after()))
+    leader = replace(T_0, log_start_offset=2, last_stable_offset=3)
+    ranges, _ = partition_log.LiveOffsetReader(SILENT_CLIENT, leader).classified_ranges(0, 5)
     assert [(each.first, each.last, each.status) for each in ranges] == [
         (0, 1, "deleted"), (2, 2, "committed"), (3, 4, "beyond_high_watermark")
     ]  # fmt: skip
-
-
-def test_bytes_that_are_no_batch_end_what_is_known_of_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Open batches of another epoch, or a marker, may be among them; what came after was taken for all there is."""
-    damaged = b"x" * len(data(1, 7, after()))
-    found = FetchedBatches(records=data(0, 7, after()) + damaged + data(2, 7, after()), high_watermark=3)
-    leader = Partition(topic="t", partition=0, leader=1, log_start_offset=0, high_watermark=3, observed_at=after())
-    monkeypatch.setattr(partition_log, "fetch", lambda client, positions, **_: [found for _ in positions])
-    start = ExcerptStart(tp=leader.tp, leader=leader, offset=0, producer_ids=frozenset({7}))
-    client: Any = SimpleNamespace(timeout=1)
-    excerpt = partition_log.read_excerpts(client, [start], compacted={}, deadline=time.monotonic() + 9)[leader.tp]
-    assert (excerpt.headers["base_offset"].tolist(), excerpt.stop) == ([0], 1)
-    assert str(excerpt.error).startswith("CORRUPT_BATCH")
 
 
 @pytest.mark.parametrize(
@@ -461,40 +448,22 @@ def test_an_unknown_time_of_the_brokers_names_the_api_and_its_error(change: Chan
 
 
 def test_a_lag_that_cannot_be_explained_or_may_lack_topics_tells_so() -> None:
-    lag = AT_TOPIC | {"group_id": "billing", "committed_offset": 1, "last_stable_offset": 2, "high_watermark": 3}
-    with cluster_of(changed(load(), FETCH, failing(TOPIC_DENIED)), "lag-table") as cluster:
-        [row] = cluster.group_lag_rows("billing")
-    assert str(row["reason"]).startswith("1 record is ready to read; 1 record is held behind the LSO 2.")
-    split = {"lag": 2, "client_lag": 1, "behind": 1, "held": 1, "beyond_end": 0, "reason": row["reason"]}
-    assert given(row) == lag | split | {"error": f"{DENIED}; offsets 1 to 1 were not read"}
-
-    with cluster_of(changed(load(), DESCRIBE_ACLS, silence), "lag-table") as cluster:
-        [of_topic, hidden] = cluster.group_lag_rows("billing")
-    assert of_topic["error"] is None
-    proof = (
-        "a proof that no Topic is hidden from this principal: Broker 1 at 127.0.0.1:22673 did not answer DescribeAcls"
-    )
-    error = f"TOPIC_AUTHORIZATION_FAILED: offsets of other topics may be hidden; missing: {proof} in time"
-    assert given(hidden) == {"group_id": "billing", "broker_id": 1, "error": error}
-
+    lines = list[str]()
+    changes: list[tuple[int, Change]] = [(FETCH, failing(TOPIC_DENIED)), (DESCRIBE_ACLS, silence)]
+    for api, change in changes:
+        with cluster_of(changed(load(), api, change), "lag-table") as cluster:
+            lines += [f"API {api}", *(f"  {given(row)}" for row in cluster.group_lag_rows("billing"))]
     with cluster_of(load(), "lag-table") as cluster:
         readers = cluster.offset_readers([TopicPartition(TOPIC, 0)])
         shared = {TopicPartition(TOPIC, 0): SharePartition(1, 7, None)}
         [share] = lag_of_share_group(readers, "billing", shared, level=None, max_offsets=10)
-    assert given(asdict(share)) == lag | {"lag": 7, "error": NO_LEVEL}
-
     with cluster_of(load(), "lag-unknown") as cluster:
         checks = check_resources(cluster, NamedResources(groups=("nobody",)), recheck_after=0)
-    error = "GROUP_ID_NOT_FOUND: no broker lists it, so it has no committed offset"
-    assert [given(asdict(each)) for each in checks.group_lag] == [{"group_id": "nobody", "error": error}]
+    lines += ["a share group, and one that no broker has"]
+    lines += [f"  {given(asdict(each))}" for each in (share, *checks.group_lag)]
+    compare("lag_error_rows.txt", lines)
     assert not checks.is_incomplete
     assert replace(checks, not_checked=("Groups: no answer.",)).is_incomplete
-
-
-def answering(code: int, high_watermark: int) -> Callable[..., Any]:
-    """Fetch that returns no records."""
-    partition = SimpleNamespace(error_code=code, records=None, aborted_transactions=(), high_watermark=high_watermark)
-    return lambda broker, request: SimpleNamespace(error_code=0, responses=[SimpleNamespace(partitions=[partition])])
 
 
 def offsets_in_remote_storage(broker: int, request: Any) -> Any:
@@ -505,10 +474,12 @@ def offsets_in_remote_storage(broker: int, request: Any) -> Any:
 @pytest.mark.parametrize(
     ("timeout", "replaced", "errors"),
     [
-        (0.0, {"Fetch": answering(0, 102)}, {"broker_id": 1, "error": UNREPLICATED.format(102)}),
-        (0.0, {"Fetch": answering(0, 150), "ListOffsets": offsets_in_remote_storage},
+        (0.0, {"Fetch": lambda *_: fetched(None, high_watermark=102)},
+         {"broker_id": 1, "error": UNREPLICATED.format(102)}),
+        (0.0, {"Fetch": lambda *_: fetched(None), "ListOffsets": offsets_in_remote_storage},
          {"broker_id": 1, "error": NOT_RETURNED.format(100)}),
-        (0.3, {"Fetch": answering(NO_LEADER, -1)}, {"error": "LEADER_NOT_AVAILABLE: the partition has no leader"}),
+        (0.3, {"Fetch": lambda *_: fetched(None, error_code=NO_LEADER, high_watermark=-1)},
+         {"error": "LEADER_NOT_AVAILABLE: the partition has no leader"}),
     ],
     ids=["not replicated", "remote storage", "no leader any more"],
 )  # fmt: skip
@@ -533,18 +504,11 @@ def test_a_search_of_many_offsets_ends_in_time(monkeypatch: pytest.MonkeyPatch, 
     """Of a thousand partitions, 200,000 offsets of each would have been read for one transaction."""
     monkeypatch.setattr(partition_log, "MAX_OFFSETS", 2)
     monkeypatch.setattr(partition_log, "MOST_OFFSETS", 6)
-    leader = Partition(topic="t", partition=0, leader=1, log_start_offset=0, high_watermark=9, observed_at=after())
-    monkeypatch.setattr(
-        partition_log,
-        "fetch",
-        lambda client, positions, **_: [
-            FetchedBatches(records=data(each.offset, 7, after()), high_watermark=9) for each in positions
-        ],
-    )
-    case: Any = SimpleNamespace(producer_id=6, opened_after=None, begun_after=after(), open_parts=[])
-    client: Any = SimpleNamespace(timeout=1)
     monkeypatch.setattr(partition_log, "search_from", lambda cases: 0)
-    search = partition_log._read_markers(client, leader, [case], {}, deadline=time.monotonic() + patience)
+    sending(monkeypatch, lambda position: data(position.offset, 7, after()))
+    case: Any = SimpleNamespace(producer_id=6, opened_after=None, begun_after=after(), open_parts=[])
+    leader, deadline = replace(T_0, high_watermark=9), time.monotonic() + patience
+    search = partition_log._read_markers(SILENT_CLIENT, leader, [case], {}, deadline=deadline)
     assert search.unread == {6: f"more than {most} offsets of t-0 would have to be read"}
 
 
@@ -690,13 +654,13 @@ def test_a_fetch_without_the_partition_is_an_error() -> None:
 def test_a_broker_that_limits_the_bytes_of_a_client_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its answer is empty then, so most of a log was unread, and no records could be saved, under any small quota."""
     throttled = SimpleNamespace(error_code=0, responses=(), throttle_time_ms=900)
-    answers = [throttled, throttled, answering(0, 102)(1, None)]
+    answers = [throttled, throttled, fetched(None, high_watermark=102)]
     position = FetchPosition(TopicPartition("orders", 0), 0, 1)
-    (fetched,) = fetch(client(Fetch=lambda *_: answers.pop(0)), [position], max_bytes=1)
-    assert (fetched.error, fetched.high_watermark, answers) == (None, 102, [])
+    (found,) = fetch(client(Fetch=lambda *_: answers.pop(0)), [position], max_bytes=1)
+    assert (found.error, found.high_watermark, answers) == (None, 102, [])
     monkeypatch.setattr(FakeCluster, "timeout", 0.0)
-    (fetched,) = fetch(client(Fetch=lambda *_: throttled), [position], max_bytes=1)
-    assert fetched.error == THROTTLED
+    (found,) = fetch(client(Fetch=lambda *_: throttled), [position], max_bytes=1)
+    assert found.error == THROTTLED
 
 
 def test_a_broker_that_limits_a_client_for_longer_than_its_timeout_is_not_asked_again() -> None:

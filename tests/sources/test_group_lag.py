@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from kafka.protocol import admin
 
 from tests.builders import commit_offset, create_topics
@@ -27,6 +26,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.clients import (
     ALWAYS_UP,
     TxnProducer,
+    admin_of,
     blocked_consumer,
     offsets,
     open_transactions,
@@ -159,11 +159,6 @@ def test_a_replica_that_lags_has_no_pending_offset(tmp_path: Path) -> None:
     assert (row["committed_offset"], row["error"]) == (0, None)
 
 
-def test_a_group_missing_from_the_files_is_not_found() -> None:
-    with pytest.raises(NotFound, match="have no committed offset of the group"):
-        load("orphan").log_dir().group_lag_rows("nobody")
-
-
 def test_kafkas_tool_and_the_client_lag_differ_as_documented(kafka: Kafka) -> None:
     """Kafka's tool measures to the high watermark, a read_committed client to the LSO; neither accounts for markers."""
     staged = INCIDENTS["several_open"](kafka)
@@ -257,17 +252,13 @@ def test_a_deleted_topic_is_an_error_row(kafka: Kafka) -> None:
 PENDING, DELETED, NO_TRANSACTION = "UNSTABLE_OFFSET_COMMIT", "DELETED", "NO_TRANSACTION"
 
 
-def admin_of(kafka: Kafka) -> AdminClient:
-    return AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
-
-
 def create(kafka: Kafka, topic: str) -> None:
     create_topics(kafka, topic, replicas=len(kafka.broker_ids))
 
 
 def delete_group(kafka: Kafka, group: str) -> None:
-    admin = admin_of(kafka)
-    admin.delete_consumer_groups([group])[group].result()
+    client = admin_of(kafka)
+    client.delete_consumer_groups([group])[group].result()
 
 
 def lag_of(source: Cluster | LogDir, group: str) -> tuple[int | None, str | None]:

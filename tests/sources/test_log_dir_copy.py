@@ -315,7 +315,6 @@ def test_without_a_manifest_the_first_line_has_what_to_do(source: Path) -> None:
     assert done.output.startswith("Not proven: a complete __transaction_state")
 
 
-@pytest.mark.lab
 @pytest.mark.parametrize("lab", [on_cluster(NEWEST, EVERYDAY, id=NEWEST)], indirect=True)
 def test_the_copy_of_a_running_broker_has_the_verdicts_of_that_moment(lab: Kafka, tmp_path: Path) -> None:
     """A producer writes all the while. Days later, in files with other times, the same transactions are as old."""

@@ -1,7 +1,6 @@
-"""Log evidence of staged incidents on real brokers: the cause of each, and the records behind it."""
+"""Findings of staged incidents on real brokers: the cause of each, the records behind it, and who waits for them."""
 
 import contextlib
-import datetime as dt
 import itertools
 import uuid
 from functools import partial
@@ -12,19 +11,18 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.analysis.logged import explained
 from tests.causes import cause_names
+from tests.staged_state import write_marker
 from toolkit import Cluster
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, coordinator_partition
 from toolkit.lab import Kafka
-from toolkit.lab.clients import TxnProducer, blocked_consumer, create_topic
+from toolkit.lab.clients import TxnProducer, admin_of, blocked_consumer, create_topic, until, write_committed
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
-from toolkit.schema import Row
+from toolkit.schema import Row, table
 from toolkit.sources.diagnose import gather
-from toolkit.sources.live import broker_client, observe, partition_log
+from toolkit.sources.live import observe, partition_log
 from toolkit.sources.live.cluster import ClusterEvidence
 from toolkit.sources.source import TableArguments
-
-pytestmark = pytest.mark.lab
 
 
 def judge(cluster: Cluster, staged: StagedIncident, **options: Any) -> Row:
@@ -91,15 +89,35 @@ def test_groups_with_held_offsets_are_read_from_their_coordinator(cluster: Clust
     assert [row["groups_held"] for row in rows] == [[staged.group]] * 2
 
 
-def test_old_event_times_of_a_hanging_transaction(cluster: Cluster, kafka: Kafka) -> None:
-    with INCIDENTS["open_young"](kafka) as staged:
-        producer = TxnProducer(cluster.client, f"backfill-{staged.topic}").init()
-        start = producer.send(staged.topic, 0, timestamp=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
-        rows = cluster.finding_rows(topics=[staged.topic], partitions=[0], recheck_after=0.1)
-    (row,) = [row for row in rows if row["start_offset"] == start]
-    assert (row["verdict"], row["opened_at_clock"]) == ("unknown", "broker")
-    assert "their records have event times, the coordinators' log is an older copy, or the id" in row["missing"][0]
-    assert row["opened_at"].year > 2020
+@pytest.mark.parametrize("incident", ["several_open", "late_message", "late_after_commit"])
+def test_groups_blocked_by_a_held_lso_are_named(cluster: Cluster, kafka: Kafka, incident: str) -> None:
+    """Markers and aborted records are between the offset that librdkafka commits and the LSO."""
+    with INCIDENTS[incident](kafka) as staged:
+        topic = staged.topic
+        write_committed(cluster.client, topic, 1)
+        held, elsewhere = f"held-{topic}", f"elsewhere-{topic}"
+        with blocked_consumer(kafka, topic, held), blocked_consumer(kafka, topic, elsewhere, partition=1):
+            rows = cluster.finding_rows(topics=[topic], partitions=[0], recheck_after=0.1)
+    assert [row["groups_held"] for row in rows] == [[held] if row["queue_position"] == 1 else None for row in rows]
+
+
+def test_a_second_check_covers_only_doubtful_partitions(cluster: Cluster, kafka: Kafka) -> None:
+    with INCIDENTS["open_young"](kafka) as opened:
+        # An hour is longer than a test may take: no second check is waited for.
+        ongoing, clear = cluster.finding_rows(topics=[opened.topic], recheck_after=3600)
+    assert (ongoing["verdict"], ongoing["queue_position"], ongoing["groups_held"]) == ("ongoing", 1, [])
+    assert clear["verdict"] == "clear", "a requested partition has a row"
+
+
+def test_a_topic_deleted_between_the_checks_is_not_hanging(cluster: Cluster, kafka: Kafka) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    evidence = ClusterEvidence(cluster, TableArguments.of(topics=[staged.topic]))
+    evidence.observations()
+    client = admin_of(kafka)
+    client.delete_topics([staged.topic])[staged.topic].result(60)
+    until(lambda: staged.topic not in {row["topic"] for row in cluster.partition_rows()} or None, awaited="its end")
+    second = evidence.observe_again([table.TopicPartition(staged.topic, 0)])
+    assert {(each.error or "").partition(":")[0] for each in second.partitions} == {"UNKNOWN_TOPIC_OR_PARTITION"}
 
 
 def test_a_marker_is_searched_further_back_in_growing_steps(cluster: Cluster, kafka: Kafka) -> None:
@@ -152,23 +170,13 @@ def test_a_marker_written_before_the_log_is_read_ends_it(cluster: Cluster, kafka
         evidence = ClusterEvidence(cluster, TableArguments.of(topics=[staged.topic]))
         contexts = partial(gather, evidence, diagnosis.to_read())
         assert [finding.verdict for finding in explained(diagnosis, contexts())] == ["hanging"]
-        abort_marker(cluster, staged)
+        write_marker(cluster.client, staged)
         (finding,) = explained(diagnosis, contexts())
     row = finding.row()
     assert row["verdict"] == "ending"
     assert row["reason"] == f"The ABORT marker at offset {staged.start_offset + 1} has ended it in the meantime."
     assert (row["remedy"], row["cause"]) == ("None: it has ended.", None)
     assert "marker_after" in names(row)
-
-
-def abort_marker(cluster: Cluster, staged: StagedIncident) -> None:
-    request = broker_client.WriteTxnMarkers
-    marker = request.WritableTxnMarker
-    topic = marker.WritableTxnMarkerTopic(name=staged.topic, partition_indexes=[staged.partition])
-    fields = {"producer_id": staged.producer_id, "producer_epoch": staged.producer_epoch, "transaction_result": False}
-    new_topic = request(markers=[marker(**fields, topics=[topic], coordinator_epoch=0)], max_version=1)
-    answer = cluster.client.send_one(new_topic, broker_id=1)
-    assert answer.markers[0].topics[0].partitions[0].error_code == 0
 
 
 def test_a_delayed_end_of_a_transaction_commits_half_of_the_next_one(kafka: Kafka, cluster: Cluster) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import os
+import random
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 import toolkit.schema
@@ -25,6 +25,7 @@ from tests.sources.log_files import (
     marker,
     partition_folder,
     state_record,
+    tombstone,
     write_checkpoint,
     write_log,
     write_root,
@@ -34,26 +35,15 @@ from tests.sources.log_files import (
 from tests.unprivileged import unprivileged
 from toolkit import LogDir
 from toolkit.errors import NotFound, UsageError
-from toolkit.schema import SEGMENTS, SNAPSHOTS, Table
+from toolkit.formats.batches import write_batch
+from toolkit.lab import Kafka
+from toolkit.schema import Row
 from toolkit.schema.live import Finding
-from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_dir_layout import LogDirLayout, discover
-from toolkit.sources.logdir.replica_log import FolderLog
+from toolkit.sources.logdir.replica_log import FolderLog, RecordIndex
 from toolkit.sources.logdir.replica_state import LogWindow, ReadLimit, read_window
+from toolkit.sources.source import FILES, tables_of
 
-TABLES = (
-    *(
-        "partitions",
-        "producers",
-        "transactions",
-        "coordinators",
-        "findings",
-        "batches",
-        "log_transactions",
-        "lso_timeline",
-    ),
-    *("transaction_log", "transaction_history", "offsets_log", "aborted", "checkpoints"),
-)
 ORDERS = [
     data(0, 7, after(), records=2),
     marker(2, 7, after(seconds=1)),
@@ -82,13 +72,13 @@ def values(frame: pd.DataFrame, *names: str) -> list[Any]:
     return [row[0] for row in rows] if len(names) == 1 else rows
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", tables_of(FILES))
 def test_every_table_is_as_declared(root: Path, name: str) -> None:
     declared = toolkit.schema.TABLES[name]
     frame = getattr(LogDir(root), name)()
     assert list(frame.columns) == declared.names
     assert frame.dtypes.to_dict() == {field.name: pd.ArrowDtype(field.type) for field in declared.arrow_schema}
-    assert "error" not in frame or frame["error"].isna().all()
+    assert name == "exposure" or "error" not in frame or frame["error"].isna().all(), "there is no metadata log"
 
 
 def test_topics_and_partitions_are_selected_as_for_a_cluster(root: Path) -> None:
@@ -149,17 +139,6 @@ def test_rows_can_be_limited_to_a_producer(root: Path) -> None:
     assert files.transaction_log(producer_id=7).empty
 
 
-def test_large_tables_are_read_in_chunks(root: Path) -> None:
-    files = LogDir(root)
-    for pieces, whole, table in (
-        (files.batch_tables(), files.batches(), toolkit.schema.BATCHES),
-        (files.log_transaction_tables(), files.log_transactions(), toolkit.schema.LOG_TRANSACTIONS),
-    ):
-        found = pa.concat_tables(list(pieces))
-        assert found.schema.equals(table.arrow_schema)
-        assert found.num_rows == len(whole) > 0
-
-
 def test_states_ids_and_durations_filter_transactions(root: Path) -> None:
     files = LogDir(root)
     (name,) = ids_of(33, 1)
@@ -196,18 +175,13 @@ def test_a_log_start_that_could_not_be_read_is_reported(root: Path) -> None:
 
 def test_coordinators_are_computed_only_with_a_known_partition_count(root: Path) -> None:
     assert [row["partition"] for row in LogDir(root).coordinator_rows(groups=[])] == [33]
-    assert (
-        LogDir(root)
-        .coordinator_rows(transactional_ids=[], groups=["my-group"])[0]["error"]
-        .startswith("UNKNOWN_PARTITIONS")
-    )
-    assert [
-        row["partition"]
-        for row in LogDir(root, txn_state_partitions=7).coordinator_rows(transactional_ids=["a"], groups=[])
-    ] == [97 % 7]
+    (of_group,) = LogDir(root).coordinator_rows(transactional_ids=[], groups=["my-group"])
+    (of_seven,) = LogDir(root, txn_state_partitions=7).coordinator_rows(transactional_ids=["a"], groups=[])
     (root / f"{STATE_TOPIC}-3").rename(root.parent / "elsewhere")
-    (row,) = LogDir(root).coordinator_rows(groups=[])
-    assert (row["partition"], row["error"].partition(":")[0]) == (None, "UNKNOWN_PARTITIONS")
+    (incomplete,) = LogDir(root).coordinator_rows(groups=[])
+    assert of_seven["partition"] == 97 % 7
+    for row in (of_group, incomplete):
+        assert (row["partition"], row["error"].partition(":")[0]) == (None, "UNKNOWN_PARTITIONS")
 
 
 def test_an_unknown_high_watermark_is_reported(root: Path) -> None:
@@ -294,11 +268,14 @@ def test_a_folder_without_segments_is_a_partition_that_was_not_read(tmp_path: Pa
     assert row["missing"] == ["EMPTY: it contains no segment."]
 
 
-def test_a_broken_link_to_a_segment_is_an_error(root: Path) -> None:
+def test_a_broken_link_is_an_error(root: Path) -> None:
     """The log seemed to end before it."""
     (root / "orders-0" / f"{6:020}.log").symlink_to(root / "gone")
     assert LogDir(root).batches(topics=["orders"])["error"].iloc[-1] == "UNREADABLE: No such file or directory."
     assert LogDir(root).partition_rows(topics=["orders"])[0]["error"].startswith("UNREADABLE")
+    (root / "paid-0").symlink_to(root / "gone")
+    [replica] = [each for each in discover([root]).replicas if each.topic == "paid"]
+    assert FolderLog(replica).error == f"UNREADABLE: {root / 'paid-0'}: No such file or directory."
 
 
 def test_a_range_of_times_has_the_bytes_that_could_not_be_read(root: Path) -> None:
@@ -369,7 +346,7 @@ def test_damage_is_a_row_and_the_batches_after_it_are_read(root: Path) -> None:
 def test_nothing_is_written_to_the_files(root: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
     files = LogDir(root)
-    for name in TABLES:
+    for name in tables_of(FILES):
         getattr(files, name)()
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
 
@@ -442,6 +419,8 @@ def test_a_log_directory_has_its_partitions_and_its_brokers_id(tmp_path: Path) -
     layout = discover([root])
     assert topic_partitions(layout) == [("my-orders", 12, 3), ("orders", 0, 3)]
     assert layout.roots[0].cluster_id == "xRkncQT9TEa2WI1kTHANEQ"
+    (root / META).write_text("version=0\nbroker.id=9\ncluster.id=xRkncQT9TEa2WI1kTHANEQ\n")  # with ZooKeeper
+    assert topic_partitions(discover([root])) == [("my-orders", 12, 9), ("orders", 0, 9)]
 
 
 def test_a_folder_above_several_brokers_includes_all_of_them(tmp_path: Path) -> None:
@@ -528,13 +507,6 @@ def test_links_and_paths_that_lead_to_the_same_count_once(tmp_path: Path) -> Non
     assert topic_partitions(discover([tmp_path, root, root / "orders-0"])) == [("orders", 0, 1)]
 
 
-def test_a_broken_link_to_a_partition_is_an_error(tmp_path: Path) -> None:
-    root = write_root(tmp_path)
-    (root / "orders-0").symlink_to(tmp_path / "gone")
-    [replica] = discover([root]).replicas
-    assert FolderLog(replica).error == f"UNREADABLE: {root / 'orders-0'}: No such file or directory."
-
-
 def test_other_files_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no file or folder"):
         discover([tmp_path / "missing"])
@@ -595,77 +567,105 @@ def test_changes_of_files_during_the_read_are_detected(tmp_path: Path) -> None:
     assert f"{FIRST_SEGMENT} was removed" in before.changes(appending=True)[0]
 
 
-def test_meta_properties_with_zookeeper_name_the_broker(tmp_path: Path) -> None:
-    root = write_root(tmp_path)
-    (root / META).write_text("version=0\nbroker.id=9\ncluster.id=xRkncQT9TEa2WI1kTHANEQ\n")
-    partition_folder(root, "orders-0")
-    assert topic_partitions(discover([root])) == [("orders", 0, 9)]
+# What the index of a log of __transaction_state finds is what reading everything finds.
+
+LONG = "x" * 300  # a key whose length takes two bytes to write
 
 
-# Snapshots and segments as tables
+def log_of(folder: Path) -> FolderLog:
+    return FolderLog(discover([folder]).replicas[0])
 
 
-@pytest.fixture
-def snapshots(tmp_path: Path) -> Path:
-    """orders-0 with two segments, a snapshot with two producers and an empty one; payments-1 with a damaged one."""
-    root = write_root(tmp_path / "data", broker_id=3)
-    folder = write_log(root, "orders-0", [data(0, 7, after())])
-    write_log(root, "orders-0", [data(4, 8, after())], base_offset=4)
-    write_snapshot(folder, 0, {})
-    write_snapshot(folder, 4, {7: None, 8: 2})
-    folder = write_log(root, "payments-1", [])
-    (folder / "00000000000000000009.snapshot").write_bytes(b"\0\1")
-    return root
+def newest(rows: list[Row]) -> dict[str, Row]:
+    return {row["transactional_id"]: row for row in rows if not row["error"]}
 
 
-def rows(table: Table, frame: Any, *names: str) -> list[tuple[Any, ...]]:
-    assert list(frame.columns) == table.names
-    return [tuple(row[name] for name in names) for row in table.rows(frame)]
+def newest_rows(log: FolderLog) -> list[Row]:
+    index, parts = log.indexed()
+    for _ in parts:
+        pass
+    return [each.row() for each in (*index.errors, *index.newest())]
 
 
-def test_every_producer_of_every_snapshot_is_a_row(snapshots: Path) -> None:
-    frame = LogDir(snapshots).snapshots(topics=["orders"])
-    names = ("broker_id", "snapshot_offset", "producer_id", "current_txn_start_offset", "last_offset", "error")
-    assert rows(SNAPSHOTS, frame, *names) == [
-        (3, 0, None, None, None, None),  # it is there, and nothing was open
-        (3, 4, 7, None, 0, None),
-        (3, 4, 8, 2, 0, None),
-    ]
-    assert {Path(file).name for file in frame["file"]} == {f"{0:020}.snapshot", f"{4:020}.snapshot"}
+def both_ways(folder: Path) -> tuple[dict[str, Row], dict[str, Row]]:
+    log = log_of(folder)
+    return newest(newest_rows(log)), newest([each.row() for each in log.transaction_log()])
 
 
-def test_an_unreadable_snapshot_is_an_error_row(snapshots: Path) -> None:
-    [row] = SNAPSHOTS.rows(LogDir(snapshots).snapshots(topics="payments", partitions=1))
-    assert (row["snapshot_offset"], row["producer_id"]) == (9, None)
-    assert row["error"].startswith("CORRUPT_SNAPSHOT: 00000000000000000009.snapshot: ")
-    with pytest.raises(NotFound):
-        LogDir(snapshots).snapshots(topics="payments", partitions=0)
+@pytest.mark.parametrize("seed", range(5))
+def test_newest_is_the_last_record_of_each_id_over_all_segments(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    names = [*ids_of(3, 5), LONG, "é" * 70, "a"]
+    batches = []
+    for offset in range(400):
+        name = dice.choice(names)
+        at = after(seconds=offset)
+        is_last = dice.random() < 0.1
+        batches.append(tombstone(offset, name, at) if is_last else state_record(offset, name, offset, "Ongoing", at))
+    write_log(tmp_path, f"{STATE_TOPIC}-3", batches[:150])
+    folder = write_log(tmp_path, f"{STATE_TOPIC}-3", batches[150:], base_offset=150)
+    fast, slow = both_ways(folder)
+    assert fast == slow
+    assert len(fast) == len(names)
 
 
-def test_segments_have_size_and_modification_time(snapshots: Path) -> None:
-    file = snapshots / "orders-0" / f"{4:020}.log"
-    os.utime(file, (1_795_262_400.5, 1_795_262_400.5))
-    found = rows(SEGMENTS, LogDir(snapshots).segments(), "topic", "base_offset", "size", "modified", "broker_id")
-    written = dt.datetime(2026, 11, 21, 12, 0, 0, 500_000, tzinfo=dt.UTC)
-    assert [row[:3] for row in found] == [
-        ("orders", 0, file.stat().st_size),
-        ("orders", 4, file.stat().st_size),
-        ("payments", 0, 0),
-    ]
-    assert found[1][3:] == (written, 3)
+def test_batches_that_no_coordinator_writes_are_read(tmp_path: Path) -> None:
+    first, second = ids_of(3, 2)
+    several = write_batch([(b"\0\0" + len(name).to_bytes(2, "big") + name.encode(), None) for name in (first, second)],
+                          timestamp=after(), base_offset=1)  # fmt: skip
+    folder = write_log(
+        tmp_path,
+        f"{STATE_TOPIC}-3",
+        [state_record(0, first, 1, "Empty", after()), several, state_record(3, second, 2, "Empty", after())],
+    )
+    fast, slow = both_ways(folder)
+    assert fast == slow
+    assert (fast[first]["tombstone"], fast[second]["tombstone"]) == (True, False)
 
 
-def test_a_removed_file_is_an_error_row(snapshots: Path) -> None:
-    files = LogDir(snapshots)
-    contents = files.contents()
-    (snapshots / "payments-1").rename(snapshots / "moved")
-    for table, frame in ((SNAPSHOTS, files.snapshots()), (SEGMENTS, files.segments())):
-        assert {row["topic"] for row in table.rows(frame)} == {"orders"}
-    gone = LogDir.of(Contents(contents.layout), snapshots)
-    for table, frame in (
-        (SNAPSHOTS, gone.snapshots(topics=["payments"])),
-        (SEGMENTS, gone.segments(topics=["payments"])),
-    ):
-        [row] = table.rows(frame)
-        assert row["error"].startswith("UNREADABLE: ")
-        assert row["file"] == str(snapshots / "payments-1")
+def test_a_segment_that_the_cleaner_has_replaced_by_a_shorter_one_is_unreadable(tmp_path: Path) -> None:
+    """The compiled decoder read beyond the end of the bytes."""
+    folder = write_log(tmp_path, f"{STATE_TOPIC}-3", [state_record(0, ids_of(3, 1)[0], 1, "Empty", after())])
+    log = log_of(folder)
+    (part,) = log.parts()
+    os.truncate(folder / SEGMENT, 70)
+    index = RecordIndex()
+    index.add(part)
+    (unread,) = index.errors
+    assert unread.error == "UNREADABLE: It has become shorter while it was read."
+
+
+def test_unreadable_records_are_reported_and_hide_no_others(tmp_path: Path) -> None:
+    first, second = ids_of(3, 2)
+    broken = state_record(1, first, 1, "Ongoing", after()).replace(b"id-", b"ID-")
+    strange = write_batch([(None, b"no key")], timestamp=after(), base_offset=2)
+    sound = state_record(3, second, 2, "Empty", after())
+    folder = write_log(
+        tmp_path, f"{STATE_TOPIC}-3", [state_record(0, first, 1, "Empty", after()), broken, strange, sound]
+    )
+    rows = newest_rows(log_of(folder))
+    assert sorted(newest(rows)) == sorted([first, second])
+    errors = [row["error"].partition(":")[0] for row in rows if row["error"]]
+    assert sorted(errors) == ["CORRUPT_BATCH", "CORRUPT_RECORD"]
+    with (folder / SEGMENT).open("ab") as file:
+        file.write(sound[:40])
+    errors = [row["error"].partition(":")[0] for row in newest_rows(log_of(folder)) if row["error"]]
+    assert "TORN_TAIL" in errors
+
+
+def test_an_empty_partition_has_no_records(tmp_path: Path) -> None:
+    write_state_topic(tmp_path, partitions=1)
+    assert newest_rows(log_of(tmp_path / f"{STATE_TOPIC}-0")) == []
+
+
+def test_the_index_of_a_real_coordinator(kafka: Kafka) -> None:
+    from toolkit.lab.incidents import INCIDENTS
+
+    for name in ("marker_only", "never_added"):
+        INCIDENTS[name](kafka)
+    found = 0
+    for number in range(50):
+        fast, slow = both_ways(kafka.log_dirs[1] / f"{STATE_TOPIC}-{number}")
+        assert fast == slow
+        found += len(fast)
+    assert found >= 3

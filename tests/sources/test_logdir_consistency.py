@@ -68,12 +68,23 @@ class StagedFiles:
     def folder(self, number: int = K) -> Path:
         return self.root / f"{STATE_TOPIC}-{number}"
 
+    def write(self, *orders: bytes) -> None:
+        """With other batches of orders-0, if there are some."""
+        write_state_topic(self.root, {K: self.states})
+        write_log(self.root, "orders-0", orders or self.orders)
+        write_checkpoint(self.root, HIGH_WATERMARK, self.replicated)
+
+    def replica(self, *orders: bytes) -> Path:
+        """The log directory of broker 2 with these batches of orders-0."""
+        root = write_root(self.root.parent / "other", broker_id=2)
+        write_log(root, "orders-0", orders)
+        write_checkpoint(root, HIGH_WATERMARK, {ORDERS: len(orders)})
+        return root
+
     def judge(self, *, consistent_copy: bool = False, as_of: dt.datetime | None = None) -> Row:
         """The finding on producer 7."""
         if not (self.root / HIGH_WATERMARK).exists():
-            write_state_topic(self.root, {K: self.states})
-            write_log(self.root, "orders-0", self.orders)
-            write_checkpoint(self.root, HIGH_WATERMARK, self.replicated)
+            self.write()
             for do in self.later:
                 do()
         files = LogDir(self.root.parent, consistent_copy=consistent_copy, as_of=as_of)
@@ -94,6 +105,11 @@ def only_missing(row: Row) -> str:
     assert "kafka-txn abort" not in row["remedy"]
     assert len(row["missing"]) == 1, row["missing"]
     return str(row["missing"][0])
+
+
+def spoilers(prefix: str) -> list[tuple[str, Callable[[StagedFiles], None]]]:
+    """The functions with a name of this prefix, and the rest of their names."""
+    return [(name.removeprefix(prefix), each) for name, each in globals().items() if name.startswith(prefix)]
 
 
 def test_later_records_in_both_logs_prove_a_hanging_transaction(staged: StagedFiles) -> None:
@@ -135,46 +151,46 @@ def test_a_partition_alone_proves_nothing(tmp_path: Path) -> None:
     assert only_missing(row) == f"the coordinators' state: no partition of {STATE_TOPIC} is among the files"
 
 
-def nothing_follows_on_the_partition(staged: StagedFiles) -> None:
+def unproven_nothing_follows_on_the_partition(staged: StagedFiles) -> None:
     del staged.orders[1:]
     staged.replicated[ORDERS] = 1
 
 
-def only_data_follows_by_a_producers_clock(staged: StagedFiles) -> None:
+def unproven_only_data_follows_by_a_producers_clock(staged: StagedFiles) -> None:
     del staged.orders[2]
     staged.replicated[ORDERS] = 2
 
 
-def the_marker_is_hardly_newer_than_the_coordinators_word(staged: StagedFiles) -> None:
+def unproven_the_marker_is_hardly_newer_than_the_coordinators_word(staged: StagedFiles) -> None:
     staged.orders[2] = marker(2, 8, after(seconds=-1))
 
 
-def the_marker_may_be_a_deposed_leaders(staged: StagedFiles) -> None:
+def unproven_the_marker_may_be_a_deposed_leaders(staged: StagedFiles) -> None:
     staged.replicated[ORDERS] = 2
 
 
-def nobody_knows_what_of_the_partition_is_replicated(staged: StagedFiles) -> None:
+def unproven_nobody_knows_what_of_the_partition_is_replicated(staged: StagedFiles) -> None:
     del staged.replicated[ORDERS]
 
 
-def the_coordinators_log_ends_before_the_transaction(staged: StagedFiles) -> None:
+def unproven_the_coordinators_log_ends_before_the_transaction(staged: StagedFiles) -> None:
     del staged.states[1]
     staged.replicated[STATES] = 1
 
 
-def the_coordinators_log_is_hardly_newer_than_the_transaction(staged: StagedFiles) -> None:
+def unproven_the_coordinators_log_is_hardly_newer_than_the_transaction(staged: StagedFiles) -> None:
     staged.states[1] = state_record(1, OTHER, 9, "Empty", after(minutes=10, seconds=59))
 
 
-def the_coordinators_newer_record_may_be_a_deposed_leaders(staged: StagedFiles) -> None:
+def unproven_the_coordinators_newer_record_may_be_a_deposed_leaders(staged: StagedFiles) -> None:
     staged.replicated[STATES] = 1
 
 
-def the_coordinators_word_may_be_a_deposed_leaders(staged: StagedFiles) -> None:
+def unproven_the_coordinators_word_may_be_a_deposed_leaders(staged: StagedFiles) -> None:
     staged.replicated[STATES] = 0
 
 
-def the_outcome_was_decided_early_and_its_marker_late(staged: StagedFiles) -> None:
+def unproven_the_outcome_was_decided_early_and_its_marker_late(staged: StagedFiles) -> None:
     """A record is stamped when it is written; the time in it, when the outcome was decided."""
     staged.states[:] = [
         state_record(0, OWNER, 7, "Empty", after(minutes=-2)),
@@ -184,14 +200,14 @@ def the_outcome_was_decided_early_and_its_marker_late(staged: StagedFiles) -> No
     staged.replicated[STATES] = 3
 
 
-def a_newer_record_of_the_id_may_have_been_cleaned_away(staged: StagedFiles) -> None:
+def unproven_a_newer_record_of_the_id_may_have_been_cleaned_away(staged: StagedFiles) -> None:
     """The cleaner takes a record that a newer one supersedes; a copy may have that one's segment from before it."""
     staged.states[1] = state_record(5, OTHER, 9, "Empty", after(minutes=20))
     staged.replicated[STATES] = 6
     staged.later.append(lambda: write_checkpoint(staged.root, CLEANED, {STATES: 5}))
 
 
-def the_coordinators_clock_went_back(staged: StagedFiles) -> None:
+def unproven_the_coordinators_clock_went_back(staged: StagedFiles) -> None:
     staged.states[1:] = [
         state_record(1, OTHER, 9, "Empty", after(minutes=90)),
         state_record(2, OTHER, 9, "Empty", after(minutes=20)),
@@ -199,126 +215,107 @@ def the_coordinators_clock_went_back(staged: StagedFiles) -> None:
     staged.replicated[STATES] = 3
 
 
-def the_clock_of_the_partitions_leader_went_back(staged: StagedFiles) -> None:
+def unproven_the_clock_of_the_partitions_leader_went_back(staged: StagedFiles) -> None:
     staged.orders[2:] = [marker(2, 8, after(minutes=13)), marker(3, 9, after(minutes=10))]
     staged.replicated[ORDERS] = 4
 
 
-def no_id_owns_the_producer(staged: StagedFiles) -> None:
+def unproven_no_id_owns_the_producer(staged: StagedFiles) -> None:
     staged.states[1:] = [tombstone(1, OWNER, ABORTED_AT), state_record(2, OTHER, 9, "Empty", after(minutes=20))]
     staged.replicated[STATES] = 3
 
 
-def the_end_of_the_partition_is_known_from_a_snapshot_only(staged: StagedFiles) -> None:
+def unproven_the_end_of_the_partition_is_known_from_a_snapshot_only(staged: StagedFiles) -> None:
     """The first batches are deleted: the state, not the bytes, shows the transaction."""
     staged.orders = [marker(9, 8, after(seconds=-2))]
     staged.later.append(lambda: write_snapshot(staged.root / "orders-0", 10, {7: 3}))
     staged.later.append(lambda: (staged.root / "orders-0" / SEGMENT).rename(staged.root / "orders-0" / f"{9:020}.log"))
 
 
-UNPROVEN = [
-    nothing_follows_on_the_partition,
-    only_data_follows_by_a_producers_clock,
-    the_marker_is_hardly_newer_than_the_coordinators_word,
-    the_marker_may_be_a_deposed_leaders,
-    nobody_knows_what_of_the_partition_is_replicated,
-    the_coordinators_log_ends_before_the_transaction,
-    the_coordinators_log_is_hardly_newer_than_the_transaction,
-    the_coordinators_newer_record_may_be_a_deposed_leaders,
-    the_coordinators_word_may_be_a_deposed_leaders,
-    the_outcome_was_decided_early_and_its_marker_late,
-    a_newer_record_of_the_id_may_have_been_cleaned_away,
-    the_coordinators_clock_went_back,
-    the_clock_of_the_partitions_leader_went_back,
-    no_id_owns_the_producer,
-    the_end_of_the_partition_is_known_from_a_snapshot_only,
-]
-
-
 def test_without_that_proof_the_caller_has_to_assert_a_consistent_copy(tmp_path: Path) -> None:
     lines = list[str]()
-    for spoil in UNPROVEN:
-        staged = StagedFiles(tmp_path / spoil.__name__)
+    for name, spoil in spoilers("unproven_"):
+        staged = StagedFiles(tmp_path / name)
         spoil(staged)
         missing = only_missing(staged.judge())
         assert WORD in missing
-        lines += [spoil.__name__, f"  {missing}"]
+        lines += [name, f"  {missing}"]
         row = staged.judge(consistent_copy=True)
         assert row["verdict"] == "hanging", row["missing"]
         assert any("brokers were stopped" in entry["value"] for entry in row["evidence"])
     compare("unproven_files.txt", (line.replace(str(tmp_path), "") for line in lines))
 
 
-def a_partition_of_the_coordinators_is_missing(staged: StagedFiles) -> None:
+def incomplete_a_partition_of_the_coordinators_is_missing(staged: StagedFiles) -> None:
     staged.later.append(lambda: staged.folder(7).rename(staged.root.parent / "elsewhere"))
 
 
-def the_last_partitions_of_the_coordinators_are_missing(staged: StagedFiles) -> None:
+def incomplete_the_last_partitions_of_the_coordinators_are_missing(staged: StagedFiles) -> None:
     for number in range(40, 50):
         staged.later.append(partial(staged.folder(number).rename, staged.root.parent / f"gone {number}"))
 
 
-def a_partition_of_the_coordinators_has_no_segment(staged: StagedFiles) -> None:
+def incomplete_a_partition_of_the_coordinators_has_no_segment(staged: StagedFiles) -> None:
     staged.later.append((staged.folder(7) / SEGMENT).unlink)
 
 
-def a_partition_of_the_coordinators_is_damaged(staged: StagedFiles) -> None:
+def incomplete_a_partition_of_the_coordinators_is_damaged(staged: StagedFiles) -> None:
     staged.later.append(lambda: (staged.folder(7) / SEGMENT).write_bytes(b"\x01" * 100))
 
 
-def a_record_of_the_coordinators_does_not_match_its_checksum(staged: StagedFiles) -> None:
+def incomplete_a_record_of_the_coordinators_does_not_match_its_checksum(staged: StagedFiles) -> None:
     staged.states[1] = staged.states[1].replace(b"id-", b"ID-")
 
 
-def a_record_of_the_coordinators_is_of_a_newer_kafka(staged: StagedFiles) -> None:
+def incomplete_a_record_of_the_coordinators_is_of_a_newer_kafka(staged: StagedFiles) -> None:
     staged.states.append(state_record(2, OTHER, 9, "Empty", after(minutes=30), version=9))
 
 
-def ids_lie_where_another_number_of_partitions_puts_them(staged: StagedFiles) -> None:
+def incomplete_ids_lie_where_another_number_of_partitions_puts_them(staged: StagedFiles) -> None:
     wrong = state_record(0, ids_of(8, 1)[0], 5, "Empty", after())
     staged.later.append(lambda: write_log(staged.root, f"{STATE_TOPIC}-7", [wrong]))
 
 
-def the_log_of_the_partition_has_a_hole(staged: StagedFiles) -> None:
+def incomplete_the_log_of_the_partition_has_a_hole(staged: StagedFiles) -> None:
     staged.orders[2] = marker(3, 8, after(minutes=10))
     staged.replicated[ORDERS] = 4
 
 
-def a_segment_of_the_partition_is_missing(staged: StagedFiles) -> None:
+def incomplete_a_segment_of_the_partition_is_missing(staged: StagedFiles) -> None:
     later = [data(7, 9, after(minutes=11)), marker(8, 9, after(minutes=12))]
     staged.later.append(lambda: write_log(staged.root, "orders-0", later, base_offset=7))
     staged.later.append(lambda: write_snapshot(staged.root / "orders-0", 7, {7: 0}))
     staged.replicated[ORDERS] = 9
 
 
-def the_log_of_the_partition_is_damaged(staged: StagedFiles) -> None:
+def incomplete_the_log_of_the_partition_is_damaged(staged: StagedFiles) -> None:
     staged.orders[1] = staged.orders[1].replace(b"value", b"wrong")
 
 
-def the_log_of_the_partition_is_damaged_before_the_transaction_and_after(staged: StagedFiles) -> None:
+def incomplete_the_log_of_the_partition_is_damaged_before_the_transaction_and_after(staged: StagedFiles) -> None:
     """Of the wrong checksums of a piece of the log, only the first one counted, and it is before the transaction."""
     wrong = [data(offset, 8, after(minutes=offset)).replace(b"value", b"wrong") for offset in (0, 2)]
     staged.orders = [wrong[0], data(1, 7, after()), wrong[1], marker(3, 8, after(minutes=10))]
     staged.replicated[ORDERS] = 4
 
 
-def the_bytes_end_what_the_snapshot_has_open(staged: StagedFiles) -> None:
+def incomplete_the_bytes_end_what_the_snapshot_has_open(staged: StagedFiles) -> None:
     staged.orders = [data(0, 7, after()), marker(1, 7, after(minutes=1)), marker(2, 8, after(minutes=10))]
     staged.later.append(lambda: write_snapshot(staged.root / "orders-0", 3, {7: 0}))
 
 
-def the_bytes_have_another_producer_where_the_snapshot_has_it_start(staged: StagedFiles) -> None:
+def incomplete_the_bytes_have_another_producer_where_the_snapshot_has_it_start(staged: StagedFiles) -> None:
     staged.orders[0] = data(0, 6, after())
     staged.later.append(lambda: write_snapshot(staged.root / "orders-0", 3, {7: 0}))
 
 
-def the_snapshot_of_a_later_segment_is_missing(staged: StagedFiles) -> None:
+def incomplete_the_snapshot_of_a_later_segment_is_missing(staged: StagedFiles) -> None:
     later = [data(3, 9, after(minutes=11)), marker(4, 9, after(minutes=12))]
     staged.later.append(lambda: write_log(staged.root, "orders-0", later, base_offset=3))
     staged.replicated[ORDERS] = 5
 
 
-def the_files_begin_within_the_log_without_a_snapshot(staged: StagedFiles) -> None:
+def incomplete_the_files_begin_within_the_log_without_a_snapshot(staged: StagedFiles) -> None:
     """The transaction may have begun before them."""
     staged.orders = [data(4, 7, after()), data(5, 8, after(minutes=10)), marker(6, 8, after(minutes=10))]
     staged.replicated[ORDERS] = 7
@@ -326,11 +323,11 @@ def the_files_begin_within_the_log_without_a_snapshot(staged: StagedFiles) -> No
     staged.later.append(lambda: (folder / SEGMENT).rename(folder / f"{4:020}.log"))
 
 
-def another_id_has_this_producer_id_next(staged: StagedFiles) -> None:
+def incomplete_another_id_has_this_producer_id_next(staged: StagedFiles) -> None:
     staged.states.append(state_record(2, OTHER, 9, "Ongoing", after(minutes=30), next_producer_id=7))
 
 
-def a_part_of_the_files_is_of_another_cluster(staged: StagedFiles) -> None:
+def incomplete_a_part_of_the_files_is_of_another_cluster(staged: StagedFiles) -> None:
     """Producer ids count from 0 in every cluster."""
     other = staged.root.parent / "other"
     staged.later.append(lambda: write_root(other, broker_id=2, cluster_id="nuYagfUjSV-QqeIjFMsFWQ"))
@@ -338,51 +335,26 @@ def a_part_of_the_files_is_of_another_cluster(staged: StagedFiles) -> None:
     staged.later.append(lambda: write_checkpoint(other, HIGH_WATERMARK, {ORDERS: 3}))
 
 
-def a_part_of_the_files_is_of_nobody_knows_which_cluster(staged: StagedFiles) -> None:
+def incomplete_a_part_of_the_files_is_of_nobody_knows_which_cluster(staged: StagedFiles) -> None:
     other = staged.root.parent / "other"
     staged.later.append(lambda: write_log(other, "orders-0", staged.orders))
     staged.later.append(lambda: write_checkpoint(other, HIGH_WATERMARK, {ORDERS: 3}))
     staged.later.append(lambda: (staged.root / "orders-0").rename(staged.root.parent / "elsewhere"))
 
 
-def the_topic_was_created_again(staged: StagedFiles) -> None:
-    other = write_root(staged.root.parent / "other", broker_id=2)
-    write_checkpoint(other, HIGH_WATERMARK, {ORDERS: 3})
-    for number, root in enumerate((staged.root, other)):
+def incomplete_the_topic_was_created_again(staged: StagedFiles) -> None:
+    for number, root in enumerate((staged.root, staged.replica(*staged.orders))):
         folder = write_log(root, "orders-0", staged.orders)
         (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {number}4R2yICtSb6sfxKDr3xtSQ")
-
-
-INCOMPLETE = [
-    a_partition_of_the_coordinators_is_missing,
-    the_last_partitions_of_the_coordinators_are_missing,
-    a_partition_of_the_coordinators_has_no_segment,
-    a_partition_of_the_coordinators_is_damaged,
-    a_record_of_the_coordinators_does_not_match_its_checksum,
-    a_record_of_the_coordinators_is_of_a_newer_kafka,
-    ids_lie_where_another_number_of_partitions_puts_them,
-    the_log_of_the_partition_has_a_hole,
-    a_segment_of_the_partition_is_missing,
-    the_log_of_the_partition_is_damaged,
-    the_log_of_the_partition_is_damaged_before_the_transaction_and_after,
-    the_bytes_end_what_the_snapshot_has_open,
-    the_bytes_have_another_producer_where_the_snapshot_has_it_start,
-    the_snapshot_of_a_later_segment_is_missing,
-    the_files_begin_within_the_log_without_a_snapshot,
-    another_id_has_this_producer_id_next,
-    a_part_of_the_files_is_of_another_cluster,
-    a_part_of_the_files_is_of_nobody_knows_which_cluster,
-    the_topic_was_created_again,
-]
 
 
 def test_nothing_is_hanging_in_incomplete_files(tmp_path: Path) -> None:
     """Neither by their content, nor in a copy that is asserted to be consistent."""
     lines = list[str]()
-    for spoil in INCOMPLETE:
-        lines.append(spoil.__name__)
+    for name, spoil in spoilers("incomplete_"):
+        lines.append(name)
         for consistent_copy in (False, True):
-            staged = StagedFiles(tmp_path / f"{spoil.__name__} {consistent_copy}")
+            staged = StagedFiles(tmp_path / f"{name} {consistent_copy}")
             spoil(staged)
             row = staged.judge(consistent_copy=consistent_copy)
             assert row["verdict"] == "unknown", row
@@ -423,7 +395,7 @@ def test_a_checkpoint_beyond_the_end_contradicts_an_asserted_consistent_copy(sta
 
 def test_a_lock_that_cannot_be_read_contradicts_an_asserted_consistent_copy(staged: StagedFiles) -> None:
     """It was taken for a broker that does not run."""
-    nothing_follows_on_the_partition(staged)
+    unproven_nothing_follows_on_the_partition(staged)
     lock = staged.root / ".lock"
     staged.later.append(lambda: lock.symlink_to(lock))
     assert only_missing(staged.judge(consistent_copy=True)) == (
@@ -496,17 +468,13 @@ def test_a_batch_with_a_wrong_checksum_clears_nothing(staged: StagedFiles) -> No
     """One bit of the only open batch, which was no longer transactional, made the partition clear."""
     spoiled = bytearray(data(0, 7, after()))
     spoiled[22] ^= 0x10
-    write_log(staged.root, "orders-0", [bytes(spoiled), *staged.orders[1:]])
-    write_state_topic(staged.root, {K: staged.states})
-    write_checkpoint(staged.root, HIGH_WATERMARK, staged.replicated)
+    staged.write(bytes(spoiled), *staged.orders[1:])
     (row,) = LogDir(staged.root).finding_rows(topics=["orders"])
     assert row["verdict"] == "unknown"
     assert str(row["error"]).startswith("CORRUPT_BATCH: the checksum at offset 0 is wrong")
     (partition,) = LogDir(staged.root).partition_rows(topics=["orders"])
     assert partition["error"] == row["error"], "nor in a table of its state"
-    copy = write_root(staged.root.parent / "intact", broker_id=2)
-    write_log(copy, "orders-0", staged.orders)
-    write_checkpoint(copy, HIGH_WATERMARK, staged.replicated)
+    staged.replica(*staged.orders)
     replicas = LogDir(staged.root.parent).finding_rows(topics=["orders"])
     assert [each["producer_id"] for each in replicas] == [7], "the intact replica has it open"
 
@@ -526,14 +494,10 @@ def test_a_copy_without_the_first_segments_and_snapshots_clears_nothing(tmp_path
 
 def test_a_follower_that_lags_clears_nothing_that_a_damaged_replica_may_hold(staged: StagedFiles) -> None:
     """The leader's replica has a damaged batch, so the follower's was read, which ends before the open transaction."""
-    follower = write_root(staged.root.parent / "follower", broker_id=2)
-    write_log(follower, "orders-0", [data(0, 8, after()), marker(1, 8, after())])
-    write_checkpoint(follower, HIGH_WATERMARK, {ORDERS: 2})
-    damaged = data(2, 8, after(minutes=1))
-    spoiled = [data(0, 8, after()), marker(1, 8, after()), b"x" * len(damaged), data(3, 7, after(minutes=2))]
-    write_log(staged.root, "orders-0", spoiled)
-    write_state_topic(staged.root, {K: staged.states})
-    write_checkpoint(staged.root, HIGH_WATERMARK, {**staged.replicated, ORDERS: 4})
+    ended = [data(0, 8, after()), marker(1, 8, after())]
+    follower = staged.replica(*ended)
+    staged.replicated[ORDERS] = 4
+    staged.write(*ended, b"x" * len(ended[0]), data(3, 7, after(minutes=2)))
     (row,) = LogDir(staged.root, follower).finding_rows(topics=["orders"])
     assert row["verdict"] == "unknown"
     error = "reaches further, to offset 4, and could not be read completely (CORRUPT_BATCH)"
@@ -570,9 +534,7 @@ def test_a_follower_that_lags_ends_no_history_that_a_damaged_replica_may_have(st
 
 def test_a_follower_clears_nothing_beside_a_replica_that_cannot_be_opened(staged: StagedFiles) -> None:
     """Only one that was read in part had a follower in doubt: of the leader's, nothing was known to reach further."""
-    follower = write_root(staged.root.parent / "follower", broker_id=2)
-    write_log(follower, "orders-0", [data(0, 8, after()), marker(1, 8, after())])
-    write_checkpoint(follower, HIGH_WATERMARK, {ORDERS: 2})
+    follower = staged.replica(data(0, 8, after()), marker(1, 8, after()))
     (write_log(staged.root, "orders-0", staged.orders) / SEGMENT).unlink()
     (row,) = LogDir(staged.root, follower).finding_rows(topics=["orders"])
     assert row["verdict"] == "unknown"
@@ -608,13 +570,8 @@ def test_a_log_that_ends_early_has_not_all_histories(staged: StagedFiles) -> Non
 
 
 def test_of_several_replicas_the_longest_is_diagnosed(staged: StagedFiles) -> None:
-    other = write_root(staged.root.parent / "other", broker_id=2)
-    write_log(other, "orders-0", [*staged.orders, marker(3, 7, after(minutes=11))])
-    write_checkpoint(other, HIGH_WATERMARK, {ORDERS: 4})
-    write_log(staged.root, "orders-0", staged.orders)
-    write_state_topic(staged.root, {K: staged.states})
-    write_checkpoint(staged.root, HIGH_WATERMARK, staged.replicated)
-    files = LogDir(staged.root, other)
+    staged.write()
+    files = LogDir(staged.root, staged.replica(*staged.orders, marker(3, 7, after(minutes=11))))
     assert [row["broker_id"] for row in files.partition_rows(topics=["orders"])] == [1, 2]
     (row,) = files.finding_rows(topics=["orders"])
     assert (row["verdict"], row["broker_id"]) == ("clear", 2)

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.builders import create_topics
 from toolkit import Cluster, LogDir
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.lab import Kafka
-from toolkit.lab.clients import TxnProducer, create_topic, until, write_committed
+from toolkit.lab.clients import TxnProducer, admin_of, create_topic, until, write_committed
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.schema import Row
 from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
@@ -139,7 +138,7 @@ def test_a_replica_that_was_not_in_sync_proves_nothing(tmp_path: Path) -> None:
 def create_again(kafka: Kafka, topic: str) -> None:
     """Delete a topic and create it again, once the broker has let go of its log."""
     folder = kafka.log_dirs[1] / f"{topic}-0"
-    admin = AdminClient({**kafka.client_config()})
+    admin = admin_of(kafka)
     admin.delete_topics([topic])[topic].result()
     until(lambda: None if folder.exists() else True, awaited=f"the deletion of {folder}")
     create_topic(kafka, topic)

@@ -9,6 +9,7 @@ import pytest
 from google_crc32c import value as crc32c
 from typer.testing import CliRunner
 
+from tests.formats.test_dumps import batch as dumped_batch
 from tests.sources.log_files import (
     CLEANED,
     HIGH_WATERMARK,
@@ -61,15 +62,21 @@ def test_offsets_before_an_empty_newest_segment_are_missing(tmp_path: Path) -> N
     assert {row["error"].partition(":")[0] for row in rows if row["error"]} == {"OFFSETS_LOST"}
 
 
-@pytest.mark.parametrize(("cleaned", "status"), [(False, "unexplained"), (True, "compacted"), (None, None)])
+@pytest.mark.parametrize(
+    ("cleaned", "status"), [(False, "unexplained"), (True, "compacted"), (None, None), ("damaged", None)]
+)
 def test_missing_offsets_are_compacted_only_below_the_cleaner_checkpoint(
-    tmp_path: Path, cleaned: bool | None, status: str
+    tmp_path: Path, cleaned: bool | str | None, status: str
 ) -> None:
-    root = log_dir(tmp_path / "one", [data(0, 7, NOON), marker(1, 7, NOON), data(5, 7, NOON), marker(6, 7, NOON)],
-                   cleaned=cleaned, end=7)  # fmt: skip
+    batches = [data(0, 7, NOON), marker(1, 7, NOON), data(5, 7, NOON), marker(6, 7, NOON)]
+    root = log_dir(tmp_path / "one", batches, cleaned=bool(cleaned) if cleaned is not None else None, end=7)
+    if cleaned == "damaged":
+        (root / CLEANED).write_text("0\n1\norders 0 x\n")
     assert missing(root, stop=7) == [(1, 1, "marker"), (2, 4, status), (6, 6, "marker")]
     (row,) = LogDir(root).offset_visibility_rows("orders", 0, 3)
     assert row["status"] == status
+    with pytest.raises(UsageError, match="Offset -1 is negative"):
+        LogDir(root).offset_visibility_rows("orders", 0, -1)
 
 
 def test_offsets_of_a_segment_that_was_not_copied_are_not_removed(tmp_path: Path) -> None:
@@ -99,13 +106,6 @@ def test_records_of_unknown_outcome_are_not_counted_as_removed(tmp_path: Path) -
     committed = {TopicPartition("orders", 0): CommittedOffset(0, None)}
     (lag,) = lag_of_group(files.offset_readers([*committed]), "billing", committed, max_offsets=100)
     assert (lag.lag, lag.removed, (lag.error or "").partition(":")[0]) == (4, None, "UNKNOWN")
-
-
-def test_a_damaged_checkpoint_of_the_cleaner_makes_no_offset_unexplained(tmp_path: Path) -> None:
-    root = log_dir(tmp_path / "one", [data(0, 7, NOON), marker(1, 7, NOON), data(5, 7, NOON), marker(6, 7, NOON)],
-                   cleaned=True, end=7)  # fmt: skip
-    (root / CLEANED).write_text("0\n1\norders 0 x\n")
-    assert missing(root, stop=7) == [(1, 1, "marker"), (2, 4, None), (6, 6, "marker")]
 
 
 def test_unreadable_bytes_are_not_compaction(tmp_path: Path) -> None:
@@ -246,12 +246,6 @@ def test_partitions_of_one_name_of_two_clusters_are_no_replicas(tmp_path: Path) 
     assert [each["verdict"] for each in LogDir(roots[0]).finding_rows()] == ["unknown"]
 
 
-def test_an_offset_is_a_number_from_zero(tmp_path: Path) -> None:
-    root = log_dir(tmp_path / "one", [data(0, 7, NOON)], end=1)
-    with pytest.raises(UsageError, match="Offset -1 is negative"):
-        LogDir(root).offset_visibility_rows("orders", 0, -1)
-
-
 def test_the_index_of_finished_output_of_the_cleaner_has_its_aborted_transactions(tmp_path: Path) -> None:
     """Beside another index, after a crash between two renames, read_committed consumers were said to receive them."""
     batches = [data(0, 7, NOON), marker(1, 7, NOON, commit=False), data(2, 7, NOON), marker(3, 7, NOON, commit=False)]
@@ -309,22 +303,11 @@ def test_what_is_open_before_unread_offsets_of_a_response_may_have_ended_there()
 
 def test_a_transaction_may_have_ended_in_lines_that_a_text_lacks(tmp_path: Path) -> None:
     """As in missing bytes of a segment: an aborted and a committed transaction were one, committed."""
-    batches = [data(0, 7, NOON), marker(1, 7, NOON, commit=False), data(2, 7, NOON), marker(3, 7, NOON)]
-    segment = scan(b"".join(batches)).headers
-    lines = ["Dumping /kafka/orders-0/00000000000000000000.log", "Log starting offset: 0"]
-    for each in segment:
-        is_control = str(bool(each["attributes"] & CONTROL)).lower()
-        lines.append(
-            f"baseOffset: {each['base_offset']} lastOffset: {each['last_offset']} count: {each['record_count']} "
-            f"baseSequence: {each['base_sequence']} lastSequence: {each['base_sequence']} producerId: 7 "
-            f"producerEpoch: 0 partitionLeaderEpoch: 0 isTransactional: true isControl: {is_control} deleteHorizonMs: "
-            f"OptionalLong.empty position: {each['position']} CreateTime: {each['max_timestamp']} size: {each['size']} "
-            f"magic: 2 compresscodec: none crc: {each['crc']} isvalid: true"
-        )
+    batches = [dumped_batch(number, control=str(number % 2 == 1).lower()) for number in range(4)]
     found = []
-    for removed in (None, 3):
-        text = tmp_path / f"{removed}.txt"
-        text.write_text("".join(f"{line}\n" for number, line in enumerate(lines) if number != removed))
+    for name, printed in (("whole", batches), ("lacking", [batches[0], *batches[2:]])):
+        text = tmp_path / f"{name}.txt"
+        text.write_text("\n".join(["Dumping /kafka/orders-0/00000000000000000000.log", *printed, ""]))
         rows = LogDir(text).log_transaction_rows()
         found.append([(row["first_offset"], row["marker_offset"]) for row in rows if row["producer_id"] is not None])
     assert found == [[(0, 1), (2, 3)], [(0, None), (2, 3)]]
@@ -332,16 +315,12 @@ def test_a_transaction_may_have_ended_in_lines_that_a_text_lacks(tmp_path: Path)
 
 def test_a_torn_segment_in_a_text_clears_nothing(tmp_path: Path) -> None:
     """An open transaction may end, and another one begin, in the bytes that the tool reports: all was clear."""
-    batch = (
-        "baseOffset: {0} lastOffset: {0} count: 1 baseSequence: 0 lastSequence: 0 producerId: 7 producerEpoch: 0 "
-        "partitionLeaderEpoch: 0 isTransactional: {1} isControl: false deleteHorizonMs: OptionalLong.empty position: 0 "
-        "CreateTime: 1763726400000 size: 100 magic: 2 compresscodec: none crc: 1 isvalid: true"
-    )
+    plain = dumped_batch(5, position=0).replace("isTransactional: true", "isTransactional: false")
     text = tmp_path / "orders.txt"
     text.write_text(
-        f"Dumping /d/orders-0/{0:020}.log\nLog starting offset: 0\n{batch.format(0, 'true')}\n"
+        f"Dumping /d/orders-0/{0:020}.log\nLog starting offset: 0\n{dumped_batch()}\n"
         f"Found 50 invalid bytes at the end of {0:020}.log\n"
-        f"Dumping /d/orders-0/{5:020}.log\nLog starting offset: 5\n{batch.format(5, 'false')}\n"
+        f"Dumping /d/orders-0/{5:020}.log\nLog starting offset: 5\n{plain}\n"
     )
     (row,) = LogDir(text).finding_rows(partitions=[("orders", 0)])
     assert (row["verdict"], row["missing"]) == ("unknown", ["OFFSETS_LOST: Offsets 1 to 4 could not be read"])

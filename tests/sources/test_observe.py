@@ -14,14 +14,14 @@ import pytest
 from tests.analysis import build
 from tests.analysis.logged import coordinator_log, open_transaction, record, with_logs
 from tests.formats.packed import pack_batch
-from tests.sources.fake import NOW, FakeCluster, by_topic, described, listed_offset, producer
+from tests.sources.fake import LOADING, NOW, FakeCluster, by_topic, fetched, ids_with_error, listed_offset, producer
 from toolkit.analysis.diagnosis.case import DiagnoseOptions
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.errors import BrokerError, ConnectionFailed, NotFound, UsageError
 from toolkit.formats.batch_records import Record
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
-from toolkit.schema.live import Transaction
+from toolkit.schema.live import Partition, Transaction
 from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition, utc_now
 from toolkit.sources.live import observe as observe_module
 from toolkit.sources.live import partition_log, transactions
@@ -65,6 +65,11 @@ def wire_to(cluster: FakeCluster) -> BrokerClient:
     return cast(BrokerClient, cluster)
 
 
+def orders_of(cluster: FakeCluster) -> Partition:
+    (partition,) = read_partitions(wire_to(cluster), read_metadata(wire_to(cluster), ["orders"]).partitions)
+    return partition
+
+
 def observation(cluster: FakeCluster) -> Observation:
     leaders = read_metadata(wire_to(cluster), ["orders"]).partitions
     cluster.sent_requests.clear()
@@ -91,21 +96,17 @@ def test_partitions_are_numbers_of_topics_or_pairs() -> None:
 
 
 def test_coordinators_are_queried_between_two_reads_of_the_leader() -> None:
+    """And the brokers' time before them: after them, it would be of a time at which the transaction may have ended."""
     cluster = FakeCluster()
     observed = observation(cluster)
     apis = [api for api, _ in cluster.sent_requests]
-    order = [
-        "DescribeProducers",
-        "ListTransactions",
-        "DescribeTransactions",
-        "DescribeProducers",
-        "ListOffsets",
-        "Fetch",
-    ]
-    positions = [apis.index("ListOffsets")]
-    for api in order:
-        positions.append(apis.index(api, positions[-1] + 1))
-    assert positions == sorted(positions)
+    producers, coordinators = ["DescribeProducers"], ["ListTransactions", "DescribeTransactions"]
+    position = 0
+    for api in ["ListOffsets", *producers, *coordinators, *producers, "ListOffsets", "Fetch"]:
+        position = apis.index(api, position) + 1
+    assert apis.count("DescribeQuorum") == 1
+    assert apis.index("DescribeQuorum") < min(apis.index(each) for each in coordinators)
+    assert (observed.brokers_time.time, observed.brokers_time.is_current) == (NOW, True)
     assert observed.coverage.gaps == []
     assert observed.coverage.proofs == [
         "all 2 brokers answered ListTransactions by producer id and open state",
@@ -164,23 +165,20 @@ def test_only_an_owner_that_has_it_open_explains_a_transaction() -> None:
 
 
 def test_without_open_transactions_nothing_is_read_again() -> None:
-    cluster = FakeCluster(ListOffsets=lambda broker, request: same_offsets(request))
-    cluster.open = {}
+    """And it does not matter which software the brokers run, which costs no request."""
+    ends = by_topic([("orders", listed_offset(0, 9, leader_epoch=4))])
+    cluster = FakeCluster(ListOffsets=lambda broker, request: ends)
+    cluster.open, cluster.cluster_id = {}, "redpanda.2d339cd9-b540-484d-80da-16cd0650e49b"
     observed = observation(cluster)
-    assert (observed.partitions_after, observed.producers_after) == ([], [])
-    assert "DescribeAcls" not in {api for api, _ in cluster.sent_requests}, "there is nothing to prove"
-
-
-def same_offsets(request: Any) -> Any:
-    return by_topic([("orders", listed_offset(0, 9, leader_epoch=4))])
+    assert (observed.partitions_after, observed.producers_after, observed.coverage.gaps) == ([], [], [])
+    needless = {"DescribeAcls", "ApiVersions", "DescribeCluster", "DescribeConfigs"}
+    assert needless.isdisjoint(api for api, _ in cluster.sent_requests), "there is nothing to prove"
 
 
 def test_a_loading_coordinator_is_a_gap() -> None:
     """A broker answers so for all its ids while any of its partitions loads."""
     cluster = FakeCluster()
-    loading = SimpleNamespace(error_code=14, API_VERSION=2, transaction_states=[])
-    listed = cluster.ListTransactions
-    cluster.replaced["ListTransactions"] = lambda b, r: loading if b == 2 else listed(b, r)
+    cluster.replaced["ListTransactions"] = lambda b, r: LOADING if b == 2 else cluster.ListTransactions(b, r)
     observed = observation(cluster)
     assert observed.coverage.gaps == ["broker 2 did not answer ListTransactions: COORDINATOR_LOAD_IN_PROGRESS"]
     assert not any("listed" in proof for proof in observed.coverage.proofs)
@@ -191,16 +189,12 @@ def test_a_loading_coordinator_is_a_gap() -> None:
 @pytest.mark.parametrize("loading_at", [0, 1])
 def test_a_leader_that_is_still_loading_is_a_gap(loading_at: int) -> None:
     """It lists without an error and without ids that still load: their live transactions were once `hanging`."""
-    cluster = FakeCluster()
-    answered, probed = cluster.DescribeTransactions, []
+    cluster, probed = FakeCluster(), []
 
     def describe(broker: int, request: Any) -> Any:
-        if broker == 2:
-            probed.append(broker)
-            if len(probed) == loading_at + 1:
-                states = [described(name, 7, "Ongoing", error=16) for name in request.transactional_ids]
-                return SimpleNamespace(transaction_states=states)
-        return answered(broker, request)
+        probed.extend([broker] if broker == 2 else [])
+        is_loading = broker == 2 and len(probed) == loading_at + 1
+        return (ids_with_error(16) if is_loading else cluster.DescribeTransactions)(broker, request)
 
     cluster.replaced["DescribeTransactions"] = describe
     assert observation(cluster).coverage.gaps == [
@@ -209,12 +203,10 @@ def test_a_leader_that_is_still_loading_is_a_gap(loading_at: int) -> None:
 
 
 def test_a_loading_or_unresponsive_coordinator_proves_no_permission() -> None:
-    loading = SimpleNamespace(error_code=14, API_VERSION=2, transaction_states=[])
-
     def silent(broker: int, request: Any) -> Any:
         raise ConnectionFailed("Nobody is there.", do="")
 
-    cluster = FakeCluster(ListTransactions=lambda broker, request: loading, DescribeAcls=silent)
+    cluster = FakeCluster(ListTransactions=lambda broker, request: LOADING, DescribeAcls=silent)
     leaders = read_metadata(wire_to(cluster), ["orders"]).partitions
     coverage = observe(wire_to(cluster), leaders, selection=EVERYTHING).coverage
     assert [gap.partition(":")[0] for gap in coverage.gaps] == [
@@ -234,23 +226,22 @@ def test_two_coordinators_of_one_id_are_a_gap() -> None:
     ("leaders", "gap"),
     [
         ([(2, 7), (-1, 7)], "a leader of __transaction_state partition 1: no broker answers for its ids"),
+        ([(-1, 7), (1, 8)], "a leader of __transaction_state partition 1: no broker answers for its ids"),
         (
             [(2, 7), (2, 8)],
             "a stable coordinator: leadership of __transaction_state partition 1 moved during the observation",
         ),
-        ([(-1, 7), (1, 8)], "a leader of __transaction_state partition 1: no broker answers for its ids"),
     ],
 )
 def test_coordinators_that_stop_or_move_during_the_observation_are_a_gap(
     leaders: list[tuple[int, int]], gap: str
 ) -> None:
     cluster = FakeCluster()
-    answered = cluster.Metadata
 
     def metadata(broker: int | None, request: Any) -> Any:
         if request.topics and request.topics[0].name == STATE_TOPIC:
             cluster.leaders[STATE_TOPIC, 1] = leaders.pop(0)
-        return answered(broker, request)
+        return cluster.Metadata(broker, request)
 
     cluster.replaced["Metadata"] = metadata
     assert observation(cluster).coverage.gaps == [gap]
@@ -258,62 +249,35 @@ def test_coordinators_that_stop_or_move_during_the_observation_are_a_gap(
 
 def test_an_id_that_expired_after_the_listing_is_dead() -> None:
     """TRANSACTIONAL_ID_NOT_FOUND is its coordinator's answer, not a failure."""
-
-    def gone(broker: int, request: Any) -> SimpleNamespace:
-        return SimpleNamespace(transaction_states=[described(each, None, None) for each in request.transactional_ids])
-
-    observed = observation(FakeCluster(DescribeTransactions=gone))
+    observed = observation(FakeCluster(DescribeTransactions=ids_with_error(105)))
     (txn,) = observed.transactions
     assert (txn.state, txn.producer_id, txn.error) == ("Dead", 7, None)
     assert observed.coverage.gaps == []
 
 
-def test_a_coordinator_that_moved_after_the_listing_is_found_again() -> None:
+@pytest.mark.parametrize(("knows", "state", "error"), [(True, "CompleteAbort", ""), (False, "Dead", "NOT_COORDINATOR")])
+def test_a_coordinator_that_moved_after_the_listing_is_found_again(knows: bool, state: str, error: str) -> None:
+    """If the new one does not have the id, the error of the old one is kept."""
     cluster = FakeCluster()
-    answered = cluster.DescribeTransactions
 
     def describe(broker: int, request: Any) -> Any:
         if broker == 1 and "payments" in request.transactional_ids:
             cluster.ids[2], cluster.ids[1] = cluster.ids[2] + cluster.ids[1], []
-            moved = [described(name, 7, "Ongoing", error=16) for name in request.transactional_ids]
-            return SimpleNamespace(transaction_states=moved)
-        return answered(broker, request)
+            return ids_with_error(16)(broker, request)
+        return (cluster.DescribeTransactions if knows else ids_with_error(105))(broker, request)
 
     cluster.replaced["DescribeTransactions"] = describe
     (txn,) = observation(cluster).transactions
-    assert (txn.coordinator_id, txn.state, txn.error) == (2, "CompleteAbort", None)
-
-
-def test_an_id_that_its_new_coordinator_does_not_have_keeps_the_error_of_the_old_one() -> None:
-    cluster = FakeCluster()
-
-    def describe(broker: int, request: Any) -> Any:
-        if broker == 2 or "payments" not in request.transactional_ids:
-            return SimpleNamespace(
-                transaction_states=[described(name, None, None) for name in request.transactional_ids]
-            )
-        cluster.ids[2], cluster.ids[1] = cluster.ids[2] + cluster.ids[1], []
-        return SimpleNamespace(transaction_states=[described("payments", 7, None, error=16)])
-
-    cluster.replaced["DescribeTransactions"] = describe
-    (txn,) = observation(cluster).transactions
-    assert (txn.coordinator_id, txn.state) == (2, "Dead")
-    assert (txn.error or "").startswith("NOT_COORDINATOR: ")
+    assert (txn.coordinator_id, txn.state, (txn.error or "").partition(":")[0]) == (2, state, error)
 
 
 def test_an_id_without_a_coordinator_in_the_response_is_described_by_any_broker() -> None:
-    brokers: list[int | None] = []
-
-    def describe(broker: int | None, request: Any) -> Any:
-        brokers.append(broker)
-        moved = [described(name, 7, None, error=16) for name in request.transactional_ids]
-        return SimpleNamespace(transaction_states=moved)
-
     cluster = FakeCluster(
-        FindCoordinator=lambda broker, request: SimpleNamespace(coordinators=[]), DescribeTransactions=describe
+        FindCoordinator=lambda broker, request: SimpleNamespace(coordinators=[]),
+        DescribeTransactions=ids_with_error(16),
     )
     (txn,) = named_transactions(wire_to(cluster), ["payments"])
-    assert brokers == [None]
+    assert [broker for api, broker in cluster.sent_requests if api == "DescribeTransactions"] == [None]
     assert (txn.transactional_id, txn.producer_id) == ("payments", None)
     assert (txn.error or "").startswith("NOT_COORDINATOR: ")
 
@@ -330,9 +294,10 @@ def test_a_failed_description_is_an_error_of_the_id() -> None:
 def test_a_leader_that_moved_is_queried_once_more() -> None:
     cluster = FakeCluster()
     leaders = read_metadata(wire_to(cluster), ["orders"]).partitions
-    cluster.leaders["orders", 0] = (2, 5)
-    (found,) = read_partitions(wire_to(cluster), leaders)
-    assert (found.leader, found.leader_epoch, found.high_watermark, found.error) == (2, 5, 150, None)
+    for moved in ((1, 9), (2, 5)):  # the leader reports a newer epoch, and another leader is found
+        cluster.leaders["orders", 0] = moved
+        (found,) = read_partitions(wire_to(cluster), leaders)
+        assert (found.leader, found.leader_epoch, found.high_watermark, found.error) == (*moved, 150, None)
 
     cluster.replaced["Metadata"] = lambda broker, request: SimpleNamespace(topics=[])
     cluster.leaders["orders", 0] = (1, 6)
@@ -341,26 +306,17 @@ def test_a_leader_that_moved_is_queried_once_more() -> None:
     assert (found.last_stable_offset, found.high_watermark) == (None, None)
 
 
-def test_the_leader_epoch_is_reported_by_the_leader() -> None:
-    cluster = FakeCluster()
-    leaders = read_metadata(wire_to(cluster), ["orders"]).partitions
-    cluster.leaders["orders", 0] = (1, 9)
-    (found,) = read_partitions(wire_to(cluster), leaders)
-    assert found.leader_epoch == 9
-
-
 def test_an_unreported_log_end_is_null() -> None:
     cluster = FakeCluster()
-    answered = cluster.ListOffsets
 
     def offsets(broker: int, request: Any) -> Any:
-        message = answered(broker, request)
+        message = cluster.ListOffsets(broker, request)
         if request.replica_id == -2:
             message.topics[0].partitions[0].error_code = 42
         return message
 
     cluster.replaced["ListOffsets"] = offsets
-    (found,) = read_partitions(wire_to(cluster), read_metadata(wire_to(cluster), ["orders"]).partitions)
+    found = orders_of(cluster)
     assert (found.high_watermark, found.log_end_offset, found.error) == (150, None, None)
 
 
@@ -418,13 +374,14 @@ def test_who_only_reads_creates_no_coordinators_topic() -> None:
 def test_an_incomplete_listing_of_ids_is_a_gap() -> None:
     cluster = FakeCluster()
     assert all_ids(wire_to(cluster)) == ["payments", "other"]
-    loading = SimpleNamespace(error_code=14, API_VERSION=2, transaction_states=[])
-    cluster.replaced["ListTransactions"] = lambda broker, request: loading
+    cluster.replaced["ListTransactions"] = lambda broker, request: LOADING
     with pytest.raises(
         BrokerError, match=r"^The transactional ids of broker 1 \(ListTransactions\) cannot be listed: "
     ) as no:
         all_ids(wire_to(cluster))
     assert no.value.code == "COORDINATOR_LOAD_IN_PROGRESS"
+    with pytest.raises(UsageError, match=r"^'\[' is not a regular expression"):
+        TransactionFilters(pattern="[")
 
 
 def test_with_unreachable_coordinators_groups_are_unknown() -> None:
@@ -454,24 +411,6 @@ def test_one_broker_of_another_kind_suffices(monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
-def test_the_software_costs_no_request_and_matters_only_where_something_is_open() -> None:
-    cluster = FakeCluster(ListOffsets=lambda broker, request: same_offsets(request))
-    cluster.open, cluster.cluster_id = {}, "redpanda.2d339cd9-b540-484d-80da-16cd0650e49b"
-    assert observation(cluster).coverage.gaps == []
-    assert {"ApiVersions", "DescribeCluster", "DescribeConfigs"}.isdisjoint(api for api, _ in cluster.sent_requests)
-
-
-def test_the_brokers_time_is_read_before_the_coordinators_answer() -> None:
-    """Read after them, it would be of a time at which the transaction may have ended."""
-    cluster = FakeCluster()
-    one = observation(cluster)
-    assert (one.brokers_time.time, one.brokers_time.is_current) == (NOW, True)
-    apis = [api for api, _ in cluster.sent_requests]
-    answers = [number for number, api in enumerate(apis) if api in {"ListTransactions", "DescribeTransactions"}]
-    assert apis.count("DescribeQuorum") == 1
-    assert apis.index("DescribeQuorum") < min(answers)
-
-
 def test_a_start_far_ahead_of_the_controllers_clock_ends_all_trust() -> None:
     cluster = FakeCluster()
     cluster.ids[1] = [("payments", 7, "Ongoing")]
@@ -481,17 +420,13 @@ def test_a_start_far_ahead_of_the_controllers_clock_ends_all_trust() -> None:
 
 def test_without_a_controllers_time_the_newest_record_counts() -> None:
     def list_offsets(broker: int, request: Any) -> Any:
-        answer = FakeCluster.ListOffsets(cluster, broker, request)
-        if request.timestamp == -3:
-            written = int(NOW.timestamp() * 1000)
-            for each in answer.topics[0].partitions:
-                each.timestamp = written
+        answer = cluster.ListOffsets(broker, request)
+        for each in answer.topics[0].partitions if request.timestamp == -3 else ():
+            each.timestamp = int(NOW.timestamp() * 1000)
         return answer
 
-    def denied(broker: int, request: Any) -> Any:
-        return SimpleNamespace(error_code=31, topics=[])
-
-    cluster = FakeCluster(ListOffsets=list_offsets, DescribeQuorum=denied)
+    denied = SimpleNamespace(error_code=31, topics=[])
+    cluster = FakeCluster(ListOffsets=list_offsets, DescribeQuorum=lambda broker, request: denied)
     found = observation(cluster).brokers_time
     assert (found.time, found.is_current, found.error) == (NOW, False, None)
     assert found.source.startswith("the newest record of __transaction_state-")
@@ -528,23 +463,27 @@ def read(stop: int, *, seconds: float = 60) -> tuple[dict[bytes, tuple[int, byte
     return newest, errors
 
 
-def test_the_newest_value_of_each_key(responses: list[FetchedBatches]) -> None:
-    responses += [
-        FetchedBatches(batch(0, b"one", b"a") + batch(1, b"two", b"b"), high_watermark=4),
-        FetchedBatches(batch(2, b"one", b"c") + batch(3, b"two", None), high_watermark=4),
-    ]
-    assert read(4) == ({b"one": (0, b"c"), b"two": (0, None)}, {})
+@pytest.mark.parametrize(
+    ("answers", "stop", "newest"),
+    [
+        (
+            [FetchedBatches(batch(0, b"one", b"a") + batch(1, b"two", b"b"), high_watermark=4),
+             FetchedBatches(batch(2, b"one", b"c") + batch(3, b"two", None), high_watermark=4)],
+            4, {b"one": (0, b"c"), b"two": (0, None)},
+        ),
+        ([FetchedBatches(batch(0, b"one", b"a"), high_watermark=9), FetchedBatches(high_watermark=9)], 9,
+         {b"one": (0, b"a")}),
+        ([FetchedBatches(high_watermark=0), FetchedBatches(batch(0, b"one", b"a"), high_watermark=1)], 1,
+         {b"one": (0, b"a")}),
+    ],
+    ids=["the last of two", "before compacted offsets", "once the high watermark is there"],
+)  # fmt: skip
+def test_the_newest_value_of_each_key(
+    responses: list[FetchedBatches], answers: list[FetchedBatches], stop: int, newest: object
+) -> None:
+    responses += answers
+    assert read(stop) == (newest, {})
     assert responses == []
-
-
-def test_compacted_offsets_at_the_end_are_read(responses: list[FetchedBatches]) -> None:
-    responses += [FetchedBatches(batch(0, b"one", b"a"), high_watermark=9), FetchedBatches(high_watermark=9)]
-    assert read(9) == ({b"one": (0, b"a")}, {})
-
-
-def test_a_high_watermark_behind_the_end_is_waited_for(responses: list[FetchedBatches]) -> None:
-    responses += [FetchedBatches(high_watermark=0), FetchedBatches(batch(0, b"one", b"a"), high_watermark=1)]
-    assert read(1) == ({b"one": (0, b"a")}, {})
 
 
 def test_a_leader_that_moved_is_looked_up(responses: list[FetchedBatches], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -574,17 +513,16 @@ def test_a_leader_that_moved_is_looked_up(responses: list[FetchedBatches], monke
         (FetchedBatches(batch(0, b"one", b"a")[:-1] + b"x", high_watermark=1), "CORRUPT_MESSAGE"),
         (FetchedBatches(batch(0, b"one", b"a")[:40], high_watermark=1), "CORRUPT_MESSAGE"),
         (FetchedBatches(b"no batch" * 20, high_watermark=1), "CORRUPT_MESSAGE"),
+        (None, "REQUEST_TIMED_OUT"),
     ],
-    ids=["no right", "deleted", "a wrong checksum", "no whole batch", "no batch"],
+    ids=["no right", "deleted", "a wrong checksum", "no whole batch", "no batch", "no time"],
 )
-def test_what_cannot_be_read_is_an_error(responses: list[FetchedBatches], response: FetchedBatches, code: str) -> None:
-    responses.append(response)
-    _, errors = read(1)
+def test_what_cannot_be_read_is_an_error(
+    responses: list[FetchedBatches], response: FetchedBatches | None, code: str
+) -> None:
+    responses += [response] if response else []
+    _, errors = read(1, seconds=60 if response else 0)
     assert {number: text.partition(":")[0] for number, text in errors.items()} == {0: code}
-
-
-def test_what_was_not_read_in_time_is_an_error(responses: list[FetchedBatches]) -> None:
-    assert read(1, seconds=0)[1] == {0: "REQUEST_TIMED_OUT: the partition was not read to its end in time"}
 
 
 def test_ids_of_a_partition_that_moves_while_they_are_listed_may_be_missing() -> None:
@@ -621,17 +559,13 @@ def test_what_holds_a_record_is_not_known_if_its_leader_does_not_show_the_produc
     def too_old(broker: int, request: Any) -> Any:
         raise BrokerError("Broker 1 does not support DescribeProducers.", code="UNSUPPORTED_VERSION")
 
-    batch = pack_batch([Record(120, 1000, None, b"v")])
-    fetched = SimpleNamespace(error_code=0, records=batch, aborted_transactions=None, high_watermark=150)
+    answer = fetched(pack_batch([Record(120, 1000, None, b"v")]))
     cluster = FakeCluster(
         DescribeProducers=too_old,
-        Fetch=lambda broker, request: SimpleNamespace(
-            error_code=0, responses=[SimpleNamespace(topic="orders", partitions=[fetched])]
-        ),
+        Fetch=lambda broker, request: answer,
         DescribeConfigs=lambda broker, request: SimpleNamespace(results=[]),
     )
-    (partition,) = read_partitions(wire_to(cluster), read_metadata(wire_to(cluster), ["orders"]).partitions)
-    found = LiveOffsetReader(wire_to(cluster), partition).visibility(120)
+    found = LiveOffsetReader(wire_to(cluster), orders_of(cluster)).visibility(120)
     assert (found.status, found.read_committed) == ("non_transactional", False)
     assert found.reason.endswith("the LSO is 100, and what holds it is not known.")
     assert str(found.error).startswith("UNSUPPORTED_VERSION")
@@ -750,12 +684,8 @@ def test_an_error_that_is_no_answer_shows_neither_a_loaded_partition_nor_a_right
         f"broker 2 did not show whether it has loaded 1 of the __transaction_state partitions that it leads: {name}"
     ]
 
-    def fails(broker: int, request: Any) -> Any:
-        states = [described(each, 0, "", error=-1) for each in request.transactional_ids]
-        return SimpleNamespace(transaction_states=states)
-
     no_acls = SimpleNamespace(error_code=0, resources=[])
-    cluster = FakeCluster(DescribeTransactions=fails, DescribeAcls=lambda broker, request: no_acls)
+    cluster = FakeCluster(DescribeTransactions=ids_with_error(-1), DescribeAcls=lambda broker, request: no_acls)
     (gap,) = visibility_of(TRANSACTIONAL_IDS, wire_to(cluster), [1, 2]).gaps
     assert gap.startswith("DESCRIBE on TransactionalId '*' for this principal")
 
@@ -776,16 +706,12 @@ def test_a_topic_that_is_created_again_while_it_is_read_does_not_go_on_in_its_pl
     """Leader epochs begin again at 0: the rest of the rows were those of the new topic."""
     cluster, asked = FakeCluster(), list[int]()
 
-    def fetched(broker: int, request: Any) -> Any:
+    def fetch(broker: int, request: Any) -> Any:
         asked.append(request.topics[0].partitions[0].current_leader_epoch)
-        batch = pack_batch([Record(120, 1000, None, b"v")])
-        error = {"error_code": 75 if asked[-1] else 0, "records": batch, "high_watermark": 150}
-        return SimpleNamespace(
-            error_code=0, responses=[SimpleNamespace(partitions=[SimpleNamespace(**error, aborted_transactions=None)])]
-        )
+        return fetched(pack_batch([Record(120, 1000, None, b"v")]), error_code=75 if asked[-1] else 0)
 
-    cluster.replaced["Fetch"], cluster.timeout = fetched, 0.3
-    (partition,) = read_partitions(wire_to(cluster), read_metadata(wire_to(cluster), ["orders"]).partitions)
+    cluster.replaced["Fetch"], cluster.timeout = fetch, 0.3
+    partition = orders_of(cluster)
     cluster.leaders["orders", 0] = (1, 0)
     (chunk,) = read_offsets(wire_to(cluster), partition, 120, 150).chunks
     assert (len(chunk.headers), {*asked}) == (0, {4})
@@ -798,17 +724,14 @@ def test_a_log_that_a_new_leader_has_truncated_does_not_go_on_in_its_place(end: 
     """It had grown past its former end: the rest of the rows were other records, and what was lost was no error."""
     cluster = FakeCluster()
 
-    def fetched(broker: int, request: Any) -> Any:
+    def fetch(broker: int, request: Any) -> Any:
         (part,) = request.topics[0].partitions
-        error, batch = 74 if broker == 1 and part.fetch_offset > 120 else 0, Record(part.fetch_offset, 1000, None, b"v")
-        if error:
+        has_moved = broker == 1 and part.fetch_offset > 120
+        if has_moved:
             cluster.leaders["orders", 0] = (2, 5)
-        sent = bytearray(pack_batch([batch]))
+        sent = bytearray(pack_batch([Record(part.fetch_offset, 1000, None, b"v")]))
         sent[12:16] = (3 + broker).to_bytes(4, "big")  # its leader epoch
-        fields = {"records": bytes(sent), "high_watermark": 150, "aborted_transactions": None}
-        return SimpleNamespace(
-            error_code=0, responses=[SimpleNamespace(partitions=[SimpleNamespace(error_code=error, **fields)])]
-        )
+        return fetched(bytes(sent), error_code=74 if has_moved else 0)
 
     def ended(broker: int, request: Any) -> Any:
         (part,) = request.topics[0].partitions
@@ -816,8 +739,8 @@ def test_a_log_that_a_new_leader_has_truncated_does_not_go_on_in_its_place(end: 
         answer = SimpleNamespace(partition=0, error_code=0, leader_epoch=4, end_offset=end)
         return SimpleNamespace(topics=[SimpleNamespace(topic="orders", partitions=[answer])])
 
-    cluster.replaced.update(Fetch=fetched, OffsetForLeaderEpoch=ended)
-    (partition,) = read_partitions(wire_to(cluster), read_metadata(wire_to(cluster), ["orders"]).partitions)
+    cluster.replaced.update(Fetch=fetch, OffsetForLeaderEpoch=ended)
+    partition = orders_of(cluster)
     first, *others = read_offsets(wire_to(cluster), partition, 120, 123).chunks
     assert first.headers["base_offset"].tolist() == [120]
     rest = [offset for each in others for offset in each.headers["base_offset"].tolist()]
@@ -837,11 +760,10 @@ def test_a_log_that_a_new_leader_has_truncated_does_not_go_on_in_its_place(end: 
 def test_of_brokers_that_differ_the_newest_leader_is_believed() -> None:
     """Epoch 0 was none, so a broker that knew no leader was; and a topic that it did not know was not found."""
     cluster = FakeCluster()
-    answered = cluster.Metadata
 
     def metadata(broker: int | None, request: Any) -> Any:
         cluster.leaders["orders", 0] = (-1, -1) if broker == 1 else (2, 0)
-        answer = answered(broker, request)
+        answer = cluster.Metadata(broker, request)
         if broker == 1:
             answer.topics = [cluster._topic("new", 3), *(each for each in answer.topics if each.name != "new")]
         return answer
@@ -849,20 +771,16 @@ def test_of_brokers_that_differ_the_newest_leader_is_believed() -> None:
     cluster.replaced["Metadata"] = metadata
     cluster.leaders["new", 0] = (2, 0)
     found = read_newest_metadata(wire_to(cluster), ["new", "orders"])
-    assert {tp.topic: (each.leader, each.leader_epoch) for tp, each in found.partitions.items()} == {
-        "new": (2, 0),
-        "orders": (2, 0),
-    }
-    assert found.errors == {}
+    leaders = {tp.topic: (each.leader, each.leader_epoch) for tp, each in found.partitions.items()}
+    assert (leaders, found.errors) == ({"new": (2, 0), "orders": (2, 0)}, {})
 
 
 def test_a_topic_that_is_created_again_is_another_one_with_the_same_offsets() -> None:
     """Its leader epochs are the same, too: by their offsets two observations were of one transaction."""
     cluster, ids = FakeCluster(), [uuid.UUID(int=number) for number in (1, 1, 1, 2)]
-    answered = cluster.Metadata
 
     def metadata(broker: int | None, request: Any) -> Any:
-        answer = answered(broker, request)
+        answer = cluster.Metadata(broker, request)
         for each in answer.topics:
             each.topic_id = ids.pop(0) if each.name == "orders" else None
         return answer
@@ -889,13 +807,10 @@ def test_ids_and_groups_of_brokers_that_differ_are_in_doubt() -> None:
 def test_ids_of_a_coordinator_that_has_not_begun_to_load_are_missing_from_a_list() -> None:
     """It lists none of them, without an error: a list by state or producer id was empty, as if there were none."""
     cluster = FakeCluster()
-    cluster.ids[2], answered = [], cluster.DescribeTransactions
-
-    def describe(broker: int, request: Any) -> Any:
-        unloaded = [described(name, 7, "", error=16) for name in request.transactional_ids]
-        return SimpleNamespace(transaction_states=unloaded) if broker == 2 else answered(broker, request)
-
-    cluster.replaced["DescribeTransactions"] = describe
+    cluster.ids[2] = []
+    cluster.replaced["DescribeTransactions"] = lambda broker, request: (
+        ids_with_error(16) if broker == 2 else cluster.DescribeTransactions
+    )(broker, request)
     found = filtered_transactions(wire_to(cluster), TransactionFilters(producer_ids=[8]))
     (row,) = [each for each in found if each.producer_id != 7]  # this client does not filter
     assert row.error == (
@@ -946,17 +861,14 @@ def test_groups_are_unknown_where_the_log_before_the_lso_cannot_be_read() -> Non
     assert groups_at(wire_to(cluster), [1, 2], [FetchPosition(orders, 0, 1)]) == {orders: ["app"]}
     offset.committed_offset = 99
     aborted = SimpleNamespace(producer_id=9, first_offset=99)
-    answer = SimpleNamespace(error_code=0, aborted_transactions=[aborted], high_watermark=150)
     data = [Record(each, 1_795_277_560_901, None, b"aborted") for each in (98, 99)]
-    cluster.replaced["Fetch"] = lambda *_: SimpleNamespace(
-        error_code=0, throttle_time_ms=0, responses=[SimpleNamespace(partitions=[answer])]
-    )
-    answer.records = pack_batch(data[1:], producer_id=9)
+    cluster.replaced["Fetch"] = lambda *_: fetched(records, aborted=[aborted])
+    records = pack_batch(data[1:], producer_id=9)
     assert groups_at(wire_to(cluster), [1, 2], held) == {orders: ["app"]}
     offset.committed_offset, aborted.first_offset = 98, 98
-    answer.records = pack_batch(data[:1], producer_id=9)
+    records = pack_batch(data[:1], producer_id=9)
     assert groups_at(wire_to(cluster), [1, 2], held) == {}, "the answer ends before the LSO"
-    answer.records = pack_batch(data[:1], producer_id=8)
+    records = pack_batch(data[:1], producer_id=8)
     assert groups_at(wire_to(cluster), [1, 2], held) == {orders: []}, "it has records to read"
     offset.committed_offset = 100
     assert groups_at(wire_to(cluster), [1, 2], held) == {orders: ["app"]}, "groups of KIP-1071 commit offsets, too"

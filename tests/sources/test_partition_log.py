@@ -33,8 +33,6 @@ def fetched_chunks(cluster: Cluster, topic: str, *, crc: bool = False) -> Iterat
     return fetch_range(cluster.client, Partition.of(row), "log_start", "high_watermark", crc=crc).chunks
 
 
-pytestmark = pytest.mark.lab
-
 AHEAD = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(minutes=50)  # of any time in a long test run
 
 

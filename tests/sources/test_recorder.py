@@ -154,99 +154,35 @@ def test_a_checkpoint_that_cannot_be_read_is_no_fault_of_the_network(error: Exce
     assert failed.error == "NOT_READ: chk-5 cannot be read"
 
 
-def test_a_failed_write_is_reported_and_recording_continues(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(writer: SampleWriter, sample: Sample) -> NoReturn:
-        raise OSError(28, "No space left on device")
+@pytest.mark.parametrize(
+    ("operation", "error", "fails_once"),
+    [
+        ("write", OSError(28, "No space left on device"), False),
+        ("write", OSError(28, "No space left on device"), True),
+        ("has", OSError(116, "Stale file handle"), False),  # on NFS the recorder crashed, and its metrics with it
+    ],
+)
+def test_a_folder_that_is_full_or_away_loses_samples_and_not_the_recorder(
+    begun: Path, monkeypatch: pytest.MonkeyPatch, operation: str, error: OSError, fails_once: bool
+) -> None:
+    def fail(writer: SampleWriter, asked: object) -> NoReturn:
+        if fails_once:
+            monkeypatch.undo()
+        raise error
 
     evidence = Told()
-    with monkeypatch.context() as patch:
-        patch.setattr(SampleWriter, "write", full)
-        record(begun, evidence, samples=2)
-    assert evidence.written == [False, False]
-    (warning,) = evidence.warnings
-    assert warning.endswith("on: they cannot be written: No space left on device.")
-
-
-def test_the_recovery_of_writes_is_reported(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full_once(writer: SampleWriter, sample: Sample) -> NoReturn:
-        monkeypatch.undo()
-        raise OSError(28, "No space left on device")
-
-    evidence = Told()
-    monkeypatch.setattr(SampleWriter, "write", full_once)
+    monkeypatch.setattr(SampleWriter, operation, fail)
     record(begun, evidence, samples=2)
-    assert evidence.written == [False, True]
-    assert evidence.warnings[-1].endswith("samples can be written again; one sample was lost.")
+    assert evidence.written == [False, fails_once]
+    first, *others = evidence.warnings
+    assert first.endswith(f"on: they cannot be written: {error.strerror}.")
+    recovered = [each.endswith("samples can be written again; one sample was lost.") for each in others]
+    assert recovered == [True] * fails_once
 
 
-def test_hidden_topics_are_a_gap_in_the_metrics() -> None:
-    """A recorder that may not see all topics had none, so that no alert said that its numbers are not of all."""
-    one = sample(NINE)
-    metrics = Metrics()
-    metrics.on_sample(replace(one, row=replace(one.row, topic_gaps=("DESCRIBE on Topic '*'",))), written=True)
-    assert numbers(metrics)["kafka_txn_last_sample_gaps", ()] == 1
-
-
-def test_what_is_not_known_by_now_resolves_no_alert() -> None:
-    """A right, or a broker, that was lost set it to 0: KafkaTxnHanging resolved, though nobody had looked."""
-    one = sample(NINE)
-    assert one.observation is not None
-    (finding,) = one.findings
-    unknown = replace(finding, verdict=Verdict.UNKNOWN)
-    hidden = replace(one.row, topic_gaps=("DESCRIBE on Topic '*'",))
-    hangs = "kafka_txn_partition_hanging_transactions", (("partition", "0"), ("topic", "orders"))
-    metrics, found = Metrics(), list[float | None]()
-    for each in (
-        replace(one, findings=[unknown]),
-        one,
-        replace(one, findings=[unknown]),
-        replace(one, findings=[], row=hidden, observation=replace(one.observation, partitions=[])),
-        replace(one, findings=[replace(unknown, verdict=Verdict.OVERDUE)]),
-    ):
-        metrics.on_sample(each, written=True)
-        found.append(numbers(metrics).get(hangs))
-    assert found == [0, 1, 1, 1, 0]
-
-
-def test_producers_or_groups_that_were_not_read_resolve_no_alert() -> None:
-    """A broker showed the offsets of a partition and not its producers: its LSO was held for 0 s, and by all answers.
-
-    And a group was not held any more once a coordinator of groups did not answer.
-    """
-    one = sample(NINE)
-    assert one.observation is not None
-    (hung,) = one.findings
-    waits = replace(one, findings=[replace(hung, groups_held=("billing",), held_from=NINE - 3600 * SECOND)])
-    without_groups = replace(one, findings=[replace(hung, groups_held=None)])
-    unseen = replace(producer(start=None, observed_at=NINE), producer_id=None, error="CLUSTER_AUTHORIZATION_FAILED: no")
-    observed = replace(one.observation, producers=[unseen], producers_after=[unseen])
-    without_producers = replace(
-        one, observation=observed, findings=sample_diagnosis(observed, one.observation).findings()
-    )
-    (finding,) = without_producers.findings
-    assert (finding.verdict, finding.missing) == (Verdict.UNKNOWN, ("CLUSTER_AUTHORIZATION_FAILED: no",))
-    metrics, held = Metrics(), ("kafka_txn_partition_lso_held_seconds", (("partition", "0"), ("topic", "orders")))
-    found = []
-    for each in (waits, without_groups, waits, without_producers):
-        metrics.on_sample(each, written=True)
-        now = numbers(metrics)
-        group = now["kafka_txn_group_held_partitions", (("group", "billing"),)]
-        found.append((now[held], group, now["kafka_txn_last_sample_unread_partitions", ()]))
-    assert found == [(3600, 1, 0), (0, 1, 0), (3600, 1, 0), (3600, 1, 1)]
-
-
-def test_a_restart_resolves_no_alert(begun: Path) -> None:
-    """What hung before it, and is not known since, was in no metric."""
-    metrics = Metrics()
-    record(begun, RecorderScreen(metrics, None), samples=1)
-    found = numbers(metrics)
-    assert found["kafka_txn_partition_hanging_transactions", (("partition", "0"), ("topic", "orders"))] == 1
-    assert time.time() - found["kafka_txn_last_sample_timestamp_seconds", ()] > 3000, "KafkaTxnRecorderBlind fires"
-
-
-@pytest.mark.parametrize("last", ["unread", "unknown", "hidden"])
+@pytest.mark.parametrize("last", ["none", "unread", "unknown", "hidden"])
 def test_a_restart_resolves_no_alert_of_what_the_last_sample_has_not_read(begun: Path, last: str) -> None:
-    """A partition that hung in the sample before it, and that the last one could not read, was in no metric."""
+    """What hung in the sample before it, and that the last one, if there is one, could not read, was in no metric."""
     one = sample(dt.datetime.now(dt.UTC).replace(microsecond=0) - 1800 * SECOND)
     assert one.observation is not None
     (finding,) = one.findings
@@ -254,16 +190,19 @@ def test_a_restart_resolves_no_alert_of_what_the_last_sample_has_not_read(begun:
     unread = replace(unknown, producer_id=None, start_offset=None, queue_position=None, error="NETWORK_EXCEPTION: x")
     hidden = replace(one.observation, partitions=[], partitions_after=[])
     gap = replace(one.row, topic_gaps=("DESCRIBE on Topic '*'",))
-    with SampleWriter(begun) as writer:
-        writer.write({
-            "unread": replace(one, findings=[unread]),
-            "unknown": replace(one, findings=[unknown]),
-            "hidden": replace(one, findings=[], row=gap, observation=hidden),
-        }[last])  # fmt: skip
+    samples = {
+        "unread": replace(one, findings=[unread]),
+        "unknown": replace(one, findings=[unknown]),
+        "hidden": replace(one, findings=[], row=gap, observation=hidden),
+    }
+    if last != "none":
+        with SampleWriter(begun) as writer:
+            writer.write(samples[last])
     metrics = Metrics()
     record(begun, RecorderScreen(metrics, None), samples=1)
     found = numbers(metrics)
     assert found["kafka_txn_partition_hanging_transactions", (("partition", "0"), ("topic", "orders"))] == 1
+    assert time.time() - found["kafka_txn_last_sample_timestamp_seconds", ()] > 1700, "KafkaTxnRecorderBlind fires"
 
 
 def test_each_partition_that_is_not_read_keeps_the_numbers_of_its_own_last_sample(tmp_path: Path) -> None:
@@ -278,31 +217,6 @@ def test_each_partition_that_is_not_read_keeps_the_numbers_of_its_own_last_sampl
     assert [each.due for each in last_known(tmp_path, samples[-1])] == [NINE, NINE + SECOND]
 
 
-def test_late_partitions_and_lags_that_were_not_read_keep_their_numbers() -> None:
-    """The series of the partition kept its numbers; those by broker, group, verdict and outcome said that all is over.
-
-    The dashboard counted no hanging transaction while its partition could not be read.
-    """
-    one = sample(NINE)
-    (finding,) = one.findings
-    unread = replace(finding, verdict=Verdict.UNKNOWN, producer_id=None, error="NETWORK_EXCEPTION: x")
-    lag = GroupLag(group_id="billing", topic="orders", partition=0, held=50, behind=0, reason=None, observed_at=NINE)
-    metrics, found = Metrics(), list[tuple[float | None, ...]]()
-    for each in (
-        replace(one, late_transactions=[late_on(0, leader=4)], held_groups=[lag]),
-        replace(one, findings=[unread], held_groups=[]),
-        replace(one, findings=[], held_groups=[]),
-    ):
-        metrics.on_sample(each, written=True)
-        now = numbers(metrics)
-        group = ("group", "billing"), ("partition", "0"), ("topic", "orders")
-        hanging = now["kafka_txn_transactions", (("verdict", "hanging"),)]
-        undecided = now["kafka_txn_open_outcomes", (("outcome", "undecided"),)]
-        late = now.get((LATE, (("broker_id", "4"),)))
-        found.append((late, now.get(("kafka_txn_group_held_offsets", group)), hanging, undecided))
-    assert found == [(1, 50, 1, 1), (1, 50, 1, 1), (None, None, 0, 0)]
-
-
 def test_a_restarted_recorder_that_reached_no_broker_still_knows_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sample that failed has no cluster id: the next one took brokers of another cluster for those before."""
     other: Any = SimpleNamespace(cluster_id="another", client=None, close=lambda: None)
@@ -312,19 +226,6 @@ def test_a_restarted_recorder_that_reached_no_broker_still_knows_its_cluster(mon
     failed = sampler.take(NINE + SECOND, sample(NINE))
     assert failed.error == "NETWORK_EXCEPTION: No broker is there"
     assert (sampler.take(NINE + 2 * SECOND, failed).error or "").startswith("OTHER_CLUSTER: ")
-
-
-def test_a_folder_that_is_away_loses_samples_and_not_the_recorder(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On NFS, to ask whether a sample was recorded failed, too: the recorder crashed, and its metrics with it."""
-
-    def away(writer: SampleWriter, due: dt.datetime) -> NoReturn:
-        raise OSError(116, "Stale file handle")
-
-    evidence = Told()
-    monkeypatch.setattr(SampleWriter, "has", away)
-    record(begun, evidence, samples=2)
-    assert evidence.written == [False, False]
-    assert evidence.warnings[0].endswith("on: they cannot be written: Stale file handle.")
 
 
 def test_a_clock_that_is_ahead_expires_nothing(tmp_path: Path) -> None:
@@ -393,6 +294,7 @@ def late_on(number: int, leader: int) -> LateTransaction:
 def series() -> Mapping[str, Sequence[Sample]]:
     """Samples that a recorder takes one after the other."""
     one = sample(NINE)
+    assert one.observation is not None
     (finding,) = one.findings
     opened = replace(finding, opened_at=NINE - 50 * SECOND)
     unread = replace(finding, verdict=Verdict.UNKNOWN, producer_id=None, offsets_held=None, groups_held=None,
@@ -403,6 +305,14 @@ def series() -> Mapping[str, Sequence[Sample]]:
     stuck = replace(finding, verdict=Verdict.STUCK_ENDING, outcome="commit")
     ending = replace(finding, partition=1, verdict=Verdict.ENDING, outcome="commit")
     held = [replace(finding, partition=n, groups_held=groups) for n, groups in enumerate((("a", "b"), ("b",), None))]
+    unknown = replace(finding, verdict=Verdict.UNKNOWN)
+    hidden = replace(one.row, topic_gaps=("DESCRIBE on Topic '*'",))
+    unlisted = replace(one.observation, partitions=[])
+    waits = replace(one, findings=[replace(finding, groups_held=("billing",), held_from=NINE - 3600 * SECOND)])
+    denied = replace(producer(start=None, observed_at=NINE), producer_id=None, error="CLUSTER_AUTHORIZATION_FAILED: no")
+    unseen = replace(one.observation, producers=[denied], producers_after=[denied])
+    lag = GroupLag(group_id="billing", topic="orders", partition=0, held=50, behind=0, reason=None, observed_at=NINE)
+    live = replace(finding, verdict=Verdict.ONGOING, outcome="commit")
     return {
         "a partition has series while it is held": [one, replace(one, findings=[])],
         "how long it is held: since it was seen first, opened by a broker's time, or became the lowest": [
@@ -430,6 +340,31 @@ def series() -> Mapping[str, Sequence[Sample]]:
             replace(one, findings=[unread, *held[2:]]),
             replace(one, findings=[]),
         ],
+        # It was 0 once a right or a broker was lost: KafkaTxnHanging resolved, though nobody had looked.
+        "what is not known by now resolves no alert, and hidden topics are a gap": [
+            replace(one, findings=[unknown]),
+            one,
+            replace(one, findings=[unknown]),
+            replace(one, findings=[], row=hidden, observation=unlisted),
+            replace(one, findings=[replace(unknown, verdict=Verdict.OVERDUE)]),
+        ],
+        # Its LSO was held for 0 s once a broker showed no producers, and no group was held once coordinators were away.
+        "producers or groups that were not read resolve no alert": [
+            waits,
+            replace(one, findings=[replace(finding, groups_held=None)]),
+            waits,
+            replace(one, observation=unseen, findings=sample_diagnosis(unseen, one.observation).findings()),
+        ],
+        # The series of the partition kept its numbers; those by broker, group, verdict and outcome said: all is over.
+        "late partitions and lags that were not read keep their numbers": [
+            replace(one, late_transactions=[late_on(0, leader=4)], held_groups=[lag]),
+            replace(one, findings=[unread], held_groups=[]),
+            replace(one, findings=[], held_groups=[]),
+        ],
+        # It was no alert, and the transaction over it timed out: the committed records were gone.
+        "a commit under a live transaction lacks its marker, too": [
+            replace(one, findings=[live], first_seen={live.key: NINE - dt.timedelta(minutes=1)})
+        ],
     }
 
 
@@ -450,18 +385,6 @@ def test_what_a_recorder_measures() -> None:
             lines += [f"  gone: {key} {dict(labels)}" for key, labels in sorted(before.keys() - found.keys())]
             before = found
     compare("metrics.txt", lines)
-
-
-def test_a_commit_under_a_live_transaction_lacks_its_marker_too() -> None:
-    """It was no alert, and the transaction over it timed out: the committed records were gone."""
-    metrics = Metrics()
-    one = sample(NINE)
-    (finding,) = one.findings
-    live = replace(finding, verdict=Verdict.ONGOING, outcome="commit")
-    seen = {live.key: NINE - dt.timedelta(minutes=1)}
-    metrics.on_sample(replace(one, findings=[live], first_seen=seen), written=True)
-    name = "kafka_txn_partition_commits_without_marker"
-    assert [value for (each, _), value in numbers(metrics).items() if each == name] == [1.0]
 
 
 def test_ten_thousand_partitions_give_a_bounded_number_of_series() -> None:
@@ -491,10 +414,8 @@ def test_ten_thousand_partitions_give_a_bounded_number_of_series() -> None:
 def test_metric_names_follow_prometheus_rules() -> None:
     from prometheus_client import generate_latest
 
-    metrics = Metrics()
-    one = sample(NINE)
-    (finding,) = one.findings
-    metrics.on_sample(replace(one, findings=[replace(finding, groups_held=("billing",))]), written=True)
+    metrics, one = Metrics(), sample(NINE)
+    metrics.on_sample(replace(one, findings=[replace(one.findings[0], groups_held=("billing",))]), written=True)
     text = generate_latest(metrics.registry)
     done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")

@@ -6,7 +6,8 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,19 +21,30 @@ from tests.analysis.build import clock
 from tests.analysis.test_exposure import IMITATED
 from tests.process import ROOT, started
 from tests.sources.killed import SCENES
-from tests.sources.recorded import NINE, files, rows_of, sample
-from toolkit import Recording
+from tests.sources.recorded import NINE, files, rows_of, sample, take_sample
+from toolkit import Cluster, Recording
+from toolkit.actions.marker_actions import plan_abort
+from toolkit.analysis import findings_over_time
+from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ExcerptStart
+from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.exposure import software_gaps
 from toolkit.errors import DecodeError, NotFound, UsageError
+from toolkit.lab import Kafka
+from toolkit.lab.clients import TxnProducer
+from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.samples import load
-from toolkit.schema import PARTITIONS, PRODUCERS, RECORDED
+from toolkit.schema import PARTITIONS, PRODUCERS, RECORDED, Row
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import TopicPartition
+from toolkit.sources.live.broker_client import BrokerClient
+from toolkit.sources.live.coordinators import longest_timeout_ms
+from toolkit.sources.live.observe import LiveEvidence
+from toolkit.sources.live.partition_log import read_excerpts
 from toolkit.sources.recording.recorder import SampleWriter, resume
 from toolkit.sources.recording.recording import Sample, files_of, read, read_sample, recorded_sample, table_file
 from toolkit.views.report import collect_incident
 
-MINUTE = dt.timedelta(minutes=1)
+MINUTE, SECOND = dt.timedelta(minutes=1), dt.timedelta(seconds=1)
 
 
 def every(minutes: int, count: int, **more: Any) -> list[Sample]:
@@ -58,15 +70,12 @@ def failed(due: dt.datetime) -> Sample:
     return Sample(due=due, row=replace(row, brokers=None, proofs=None, gaps=None, topic_gaps=None, first_batches=None))
 
 
-def test_a_recording_has_the_brokers_time_of_each_sample_and_its_findings(six: Path) -> None:
+def test_a_recording_has_its_cluster_and_the_brokers_time_of_each_sample(six: Path, tmp_path: Path) -> None:
+    """The cluster was null in every envelope."""
     recording = Recording(six)
     assert recording.observe().brokers_time == clock(NINE + 50 * MINUTE)
     assert [row["brokers_time"] for row in recording.finding_rows()] == [NINE + 50 * MINUTE]
-
-
-def test_a_recording_says_its_cluster(six: Path, tmp_path: Path) -> None:
-    """It was null in every envelope."""
-    assert Recording(six).cluster_id == "of-a-test"
+    assert recording.cluster_id == "of-a-test"
     assert Recording(write(tmp_path / "failed", [failed(NINE)])).cluster_id is None
 
 
@@ -260,26 +269,20 @@ def test_a_damaged_file_is_an_error(six: Path) -> None:
             SampleWriter(six)
 
 
-def test_a_damaged_page_is_an_error(six: Path) -> None:
-    """It was a traceback: an OSError without a number, which no file system raises."""
+@pytest.mark.parametrize("damage", ["page", "text"])
+def test_damage_within_a_file_is_an_error(six: Path, damage: str) -> None:
+    """A page was an OSError without a number, which no file system raises; a text was a UnicodeDecodeError."""
     path = six / "findings" / "20261121T095000000.parquet"
-    data = bytearray(path.read_bytes())
-    data[20:28] = bytes(8)
-    path.write_bytes(data)
-    with pytest.raises(DecodeError, match="/findings is damaged"):
-        Recording(six).history("findings")
-    with SampleWriter(six) as writer, pytest.raises(DecodeError, match="/findings is damaged"):
-        writer.merge(now=NINE + 60 * MINUTE)
-
-
-def test_damaged_text_is_an_error(six: Path) -> None:
-    """It was a UnicodeDecodeError of the one who looked at the rows."""
-    path = six / "findings" / "20261121T095000000.parquet"
-    path.write_bytes(path.read_bytes().replace(b"orders", b"\xffrders"))
-    with pytest.raises(DecodeError, match=r"/findings is damaged: .* Invalid UTF8"):
-        Recording(six).history("findings")
-    with pytest.raises(DecodeError, match=r"/findings is damaged: .* Invalid UTF8"):
-        Recording(six).finding_rows()
+    data = path.read_bytes()
+    if damage == "page":
+        path.write_bytes(data[:20] + bytes(8) + data[28:])
+        with SampleWriter(six) as writer, pytest.raises(DecodeError, match="/findings is damaged"):
+            writer.merge(now=NINE + 60 * MINUTE)
+    else:
+        path.write_bytes(data.replace(b"orders", b"\xffrders"))
+    for read_findings in (Recording(six).finding_rows, lambda: Recording(six).history("findings")):
+        with pytest.raises(DecodeError, match=f"/findings is damaged{'' if damage == 'page' else ': .* Invalid UTF8'}"):
+            read_findings()
 
 
 def test_at_selects_the_last_sample_by_that_time(six: Path) -> None:
@@ -394,6 +397,7 @@ def test_findings_name_partitions_without_later_samples(six: Path) -> None:
     assert "the sample of 2026-11-21 09:40:00 UTC failed" in unknown["reason"]
     (row,) = recording.finding_rows()
     assert row["verdict"] == "hanging", "9:30 and 9:50 are two observations"
+    assert [row["verdict"] for row in recording.finding_rows(at=NINE)] == ["unknown"], "the first one proves nothing"
 
 
 def test_a_report_says_that_the_newest_samples_failed(tmp_path: Path) -> None:
@@ -403,10 +407,6 @@ def test_a_report_says_that_the_newest_samples_failed(tmp_path: Path) -> None:
     (row,) = collect_incident(recording)["findings"]
     assert (row["topic"], row["verdict"]) == (None, "unknown")
     assert "What is open now is not known" in row["reason"]
-
-
-def test_the_first_sample_proves_nothing(six: Path) -> None:
-    assert [row["verdict"] for row in Recording(six).finding_rows(at=NINE)] == ["unknown"]
 
 
 def test_a_sample_of_another_cluster_is_no_second_look(tmp_path: Path) -> None:
@@ -437,30 +437,17 @@ def test_history_has_the_findings_of_each_sample(six: Path) -> None:
     assert len(recording.late_transactions()) == 0
     with pytest.raises(UsageError, match=r"has no table 'batches'\. Use samples, partitions"):
         recording.history("batches")
-
-
-def test_holds_have_start_and_end_times(six: Path) -> None:
-    recording = Recording(six)
     (row,) = recording.finding_over_time_rows()
     assert (row["topic"], row["partition"], row["verdict"], row["start_offset"]) == ("orders", 0, "hanging", 100)
     assert row["held_to"] is None, "the last sample still has it"
     assert row["held_from"] < row["observed_at"]
-    assert recording.findings_over_time(topics="orders", partitions=[0])["start_offset"].tolist() == [100]
-    assert recording.findings_over_time(partitions=[("orders", 0)])["start_offset"].tolist() == [100]
+    for selected in ({"topics": "orders", "partitions": [0]}, {"partitions": [("orders", 0)]}):
+        assert recording.findings_over_time(**selected)["start_offset"].tolist() == [100]
     assert recording.finding_over_time_rows(topics=["others"]) == []
 
 
-def test_a_hold_that_ended_in_the_recording_has_its_end() -> None:
-    sample = load("flight-recording")
-    recording = sample.recording()
-    assert recording
-    (row,) = recording.finding_over_time_rows()
-    assert (row["start_offset"], row["verdict"], row["groups_held"]) == (15, "ended", ["billing"])
-    assert sample.at
-    assert row["held_from"] < sample.at < row["held_to"]
-
-
 def test_lso_holds_have_the_times_without_verdicts() -> None:
+    """What the findings are is stored in the corpus."""
     sample = load("flight-recording")
     recording = sample.recording()
     assert recording
@@ -529,3 +516,161 @@ def test_killed_before_every_operation_on_files(context: str, tmp_path: Path) ->
     done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300, env=dict(os.environ))
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 15, "so many times it was killed"
+
+
+# Samples of a real Kafka with real incidents, and the tables of their recording.
+
+
+@pytest.fixture
+def sampled(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Sample]]:
+    """Takes the next sample and writes it."""
+    before: list[Sample] = []
+    due = dt.datetime.now(dt.UTC).replace(microsecond=0)
+    with SampleWriter(tmp_path) as writer:
+
+        def take(**options: Any) -> Sample:
+            sample = take_sample(
+                cluster, **options, due=due + len(before) * SECOND, before=before[-1] if before else None
+            )
+            writer.write(sample)
+            before.append(sample)
+            return sample
+
+        yield take
+
+
+def of(rows: Sequence[Row], staged: StagedIncident) -> Row:
+    """The finding of what was staged."""
+    (row,) = [
+        row
+        for row in rows
+        if (row["topic"], row["partition"], row["producer_id"], row["start_offset"])
+        == (staged.topic, staged.partition, staged.producer_id, staged.start_offset)
+    ]
+    return row
+
+
+def topics_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The topics whose logs are read from now on."""
+    topics: list[str] = []
+
+    def read_others(
+        client: BrokerClient, starts: Sequence[ExcerptStart], **options: Any
+    ) -> Mapping[TopicPartition, Excerpt]:
+        topics.extend(each.tp.topic for each in starts)
+        return read_excerpts(client, starts, **options)
+
+    monkeypatch.setattr("toolkit.sources.live.partition_log.read_excerpts", read_others)
+    return topics
+
+
+def test_a_known_cause_is_not_read_again_for_a_minute(
+    kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged = INCIDENTS["late_after_commit"](kafka)
+    sampled()
+    read = of(sampled().tables["findings"], staged)
+    topics = topics_read(monkeypatch)
+    evidence = of(sampled().tables["findings"], staged)
+    assert staged.topic not in topics
+    for name in ("cause", "opened_at", "opened_at_clock", "records_held", "bytes_held", "held_from", "groups_held"):
+        assert evidence[name] == read[name]
+    assert "(late-after-commit, torn-transaction)" in evidence["cause"]
+    assert [one["name"] for one in evidence["evidence"]][-4:] == [one["name"] for one in read["evidence"]][-4:]
+
+
+def test_what_joins_a_hanging_transaction_has_the_log_read_again(
+    kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be of a commit whose marker is missing: what was known of the records before is not known of it."""
+    staged = INCIDENTS["never_added"](kafka)
+    sampled()
+    of(sampled().tables["findings"], staged)
+    topics = topics_read(monkeypatch)
+    sampled()
+    assert staged.topic not in topics
+    owner = TxnProducer(cluster.client, staged.transactional_id)
+    owner.producer_id, owner.producer_epoch = staged.producer_id, staged.producer_epoch
+    owner._sequences[staged.topic, staged.partition] = 1
+    owner.send(staged.topic, staged.partition)
+    row = of(sampled().tables["findings"], staged)
+    assert staged.topic in topics
+    assert (row["verdict"], row["offsets_held"]) == ("hanging", 2)
+
+
+def test_what_was_read_while_a_coordinator_was_away_is_read_again(
+    kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker was killed within a sample, before its log was read: that stayed `unknown` for a minute."""
+    staged = INCIDENTS["never_added"](kafka)
+    sampled()
+
+    def observe(self: Cluster) -> Observation:
+        found = really(self)
+        return replace(found, coverage=replace(found.coverage, gaps=["broker 2 did not answer"]))
+
+    really = Cluster.observe
+    with monkeypatch.context() as away:
+        away.setattr(LiveEvidence, "coordinator_logs", lambda self, cases: iter(()))
+        for answer in (really, observe):
+            away.setattr(Cluster, "observe", answer)
+            row = of(sampled().tables["findings"], staged)
+            assert (row["verdict"], row["outcome"]) == ("unknown", "unknown")
+    sampled()  # with the gaps of the one before
+    row = of(sampled().tables["findings"], staged)
+    assert (row["verdict"], row["outcome"], row["action"]) == ("hanging", "undecided", "abort")
+
+
+def test_what_holds_the_lso_next_is_explained_in_the_same_sample(
+    kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample]
+) -> None:
+    """Its evidence was read while another transaction held the LSO, without groups and times; it was not read again."""
+    first = INCIDENTS["late_after_commit"](kafka)
+    following = INCIDENTS["never_added"](kafka, topic=first.topic)
+    sampled()
+    behind = of(sampled().tables["findings"], following)
+    assert (behind["queue_position"], behind["held_from"], behind["compaction_held"]) == (2, None, None)
+    plan = plan_abort(cluster, of(cluster.finding_rows(topics=[first.topic]), first))
+    plan.execute(confirm=plan.target, recheck_after=0)
+    row = of(sampled().tables["findings"], following)
+    assert (row["queue_position"], row["compaction_held"], row["groups_held"]) == (1, False, [])
+    assert row["held_from"]
+    assert row["cause"] == behind["cause"]
+
+
+def test_late_transactions_name_their_clock(
+    kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(findings_over_time, "CLOCKS_DIFFER", dt.timedelta(0))
+    assert longest_timeout_ms(cluster.client) == 3_600_000, "as this Kafka is configured"
+    hanging = INCIDENTS["late_after_commit"](kafka)
+    producers = [TxnProducer(cluster.client, f"{hanging.topic}-{each}", timeout_ms=1_000).init() for each in range(2)]
+    producers[0].send(hanging.topic, 1)
+    producers[1].send(hanging.topic, 1, timestamp=dt.datetime.now(dt.UTC) + dt.timedelta(minutes=50))
+    with INCIDENTS["old_event_times"](kafka) as live:
+        first = sampled(late_padding_ms=0)
+        threading.Event().wait(1.1)
+        last = sampled(late_padding_ms=0)
+    observed = {(row["topic"], row["producer_id"]): row for row in last.tables["late_transactions"]}
+    assert (live.topic, live.producer_id) not in observed, "its records are a week old, and it is not"
+    assert (hanging.topic, hanging.producer_id) not in observed, "its id may have transactions of ten minutes"
+    by_producer, by_recorder = (observed[hanging.topic, each.producer_id] for each in producers)
+    assert (by_producer["opened_at_clock"], by_producer["timeout_ms"]) == ("producer", 1_000)
+    assert first.observation is not None
+    assert (by_recorder["opened_at_clock"], by_recorder["opened_at"]) == ("recorder", first.observation.observed_at)
+    assert by_recorder["late_since"] == first.observation.observed_at + SECOND
+    again = sampled()
+    assert hanging.topic not in {row["topic"] for row in again.tables["late_transactions"]}, "five minutes are left"
+
+
+def test_an_unreachable_cluster_is_a_failed_sample(kafka: Kafka, cluster: Cluster) -> None:
+    with Cluster(kafka.bootstrap_servers) as gone:
+        before = take_sample(gone, due=dt.datetime.now(dt.UTC))
+    with pytest.raises(Exception, match="closed"):
+        gone.observe()
+    failed = take_sample(gone, due=dt.datetime.now(dt.UTC), before=before)
+    assert failed.error is not None
+    assert failed.observation is before.observation
+    assert [name for name, rows in failed.tables.items() if rows] == ["samples"]
+    after = take_sample(cluster, due=dt.datetime.now(dt.UTC), before=failed)
+    assert after.error is None

@@ -54,14 +54,12 @@ def test_an_argument_has_the_same_default_in_every_table(declared: DeclaredTable
         assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
 
 
-def test_a_source_without_a_function_for_a_table_cannot_be_defined() -> None:
+def test_a_source_has_functions_for_its_tables_and_no_others() -> None:
     with pytest.raises(TypeError, match=r"Partial and the declarations of a cluster differ by \['batches', "):
 
         class Partial(Source):
             kind = CLUSTER
 
-
-def test_a_source_with_a_function_for_a_table_of_others_cannot_be_defined() -> None:
     def segments(self: Cluster, arguments: TableArguments) -> list[Row]:
         return []
 
@@ -136,27 +134,19 @@ def test_a_sample_without_a_trail_of_actions_has_one_of_its_own(tmp_path: Path) 
     assert source.audit.path == tmp_path / "audit.jsonl"
 
 
-def read() -> None:
+@pytest.mark.parametrize("where", ["pipe", "terminal", "notebook"])
+def test_progress_is_shown_in_a_terminal_or_notebook(
+    where: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if where != "pipe":
+        monkeypatch.setattr(progress_module, "DELAY", 0.0)
+    if where == "terminal":
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    elif where == "notebook":
+        monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
     with progress("orders-0", total=100, unit="offsets") as advance:
         advance(40)
         advance(60)
-
-
-def test_a_pipe_gets_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
-    read()
-    assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("where", ["terminal", "notebook"])
-def test_a_terminal_shows_progress(
-    where: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(progress_module, "DELAY", 0.0)
-    if where == "terminal":
-        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    else:
-        monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
-    read()
     output = capsys.readouterr()
     assert output.out == ""
-    assert "orders-0" in output.err
+    assert "orders-0" in output.err if where != "pipe" else output.err == ""

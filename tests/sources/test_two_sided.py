@@ -15,7 +15,7 @@ from tests.builders import create_topics
 from tests.process import run
 from tests.sources.log_files import after, ids_of, marker, state_record, write_log, write_root, write_state_topic
 from tests.sources.recorded import take_sample
-from tests.spark.read_log import read
+from tests.spark.read_log import plan_read, read
 from toolkit import Cluster, LogDir, Recording
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.lab import Kafka
@@ -24,8 +24,6 @@ from toolkit.schema.live import Finding
 from toolkit.schema.table import utc_now
 from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.sources.recording.recorder import SampleWriter
-from toolkit.spark.arrow_types import struct_type
-from toolkit.spark.datasources.log_reader import LogReader, read_options
 
 AWAY = 2  # the broker that will not answer
 
@@ -132,6 +130,5 @@ def test_a_metadata_log_that_is_not_all_of_this_cluster_deletes_no_topic(tmp_pat
 
 def in_tasks(path: Path) -> list[Finding]:
     """The findings of ``kafka_log_dir``, of which each task has few logs, and one those that nobody has."""
-    options = {"table": "findings", "paths": json.dumps([str(path)]), "maxPartitionBytes": "1"}
-    reader = LogReader(read_options(options), struct_type(Finding.table))
-    return Finding.table.in_order(Finding.of_table(read(reader, reader.partitions())))
+    found = read(*plan_read(path, table="findings", maxPartitionBytes=1))
+    return Finding.table.in_order(Finding.of_table(found))

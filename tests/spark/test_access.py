@@ -93,7 +93,6 @@ def test_the_probe_lists_what_driver_and_executors_can_use(spark: SparkSession, 
     assert refused.detail.notna().all()
 
 
-@pytest.mark.lab
 def test_the_driver_reads_the_same_rows_as_executors(
     spark: SparkSession, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

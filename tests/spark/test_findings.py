@@ -7,33 +7,42 @@ import random
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from tests.analysis.random_logs import KINDS, Step, batches
 from tests.analysis.test_findings_over_time import due, finding, sample
 from tests.analysis.test_hold_findings import HERE, history
 from tests.sources.recorded import NINE, rows_of
 from tests.sources.recorded import sample as recorded_sample
+from tests.sources.test_logdir_other_markers import SkippedMarker
+from tests.spark.read_log import plan_read
+from toolkit import Cluster
+from toolkit.actions.marker_actions import plan_abort
 from toolkit.analysis import hold_findings as rules
 from toolkit.analysis.findings_over_time import close_by_log, observation_times, over_time, without_short
 from toolkit.analysis.hold_findings import by_producer, held_findings
 from toolkit.analysis.log.log_transactions import finish, log_transaction_table, partial_transactions
-from toolkit.errors import UsageError
+from toolkit.errors import ActionRefused, UsageError
 from toolkit.formats.headers import Headers
+from toolkit.lab.samples import load
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, RECORDED, SAMPLES, TRANSACTION_HISTORY, Row, Table, utc
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, PastTransaction
 from toolkit.schema.recorded import LsoHold
 from toolkit.schema.table import LogId
 from toolkit.schema.verdict import Verdict
+from toolkit.sources.logdir.contents import FileAssertions
+from toolkit.spark import register
 from toolkit.spark.arrow_types import from_arrow, spark_table
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing
-from toolkit.spark.pipeline.pipeline_run import _PipelineRun, check_clusters
-from toolkit.spark.pipeline.run_sources import ListedLogs, RecordedSamples
+from toolkit.spark.pipeline.pipeline_run import _PipelineRun, check_clusters, run
+from toolkit.spark.pipeline.run_sources import ListedLogs, RecordedSamples, list_files
 from toolkit.spark.pipeline.stored_findings import (
     LookTime,
     NewestLooks,
@@ -46,8 +55,6 @@ from toolkit.spark.pipeline.stored_findings import (
 from toolkit.spark.pipeline.stored_tables import StoredRun, StoredState, TableStore, with_extra
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
     from toolkit.sources.recording.recording import Sample
@@ -460,3 +467,51 @@ def test_a_marker_in_a_log_closes_a_finding_of_a_recording(spark: SparkSession) 
     closed = without_short(close_by_log(spark_findings, marker_rows), min_held_ms=60_001)
     verdicts = {each.partition: each.verdict for each in closed}
     assert verdicts == {0: "ended", 1: "hanging", 2: "hanging"}
+
+
+# What a log or a report says of a transaction that hung and ended is in the corpus.
+
+
+@pytest.mark.parametrize("runs", [["recording"], pytest.param(["log-dir", "recording"], marks=pytest.mark.full)])
+def test_a_hanging_transaction_that_ended_is_ended(spark: SparkSession, tmp_path: Path, runs: list[str]) -> None:
+    """The second run closes it by the recorder's samples, whatever the log alone has said."""
+    sample, out = load("flight-recording"), tmp_path / "out"
+    for name in runs:
+        held = 10_000 if "log-dir" in runs else 0
+        summary = run(spark, sample.path / name, str(out), consistent_copy=name == "log-dir", min_held_ms=held)
+    assert summary.findings == [], "nothing is open now"
+    table = DeltaTable(out / "findings").to_pyarrow_table(columns=FINDINGS.names)
+    rows = table.cast(FINDINGS.arrow_schema).to_pylist()
+    assert {row["verdict"] for row in rows} == {"ended"}
+    (row,) = (row for row in rows if (row["topic"], row["producer_id"], row["start_offset"]) == ("orders", 1, 15))
+    assert [row[name] for name in ("queue_position", "expires_at", "missing", "remedy")] == [
+        *(None, None, []),
+        "None: it has ended.",
+    ]
+    assert row["held_from"] < row["held_to"]
+    assert f"Last seen open at {sample.at:%Y-%m-%d %H:%M}" in row["reason"]
+    assert [entry["value"] for entry in row["evidence"] if entry["name"] == "verdict_before"] == ["hanging"]
+    with pytest.raises(ActionRefused, match="orders-0@15 is ended"):
+        plan_abort(cast(Cluster, SimpleNamespace(cluster_id=None)), row)
+
+
+# Markers on other partitions, each of which is another task's.
+
+ASSERTED = FileAssertions(consistent_copy=True)
+COLUMNS = ["verdict", "outcome", "action", "reason"]
+
+
+def test_tasks_read_markers_of_other_tasks_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    files = SkippedMarker(tmp_path)
+    expected = [files.finding()[name] for name in COLUMNS]
+    assert expected[1] == "commit"
+    options = {"table": "findings", "consistentCopy": "true", "maxPartitionBytes": "1k", "subscribe": "left, right"}
+    _, tasks = plan_read(files.root, **options)
+    assert len(tasks) == 2
+    register(spark)
+    found = spark.read.format("kafka_log_dir").options(**options).load(str(files.root))
+    assert [list(row) for row in found.where("topic = 'left' and producer_id = 7").select(*COLUMNS).collect()] == [
+        expected
+    ]
+    of_pipeline = list_files(spark, [str(files.root)], topics=["left"], assertions=ASSERTED).current_findings()
+    assert [[row[name] for name in COLUMNS] for row in of_pipeline.to_pylist() if row["producer_id"] == 7] == [expected]

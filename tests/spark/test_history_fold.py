@@ -189,7 +189,6 @@ def test_damage_and_snapshots_hide_no_lost_records(tmp_path: Path, lost: str) ->
 # Records of real coordinators.
 
 
-@pytest.mark.lab
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_real_records_split_over_runs_give_the_complete_history(
     history: Path, tmp_path: Path, is_damaged: bool
@@ -211,7 +210,6 @@ def test_real_records_split_over_runs_give_the_complete_history(
     assert stored.rows() == expected
 
 
-@pytest.mark.lab
 def test_the_longest_of_several_replicas_is_read(history: Path, tmp_path: Path) -> None:
     """Each of two brokers lacks the last records of some logs."""
     non_empty = sorted(

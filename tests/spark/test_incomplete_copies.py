@@ -167,7 +167,6 @@ def some_logs(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.lab
 @fuzzed(4)
 @given(st.randoms(use_true_random=True))
 def test_copies_of_real_logs_in_any_order_give_the_tables_of_one_run(some_logs: Path, random: Random) -> None:

@@ -408,7 +408,6 @@ def replicas(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.lab
 def test_damaged_logs_and_logs_without_a_beginning_are_folded(replicas: Path) -> None:
     tables = Tables(replicas)
     tables.run()
@@ -418,7 +417,6 @@ def test_damaged_logs_and_logs_without_a_beginning_are_folded(replicas: Path) ->
     assert any(row["truncated"] is None for row in tables.log_transactions if row["producer_id"] is not None)
 
 
-@pytest.mark.lab
 def test_growing_real_logs_are_read_incrementally(history: Path, tmp_path: Path) -> None:
     """Each is first truncated at a random position, usually within a batch."""
     random, logs = Random(seed()), tmp_path / "logs"

@@ -22,8 +22,6 @@ from toolkit.spark.datasources.log_reader import TAKES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.lab
-
 SINGLE_TASK_TABLES = {
     "exposure",
     *("transaction_history", "transactions", "transaction_owners", "coordinators", "statistics", "lso_holds"),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +18,18 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
+from tests.corpus.calls import json_line
+from tests.corpus.file_calls import archives, clock_of, unpacked
 from tests.full_disk import Disk, can_mount
 from tests.spark.test_stored_tables import write_logs
+from tests.stored import compare
 from toolkit.errors import NotFound, SetupError, UsageError
 from toolkit.schema import Column, Table
 from toolkit.schema.table import INT64, STRING
 from toolkit.spark.arrow_types import from_arrow
-from toolkit.spark.pipeline.pipeline_run import run
-from toolkit.spark.pipeline.stored_tables import IS_FINAL, LOG, RUN_ID, TableStore, open_store, read, sql_text
+from toolkit.spark.pipeline import run_sources
+from toolkit.spark.pipeline.pipeline_run import RunSummary, run
+from toolkit.spark.pipeline.stored_tables import IS_FINAL, KEPT, LOG, RUN_ID, TableStore, open_store, read, sql_text
 from toolkit.spark.spark_errors import translate_errors
 
 if TYPE_CHECKING:
@@ -202,3 +210,52 @@ def test_a_session_without_delta_lake_names_what_to_add(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT_DELTA, str(tmp_path), str(tmp_path / "tables")]
     process = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert "SetupError: This Spark session has no Delta Lake. Start it with" in process.stderr.splitlines()[-1]
+
+
+# The pipeline on files of the corpus, cut at first and then whole: all that it stores, and its summaries, as text.
+
+INPUT = "4.3.1-lost-marker-files"
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """Log directories whose logs end within a batch."""
+    folder = tmp_path / "files"
+    shutil.copytree(unpacked(archives()[INPUT]), folder)
+    for log in folder.glob("log-dir-*/*/*.log"):
+        os.truncate(log, log.stat().st_size * 3 // 5)
+    return folder
+
+
+def test_what_two_runs_store(
+    spark: SparkSession, copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run reads in this process, the others in tasks."""
+    whole, target = unpacked(archives()[INPUT]), str(tmp_path / "tables")
+    lines = list[str]()
+    for is_whole in (False, True, True):
+        if is_whole:
+            shutil.copytree(whole, copied, dirs_exist_ok=True)
+            monkeypatch.setattr(run_sources, "SMALL", 0)
+        summary = run(
+            spark,
+            sorted(copied.glob("log-dir-*")),
+            target,
+            min_held_ms=0,
+            consistent_copy=True,
+            as_of=clock_of(whole).at,
+            with_batches=True,
+        )
+        lines += [*_of_summary(summary), ""]
+    store = open_store(spark, target)
+    for name, table in KEPT.items():
+        rows = sorted(json_line(row.asDict(recursive=True)) for row in store.load(name, table).collect())
+        lines += [f"--- {name}", *map(str.rstrip, rows)]
+    compare("pipeline.txt", (each.replace(str(tmp_path), "") for each in lines))
+
+
+def _of_summary(summary: RunSummary) -> Iterator[str]:
+    yield "--- run"
+    for name, value in dataclasses.asdict(dataclasses.replace(summary, findings=(), seconds=0)).items():
+        yield f"{name}: {json.dumps(value, default=str)}"
+    yield from (json_line(finding.row()).rstrip() for finding in summary.findings)

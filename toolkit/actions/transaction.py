@@ -115,8 +115,8 @@ class PlannedTransaction:
 
     @property
     def last(self) -> LastBatch:
-        """Its last batch by the producer's state."""
-        return LastBatch(self.producer_epoch, self.last_sequence)
+        """Its last batch by the producer's state; group coordinators give each of theirs sequence number 0."""
+        return LastBatch(self.producer_epoch, None if self.topic == OFFSETS_TOPIC else self.last_sequence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,7 +396,7 @@ def _own_batches(
     if is_whole:
         return own
     state = next((each for each in producers if each.producer_id == txn.producer_id), None)
-    if state is None or not len(own):
+    if state is None or not len(own) or txn.topic == OFFSETS_TOPIC:
         return None
     last = own[-1]
     sequence = (int(last["base_sequence"]) + int(last["last_offset"]) - int(last["base_offset"])) % (1 << 31)

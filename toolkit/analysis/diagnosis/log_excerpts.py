@@ -421,7 +421,7 @@ def open_parts(case: Case) -> Sequence[OpenPart]:
 
 def _has_last(data: Headers, state: Producer) -> bool:
     """Whether the last batch by the producer's state is among these; one that is not replicated yet is not."""
-    if state.last_sequence is None:  # as of offsets that a group commits
+    if state.last_sequence is None:
         return True
     is_last = (data["producer_epoch"] == state.producer_epoch) & (last_sequences(data) == state.last_sequence)
     return bool(is_last.any())

@@ -52,7 +52,7 @@ from toolkit.version import __version__
 class LastBatch:
     """The producer's last batch on the partition by its state, which ends the read; without a sequence, nothing does.
 
-    Offsets that a group commits have no sequence: their batches are read up to the high watermark.
+    Offsets that a group commits have sequence number 0 in each batch: they are read up to the high watermark.
     """
 
     producer_epoch: int
