@@ -153,6 +153,11 @@ MUTANTS = (
         world="a lost COMMIT, then compact",
     ),
     Mutant(
+        guard="an InitProducerId may be repeated",
+        patch=lambda p: p.setattr(Case, "may_precede_epoch_record", False),
+        world="K1: an InitProducerId repeated after a commit, compacted",
+    ),
+    Mutant(
         guard="an outcome that is not proven is unknown",
         patch=_without_rule("outcome not proven"),
         world="a lost COMMIT, then compact",

@@ -161,11 +161,15 @@ def init_producer_id(
         return "", write_meta(world, state._replace(next_pid=state.next_pid + 1), id_, fresh)
     if meta.fencing or meta.state.startswith("Prepare"):
         return "CONCURRENT_TRANSACTIONS", state
-    if expected is not None and expected != (meta.pid, meta.epoch):
+    is_repeated = expected == (meta.pid, meta.last_epoch)
+    if expected is not None and expected != (meta.pid, meta.epoch) and not is_repeated:
         return "PRODUCER_FENCED", state
     if meta.state == "Ongoing":
         return "CONCURRENT_TRANSACTIONS", begin_fence(world, state, id_, meta)
-    empty = meta._replace(state="Empty", partitions=(), start=-1, last_epoch=-1, given_up=False, ctxn=NOBODY)
+    last_epoch = -1 if expected is None else expected[1]
+    empty = meta._replace(state="Empty", partitions=(), start=-1, last_epoch=last_epoch, given_up=False, ctxn=NOBODY)
+    if is_repeated:
+        return "", write_meta(world, state, id_, empty)
     if meta.epoch >= world.max_epoch:
         rotated = empty._replace(pid=state.next_pid, epoch=0, previous_pid=meta.pid)
         return "", write_meta(world, state._replace(next_pid=state.next_pid + 1), id_, rotated)
@@ -359,7 +363,11 @@ def _bump(world: World, state: State, index: int, name: str) -> Iterator[Step]:
         meta = coordinator_of(world, after, client.id).meta(client.id)
         assert meta is not None
         fresh = client._replace(pid=meta.pid, epoch=meta.epoch, phase="ready", sequences=(0,) * world.partitions)
-        yield f"{name} raises its epoch", _put_client(after, index, fresh)
+        raised = _put_client(after, index, fresh)
+        yield f"{name} raises its epoch", raised
+        if _may(world, state, "late_init"):
+            again = _spend(_send(raised, Message("init", *client[:3])), "late_init")
+            yield f"{name} raises its epoch, and its first InitProducerId is delayed", again
 
 
 def _writes(world: World, state: State, index: int, number: int, name: str) -> Iterator[Step]:
@@ -506,6 +514,8 @@ def _deliveries(world: World, state: State) -> Iterator[Step]:
 def _delivered(world: World, state: State, message: Message) -> State:
     if message.kind == "end":
         return _end(world, state, message)[1]
+    if message.kind == "init":
+        return init_producer_id(world, state, message.id, expected=(message.pid, message.epoch))[1]
     if message.kind == "marker":
         return append_marker(
             world,
@@ -588,7 +598,8 @@ def _elections(world: World, state: State, number: int) -> Iterator[Step]:
         yield f"{name} loads", put_coordinator(state, number, coordinator._replace(phase="loading"))
     if coordinator.phase == "loading":
         newest: dict[int, Meta | None] = {record.id: record.meta for record in coordinator.log}
-        cache = tuple(sorted((id_, meta) for id_, meta in newest.items() if meta is not None))
+        # Records have no last epoch.
+        cache = tuple(sorted((id_, meta._replace(last_epoch=-1)) for id_, meta in newest.items() if meta is not None))
         yield f"{name} has loaded", put_coordinator(state, number, coordinator._replace(phase="loaded", cache=cache))
     if coordinator.former is not None:
         yield f"{name} former leader resigns", put_coordinator(state, number, coordinator._replace(former=None))

@@ -118,7 +118,7 @@ class Coordinator(NamedTuple):
 class Message(NamedTuple):
     """A request that a client or coordinator took for lost, and that may still arrive."""
 
-    kind: str  # produce, end, marker
+    kind: str  # produce, end, init, marker
     id: int
     pid: int
     epoch: int

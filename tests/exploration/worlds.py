@@ -59,6 +59,7 @@ WORLDS = (
     World(name="late batches and rotated producer ids", rare={"late": 1}, instances=2, max_epoch=0),
     World(name="late EndTxn", rare={"late_end": 1}),
     World(name="late markers", rare={"late_marker": 1}),
+    World(name="late InitProducerId", rare={"late": 1, "late_init": 1, "unclean": 1, "compact": 1}, transactions=3),
     World(name="partitions that are never added", rare={"stray": 1}),
     World(name="skipped markers", rare={"offline": 1}),
     World(name="skipped markers and new instances", rare={"offline": 1}, instances=2),
@@ -279,6 +280,18 @@ KINDS = (
         tail=3,
         transactions=4,
         records=7,
+    ),
+    World(
+        name="K1: an InitProducerId repeated after a commit, compacted",
+        after=(
+            *(*BEGIN[:2], "client 0 p0 Produce is delayed", *ABORTS),
+            "client 0 raises its epoch, and its first InitProducerId is delayed",
+            *(*NEXT, *COMMITS, "p0 loses its newest record", "the delayed init arrives"),
+            "coordinator 0 log is compacted",
+        ),
+        rare={"late": 1, "late_init": 1, "unclean": 1, "compact": 1},
+        event_ms=(TEN_YEARS_MS, TEN_YEARS_MS),
+        transactions=3,
     ),
     World(
         name="K2: a zombie joins a commit",

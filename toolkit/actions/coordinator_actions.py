@@ -571,9 +571,12 @@ class Fence(CoordinatorAction):
         return f"InitProducerId transactional_id={fresh.target}, producer_id=-1, producer_epoch=-1"
 
     def message(self, fresh: Plan) -> Any:
+        """Its timeout is also that of the coordinator's write, and at most what the broker took of the id before."""
+        own = None if fresh.owner is None else fresh.owner.timeout_ms
+        timeout_ms = max(1, int(fresh.cluster.timeout * 1000))
         return broker_client.InitProducerId(
             transactional_id=fresh.target,
-            transaction_timeout_ms=max(1, int(fresh.cluster.timeout * 1000)),
+            transaction_timeout_ms=timeout_ms if own is None else min(own, timeout_ms),
             producer_id=-1,
             producer_epoch=-1,
             max_version=5,

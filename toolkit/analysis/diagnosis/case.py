@@ -26,6 +26,7 @@ from toolkit.analysis.diagnosis.observation import (
     observed_between,
 )
 from toolkit.analysis.transaction_owners import OPEN_STATES, TWO_PHASE_COMMIT
+from toolkit.formats.batches import LOG_APPEND_TIME
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema import utc
 from toolkit.schema.checkpoint import FlinkCheckpoint
@@ -419,12 +420,15 @@ class Case:
         """Whether its first batch may be older than the InitProducerId that is the first record left of its producer.
 
         A repeated InitProducerId returns the epoch that it has raised already (KIP-360), perhaps after a commit, whose
-        records compaction then removes. A client's time counts against a proof.
+        records compaction then removes. A client's time proves nothing: it is that of an event.
         """
         first = next((each for each in self.records if each.producer_id == self.producer_id), None)
         if first is None or first.state != "Empty" or not first.producer_epoch or first.timestamp is None:
             return False
-        return self.written_at is None or self.written_at <= first.timestamp + CLOCKS_DIFFER
+        after = [self.opened_after]
+        if self.written_at is not None and self.opening and self.opening.first_batch["attributes"][0] & LOG_APPEND_TIME:
+            after.append(self.written_at - CLOCKS_DIFFER)
+        return not any(each is not None and each > first.timestamp for each in after)
 
     @cached_property
     def past_transactions(self) -> Sequence[PastTransaction]:
