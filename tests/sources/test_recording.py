@@ -423,9 +423,9 @@ def test_a_sample_of_another_cluster_ends_nothing(tmp_path: Path) -> None:
     first, last = every(1, 2)
     last = replace(last, findings=(), row=replace(last.row, cluster_id="another-one"))
     recording = Recording(write(tmp_path, [first, last]))
-    for table in (recording.findings_over_time, recording.lso_holds, lambda: recording.findings(min_held_ms=0)):
+    for name, options in (("findings_over_time", {}), ("lso_holds", {}), ("findings", {"min_held_ms": 0})):
         with pytest.raises(UsageError, match=r"are of the clusters another-one, of-a-test\."):
-            table()
+            getattr(recording, name)(**options)
     assert len(recording.findings_over_time(stop=last.due)) == 1
 
 
