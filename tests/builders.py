@@ -37,6 +37,13 @@ def delete_records(client: BrokerClient, topic: str, *, before: int) -> None:
     )
 
 
+def commit_offset(kafka: Kafka, group: str, topic: str, offset: int) -> None:
+    """Commit an offset of partition 0 for a group without members, once it has a coordinator."""
+    with Consumer({**kafka.client_config(), "group.id": group, "log_level": 0}) as consumer:
+        offsets = [TopicPartition(topic, 0, offset)]
+        until(lambda: consumer.commit(offsets=offsets, asynchronous=False), awaited=f"the coordinator of group {group}")
+
+
 def received(kafka: Kafka, topic_partitions: Iterable[tuple[str, int]], **settings: Any) -> list[Message]:
     """What a read_committed consumer receives of partitions, up to their LSO."""
     wanted = set(topic_partitions)

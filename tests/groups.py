@@ -40,7 +40,16 @@ SLOW = (
     "06_spark_pipeline",
     "08_databricks",
     "04_abort",
-    "tests/spark/test_log_fold.py",  # these two need no broker, and would come last
+    "tests/sources/test_unreadable_files.py",  # from here on they need no broker, and would come last
+    "tests/sources/test_recording.py",
+    "corpus 3.5.2-everyday",
+    "corpus 4.3.1-everyday",
+    "tests/test_damaged_files.py",
+    "tests/test_cli.py",
+    "corpus 2.8.2-everyday",
+    "corpus sample-long-history",
+    "corpus 3.9.2-everyday",
+    "tests/spark/test_log_fold.py",
     "tests/analysis/test_hold_findings.py",
 )
 """Groups of tests, and notebooks, that take minutes: workers start with them, the longest first."""

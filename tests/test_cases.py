@@ -10,14 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer
 
-from tests.builders import create_topics
+from tests.builders import commit_offset, create_topics
 from tests.process import on
 from toolkit import Cluster, LogDir, explain
 from toolkit.analysis.symptoms import recognize
 from toolkit.lab import Kafka
-from toolkit.lab.clients import until
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema.live import Coordinator, Finding
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
@@ -75,19 +74,6 @@ def test_files_get_their_right_answer(tmp_path: Path) -> None:
     assert [each.txn_state_partition for each in unread] == [10, 11], "it may be of any id"
 
 
-def commit_offset(consumer: Consumer, offset: TopicPartition) -> None:
-    """Commit an offset, once the group's coordinator is ready."""
-
-    def committed() -> object:
-        try:
-            return consumer.commit(offsets=[offset], asynchronous=False)
-        except KafkaException:
-            return None
-
-    until(committed, awaited="a committed offset")
-    consumer.close()
-
-
 @pytest.mark.lab
 def test_a_cluster_without_transactions_says_so() -> None:
     """Cases 1, 12, 13 and 44: a record is no marker, an offset beyond the end no lag of 0, and no topic no gap."""
@@ -104,7 +90,7 @@ def test_a_cluster_without_transactions_says_so() -> None:
             producer.produce("plain", b"x", partition=0)
         producer.flush(60)
         for group, offset in (("one-behind", 39), ("beyond", 60)):
-            commit_offset(Consumer({**client, "group.id": group}), TopicPartition("plain", 0, offset))
+            commit_offset(kafka, group, "plain", offset)
         (behind,), (beyond,) = cluster.group_lags("one-behind"), cluster.group_lags("beyond")
         assert (behind.lag, behind.behind, behind.markers) == (1, 1, 0)
         assert (beyond.lag, beyond.beyond_end, behind.beyond_end) == (0, 20, 0)

@@ -67,7 +67,7 @@ NEEDED = {"partition": ("--topic", "orders"), "broker_log_time_zone": ("--broker
 NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 NAMES_CLUSTER = {"cluster_name", "all_clusters"}  # in place of a server
 NO_EFFECT = "no effect"
-REAL = ("toolkit.errors", "toolkit.schema", "toolkit.version", "toolkit.sources.source", "toolkit.sources.source")
+REAL = ("toolkit.errors", "toolkit.schema", "toolkit.version", "toolkit.sources.source")
 
 
 def interrupt(**arguments: Any) -> None:

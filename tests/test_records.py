@@ -1,17 +1,14 @@
 """Records: a row of a table becomes one where it comes in, and a wrong row does not."""
 
 import datetime as dt
-from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 
 from tests.analysis.build import EARLIER, NOW, transaction
 from toolkit.schema.durations import duration_s
-from toolkit.schema.live import EvidenceEntry, Finding, Partition, Transaction
+from toolkit.schema.live import Finding, Partition, Transaction
 from toolkit.schema.recorded import RecordedSample
-from toolkit.schema.table import TopicPartition, utc_now
-from toolkit.schema.verdict import Verdict
+from toolkit.schema.table import utc_now
 
 
 def test_columns_that_a_row_lacks_are_null_and_others_are_ignored() -> None:
@@ -40,33 +37,6 @@ def test_times_of_this_machine_are_in_milliseconds() -> None:
     now = utc_now()
     assert now.microsecond % 1000 == 0
     assert before - dt.timedelta(milliseconds=1) < now <= dt.datetime.now(dt.UTC)
-
-
-# Records of an Arrow table, converted by column, are those of its rows
-
-
-NINE = dt.datetime(2026, 11, 21, 9, tzinfo=dt.UTC)
-ENTRIES = tuple(EvidenceEntry(source="log", observed_at=NINE, name=name) for name in ("first_batch", "marker"))
-FINDING = Finding(verdict=Verdict.CLEAR, reason="", remedy="None.", missing=(), evidence=(), observed_at=NINE)
-FINDINGS = [
-    FINDING,
-    replace(FINDING, evidence=ENTRIES, groups_held=("g",), held_ms=0),
-    replace(FINDING, missing=("a",)),
-]
-OWNED = Transaction(
-    source="ListTransactions",
-    observed_at=NINE,
-    topic_partitions=(TopicPartition("orders", 0), TopicPartition("orders", 1)),
-)
-
-
-def test_records_of_a_table_are_those_of_its_rows() -> None:
-    table = pa.concat_tables(Finding.table.arrow([each.row()]) for each in FINDINGS)
-    assert Finding.of_table(table) == FINDINGS
-    assert Finding.of_table(table.slice(1)) == FINDINGS[1:]
-    assert Finding.of_table(table.drop_columns(["held_ms"]))[1].held_ms is None
-    transactions = [OWNED, replace(OWNED, topic_partitions=None)]
-    assert Transaction.of_table(Transaction.table.arrow(each.row() for each in transactions)) == transactions
 
 
 def test_only_a_record_of_some_columns_lacks_one_that_is_never_null() -> None:

@@ -277,6 +277,20 @@ def _plan(cluster: RowCluster, action: Any, basis: Finding, **more: Any) -> Plan
     )
 
 
+def sets(**fields: Any) -> Change:
+    """The cluster has other rows from then on, or answers otherwise."""
+
+    def change(cluster: RowCluster) -> None:
+        for name, value in fields.items():
+            setattr(cluster, name, value)
+
+    return change
+
+
+def no_answer(cluster: RowCluster) -> None:
+    raise NO_ANSWER
+
+
 NO_ANSWER = BrokerError("Broker 1 did not answer WriteTxnMarkers in time.", code="REQUEST_TIMED_OUT")
 
 

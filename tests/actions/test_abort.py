@@ -5,7 +5,6 @@ What is refused, and by which words it is overridden, is on prepared rows: `test
 
 import shlex
 import uuid
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,7 +15,6 @@ from tests.actions.rows import forged
 from tests.brokers import NEWEST, OLDER, on_cluster
 from tests.builders import received
 from toolkit import Cluster
-from toolkit.actions.audit import Audit
 from toolkit.actions.marker_actions import plan_abort, planned_with_impact
 from toolkit.actions.transaction import MarkerImpact, save_records
 from toolkit.errors import ActionRefused
@@ -185,19 +183,6 @@ def test_all_of_a_transaction_is_saved_and_nothing_else(
     producer.abort_transaction(30)
 
 
-def test_an_abort_saves_the_records_beside_the_audit_trail(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
-    staged = INCIDENTS["never_added"](kafka)
-    plan = plan_abort(cluster, finding(cluster, staged))
-    assert plan.impact.size
-    path = audit.records_path(plan.target, plan.transaction.producer_id)
-    assert path.parent == audit.path.parent / "trail.records"
-    done = plan.execute(confirm=plan.target, recheck_after=0)
-    assert (done.records_file, done.records_saved) == (path, 1)
-    (row,) = pq.read_table(path).to_pylist()
-    assert (row["offset"], row["key"]) == (staged.start_offset, (staged.transactional_id or "").encode())
-    assert [row["records_file"] for row in audit.rows()] == [str(path)] * 2
-
-
 def test_all_offsets_of_groups_are_planned_and_saved(kafka: Kafka, cluster: Cluster) -> None:
     """Each batch of a group coordinator has sequence number 0: the first one was taken for the last, and an abort
     discarded the others without a copy.
@@ -217,12 +202,3 @@ def test_all_offsets_of_groups_are_planned_and_saved(kafka: Kafka, cluster: Clus
     rows = pq.read_table(done.records_file).to_pylist()
     assert [(row["group_id"], row["committed_offset"]) for row in rows] == [(staged.group, each) for each in (0, 5, 6)]
     assert all(row["committed_topic"] for row in rows)
-
-
-def test_a_last_batch_that_is_not_replicated_yet_is_missed(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> None:
-    """It is above the high watermark, up to which was read: the marker discarded it, and the copy was without it."""
-    txn = plan_abort(cluster, finding(cluster, INCIDENTS["never_added"](kafka))).transaction
-    ahead = replace(txn, last_sequence=(txn.last_sequence or 0) + 1)
-    with pytest.raises(ActionRefused, match=r"has no batch of producer \d+ with its last sequence number 1 below the"):
-        save_records(cluster, ahead, tmp_path / "orders.parquet")
-    assert not (tmp_path / "orders.parquet").exists()

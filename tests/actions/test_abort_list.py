@@ -64,20 +64,6 @@ def test_twelve_partitions_are_aborted_with_one_confirmation_and_a_live_one_is_l
 
 @pytest.mark.full
 @pytest.mark.parametrize("lab", [on_cluster("4.3.1", REPLICATED, id="4.3.1")], indirect=True)
-def test_committed_records_are_left_out_by_name(lab: Kafka) -> None:
-    staged, committed = dozen(lab)[:3], INCIDENTS["skipped_marker"](lab)
-    with Cluster(lab.bootstrap_servers) as cluster:
-        listed = rows(cluster, [*staged, committed])
-        plan = plan_abort_list(cluster, listed, recheck_after=1.1)
-    assert len(plan.plans) == 12
-    left = next(each for each in plan.left_out if each.target == target(committed))
-    assert (left.verdict, left.outcome) == ("stuck_ending", "commit")
-    assert "is never aborted" in left.reason
-    assert tuple(left.command)[:2] == ("kafka-txn", "complete")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("lab", [on_cluster("4.3.1", REPLICATED, id="4.3.1")], indirect=True)
 def test_coordinators_that_are_elected_after_the_check_stop_it(lab: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new coordinator may have another log than the one that was read: its transaction is live again."""
     staged, guard = INCIDENTS["never_added"](lab), Abort.guard

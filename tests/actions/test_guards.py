@@ -21,6 +21,7 @@ from tests.actions.rows import (
     NO_ANSWER,
     NO_COMMIT,
     NO_OWNER,
+    Change,
     RowCluster,
     abort_plan,
     changed,
@@ -28,8 +29,10 @@ from tests.actions.rows import (
     committed,
     complete_plan,
     found,
+    no_answer,
     partition,
     producer,
+    sets,
     transaction,
     unproven,
     with_txn,
@@ -51,7 +54,6 @@ from toolkit.schema.live import Partition
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.coordinator_logs import LastBatch
 
-Change = Callable[[RowCluster], None]
 Planner = Callable[..., Plan]
 
 
@@ -82,6 +84,7 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
         yield from left
 
     monkeypatch.setattr(transaction_module, "open_batches", open_batches)
+    monkeypatch.setattr(marker_actions, "marker_impact", lambda *_, **__: None)
     received(monkeypatch, 1, 1)
     return left
 
@@ -191,34 +194,29 @@ def test_the_equal_lines_of_kafkas_own_tool() -> None:
 # Right before the marker
 
 
-def producers_are(*rows: Mapping[str, Any]) -> Change:
-    return lambda cluster: setattr(cluster, "producers", list(rows))
-
-
-def partition_is(**more: Any) -> Change:
-    return lambda cluster: setattr(cluster, "partitions", [partition(**more)])
+def producer_is(*arguments: Any, **more: Any) -> Change:
+    return sets(producers=[producer(*arguments, **more)])
 
 
 def owner_is(**more: Any) -> Change:
-    return lambda cluster: setattr(cluster, "transactions", [transaction(**more)])
-
-
-def coordinator_moves(cluster: RowCluster) -> None:
-    """Its log may have lost its tail, so that a transaction is live again; it says nothing before it has loaded it."""
-    cluster.coordinator_epoch = 10
+    return sets(transactions=[transaction(**more)])
 
 
 MEANWHILE = {
-    "it ended": (producers_are(producer(start=None)), "ended just now"),
-    "its next transaction is open": (producers_are(producer(start=130)), "ended just now"),
-    "a newer epoch is open": (producers_are(producer(epoch=1)), "ended just now"),
-    "another producer is open there": (producers_are(producer(8)), "ended just now"),
-    "new records": (producers_are(producer(last_sequence=4)), "its last_sequence is 4, and was 3"),
-    "a marker of it": (producers_are(producer(coordinator_epoch=1)), "its coordinator_epoch is 1, and was 0"),
-    "records again": (producers_are(producer(last_timestamp=ago(seconds=1))), "its last_timestamp is"),
-    "another leader": (partition_is(leader=2), "broker 2 leads the partition in epoch 4, and it was broker 1"),
-    "another leader epoch": (partition_is(leader_epoch=5), "broker 1 leads the partition in epoch 5"),
-    "another coordinator": (coordinator_moves, "Leadership of __transaction_state partition 0 moved"),
+    "it ended": (producer_is(start=None), "ended just now"),
+    "its next transaction is open": (producer_is(start=130), "ended just now"),
+    "a newer epoch is open": (producer_is(epoch=1), "ended just now"),
+    "another producer is open there": (producer_is(8), "ended just now"),
+    "new records": (producer_is(last_sequence=4), "its last_sequence is 4, and was 3"),
+    "a marker of it": (producer_is(coordinator_epoch=1), "its coordinator_epoch is 1, and was 0"),
+    "records again": (producer_is(last_timestamp=ago(seconds=1)), "its last_timestamp is"),
+    "another leader": (
+        sets(partitions=[partition(leader=2)]),
+        "broker 2 leads the partition in epoch 4, and it was broker 1",
+    ),
+    "another leader epoch": (sets(partitions=[partition(leader_epoch=5)]), "broker 1 leads the partition in epoch 5"),
+    # Its log may have lost its tail, so that one is live again; it says nothing before it has loaded it.
+    "another coordinator": (sets(coordinator_epoch=10), "Leadership of __transaction_state partition 0 moved"),
     "its owner has added it": (owner_is(), '"payments-7" is Ongoing on it now'),
     "its owner commits it": (owner_is(state="PrepareCommit"), "is PrepareCommit on it now"),
     "its owner aborts it": (owner_is(state="PrepareAbort"), "is PrepareAbort on it now"),
@@ -487,12 +485,8 @@ def test_without_an_answer_it_is_uncertain(plan_of: Planner) -> None:
         execute(plan_of(RowCluster(response=NO_ANSWER)))
     assert (raised.value.effect, raised.value.code) == ("uncertain", "REQUEST_TIMED_OUT")
     with pytest.raises(ActionFailed) as raised:
-        execute(plan_of(RowCluster(before={("partition_rows", 1): fails})))
+        execute(plan_of(RowCluster(before={("partition_rows", 1): no_answer})))
     assert raised.value.effect == "nothing"
-
-
-def fails(cluster: RowCluster) -> None:
-    raise NO_ANSWER
 
 
 @both
@@ -600,11 +594,7 @@ def lso_after(
     *values: int | None, queue_position: int | None = 1, before: int | None = 100, timeout: float = 60
 ) -> tuple[int | None, int]:
     """The LSO that is reported when the leader shows these one after another, and the number of reads."""
-
-    def at(value: int | None) -> Change:
-        return lambda cluster: setattr(cluster, "partitions", [partition(lso=value)])
-
-    reads = {("partition_rows", n): at(value) for n, value in enumerate(values, start=1)}
+    reads = {("partition_rows", n): sets(partitions=[partition(lso=value)]) for n, value in enumerate(values, start=1)}
     cluster = RowCluster(before=reads, timeout=timeout)
     plan = abort_plan(cluster, found(last_stable_offset=before, queue_position=queue_position))
     cluster.producers = [producer(8, start=180), producer(9, start=160), producer(10, start=None)]
@@ -660,10 +650,9 @@ def test_the_offsets_of_groups_are_read_back_on_their_topic_only(monkeypatch: py
 
 
 @both
-def test_a_plan_is_of_a_transaction_that_is_open(plan_of: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_of_a_transaction_that_is_open(plan_of: Planner) -> None:
     is_abort = plan_of is abort_plan
     plan_it: Any = plan_abort if is_abort else plan_complete
-    monkeypatch.setattr("toolkit.actions.marker_actions.marker_impact", lambda *_, **__: None)
     cluster = RowCluster()
     basis = plan_of(cluster).basis
     plan = plan_it(cluster, basis)
@@ -694,8 +683,7 @@ def test_a_plan_is_of_a_transaction_that_is_open(plan_of: Planner, monkeypatch: 
     assert raised.value.code == "LEADER_NOT_AVAILABLE"
 
 
-def test_a_row_of_a_data_frame_is_accepted_as_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolkit.actions.marker_actions.marker_impact", lambda *_, **__: None)
+def test_a_row_of_a_data_frame_is_accepted_as_a_finding() -> None:
     cluster: Any = RowCluster()
     frame = FINDINGS.frame([found()])
     assert plan_abort(cluster, frame.iloc[0]) == plan_abort(cluster, frame) == plan_abort(cluster, found())
@@ -703,8 +691,7 @@ def test_a_row_of_a_data_frame_is_accepted_as_a_finding(monkeypatch: pytest.Monk
         plan_abort(cluster, frame.iloc[[0, 0]])
 
 
-def test_an_unknown_transaction_is_planned_and_shown_and_a_commit_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolkit.actions.marker_actions.marker_impact", lambda *_, **__: None)
+def test_an_unknown_transaction_is_planned_and_shown_and_a_commit_is_not() -> None:
     cluster: Any = RowCluster()
     plan = plan_abort(cluster, unproven(missing=["rights"]))
     assert plan.refusal == "rights"

@@ -10,6 +10,7 @@ import pytest
 from tests.actions.rows import NO_ANSWER, RowCluster, abort_plan, found, with_txn
 from tests.analysis.build import partition, producer
 from tests.analysis.logged import data, headers, marker
+from tests.stored import compare
 from toolkit.actions import transaction as delivery
 from toolkit.actions import transaction as impact_module
 from toolkit.actions.transaction import (
@@ -86,58 +87,59 @@ def impact(*producers: Producer, of: Finding | None = None, on: Partition | None
     return marker_impact(NOBODY, planned(of or found()), partition=where, producers=producers)
 
 
-def next_hold(*producers: Producer, lso: int = 100, hw: int = 120) -> tuple[int, int | None, int | None]:
-    """The LSO after the marker, and which transaction holds it then."""
-    after = impact(*producers, on=partition(lso=lso, hw=hw))
-    assert after.last_stable_offset == lso
-    return after.next_stable_offset, after.next_start_offset, after.next_producer_id
-
-
 # The log behind the transaction
 
 
-def test_a_marker_ends_its_records_and_releases_those_before_the_next_open_transaction(log: SimpleNamespace) -> None:
-    assert impact(OWN, BEHIND, ENDED) == MarkerImpact(
-        records=5,
-        records_released=2,
-        groups=None,
-        size=200,
-        first_offset=100,
-        last_offset=107,
-        last_stable_offset=100,
-        next_stable_offset=108,
-        next_start_offset=108,
-        next_producer_id=8,
-        unread="",
-    )
-    assert log.ranges == [(100, 120)]
+WHOLE = [chunk(*WRITTEN)]
+TIMED_OUT = failed("REQUEST_TIMED_OUT: no answer")
+UP_TO_ITS_LAST = [chunk(data(100, records=2), data(102, sequence=2, records=2)), TIMED_OUT]
+LOGS: dict[str, tuple[list[FetchedChunk], list[Producer], dict[str, Any]]] = {  # chunks, open transactions, and more
+    "it releases what is before the next open transaction": (WHOLE, [OWN, BEHIND, ENDED], {}),
+    "nothing else is open": (WHOLE, [OWN, ENDED], {}),
+    "of two, the next one": (WHOLE, [producer(9, start=110), OWN, BEHIND], {}),
+    "not beyond the high watermark": (WHOLE, [OWN, producer(8, start=130)], {}),
+    "another one holds it": (WHOLE, [OWN, producer(8, start=90)], {"on": partition(lso=90, hw=120)}),
+    "an LSO never goes back": (WHOLE, [OWN, producer(8, start=90)], {}),
+    # From the LSO, as far as it is left
+    "from the LSO": (WHOLE, [OWN], {"on": partition(lso=90, hw=120)}),
+    "from its start, which is before the LSO": (WHOLE, [OWN], {"of": found(start_offset=95)}),
+    "from the start of the log": (WHOLE, [OWN], {"on": partition(lso=90, hw=120, log_start_offset=104)}),
+    "no marker and no earlier or ordinary record is of it": (
+        [chunk(data(96, records=3), marker(99, COMMIT), data(100), data(101), data(102, attributes=0, records=4))],
+        [OWN], {"on": partition(lso=96, hw=106)}),
+    "a batch that it starts within": ([chunk(data(98, records=5))], [OWN], {}),
+    "retention has deleted its records": ([], [OWN], {}),
+    "compaction has removed batches": ([chunk(data(100, records=4)), chunk()], [OWN], {}),
+    # What is behind what could not be read decides nothing.
+    **{
+        f"not read: {name}": ([chunk(data(100, records=3)), last, *WHOLE], [OWN], {})
+        for name, last in {
+            "the leader moved": failed("NOT_LEADER_OR_FOLLOWER: it moved"),
+            "damage": chunk(data(104, records=2), damage="CORRUPT_BATCH: a magic of 9"),
+            "a wrong checksum": chunk({**data(104, records=2), "crc_ok": 0})}.items()
+    },
+    # The size is known once the last batch of the state was read.
+    "not read behind its last batch": (UP_TO_ITS_LAST, [BEHIND, OWN], {}),
+    **{
+        f"not read, and the state has {name}": (UP_TO_ITS_LAST, [state], {})
+        for name, state in {
+            "another sequence": producer(last_sequence=4), "another epoch": producer(epoch=1),
+            "no sequence": producer(last_sequence=None), "another producer": producer(8)}.items()
+    },
+    "nothing of it was read": ([TIMED_OUT], [OWN], {}),
+    "sequences begin again after their highest": (
+        [chunk(data(100, sequence=2**31 - 2, records=4)), TIMED_OUT], [producer(last_sequence=1)], {}),
+}  # fmt: skip
 
 
-@pytest.mark.usefixtures("log")
-def test_the_lso_goes_to_the_next_open_transaction_or_to_the_high_watermark() -> None:
-    assert next_hold(OWN, ENDED) == (120, None, None)
-    assert next_hold(OWN, BEHIND) == (108, 108, 8)
-    assert next_hold(producer(9, start=110), OWN, BEHIND) == (108, 108, 8)
-    assert next_hold(OWN, producer(8, start=130)) == (120, 130, 8), "not beyond the high watermark"
-    assert next_hold(OWN, producer(8, start=90), lso=90) == (90, 90, 8), "another one holds it"
-    assert next_hold(OWN, producer(8, start=90)) == (100, 90, 8), "an LSO never goes back"
-
-
-def test_the_log_is_read_from_the_lso_as_far_as_it_is_left(log: SimpleNamespace) -> None:
-    impact(OWN, on=partition(lso=90, hw=120))
-    impact(OWN, of=found(start_offset=95), on=partition(hw=120))
-    impact(OWN, on=partition(lso=90, hw=120, log_start_offset=104))
-    assert log.ranges == [(90, 120), (95, 120), (104, 120)]
-
-
-def test_no_marker_and_no_earlier_or_ordinary_record_is_of_the_transaction(log: SimpleNamespace) -> None:
-    earlier, plain = (data(96, records=3), marker(99, COMMIT)), data(102, attributes=0, records=4)
-    log.chunks = [chunk(*earlier, data(100), data(101), plain)]
-    one = impact(OWN, on=partition(lso=96, hw=106))
-    assert (one.records, one.size, one.first_offset, one.last_offset) == (2, 200, 100, 101)
-    log.chunks = [chunk(data(98, records=5))]
-    shared = impact(OWN)
-    assert (shared.size, shared.first_offset) == (100, 98), "a batch that the transaction starts within"
+def test_what_a_marker_changes(log: SimpleNamespace) -> None:
+    """Its records and those that it releases, and the LSO after it; of which range how many chunks were read."""
+    lines = []
+    for name, (chunks, producers, more) in LOGS.items():
+        log.chunks, log.ranges, log.taken = chunks, [], 0
+        found = impact(*producers, **more)
+        lines += [f"# {name}", f"{found}", f"    read {log.ranges}, {log.taken} of {len(chunks)} chunks"]
+    compare("marker_impact.txt", lines)
 
 
 def test_offset_0_and_producer_id_0_are_no_missing_ones(log: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,37 +158,7 @@ def test_offset_0_and_producer_id_0_are_no_missing_ones(log: SimpleNamespace, mo
     assert (log.ranges, transactions) == ([(0, 2)], [(0, 0)])
 
 
-def test_a_transaction_whose_records_retention_has_deleted_has_none(log: SimpleNamespace) -> None:
-    log.chunks = []
-    none_left = impact(OWN)
-    assert (none_left.records, none_left.size, none_left.first_offset, none_left.last_offset) == (0, 0, None, None)
-    assert none_left.unread == ""
-
-
-def test_batches_that_compaction_has_removed_are_not_missing(log: SimpleNamespace) -> None:
-    log.chunks = [chunk(data(100, records=4)), chunk()]
-    assert (impact(OWN).records, impact(OWN).unread) == (4, "")
-
-
 # A log that is not read to its end
-
-
-def test_what_could_not_be_read_is_not_counted(log: SimpleNamespace) -> None:
-    lost = failed("NOT_LEADER_OR_FOLLOWER: it moved")
-    damaged = chunk(data(104, records=2), damage="CORRUPT_BATCH: a magic of 9")
-    wrong = chunk({**data(104, records=2), "crc_ok": 0})
-    why_wrong = "CORRUPT_MESSAGE: the checksum of the batch at offset 104 does not match its bytes"
-    for last, why in (
-        (lost, "NOT_LEADER_OR_FOLLOWER: it moved"),
-        (damaged, "CORRUPT_BATCH: a magic of 9"),
-        (wrong, why_wrong),
-    ):
-        log.chunks, log.taken = [chunk(data(100, records=3)), last, chunk(*WRITTEN)], 0
-        partial = impact(OWN)
-        assert partial.unread == f"The log could not be read: {why}"
-        assert (partial.records, partial.records_released, partial.size) == (None, None, None)
-        assert (partial.first_offset, partial.last_offset) == (None, None)
-        assert log.taken == 2, "what is behind it decides nothing"
 
 
 def test_a_long_log_is_read_up_to_a_limit_of_bytes(log: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,35 +175,6 @@ def test_a_slow_log_is_read_up_to_a_limit_of_time(log: SimpleNamespace, monkeypa
     monkeypatch.setattr(impact_module, "IMPACT_TIMEOUT_S", -1.0)
     log.chunks = [chunk(data(100, pid=1, records=4), size=10), chunk(*WRITTEN)]
     assert impact(OWN).unread == "The log was read from offset 100 to 104 (10 bytes) and not to 120."
-
-
-OTHER_END = {
-    "another sequence": producer(last_sequence=4),
-    "another epoch": producer(epoch=1),
-    "no sequence": producer(last_sequence=None),
-    "another producer": producer(8),
-}
-
-
-def test_the_size_is_known_once_the_last_batch_of_the_state_was_read(log: SimpleNamespace) -> None:
-    log.chunks = [chunk(data(100, records=2), data(102, sequence=2, records=2)), failed("REQUEST_TIMED_OUT: no answer")]
-    whole = impact(BEHIND, OWN)
-    assert (whole.records, whole.size, whole.first_offset, whole.last_offset) == (None, 200, 100, 103)
-    for name, state in OTHER_END.items():
-        assert impact(state).size is None, name
-    log.chunks = [failed("REQUEST_TIMED_OUT: no answer")]
-    assert impact(OWN).size is None, "nothing of it was read"
-
-
-def test_each_batch_of_offsets_looks_like_the_last_one(log: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    log.chunks = [chunk(data(100)), failed("REQUEST_TIMED_OUT: no answer")]
-    assert completed(monkeypatch, [], topic="orders", own=producer(last_sequence=0)).size == 100
-    assert completed(monkeypatch, [], topic="__consumer_offsets", own=producer(last_sequence=0)).size is None
-
-
-def test_sequences_begin_again_after_their_highest(log: SimpleNamespace) -> None:
-    log.chunks = [chunk(data(100, sequence=2**31 - 2, records=4)), failed("REQUEST_TIMED_OUT: no answer")]
-    assert impact(producer(last_sequence=1)).size == 100
 
 
 # Groups
@@ -279,6 +222,12 @@ def completed(
     monkeypatch.setattr(impact_module, "open_batches", open_batches)
     txn, where = planned(found(topic=topic), last_sequence=0), partition(topic, hw=120)
     return marker_impact(RowCluster(), txn, partition=where, producers=[own])  # type: ignore[arg-type]
+
+
+def test_each_batch_of_offsets_looks_like_the_last_one(log: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.chunks = [chunk(data(100)), failed("REQUEST_TIMED_OUT: no answer")]
+    assert completed(monkeypatch, [], topic="orders", own=producer(last_sequence=0)).size == 100
+    assert completed(monkeypatch, [], topic="__consumer_offsets", own=producer(last_sequence=0)).size is None
 
 
 @pytest.mark.usefixtures("log")

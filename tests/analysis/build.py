@@ -1,7 +1,7 @@
 """Observations for the tests of verdicts."""
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -105,3 +105,14 @@ def only(found: Iterable[Finding]) -> Finding:
     FINDINGS.arrow([each.row() for each in found])
     assert len(found) == 1, [(each.topic, each.verdict) for each in found]
     return found[0]
+
+
+def columns(found: Iterable[Finding]) -> Iterator[str]:
+    """A line for each column that is known, and one for each entry of the evidence."""
+    for number, row in enumerate(FINDINGS.arrow(each.row() for each in found).to_pylist(), start=1):
+        yield f"  row {number}"
+        for name, value in row.items():
+            if name != "evidence" and value not in (None, []):
+                yield f"    {name}: {value}"
+        for entry in row["evidence"]:
+            yield f"      {' | '.join(str(value) for value in entry.values() if value is not None)}"

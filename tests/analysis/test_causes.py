@@ -25,12 +25,11 @@ from tests.analysis.logged import (
     with_logs,
 )
 from tests.analysis.logged import explained as explained_diagnosis
+from tests.stored import compare
 from toolkit.analysis.diagnosis.case import Case
 from toolkit.analysis.diagnosis.causes import (
     CHECKS,
     DISOWNED,
-    Cause,
-    CauseCheck,
     _events_around,
     abort_effects,
     cause,
@@ -40,31 +39,18 @@ from toolkit.analysis.diagnosis.causes import (
     opening_time,
 )
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
-from toolkit.analysis.diagnosis.evidence_text import record_entry
 from toolkit.analysis.diagnosis.log_excerpts import Excerpt, ProducerBatches, producer_batches
 from toolkit.analysis.diagnosis.markers import MarkerSearch, other_markers
 from toolkit.formats.headers import ABORT, COMMIT
 from toolkit.schema import Row
 from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.live import Finding, Transaction
-from toolkit.schema.log import FROM_BROKER_LOG, FROM_METADATA, ClusterEvent, TransactionLogRecord
+from toolkit.schema.log import FROM_BROKER_LOG, FROM_METADATA, ClusterEvent
 from toolkit.schema.verdict import Verdict
 
 
 def context(one: Case, log: Excerpt | None, *events: Row, unread: Sequence[str] = ()) -> Case:
     return with_logs(one, log, coordinator_log(events, unread=unread), marker_search=MarkerSearch())
-
-
-def caused(one: Case, checks: Sequence[CauseCheck] = DISOWNED) -> Cause:
-    result = cause(one, checks)
-    assert result is not None
-    return result
-
-
-def cause_of_hanging(one: Case, log: Excerpt | None, *events: Row, unread: Sequence[str] = ()) -> tuple[str, str]:
-    """Names and sentence of the cause."""
-    result = caused(context(one, log, *events, unread=unread))
-    return ", ".join(result.names), result.text
 
 
 LATE_BATCHES = (data(98), marker(99, ABORT), data(100, sequence=1))
@@ -106,195 +92,17 @@ def ended(**more: Any) -> Case:
 WITHOUT_MARKER = context(ended(), OPEN, *COMMIT_RECORDS)
 
 
-CAUSES: dict[str, tuple[Case, Excerpt | None, list[Row], str, str]] = {  # names, and part of the sentence
-    "late after an abort": (
-        open_transaction(COMPLETE_ABORT), excerpt(*LATE_BATCHES),
-        [init(), *ended_records("Abort", began=0, at_second=1)],
-        "late-after-abort",
-        "marker at offset 99, with the next sequence number (1): in flight, or sent again, when the marker overtook it",
-    ),
-    "late after a commit": (
-        ended(), excerpt(data(98), marker(99, COMMIT), data(100, sequence=1)), [init(), *COMMIT_AT_1],
-        "late-after-commit, torn-transaction", "marker at offset 99, with the next sequence number (1)",
-    ),
-    "late, without records": (open_transaction(COMPLETE_ABORT), excerpt(*LATE_BATCHES), [], "late-after-abort", ""),
-    "late, without records, of an id that has begun nothing": (
-        open_transaction(EMPTY), excerpt(*LATE_BATCHES), [], "late-after-abort", ""
-    ),
-    "never added after a manual abort: no transaction of the epoch had the partition": (
-        open_transaction(EMPTY), excerpt(*LATE_BATCHES), [init()], "never-added", ""
-    ),
-    # A delayed end of version 2 has the epoch of its transaction, so it tears no later one apart.
-    "late after version 2": (OF_5, LATE_OF_4, [init(epoch=4), *COMMITTED_4], "late-after-commit", ""),
-    "late, and the version is not known": (OF_5, LATE_OF_4, [], "late-after-commit, torn-transaction", ""),
-    "late, and does not continue it": (
-        ended(), excerpt(marker(99, COMMIT), data(100, sequence=40)), [], "late-after-commit", ""
-    ),
-    "a new epoch of version 2 is not late": (
-        OF_5, excerpt(data(98, epoch=4), marker(99, ABORT, epoch=5), data(100, epoch=5)),
-        [init(epoch=4), *ABORTED_4], "", "",
-    ),
-    "the epoch of the data before it is": (
-        OF_5, excerpt(data(98, epoch=4), marker(99, ABORT, epoch=5), data(100, epoch=4, sequence=1)),
-        [init(epoch=4), *ABORTED_4], "late-after-abort", "",
-    ),
-    "a sequence number wraps to 0": (
-        open_transaction(COMPLETE_ABORT), excerpt(data(98, sequence=2**31 - 1), marker(99, ABORT), data(100)), [],
-        "late-after-abort", "with the next sequence number (0)",
-    ),
-    "the marker of another producer": (
-        open_transaction(COMPLETE_ABORT), excerpt(data(98), marker(99, ABORT, pid=8), data(100, sequence=1)), [], "", ""
-    ),
-    "during a later transaction without the partition": (
-        ended(), excerpt(data(98), marker(99, COMMIT, second=1), data(100, sequence=1, second=2.5)),
-        [*COMMIT_AT_1, *ended_records("Commit", began=2, at_second=3, on=(ELSEWHERE,), offset=4)], "", "",
-    ),
-    "during a live one": (
-        open_transaction(transaction(on=(ELSEWHERE,))),
-        excerpt(data(98), marker(99, COMMIT, second=1), data(100, sequence=1, second=2.5)), COMMIT_AT_1,
-        "never-added", "",
-    ),
-    "compaction may have removed the record with the partition": (
-        ended(), ALONE, ended_records("Commit", began=2, at_second=3, on=(ELSEWHERE,))[-1:],
-        "", "no cause found: offsets 90 to 100 were read and do not show what opened it",
-    ),
-    "an epoch without a transaction": (open_transaction(EMPTY), ALONE, [], "never-added", ""),
-    "transactions of another epoch are no evidence": (
-        open_transaction(transaction(state="Empty", epoch=1, on=()), epoch=1),
-        excerpt(data(90), marker(91, COMMIT), data(100, epoch=1)),
-        [*COMMIT_AT_1, record(5, "Empty", second=2, epoch=1)], "never-added", "",
-    ),
-    "a superseded epoch, and how it opened": (
-        open_transaction(SUPERSEDED), ALONE, [init()], "never-added",
-        'superseded epoch: "payments-7" is at epoch 1, this transaction at 0; written but never added: the coordinator '
-        "wrote 1 record of producer 7 epoch 0, and none includes orders-0",
-    ),
-    "no record proves how it opened": (open_transaction(SUPERSEDED), ALONE, [], "", ""),
-    "it includes the partition": (open_transaction(transaction()), ALONE, [], "", ""),
-    "its id has expired": (
-        open_transaction(), ALONE, [init(), record(1, None, second=9)], "no-owner, never-added",
-        'its id "payments-7" has expired: __transaction_state-33 has its tombstone; written but never',
-    ),
-    "its id has another producer id": (
-        open_transaction(), excerpt(*LATE_BATCHES),
-        [*ended_records("Abort", began=0, at_second=1), record(9, "Empty", second=5, pid=8, previous_producer_id=7)],
-        "no-owner, late-after-abort",
-        'its id "payments-7" now has producer id 8; a batch of the same producer came after',
-    ),
-    "no owner and no records": (
-        open_transaction(), ALONE, [], "no-owner",
-        "no owner: its id has expired or moved on to another producer id (no-owner)",
-    ),
-    "an unread log": (open_transaction(COMPLETE_ABORT), None, [], "", "no cause found: the log was not read"),
-    "a log that could not be read": (
-        open_transaction(COMPLETE_ABORT), excerpt(start=100, error="TOPIC_AUTHORIZATION_FAILED: no"), [],
-        "", "no cause found: the log could not be read (TOPIC_AUTHORIZATION_FAILED)",
-    ),
-    # Missing markers
-    "another leader": (
-        ended(), excerpt(*OPEN_BATCHES[:4], data(102, pid=1, records=48, second=12, leader_epoch=5)), COMMIT_RECORDS,
-        "marker-lost, marker-skipped",
-        'its marker is lost: the transaction of "payments-7" in __transaction_state-33 with epoch 0 was committed at '
-        "2026-11-21 11:50:11 UTC, and the log has no marker of it; another leader took over (leader epoch 4, then 5)",
-    ),
-    "the first batch of a later leader shows its epoch": (
-        ended(),
-        excerpt(*OPEN_BATCHES, data(150, pid=1, second=13, leader_epoch=5), data(151, pid=1, leader_epoch=6)),
-        COMMIT_RECORDS, "marker-lost, marker-skipped", "(leader epoch 4, then 5)",
-    ),
-    **{
-        f"a leader with {leader}": (ended(leader=partition(**leader)), OPEN, COMMIT_RECORDS, names, says)
-        for leader, names, says in (
-            ({"leader_epoch": 6}, "marker-lost, marker-skipped", "another leader took over (leader epoch 4, then 6)"),
-            ({"leader_epoch": 6, "replicas": None}, "marker-lost, marker-skipped", "another leader took over"),
-            ({"leader_epoch": 6, "replicas": [1]}, "marker-skipped", "its only replica was offline (leader epoch 4, "),
-            ({"leader_epoch": 4}, "marker-lost", "what was read does not show why"),
-        )
-    },
-    "no leader": (
-        ended(leader=partition(leader_epoch=None)), excerpt(*(each | {"leader_epoch": 0} for each in OPEN_BATCHES)),
-        COMMIT_RECORDS, "marker-lost", "what was read does not show why",
-    ),
-    **{
-        f"coordinator epoch {known} is known, and 2 wrote": (
-            ended(coordinator_epoch=known), OPEN, OF_TERMS, "marker-lost", "its marker is lost"
-        )
-        for known in (2, None)
-    },
-    "a newer coordinator epoch is known": (
-        ended(coordinator_epoch=3), OPEN, OF_TERMS, "marker-refused",
-        "the partition knows coordinator epoch 3 and refuses the coordinator, which is at 2 (marker-refused)",
-    ),
-    "compaction": (ended(), excerpt(*OPEN_BATCHES, is_compacted=True), COMMIT_RECORDS, "marker-compacted", ""),
-    "no known reason": (  # it is not called skipped where nothing was offline
-        ended(), OPEN, COMMIT_RECORDS, "marker-lost", "; what was read does not show why (marker-lost)"
-    ),
-    # The batch may be late: only a read from before its end can decide.
-    "a marker before the excerpt": (
-        ended(), excerpt(marker(90, COMMIT, pid=1, second=20), data(100, second=21)), COMMIT_RECORDS,
-        "", "no cause found: ",
-    ),
-    "it may be younger": (
-        ended(), excerpt(*BEFORE, data(100, second=21), start=0, stop=150), COMMIT_RECORDS, "", "no cause found: "
-    ),
-    "it is older": (
-        ended(), excerpt(*BEFORE, data(100, second=21), marker(101, COMMIT, pid=1, second=5), start=0, stop=150),
-        COMMIT_RECORDS, "marker-lost", "its marker is lost",
-    ),
-    "its topic may be created again": (
-        ended(), excerpt(data(0, pid=1, records=100, second=1), data(100, second=21), start=0, stop=150),
-        COMMIT_RECORDS, "", "no cause found: ",
-    ),
-}  # fmt: skip
+def logged(event: str, second: float, text: str, **more: Any) -> ClusterEvent:
+    columns = {"topic": HERE.topic, "partition": HERE.partition, "broker_id": 3, "source": FROM_BROKER_LOG, **more}
+    return ClusterEvent(event=event, timestamp=at(second), text=text, **columns)
 
 
-@pytest.mark.parametrize("name", CAUSES)
-def test_the_cause_of_what_hangs(name: str) -> None:
-    one, log, records, names, says = CAUSES[name]
-    found, sentence = cause_of_hanging(one, log, *records)
-    assert found == names
-    assert says in sentence
+def with_lines(context: Case, *lines: ClusterEvent) -> Case:
+    return replace(context, cluster_log=lines)
 
 
-def test_what_a_late_batch_does_not_show() -> None:
-    """The next sequence number is unknown without its predecessors, and no marker overtakes what it has committed."""
-    late = excerpt(marker(99, ABORT), data(100, sequence=40))
-    names, sentence = cause_of_hanging(open_transaction(COMPLETE_ABORT), late)
-    assert (names, "sequence number" in sentence) == ("late-after-abort", False)
-    one, log, records, *_ = CAUSES["late after a commit"]
-    assert "when the marker overtook it" not in cause_of_hanging(one, log, *records)[1]
-
-
-def test_unread_records_prove_no_absence() -> None:
-    unread = ["__transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)"]
-    names, sentence = cause_of_hanging(open_transaction(COMPLETE_ABORT), excerpt(data(100)), init(), unread=unread)
-    assert names == ""
-    assert sentence.endswith("; __transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)")
-
-
-def test_the_evidence_of_a_batch_never_added_is_the_batch_and_the_last_records() -> None:
-    records = [init(), *ended_records("Commit", began=0, at_second=1, on=(ELSEWHERE,))]
-    one = ended()
-    result = cause(context(one, excerpt(data(100)), *records), DISOWNED)
-    assert result is not None
-    batch, *last = result.evidence
-    assert batch.name == "first_batch"
-    assert last == [record_entry(TransactionLogRecord.of(row)) for row in records[1:]]
-
-
-def test_a_commit_of_version_2_is_proven_without_the_log_of_the_partition() -> None:
-    """Its epoch is its own, and its marker would have ended it."""
-    epochs = (0, 0, 1, 1)
-    records = [
-        {**row, "producer_epoch": epoch, "client_transaction_version": 2}
-        for row, epoch in zip(COMMIT_RECORDS, epochs, strict=True)
-    ]
-    owner, first = replace(COMMITTED, producer_epoch=1), first_batch(epoch=0)
-    result = caused(context(open_transaction(owner, first_batches=[first]), None, *records))
-    assert (result.names, result.evidence) == (("marker-lost",), ())
-    assert caused(context(open_transaction(owner), None, *records)).names == (), (
-        "the epoch of its first batch is not known"
-    )
+def led(event: str, second: float, leader_epoch: int | None, text: str) -> ClusterEvent:
+    return logged(event, second, text, leader_epoch=leader_epoch, source=FROM_METADATA)
 
 
 def of_releases(one: Case, *releases: str) -> Case:
@@ -302,112 +110,227 @@ def of_releases(one: Case, *releases: str) -> Case:
     return replace(one, observation=replace(one.observation, coverage=coverage))
 
 
-ONLY_REPLICA = partition(leader_epoch=6, replicas=[1])
-
-
-@pytest.mark.parametrize(
-    ("releases", "is_named"),
-    [((), True), (("4.3.1",), True), (("4.3", "4.4"), True), (("4.2.1", "4.3.0"), True), (("4.2.2",), False),
-     (("3.5", "3.6"), False)],
+# Lines of brokers' own logs, and what the metadata log says of the partition's leaders
+SKIPPED = logged("marker_skipped", 11.1, "Couldn't find leader endpoint", transactional_id="payments-7")
+UNCLEANLY = logged("unclean_election", 12, "UNCLEAN partition change", leader=2, leader_epoch=5)
+TRUNCATED = logged("log_truncated", 13, "Truncating to offset 101", broker_id=2)
+REFUSED = logged("marker_refused", 11.1, "Invalid coordinator epoch", transactional_id=None)
+NOBODY = led("no_leader", 10.5, 5, "nobody leads now")
+OTHER = led("leader_changed", 10.8, 6, "broker 2 leads")
+UNREAD = ["__transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)"]
+VERSION_2 = [
+    {**row, "producer_epoch": int(number > 1), "client_transaction_version": 2}
+    for number, row in enumerate(COMMIT_RECORDS)
+]
+NEXT_EPOCH = replace(COMMITTED, producer_epoch=1)
+OF_OFFSETS = open_transaction(COMPLETE_ABORT, leader=partition("__consumer_offsets"), topic="__consumer_offsets")
+# While a transaction was open for long, a marker of an earlier one may have been skipped.
+LONG_OPEN = context(ended(), OPEN, init(), *ended_records("Commit", began=9, at_second=900))
+LEADER_0 = context(
+    ended(leader=partition(leader_epoch=0)), excerpt(*(each | {"leader_epoch": 0} for each in OPEN_BATCHES)),
+    *COMMIT_RECORDS,
 )  # fmt: skip
-def test_a_marker_is_skipped_only_by_releases_that_skip_markers(releases: tuple[str, ...], is_named: bool) -> None:
-    """KAFKA-20734: from 4.3.0 on; or it is not known which ones they are."""
-    log = excerpt(*OPEN_BATCHES)
-    led_by_another = of_releases(ended(leader=partition(leader_epoch=6)), *releases)
-    names, sentence = cause_of_hanging(led_by_another, log, *COMMIT_RECORDS)
-    assert (names, "KAFKA-20734" in sentence) == (
-        ("marker-lost, marker-skipped" if is_named else "marker-lost"), is_named
-    )  # fmt: skip
-    names, sentence = cause_of_hanging(of_releases(ended(leader=ONLY_REPLICA), *releases), log, *COMMIT_RECORDS)
-    assert names == ("marker-skipped" if is_named else "marker-lost")
-    assert "its only replica was offline (leader epoch 4, then 6)" in sentence
-    plain = context(of_releases(ended(), *releases), log, *COMMIT_RECORDS)
-    result = caused(with_lines(plain, NOBODY))
-    assert ("nobody leads now" in result.text) == is_named
-
-
-def test_a_transaction_on_consumer_offsets_names_its_groups() -> None:
-    topic = "__consumer_offsets"
-    one = open_transaction(COMPLETE_ABORT, leader=partition(topic), topic=topic)
-
-    def sentence(groups: Sequence[str]) -> str:
-        result = caused(with_logs(one, excerpt(*LATE_BATCHES, groups={7: groups})))
-        assert result.names[-1] == "group-offsets"
-        return result.text
-
-    assert '; it holds offsets of groups "billing", "orders" (' in sentence(["billing", "orders"])
-    assert '; it holds offsets of group "billing" (' in sentence(["billing"])
-    assert "; it holds offsets of consumer groups (" in sentence([])
-    assert caused(one).text == "it holds offsets of consumer groups (group-offsets)"
-
-
-# Other verdicts
-
-
-def test_two_epochs_in_one_transaction_are_a_cause() -> None:
-    log = excerpt(data(100), data(101, pid=1), data(102, epoch=1), data(103, epoch=1, sequence=1))
-    result = caused(context(open_transaction(transaction()), log), CHECKS["ongoing"])
-    assert result.text == (
-        "mixed epochs in one transaction: epoch 0, which is dead, opened it, and epoch 1 writes into it from offset "
-        "102 on"
-    )
-    assert [entry.name for entry in result.evidence] == ["first_batch", "first_of_new_epoch"]
-
-
-FLINK, RANDOM = "sink-0-7", "d9f2c1de-90ab-4c1e-8d31-2f6f0c0a9e11"
-
-
-@pytest.mark.parametrize(
-    ("name", "timeout_ms", "names"),
-    [(FLINK, 3_600_000, ("flink-timeout",)), (FLINK, 60_000, None), ("orders", 3_600_000, None),
-     (RANDOM, 60_000, ("random-id",))],
+FOUND_ELSEWHERE = with_logs(
+    open_transaction(epoch=4), excerpt(data(100, epoch=4, second=10)),
+    marker_search=MarkerSearch(markers=list(other_markers(ELSEWHERE, excerpt(
+        data(96, epoch=3), marker(97, COMMIT, epoch=4), data(98, epoch=4), marker(99, COMMIT, epoch=5)), 7))),
 )  # fmt: skip
-def test_the_format_of_an_id_is_a_hint(name: str, timeout_ms: int, names: tuple[str, ...] | None) -> None:
-    one = open_transaction(transaction(transactional_id=name, timeout_ms=timeout_ms))
-    result = cause(context(one, None), CHECKS["long"])
-    assert (result and result.names) == names
+CAUSES: dict[str, Case] = {  # of what no coordinator owns
+    "late after an abort": context(
+        open_transaction(COMPLETE_ABORT), excerpt(*LATE_BATCHES), init(),
+        *ended_records("Abort", began=0, at_second=1)),
+    "late after a commit": context(
+        ended(), excerpt(data(98), marker(99, COMMIT), data(100, sequence=1)), init(), *COMMIT_AT_1),
+    "late, without records": context(open_transaction(COMPLETE_ABORT), excerpt(*LATE_BATCHES)),
+    "late, without records, of an id that has begun nothing": context(
+        open_transaction(EMPTY), excerpt(*LATE_BATCHES)),
+    "never added after a manual abort: no transaction of the epoch had the partition": context(
+        open_transaction(EMPTY), excerpt(*LATE_BATCHES), init()),
+    # A delayed end of version 2 has the epoch of its transaction, so it tears no later one apart.
+    "late after version 2": context(OF_5, LATE_OF_4, init(epoch=4), *COMMITTED_4),
+    "late, and the version is not known": context(OF_5, LATE_OF_4),
+    "late, and does not continue it": context(ended(), excerpt(marker(99, COMMIT), data(100, sequence=40))),
+    "a new epoch of version 2 is not late": context(
+        OF_5, excerpt(data(98, epoch=4), marker(99, ABORT, epoch=5), data(100, epoch=5)), init(epoch=4), *ABORTED_4),
+    "the epoch of the data before it is": context(
+        OF_5, excerpt(data(98, epoch=4), marker(99, ABORT, epoch=5), data(100, epoch=4, sequence=1)), init(epoch=4),
+        *ABORTED_4),
+    "a sequence number wraps to 0": context(
+        open_transaction(COMPLETE_ABORT), excerpt(data(98, sequence=2**31 - 1), marker(99, ABORT), data(100))),
+    "the marker of another producer": context(
+        open_transaction(COMPLETE_ABORT), excerpt(data(98), marker(99, ABORT, pid=8), data(100, sequence=1))),
+    "during a later transaction without the partition": context(
+        ended(), excerpt(data(98), marker(99, COMMIT, second=1), data(100, sequence=1, second=2.5)), *COMMIT_AT_1,
+        *ended_records("Commit", began=2, at_second=3, on=(ELSEWHERE,), offset=4)),
+    "during a live one": context(
+        open_transaction(transaction(on=(ELSEWHERE,))),
+        excerpt(data(98), marker(99, COMMIT, second=1), data(100, sequence=1, second=2.5)), *COMMIT_AT_1),
+    "compaction may have removed the record with the partition": context(
+        ended(), ALONE, *ended_records("Commit", began=2, at_second=3, on=(ELSEWHERE,))[-1:]),
+    "an epoch without a transaction": context(open_transaction(EMPTY), ALONE),
+    "transactions of another epoch are no evidence": context(
+        open_transaction(transaction(state="Empty", epoch=1, on=()), epoch=1),
+        excerpt(data(90), marker(91, COMMIT), data(100, epoch=1)), *COMMIT_AT_1,
+        record(5, "Empty", second=2, epoch=1)),
+    "a superseded epoch, and how it opened": context(open_transaction(SUPERSEDED), ALONE, init()),
+    "no record proves how it opened": context(open_transaction(SUPERSEDED), ALONE),
+    "it includes the partition": context(open_transaction(transaction()), ALONE),
+    "its id has expired": context(open_transaction(), ALONE, init(), record(1, None, second=9)),
+    "its id has another producer id": context(
+        open_transaction(), excerpt(*LATE_BATCHES), *ended_records("Abort", began=0, at_second=1),
+        record(9, "Empty", second=5, pid=8, previous_producer_id=7)),
+    "no owner and no records": context(open_transaction(), ALONE),
+    "an unread log": context(open_transaction(COMPLETE_ABORT), None),
+    "a log that could not be read": context(
+        open_transaction(COMPLETE_ABORT), excerpt(start=100, error="TOPIC_AUTHORIZATION_FAILED: no")),
+    "a slow leader sent what is before it alone": context(
+        open_transaction(COMPLETE_ABORT), excerpt(data(98), marker(99, ABORT), start=98, stop=100)),
+    # Missing markers
+    "another leader": context(
+        ended(), excerpt(*OPEN_BATCHES[:4], data(102, pid=1, records=48, second=12, leader_epoch=5)),
+        *COMMIT_RECORDS),
+    "the first batch of a later leader shows its epoch": context(
+        ended(),
+        excerpt(*OPEN_BATCHES, data(150, pid=1, second=13, leader_epoch=5), data(151, pid=1, leader_epoch=6)),
+        *COMMIT_RECORDS),
+    **{
+        f"a leader with {leader}": context(ended(leader=partition(**leader)), OPEN, *COMMIT_RECORDS)
+        for leader in ({"leader_epoch": 6}, {"leader_epoch": 6, "replicas": None}, {"leader_epoch": 6, "replicas": [1]},
+                       {"leader_epoch": 4})
+    },
+    "no leader": context(
+        ended(leader=partition(leader_epoch=None)), excerpt(*(each | {"leader_epoch": 0} for each in OPEN_BATCHES)),
+        *COMMIT_RECORDS),
+    **{
+        f"coordinator epoch {known} is known, and 2 wrote": context(ended(coordinator_epoch=known), OPEN, *OF_TERMS)
+        for known in (2, None)
+    },
+    "a newer coordinator epoch is known": context(ended(coordinator_epoch=3), OPEN, *OF_TERMS),
+    "compaction": context(ended(), excerpt(*OPEN_BATCHES, is_compacted=True), *COMMIT_RECORDS),
+    "no known reason": context(ended(), OPEN, *COMMIT_RECORDS),
+    # The batch may be late: only a read from before its end can decide.
+    "a marker before the excerpt": context(
+        ended(), excerpt(marker(90, COMMIT, pid=1, second=20), data(100, second=21)), *COMMIT_RECORDS),
+    "it may be younger": context(ended(), excerpt(*BEFORE, data(100, second=21), start=0, stop=150), *COMMIT_RECORDS),
+    "it is older": context(
+        ended(), excerpt(*BEFORE, data(100, second=21), marker(101, COMMIT, pid=1, second=5), start=0, stop=150),
+        *COMMIT_RECORDS),
+    "its topic may be created again": context(
+        ended(), excerpt(data(0, pid=1, records=100, second=1), data(100, second=21), start=0, stop=150),
+        *COMMIT_RECORDS),
+    # The next sequence number is unknown without its predecessors.
+    "late, and its predecessors are not read": context(
+        open_transaction(COMPLETE_ABORT), excerpt(marker(99, ABORT), data(100, sequence=40))),
+    "unread records prove no absence": context(open_transaction(COMPLETE_ABORT), ALONE, init(), unread=UNREAD),
+    "never added, and the last records": context(
+        ended(), ALONE, init(), *ended_records("Commit", began=0, at_second=1, on=(ELSEWHERE,))),
+    # Its epoch is its own, and its marker would have ended it.
+    "a commit of version 2 is proven without the log of the partition": context(
+        open_transaction(NEXT_EPOCH, first_batches=[first_batch(epoch=0)]), None, *VERSION_2),
+    "not if the epoch of its first batch is not known": context(open_transaction(NEXT_EPOCH), None, *VERSION_2),
+    # KAFKA-20734: from 4.3.0 on; or it is not known which releases they are.
+    **{
+        f"a marker of releases {releases}, {name}": of_releases(one, *releases)
+        for releases in ((), ("4.3.1",), ("4.3", "4.4"), ("4.2.1", "4.3.0"), ("4.2.2",), ("3.5", "3.6"))
+        for name, one in {
+            "another leader": context(ended(leader=partition(leader_epoch=6)), OPEN, *COMMIT_RECORDS),
+            "the only replica": context(ended(leader=partition(leader_epoch=6, replicas=[1])), OPEN, *COMMIT_RECORDS),
+            "nobody led": with_lines(WITHOUT_MARKER, NOBODY)}.items()
+    },
+    **{
+        f"offsets of groups {groups}": with_logs(OF_OFFSETS, excerpt(*LATE_BATCHES, groups={7: groups}))
+        for groups in (["billing", "orders"], ["billing"], [])
+    },
+    "offsets of groups, without a log": OF_OFFSETS,
+    **{
+        f"a missing marker and lines of brokers: {[each.event for each in lines]}": with_lines(WITHOUT_MARKER, *lines)
+        for lines in ([SKIPPED], [UNCLEANLY], [TRUNCATED], [UNCLEANLY, TRUNCATED], [UNCLEANLY, SKIPPED], [REFUSED])
+    },
+    **{
+        f"nobody led when it was decided: {name}": with_lines(WITHOUT_MARKER, *lines)
+        for name, lines in {
+            "before the decision": [NOBODY], "with it": [replace(NOBODY, timestamp=at(11))],
+            "after another leader": [
+                replace(OTHER, timestamp=at(10.2), leader_epoch=5), replace(NOBODY, leader_epoch=6)],
+            "an unclean election later": [
+                NOBODY, led("unclean_election", 12, 6, "broker 2 leads, by an unclean election")],
+            "other events later": [NOBODY, led("isr_changed", 10.8, 5, "in sync: nobody")]}.items()
+    },
+    **{
+        f"a leader that could write it is no reason: {name}": with_lines(WITHOUT_MARKER, *lines)
+        for name, lines in {
+            "after the decision": [replace(NOBODY, timestamp=at(11.5))], "a leader again": [NOBODY, OTHER],
+            "before it opened": [replace(NOBODY, leader_epoch=4)],
+            "another leader later": [replace(OTHER, timestamp=at(12))],
+            "the coordinator's": [replace(NOBODY, topic="__transaction_state", partition=33)]}.items()
+    },
+    "an unclean election loses the marker whoever led before": with_lines(
+        WITHOUT_MARKER, replace(OTHER, timestamp=at(12)),
+        led("unclean_election", 13, 7, "broker 1 leads, by an unclean election")),
+    "an outcome by a marker elsewhere has no time, so nobody knows who led then": with_lines(FOUND_ELSEWHERE, NOBODY),
+    "an event without a leader epoch is not after the first leader": with_lines(
+        LEADER_0, replace(NOBODY, leader_epoch=None)),
+    "a line within the bound of clocks": with_lines(
+        LONG_OPEN, replace(SKIPPED, timestamp=at(900) - CLOCKS_DIFFER)),
+    "a line of before": with_lines(
+        LONG_OPEN, replace(SKIPPED, timestamp=at(900) - CLOCKS_DIFFER - dt.timedelta(seconds=1))),
+}  # fmt: skip
 
 
-def test_without_an_owner_no_id_gives_a_hint() -> None:
-    assert cause(context(open_transaction(), None), CHECKS["long"]) is None
+def prepared(*records: Row, lines: Sequence[ClusterEvent] = (), **more: Any) -> Case:
+    """What its coordinator has decided to commit."""
+    log = excerpt(*OPEN_BATCHES) if lines else None
+    return with_lines(context(open_transaction(transaction(state="PrepareCommit"), **more), log, *records), *lines)
 
 
-def test_an_unknown_finding_only_has_causes_that_the_log_proves() -> None:
-    """The next transaction of a healthy producer has the same bytes as a late batch."""
-    one = open_transaction(transaction(), leader=partition(log_start_offset=101))
-    result = caused(context(one, excerpt(*LATE_BATCHES)), CHECKS["unknown"])
-    assert result.names == ("head-deleted",)
+def of_id(name: str, timeout_ms: int) -> Case:
+    return context(open_transaction(transaction(transactional_id=name, timeout_ms=timeout_ms)), None)
 
 
-@pytest.mark.parametrize(
-    ("more", "events", "names"),
-    [
-        ({"leader": partition(isr=[1])}, (), ("marker-not-written",)),
-        ({"leader": partition(isr=None)}, (), ("marker-not-written",)),
-        ({"leader": partition(replicas=None)}, (), ("marker-not-written",)),
-        ({}, (), ("marker-not-written",)),
-        ({}, (record(1, "PrepareCommit", second=0, client_transaction_version=1),), ("marker-not-written",)),
-        (
-            {},
-            (record(1, "PrepareCommit", second=0, client_transaction_version=2),),
-            ("marker-not-written", "marker-not-sent"),
-        ),
-        # Its coordinator has given up, and the cause was "not written".
-        ({"coordinator_epoch": 3}, (record(1, "PrepareCommit", second=0, leader_epoch=2),), ("marker-refused",)),
-    ],
-)
-def test_the_causes_of_an_unwritten_marker(more: Any, events: Any, names: tuple[str, ...]) -> None:
-    one = open_transaction(transaction(state="PrepareCommit"), **more)
-    result = caused(context(one, None, *events), CHECKS["stuck_ending"])
-    assert result.names == names
+DECIDED = record(1, "PrepareCommit", second=10.5, started=10, on=(HERE,))
+OF_VERDICTS: dict[str, tuple[str, Case]] = {
+    "two epochs in one transaction": ("ongoing", context(open_transaction(transaction()), excerpt(
+        data(100), data(101, pid=1), data(102, epoch=1), data(103, epoch=1, sequence=1)))),
+    "an id of Flink with its timeout": ("long", of_id("sink-0-7", 3_600_000)),
+    "an id of Flink with another": ("long", of_id("sink-0-7", 60_000)),
+    "a plain id": ("long", of_id("orders", 3_600_000)),
+    "a random id": ("long", of_id("d9f2c1de-90ab-4c1e-8d31-2f6f0c0a9e11", 60_000)),
+    "without an owner no id gives a hint": ("long", context(open_transaction(), None)),
+    # The next transaction of a healthy producer has the same bytes as a late batch.
+    "an unknown finding only has causes that the log proves": ("unknown", context(
+        open_transaction(transaction(), leader=partition(log_start_offset=101)), excerpt(*LATE_BATCHES))),
+    **{
+        f"an unwritten marker: {name}": ("stuck_ending", one) for name, one in {
+            "a replica is out of sync": prepared(leader=partition(isr=[1])),
+            "replicas in sync are not known": prepared(leader=partition(isr=None)),
+            "replicas are not known": prepared(leader=partition(replicas=None)), "all are in sync": prepared(),
+            "version 1": prepared(record(1, "PrepareCommit", second=0, client_transaction_version=1)),
+            "version 2": prepared(record(1, "PrepareCommit", second=0, client_transaction_version=2)),
+            # Its coordinator has given up, and the cause was "not written".
+            "refused": prepared(record(1, "PrepareCommit", second=0, leader_epoch=2), coordinator_epoch=3),
+            "a line of a retry": prepared(DECIDED, lines=[
+                logged("marker_retried", 11, "has failed with error", transactional_id="payments-7")]),
+            "a line of a refusal": prepared(DECIDED, lines=[replace(REFUSED, timestamp=at(11))]),
+            "a line of a failed request": prepared(DECIDED, lines=[logged(
+                "marker_request_failed", 11, "unsupported version", topic=None, partition=None, affected_broker=3)]),
+        }.items()
+    },
+    "two-phase commit": ("prepared", context(open_transaction(transaction(timeout_ms=2**31 - 1)), None)),
+    # Of one that a checkpoint of Flink is to commit, it said that its coordinator had not decided.
+    "a checkpoint of Flink": ("prepared", context(open_transaction(transaction(timeout_ms=60_000)), None)),
+}  # fmt: skip
 
 
-def test_the_cause_of_a_prepared_transaction_is_two_phase_commit() -> None:
-    result = caused(context(open_transaction(transaction(timeout_ms=2**31 - 1)), None), CHECKS["prepared"])
-    assert result.names == ("two-phase-commit",)
-    assert cause(context(open_transaction(transaction(timeout_ms=60_000)), None), CHECKS["prepared"]) is None, (
-        "of one that a checkpoint of Flink is to commit, it said that its coordinator had not decided"
-    )
+def test_the_cause_of_each_case() -> None:
+    """Its names, its sentence and its evidence."""
+    of_disowned = {name: cause(one, DISOWNED) for name, one in CAUSES.items()}
+    of_others = {f"{name} ({verdict})": cause(one, CHECKS[verdict]) for name, (verdict, one) in OF_VERDICTS.items()}
+    lines = []
+    for name, found in {**of_disowned, **of_others}.items():
+        lines.append(f"# {name}: {', '.join(found.names) or 'none found' if found else 'no cause'}")
+        lines += [] if found is None else [found.text, *(f"    {each.name}: {each.value}" for each in found.evidence)]
+    compare("causes.txt", lines)
+    assert with_lines(WITHOUT_MARKER, SKIPPED).outcome == WITHOUT_MARKER.outcome, "a line changes no outcome"
 
 
 # Log evidence in findings
@@ -573,153 +496,6 @@ def test_a_batch_is_late_unless_its_producer_has_begun_another_transaction() -> 
     assert not is_late(*ended, owner=transaction(on=(ELSEWHERE,)))
     assert is_late(*ended, owner=transaction(on=(HERE,)))
     assert is_late(*ended, owner=transaction(epoch=1, on=(ELSEWHERE,))), "another epoch has begun it"
-
-
-# Brokers' own logs
-
-
-def logged(event: str, second: float, text: str, **more: Any) -> ClusterEvent:
-    columns = {"topic": HERE.topic, "partition": HERE.partition, "broker_id": 3, "source": FROM_BROKER_LOG, **more}
-    return ClusterEvent(event=event, timestamp=at(second), text=text, **columns)
-
-
-def with_lines(context: Case, *lines: ClusterEvent) -> Case:
-    return replace(context, cluster_log=lines)
-
-
-SKIPPED = logged("marker_skipped", 11.1, "Couldn't find leader endpoint", transactional_id="payments-7")
-UNCLEANLY = logged("unclean_election", 12, "UNCLEAN partition change", leader=2, leader_epoch=5)
-TRUNCATED = logged("log_truncated", 13, "Truncating to offset 101", broker_id=2)
-
-
-@pytest.mark.parametrize(
-    ("lines", "names", "texts"),
-    [
-        ([SKIPPED], "marker-skipped", ['broker 3 logged at 2026-11-21 11:50:11 UTC: "Couldn\'t find leader endpoint"']),
-        ([UNCLEANLY], "marker-lost", ['broker 3 logged at 2026-11-21 11:50:12 UTC: "UNCLEAN partition change"']),
-        ([TRUNCATED], "marker-lost", ['broker 2 logged at 2026-11-21 11:50:13 UTC: "Truncating to offset 101"']),
-        ([UNCLEANLY, TRUNCATED], "marker-lost", ["UNCLEAN partition change", "Truncating to offset 101"]),
-        ([UNCLEANLY, SKIPPED], "marker-skipped", ["Couldn't find leader endpoint"]),
-        (
-            [logged("marker_refused", 11.1, "Invalid coordinator epoch", transactional_id=None)],
-            "marker-refused",
-            ["Invalid coordinator epoch"],
-        ),
-    ],
-)
-def test_a_missing_marker_is_explained_by_the_line_of_a_broker(
-    lines: list[ClusterEvent], names: str, texts: list[str]
-) -> None:
-    explained = with_lines(WITHOUT_MARKER, *lines)
-    result = caused(explained)
-    assert ", ".join(result.names) == names
-    for text in texts:
-        assert text in result.text
-    assert explained.outcome == WITHOUT_MARKER.outcome, "a line changes no outcome"
-
-
-# What the metadata log says of the partition's leaders
-
-
-def led(event: str, second: float, leader_epoch: int | None, text: str) -> ClusterEvent:
-    return logged(event, second, text, leader_epoch=leader_epoch, source=FROM_METADATA)
-
-
-NOBODY = led("no_leader", 10.5, 5, "nobody leads now")
-OTHER = led("leader_changed", 10.8, 6, "broker 2 leads")
-
-
-@pytest.mark.parametrize(
-    "events",
-    [
-        [NOBODY],
-        [replace(NOBODY, timestamp=at(11))],
-        [replace(OTHER, timestamp=at(10.2), leader_epoch=5), replace(NOBODY, leader_epoch=6)],
-        [NOBODY, led("unclean_election", 12, 6, "broker 2 leads, by an unclean election")],
-        [NOBODY, led("isr_changed", 10.8, 5, "in sync: nobody")],
-    ],
-    ids=["before the decision", "with it", "after another leader", "an unclean election later", "other events later"],
-)
-def test_a_marker_is_skipped_if_nobody_led_when_the_outcome_was_decided(events: list[ClusterEvent]) -> None:
-    result = caused(with_lines(WITHOUT_MARKER, *events))
-    assert result.names == ("marker-skipped",)
-    time = "11" if events[0].timestamp == at(11) else "10"
-    assert (
-        f"; nobody leads now (2026-11-21 11:50:{time} UTC), and a coordinator from 4.3.0 on skips the marker"
-        in result.text
-    )
-
-
-@pytest.mark.parametrize(
-    "events",
-    [
-        [replace(NOBODY, timestamp=at(11.5))],
-        [NOBODY, OTHER],
-        [replace(NOBODY, leader_epoch=4)],
-        [replace(OTHER, timestamp=at(12))],
-        [replace(NOBODY, topic="__transaction_state", partition=33)],
-    ],
-    ids=["after the decision", "a leader again", "before it opened", "another leader later", "the coordinator's"],
-)
-def test_a_leader_that_could_write_the_marker_is_no_reason(events: list[ClusterEvent]) -> None:
-    assert caused(with_lines(WITHOUT_MARKER, *events)) == caused(WITHOUT_MARKER)
-
-
-def test_an_unclean_election_loses_the_marker_whoever_led_before() -> None:
-    unclean = led("unclean_election", 13, 7, "broker 1 leads, by an unclean election")
-    result = caused(with_lines(WITHOUT_MARKER, replace(OTHER, timestamp=at(12)), unclean))
-    assert result.names == ("marker-lost",)
-    assert "; broker 1 leads, by an unclean election (2026-11-21 11:50:13 UTC)" in result.text
-
-
-def test_an_outcome_by_a_marker_elsewhere_has_no_time_of_its_decision() -> None:
-    """So nobody knows who led then."""
-    earlier = data(96, epoch=3), marker(97, COMMIT, epoch=4)
-    elsewhere = excerpt(*earlier, data(98, epoch=4), marker(99, COMMIT, epoch=5))
-    here = excerpt(data(100, epoch=4, second=10))
-    search = MarkerSearch(markers=list(other_markers(ELSEWHERE, elsewhere, 7)))
-    plain = with_logs(open_transaction(epoch=4), here, marker_search=search)
-    assert plain.outcome.is_decided
-    assert caused(with_lines(plain, NOBODY)) == caused(plain)
-
-
-def test_an_event_without_a_leader_epoch_is_not_after_the_first_leader() -> None:
-    log = excerpt(*(batch | {"leader_epoch": 0} for batch in OPEN_BATCHES))
-    plain = context(ended(leader=partition(leader_epoch=0)), log, *COMMIT_RECORDS)
-    assert cause(with_lines(plain, replace(NOBODY, leader_epoch=None)), DISOWNED) == cause(plain, DISOWNED)
-
-
-def test_a_line_explains_a_missing_marker_from_the_decision_on_with_clocks_that_differ() -> None:
-    """While a transaction was open for long, a marker of an earlier one may have been skipped."""
-    records = [init(), *ended_records("Commit", began=9, at_second=900)]
-    plain = context(ended(), excerpt(*OPEN_BATCHES), *records)
-    decided = at(900) - CLOCKS_DIFFER
-    result = caused(with_lines(plain, replace(SKIPPED, timestamp=decided)))
-    assert "Couldn't find leader endpoint" in result.text
-    earlier = replace(SKIPPED, timestamp=decided - dt.timedelta(seconds=1))
-    assert caused(with_lines(plain, earlier)) == caused(plain)
-
-
-@pytest.mark.parametrize(
-    ("line", "names"),
-    [
-        (logged("marker_retried", 11, "has failed with error", transactional_id="payments-7"), ("marker-not-written",)),
-        (logged("marker_refused", 11, "Invalid coordinator epoch", transactional_id=None), ("marker-refused",)),
-        (
-            logged("marker_request_failed", 11, "unsupported version", topic=None, partition=None, affected_broker=3),
-            ("marker-not-sent",),
-        ),
-    ],
-)
-def test_a_marker_that_is_not_written_is_explained_by_the_line_of_a_broker(
-    line: ClusterEvent, names: tuple[str, ...]
-) -> None:
-    prepared = record(1, "PrepareCommit", second=10.5, started=10, on=(HERE,))
-    one = context(open_transaction(transaction(state="PrepareCommit")), excerpt(*OPEN_BATCHES), prepared)
-    result = caused(with_lines(one, line), CHECKS["stuck_ending"])
-    assert result.names == names
-    assert line.text is not None
-    assert line.text in result.text
 
 
 def test_events_are_evidence_from_a_minute_before_its_first_batch_on() -> None:

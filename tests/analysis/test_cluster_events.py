@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Any
 
+from tests.stored import compare
 from toolkit.analysis.cluster_events import events_around, metadata_events
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.metadata_records import NO_CHANGE, MetadataState
@@ -35,95 +36,47 @@ def led_by(leader: int, **more: Any) -> list[dict[str, Any]]:
     return [TOPIC, {**PARTITION, "leader": leader, "leader_epoch": 0, **more}]
 
 
-def test_each_change_of_a_partition_is_an_event() -> None:
-    found = events(
-        *led_by(1), change(isr=(1,)), change(None), change(2, (2,)), change(2), change(isr=(1, 2)), change(1)
-    )
-    names = [event.event for event in found]
-    assert names == [
-        *("topic_created", "isr_changed", "no_leader", "unclean_election", "leader_changed", "isr_changed"),
-        "leader_changed",
-    ]
-    assert [event.leader_epoch for event in found[1:]] == [0, 1, 2, 3, 3, 4]
-    assert {event.topic for event in found} == {"orders"}
-    assert set(names) <= EVENTS.keys()
-    assert found[2].text == "broker 1 led, and nobody leads now; in sync: 1"
-    assert found[3].text == (
-        "broker 2 leads from leader epoch 2 on, nobody before, by an unclean election: in sync was 1, so records and "
-        "markers may be lost"
-    )
+BROKER = {"affected_broker": 2, "broker_epoch": 7}
+SETTING = {"type": "Config", "config_resource": "topic orders", "config_name": "retention.ms"}
+BEGIN, ABORT, END = ({"type": f"{name}Transaction"} for name in ("Begin", "Abort", "End"))
+RECORDS: dict[str, list[dict[str, Any]]] = {
+    "each change of a partition": [
+        *led_by(1), change(isr=(1,)), change(None), change(2, (2,)), change(2), change(isr=(1, 2)), change(1)],
+    # As with eligible leader replicas (KIP-966); one that has no leader still has none.
+    "without a replica in sync": [*led_by(1, isr=(1,)), change(None, ()), change(None), change(2, (2,))],
+    # What held before is not known, so nothing is called a change, least of all an unclean election.
+    "its first record is missing": [TOPIC, change(2), change(1, (1,)), change(None, ())],
+    "an eligible leader replica is elected cleanly": [
+        *led_by(1, isr=(1,), eligible_leader_replicas=(2,)), change(2, (2,))],
+    "a snapshot has no events": [
+        *({**record, "file": "00000000000000000009-0000000001.checkpoint"} for record in led_by(1)), change(2, (2,))],
+    # KIP-868; what follows is compared with what held before it.
+    "an aborted metadata transaction has no events": [
+        ABORT, END, *led_by(1), BEGIN, change(2), ABORT, BEGIN, change(isr=(1,)), END],
+    "a topic that is created again begins anew": [
+        *led_by(1), {"type": "RemoveTopic", "topic_id": "A"},
+        *({**record, "topic_id": "B", "leader": 2} for record in led_by(1))],
+    "what could not be read": [{"error": "CORRUPT_BATCH: its checksum differs.", "position": 61}],
+    "brokers, features and settings": [
+        {"type": "RegisterBroker", **BROKER, "fenced": True},
+        {"type": "BrokerRegistrationChange", **BROKER, "fenced": False},
+        {"type": "BrokerRegistrationChange", **BROKER, "in_controlled_shutdown": True},
+        {"type": "FenceBroker", **BROKER, "fenced": True}, {"type": "UnregisterBroker", **BROKER},
+        *({"type": "FeatureLevel", "feature": "transaction.version", "feature_level": level} for level in (1, 2, 2)),
+        {**SETTING, "config_value": "1000"}, {**SETTING, "config_value": None},
+        {"type": "ProducerIds", **BROKER, "next_producer_id": 2000}, {"type": "NoOp"}],
+}  # fmt: skip
 
 
-def test_a_partition_without_a_replica_in_sync() -> None:
-    """As with eligible leader replicas (KIP-966); one that has no leader still has none."""
-    found = events(*led_by(1, isr=(1,)), change(None, ()), change(None), change(2, (2,)))
-    assert [event.event for event in found] == ["topic_created", "no_leader", "unclean_election"]
-    assert "in sync: nobody (before: 1)" in (found[1].text or "")
-    assert "no replica was in sync" in (found[2].text or "")
-
-
-def test_a_partition_whose_first_record_is_missing_has_no_events() -> None:
-    """What held before is not known, so nothing is called a change, least of all an unclean election."""
-    (event,) = events(TOPIC, change(2), change(1, (1,)), change(None, ()))
-    assert event.event == "topic_created"
-
-
-def test_an_eligible_leader_replica_is_elected_cleanly() -> None:
-    (_, event) = events(*led_by(1, isr=(1,), eligible_leader_replicas=(2,)), change(2, (2,)))
-    assert event.event == "leader_changed"
-
-
-def test_a_snapshot_has_no_events() -> None:
-    of_snapshot = [{**record, "file": "00000000000000000009-0000000001.checkpoint"} for record in led_by(1)]
-    (event,) = events(*of_snapshot, change(2, (2,)))
-    assert event.event == "leader_changed"
-    assert event.text == "broker 2 leads from leader epoch 1 on, broker 1 before; in sync: 2 (before: 1, 2)"
-
-
-def test_an_aborted_metadata_transaction_has_no_events() -> None:
-    """KIP-868; what follows is compared with what held before it."""
-    begin, abort, end = ({"type": f"{name}Transaction"} for name in ("Begin", "Abort", "End"))
-    found = events(abort, end, *led_by(1), begin, change(2), abort, begin, change(isr=(1,)), end)
-    assert [event.event for event in found] == ["topic_created", "isr_changed"]
-    assert found[-1].leader_epoch == 0
-
-
-def test_a_topic_that_is_created_again_begins_anew() -> None:
-    again = [{**record, "topic_id": "B", "leader": 2} for record in led_by(1)]
-    found = events(*led_by(1), {"type": "RemoveTopic", "topic_id": "A"}, *again)
-    assert [event.event for event in found] == ["topic_created", "topic_deleted", "topic_created"]
-
-
-def test_what_could_not_be_read_is_an_event() -> None:
-    (event,) = events({"error": "CORRUPT_BATCH: its checksum differs.", "position": 61})
-    assert event.error
-    assert event.position == 61
-
-
-def test_brokers_features_and_settings() -> None:
-    broker = {"affected_broker": 2, "broker_epoch": 7}
-    setting = {"type": "Config", "config_resource": "topic orders", "config_name": "retention.ms"}
-    found = events(
-        {"type": "RegisterBroker", **broker, "fenced": True},
-        {"type": "BrokerRegistrationChange", **broker, "fenced": False},
-        {"type": "BrokerRegistrationChange", **broker, "in_controlled_shutdown": True},
-        {"type": "FenceBroker", **broker, "fenced": True},
-        {"type": "UnregisterBroker", **broker},
-        {"type": "FeatureLevel", "feature": "transaction.version", "feature_level": 1},
-        {"type": "FeatureLevel", "feature": "transaction.version", "feature_level": 2},
-        {"type": "FeatureLevel", "feature": "transaction.version", "feature_level": 2},
-        {**setting, "config_value": "1000"},
-        {**setting, "config_value": None},
-        {"type": "ProducerIds", **broker, "next_producer_id": 2000},
-        {"type": "NoOp"},
-    )
-    assert [event.event for event in found] == [
-        *("broker_registered", "broker_unfenced", "broker_stopping", "broker_fenced", "broker_unregistered"),
-        *("feature_finalized", "feature_finalized", "setting_changed", "setting_changed", "producer_ids_allocated"),
-    ]
-    assert found[6].text == "transaction.version is 2, 1 before"
-    assert found[8].text == "topic orders: retention.ms is not set, 1000 before"
-    assert found[8].topic == "orders"
+def test_the_events_of_records() -> None:
+    lines = []
+    for name, records in RECORDS.items():
+        lines.append(f"# {name}")
+        for each in events(*records):
+            assert each.event is None or each.event in EVENTS
+            where = [each.topic, each.partition, each.affected_broker, each.leader, each.leader_epoch, each.position]
+            lines.append(f"{each.event} {where}: {each.text or each.error}")
+    compare("cluster_events.txt", lines)
 
 
 def test_events_around_a_partition() -> None:

@@ -12,13 +12,12 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from tests.sources.recorded import RECORDED_APIS
+from tests.stored import compare
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.exposure import (
     MAX_TIMEOUT,
     METADATA,
-    NOT_DYNAMIC,
     RELEASES,
-    UNREAD,
     VERIFICATION,
     VERSION,
     Apis,
@@ -118,67 +117,7 @@ IMITATED = {
 }
 
 
-@pytest.mark.parametrize("name", IMITATED)
-def test_other_systems_are_named_with_their_own_remedy(name: str) -> None:
-    software = software_of(IMITATED[name])
-    system = software.system
-    assert system is not None
-    assert name.split(",")[0] in system.name
-    (gap,) = software_gaps([IMITATED[name]])
-    assert gap == (
-        f"a coordinator of Apache Kafka: broker 1 runs {system.name} ({software.evidence}). {system.differs} "
-        f"{system.remedy}"
-    )
-
-
-@pytest.mark.parametrize(
-    ("key", "name"),
-    [
-        (10_000, "Confluent Server or Confluent Cloud"),
-        (10_999, "Confluent Server or Confluent Cloud"),
-        (32_766, "Confluent Server or Confluent Cloud"),
-        (32_767, "Confluent Server or Confluent Cloud"),
-        (501, "AutoMQ"),
-        (529, "AutoMQ"),
-        (15_000, "Redpanda"),
-        *((key, UNKNOWN_SYSTEM.name) for key in (500, 530, 9_999, 11_000, 14_999, 15_001, 32_765)),
-    ],
-)
-def test_an_api_key_of_its_own_names_a_system(key: int, name: str) -> None:
-    assert software_of(broker(KAFKA | {key: (0, 0)})).name == name
-
-
-@pytest.mark.parametrize(
-    ("domain", "name"),
-    [
-        ("redpanda.com", "Redpanda"),
-        *((domain, "Confluent Server or Confluent Cloud") for domain in ("confluent.cloud", "confluentgov.com")),
-        ("warpstream.com", "WarpStream"),
-        ("servicebus.windows.net", "Azure Event Hubs"),
-        ("servicebus.chinacloudapi.cn", "Azure Event Hubs"),
-        ("servicebus.usgovcloudapi.net", "Azure Event Hubs"),
-        *((domain, "StreamNative") for domain in ("streamnative.cloud", "snio.cloud")),
-        ("example.org", "Apache Kafka"),
-    ],
-)
-def test_an_address_names_a_system(domain: str, name: str) -> None:
-    assert software_of(broker(host=f"b0.{domain}")).name == name
-    assert software_of(broker(host=f"{domain}.example.org")).name == "Apache Kafka"
-
-
-def test_the_lowest_key_of_a_system_is_its_evidence() -> None:
-    assert software_of(IMITATED["AutoMQ"]).evidence == "it has API key 501, which Apache Kafka has not"
-
-
-def test_a_gap_of_another_system_differs_from_one_of_unknown_software() -> None:
-    """What is not known may be a proxy or a newer Apache Kafka, which has no remedy of its own."""
-    (redpanda,), (unknown,) = software_gaps([IMITATED["Redpanda"]]), software_gaps([broker(FEW)])
-    assert is_of_another_system(redpanda) is True
-    assert is_of_another_system(unknown) is False
-    assert is_of_another_system("coordinators of brokers 2, 3 (TIMEOUT)") is False
-
-
-UNKNOWN = {
+UNKNOWN: dict[str, Apis] = {
     "a newer release": with_apis(KAFKA, EndTxn=(0, 9)),
     "a lowest version that no release has": with_apis(KAFKA, EndTxn=(1, 5)),
     "an API that no release has": with_apis(KAFKA, key95=(0, 0)),
@@ -188,29 +127,31 @@ UNKNOWN = {
     "few APIs": FEW,
     "nothing": {},
 }
+KEYS = (10_000, 10_999, 32_766, 32_767, 501, 529, 15_000, 500, 530, 9_999, 11_000, 14_999, 15_001, 32_765)
+DOMAINS = ("redpanda.com", "confluent.cloud", "confluentgov.com", "warpstream.com", "servicebus.windows.net",
+           "servicebus.chinacloudapi.cn", "servicebus.usgovcloudapi.net", "streamnative.cloud", "snio.cloud",
+           "example.org")  # fmt: skip
+BROKERS: dict[str, BrokerIdentity] = {
+    **IMITATED,
+    **{name: broker(apis) for name, apis in UNKNOWN.items()},
+    "several differences": broker(with_apis(KAFKA, EndTxn=(0, 9), key95=(0, 0), key96=(0, 0), Fetch=None)),
+    # Kafka 4.0 lists it from version 0 on for librdkafka, as the recorded brokers do.
+    "Produce from its own lowest version on": broker(with_apis(KAFKA, Produce=(3, 13))),
+    "Produce from below it on": broker(with_apis(KAFKA, Produce=(2, 13))),
+    **{f"API key {key}": broker(KAFKA | {key: (0, 0)}) for key in KEYS},
+    **{f"at {host}": broker(host=host) for each in DOMAINS for host in (f"b0.{each}", f"{each}.example.org")},
+}
 
 
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_what_matches_no_release_is_not_proven_to_be_apache_kafka(name: str) -> None:
-    software = software_of(broker(UNKNOWN[name]))
-    assert (software.system, software.releases) == (UNKNOWN_SYSTEM, ())
-    assert len(software_gaps([broker(UNKNOWN[name])])) == 1
-
-
-def test_the_differences_are_named() -> None:
-    software = software_of(broker(with_apis(KAFKA, EndTxn=(0, 9), key95=(0, 0), key96=(0, 0), Fetch=None)))
-    assert software.evidence == (
-        "its APIs are those of no release of Apache Kafka; against 4.3: Fetch is missing, EndTxn has versions 0 to 9, "
-        "API key 95 is unknown, and 1 more"
-    )
-    (gap,) = software_gaps([broker(FEW)])
-    assert re.search(r"its APIs are those of no release of Apache Kafka; against \d\.\d: .*, and \d+ more\)\. ", gap)
-
-
-def test_produce_may_be_listed_from_its_own_lowest_version_on() -> None:
-    """Kafka 4.0 lists it from version 0 on for librdkafka, as the recorded brokers do."""
-    assert software_of(broker(with_apis(KAFKA, Produce=(3, 13)))).releases == ["4.3"]
-    assert software_of(broker(with_apis(KAFKA, Produce=(2, 13)))).system == UNKNOWN_SYSTEM
+def test_the_software_of_a_broker() -> None:
+    """Its name, releases and evidence, and the gap that it is. What is not known may be a proxy or a newer Kafka."""
+    lines = []
+    for name, one in BROKERS.items():
+        found = software_of(one)
+        lines += [f"# {name}", f"{found.name}, {found.release_range}: {found.evidence}"]
+        lines += [f"    another system: {is_of_another_system(each)}. {each}" for each in software_gaps([one])]
+    compare("broker_software.txt", lines)
+    assert is_of_another_system("coordinators of brokers 2, 3 (TIMEOUT)") is False
 
 
 def test_brokers_of_one_kind_are_one_gap() -> None:
@@ -294,46 +235,6 @@ def test_a_minor_release_is_affected_fully_partly_or_not() -> None:
     ]
 
 
-EXPECTED = {
-    "0.11.0": ["KAFKA-14402", "KAFKA-15449", "KAFKA-14055", "KAFKA-16352", "KAFKA-20090"],
-    "2.0.0": ["KAFKA-14402", "KAFKA-15449", "KAFKA-14055", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
-    "2.8.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-14055", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
-    "3.0.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
-    "3.1.0": ["KAFKA-14402", "KAFKA-15449", "KAFKA-14055", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
-    "3.1.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
-    "3.2.1": ["KAFKA-14402", "KAFKA-15449", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
-    "3.5.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
-    "3.6.0": ["KAFKA-15449", "KAFKA-16352", "KAFKA-17507", "KAFKA-19690", "KAFKA-20090"],
-    "3.7.0": ["KAFKA-16352", "KAFKA-17507", "KAFKA-19690", "KAFKA-20090"],
-    "3.8.0": ["KAFKA-17507", "KAFKA-19690", "KAFKA-20090"],
-    "3.9.1": ["KAFKA-19690", "KAFKA-20090"],
-    "3.9.2": ["KAFKA-20090"],
-    "4.0.0": ["KAFKA-19690", "KAFKA-19367", "KAFKA-20090", "KAFKA-20310", "KAFKA-20357", "KAFKA-20785"],
-    "4.0.1": ["KAFKA-19690", "KAFKA-20090", "KAFKA-20310", "KAFKA-20357", "KAFKA-20785"],
-    "4.0.2": ["KAFKA-20090", "KAFKA-20310", "KAFKA-20357", "KAFKA-20785"],
-    "4.1.1": ["KAFKA-20090", "KAFKA-20310", "KAFKA-20357", "KAFKA-20785"],
-    "4.1.2": ["KAFKA-20090", "KAFKA-20310", "KAFKA-20357", "KAFKA-20785"],
-    "4.2.0": ["KAFKA-20090", "KAFKA-20310", "KAFKA-20322", "KAFKA-20357", "KAFKA-20785"],
-    "4.2.1": ["KAFKA-20090", "KAFKA-20310", "KAFKA-20357", "KAFKA-20785"],
-    "4.2.2": ["KAFKA-20090", "KAFKA-20310", "KAFKA-20357", "KAFKA-20785"],
-    "4.3.0": ["KAFKA-20357", "KAFKA-20734", "KAFKA-20785"],
-    "4.3.1": ["KAFKA-20357", "KAFKA-20734", "KAFKA-20785"],
-    "4.4.0": ["KAFKA-20357", "KAFKA-20734", "KAFKA-20785"],
-}
-
-
-@pytest.mark.parametrize("version", EXPECTED)
-def test_the_bugs_of_a_release(version: str) -> None:
-    assert [(key, row.exposed) for key, row in bug_rows(version).items()] == [(key, True) for key in EXPECTED[version]]
-
-
-def test_a_bug_that_depends_on_the_patch_release_is_unknown() -> None:
-    row = bug_rows("4.2")["KAFKA-20322"]
-    assert (row.value, row.exposed) == ("4.2", None)
-    assert row.means.startswith("It depends on the patch release of 4.2. Coordinators send WriteTxnMarkers version 2 ")
-    assert row.means.endswith(" Fixed in 4.2.1.")
-
-
 def test_a_bug_of_transaction_version_2_needs_it() -> None:
     """It was exposed without, too, as on a cluster that was upgraded and not finalized."""
     needs = {key for key, bug in BUGS.items() if bug.transaction_version}
@@ -350,47 +251,59 @@ def test_a_bug_of_transaction_version_2_needs_it() -> None:
     assert (patch_unknown["KAFKA-19367"].exposed, patch_unknown["KAFKA-19690"].exposed) == (False, None)
 
 
-def test_the_release_that_is_set_and_the_one_that_is_shown() -> None:
-    def means(release: Release | None, shown: Release | None) -> tuple[str | None, str]:
-        broker = ObservedBroker(broker_id=1, observed_at=NOW, release=shown)
-        rows = exposure_rows(ObservedCluster(observed_at=NOW, brokers=[broker]), release=release)
-        return next((row.value, row.means) for row in rows if row.name == "kafka version")
+WITH_BUGS = [
+    "0.11.0", "2.0.0", "2.8.2", "3.0.2", "3.1.0", "3.1.2", "3.2.1", "3.5.2", "3.6.0", "3.7.0", "3.8.0", "3.9.1",
+    "3.9.2", "4.0.0", "4.0.1", "4.0.2", "4.1.1", "4.1.2", "4.2", "4.2.0", "4.2.1", "4.2.2", "4.3.0", "4.3.1", "4.4.0",
+]  # fmt: skip
+VALUES = {METADATA: (None, "25"), VERSION: (None, "1", "2", "3"), VERIFICATION: (None, "false", "true"),
+          MAX_TIMEOUT: (None, "900000", "900001")}  # fmt: skip
+EITHER = Software(name="Apache Kafka", releases=["3.2", "3.3"], evidence="its APIs", system=None)
+CLIENTS = [
+    *(TransactionLogRecord(transactional_id=name, client_transaction_version=version) for name, version in (
+        ("older", None), ("newer", 0), ("newer", 2), ("downgraded", 2), ("downgraded", 1), ("expired", 0))),
+    TransactionLogRecord(transactional_id="expired", tombstone=True),
+    TransactionLogRecord(error="DENIED", txn_state_partition=7), TransactionLogRecord(error="DENIED"),
+]  # fmt: skip
+CLUSTERS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {  # its brokers, and what else is known
+    **{
+        f"{name} is {value}": ([{"settings": {name: value}}], {}) if name in (VERIFICATION, MAX_TIMEOUT) else
+        ([], {"features": {name: int(value)} if value else {}})
+        for name, values in VALUES.items() for value in values
+    },
+    "the patch release is not known": ([{"release": (4, 2)}], {"features": VERSION_2}),
+    "what is not known exposes nothing and says so": ([{}], {"features_error": "TIMEOUT: no answer."}),
+    "nor what could not be read": (
+        [{"settings_error": "TIMEOUT: no answer.", "release_error": "TIMEOUT: no answer."}], {}),
+    # A broker of 3.6 or newer verifies with the coordinator, and one that is older cannot answer.
+    "verification beside older brokers": (
+        [{"settings": {VERIFICATION: "true"}}, {"settings": {VERIFICATION: None}}, {"settings_error": "X"}], {}),
+    "several releases": ([{"release": each} for each in ((3, 9), (4, 0), None, (3, 9))], {}),
+    "one release": ([{"release": (4, 0)}, {"release": (4, 0)}], {}),
+    "one release, and one that is not known": ([{"release": (4, 0)}, {"release": None}], {}),
+    "no release": ([{"release": None}, {"release": None}], {}),
+    # With ZooKeeper, APIs alone tell: brokers of one release or the other were not known to be older than a third.
+    "one of two releases, and a third": ([{"software": EITHER}, {"release": (3, 6)}], {}),
+    "one of two releases, and one of these": ([{"software": EITHER}, {"release": (3, 3)}], {}),
+    "clients below version 2, and records that could not be read": ([], {"records": CLIENTS}),
+}  # fmt: skip
 
-    assert means(None, None) == (None, "Its release is unknown, and so are its bugs. Set it with --kafka-version.")
-    assert means(None, (4, 2)) == (
-        "4.2",
-        "By its API versions, which do not show the patch release. Set it with --kafka-version.",
-    )
-    assert means((4, 2, 1), (4, 2)) == means((4, 2, 1), None) == ("4.2.1", "As set with --kafka-version.")
-    assert means((4, 2, 1), (4, 1))[1] == "As set, but its API versions are those of 4.1: check --kafka-version."
 
-
-@pytest.mark.parametrize(
-    ("name", "value", "exposed", "sentence"),
-    [
-        (METADATA, None, None, "absent"),
-        (METADATA, "25", None, "safe"),
-        (VERSION, None, True, "unsafe"),
-        (VERSION, "1", True, "unsafe"),
-        (VERSION, "2", False, "safe"),
-        (VERSION, "3", False, "safe"),
-        (VERIFICATION, None, True, "absent"),
-        (VERIFICATION, "false", True, "unsafe"),
-        (VERIFICATION, "true", False, "safe"),
-        (MAX_TIMEOUT, None, None, "absent"),
-        (MAX_TIMEOUT, "900000", False, "safe"),
-        (MAX_TIMEOUT, "900001", True, "unsafe"),
-    ],
-)
-def test_what_a_value_means(name: str, value: str | None, exposed: bool | None, sentence: str) -> None:
-    setting = broker_facts().settings[name]
-    if setting.subject == "cluster":
-        rows = observed(features={name: int(value)} if value else {})
-    else:
-        rows = observed({"settings": {name: value}})
-    (row,) = [row for row in rows if row.name == name]
-    assert (row.subject, row.value, row.exposed) == (setting.subject, value, exposed)
-    assert row.means == getattr(setting, sentence)
+def test_what_exposes_a_cluster() -> None:
+    """Each row, whole; of releases, the keys of the bugs that they have."""
+    lines = [f"{each}: {' '.join(key for key, row in bug_rows(each).items() if row.exposed)}" for each in WITH_BUGS]
+    for set_, shown in ((None, None), (None, (4, 2)), ((4, 2, 1), (4, 2)), ((4, 2, 1), None), ((4, 2, 1), (4, 1))):
+        one = ObservedBroker(broker_id=1, observed_at=NOW, release=shown)
+        rows = list(exposure_rows(ObservedCluster(observed_at=NOW, brokers=[one]), release=set_))
+        lines += [f"{set_}, shown as {shown}: {row.value}: {row.means}" for row in rows if row.name == "kafka version"]
+    for name, (brokers, facts) in CLUSTERS.items():
+        rows = observed(*brokers, **facts)
+        of = [
+            (row.broker_id, row.transactional_id, row.name, row.value, row.exposed, row.means, row.error)
+            for row in rows
+            if row.exposed is None or not row.name.startswith("KAFKA-")
+        ]
+        lines += [f"# {name}", *(" | ".join("-" if each is None else str(each) for each in row) for row in of)]
+    compare("exposure.txt", lines)
 
 
 def test_the_highest_metadata_version_of_each_release() -> None:
@@ -402,54 +315,6 @@ def test_the_highest_metadata_version_of_each_release() -> None:
 
 def test_the_default_of_the_longest_timeout_is_safe() -> None:
     assert broker_facts().settings[MAX_TIMEOUT].highest_safe == MAX_TRANSACTION_TIMEOUT_MS
-
-
-def test_what_is_not_known_exposes_nothing_and_says_so() -> None:
-    rows = {row.name: row for row in observed({}, features_error="TIMEOUT: no answer.")}
-    assert {(row.exposed, row.means) for row in rows.values() if row.subject == "cluster"} == {(None, UNREAD)}
-    assert {(row.exposed, row.means) for row in rows.values() if row.subject == "broker"} == {(None, NOT_DYNAMIC)}
-    unread = observed({"settings_error": "TIMEOUT: no answer.", "release_error": "TIMEOUT: no answer."})
-    of_broker = [row for row in unread if row.broker_id == 1]
-    assert {row.name for row in of_broker} == {VERIFICATION, MAX_TIMEOUT, "kafka version"}
-    assert {(row.exposed, row.error) for row in of_broker} == {(None, "TIMEOUT: no answer.")}
-
-
-def test_verification_beside_older_brokers_is_exposed() -> None:
-    """A broker of 3.6 or newer verifies with the coordinator, and one that is older cannot answer."""
-    rows = observed({"settings": {VERIFICATION: "true"}}, {"settings": {VERIFICATION: None}}, {"settings_error": "X"})
-    found = [(row.broker_id, row.exposed, "(2)" in row.means) for row in rows if row.name == VERIFICATION]
-    assert found == [(1, True, True), (2, True, False), (3, None, False)]
-
-
-def test_brokers_of_several_releases() -> None:
-    releases: list[Release | None] = [(3, 9), (4, 0), None, (3, 9)]
-    (row,) = [row for row in observed(*({"release": each} for each in releases)) if row.name == "mixed versions"]
-    assert (row.value, row.exposed) == ("3.9 (broker 1 4), 4.0 (broker 2), unknown (broker 3)", True)
-    for same in ([(4, 0), (4, 0)], [(4, 0), None], [None, None]):
-        assert "mixed versions" not in {row.name for row in observed(*({"release": each} for each in same))}
-    # With ZooKeeper, APIs alone tell: brokers of one release or the other were not known to be older than a third.
-    either = Software(name="Apache Kafka", releases=["3.2", "3.3"], evidence="its APIs", system=None)
-    (row,) = [row for row in observed({"software": either}, {"release": (3, 6)}) if row.name == "mixed versions"]
-    assert row.value == "3.2 to 3.3 (broker 1), 3.6 (broker 2)"
-    assert "mixed versions" not in {row.name for row in observed({"software": either}, {"release": (3, 3)})}
-
-
-def test_clients_below_version_2_and_records_that_could_not_be_read() -> None:
-    def record(name: str, version: int | None, **columns: Any) -> TransactionLogRecord:
-        return TransactionLogRecord(transactional_id=name, client_transaction_version=version, **columns)
-
-    records = [record("older", None), record("newer", 0), record("newer", 2), record("downgraded", 2)]
-    records += [record("downgraded", 1), record("expired", 0), record("expired", None, tombstone=True)]
-    records += [TransactionLogRecord(error="DENIED", txn_state_partition=7), TransactionLogRecord(error="DENIED")]
-    rows = [row for row in observed(records=records) if row.subject == "transactional_id"]
-    assert [(row.transactional_id, row.value, row.exposed) for row in rows] == [
-        (None, None, None),
-        (None, None, None),
-        ("downgraded", "1", True),
-        ("older", "0", True),
-    ]
-    assert "their records in __transaction_state-7 were not read" in rows[0].means
-    assert "their records in __transaction_state were not read" in rows[1].means
 
 
 FACTS = tomllib.loads((resources.files("toolkit.analysis") / "broker_software.toml").read_text(encoding="utf-8"))

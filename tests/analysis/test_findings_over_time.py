@@ -11,6 +11,7 @@ from tests.analysis.build import (
     COMPLETE,
     NOW,
     ago,
+    columns,
     first_batch,
     observation,
     only,
@@ -20,6 +21,7 @@ from tests.analysis.build import (
     twice,
 )
 from tests.analysis.logged import by_logs, diagnosed, diagnosed_sample, sample_diagnosis
+from tests.stored import compare
 from toolkit.analysis.diagnosis.decision import (
     ABORT,
     ALL_COMMITTED,
@@ -95,57 +97,48 @@ def entries(row: Finding) -> list[tuple[str | None, str | None]]:
     return [(entry.name, entry.value) for entry in row.evidence]
 
 
-def test_known_start_and_end_times_win_over_sample_times() -> None:
-    row = only(recorded_findings(finding(3), finding(4, held_from=due(1)), finding(5)))
-    assert (row.held_from, row.held_ms) == (due(1), 50_000)
-    row = only(recorded_findings(finding(3), finding(4, "ending", held_to=due(4))))
-    assert (row.held_to, row.held_ms) == (due(4), 10_000)
-    assert only(recorded_findings(finding(9, held_from=due(20)))).held_ms == 0
+PARTITION_ROW = {"producer_id": None, "producer_epoch": None, "start_offset": None, "queue_position": None}
+FAILED = [sample(number, "TIMED_OUT: nobody answered.") for number in (3, 4)]
+UNREAD_ROW: dict[str, Any] = {**PARTITION_ROW, "verdict": "unknown", "error": "NOT_LEADER: moved."}
+GAP = "DESCRIBE on Topic '*' for this principal"
+HIDDEN = [0, 1, 2, *(sample(number, topic_gaps=[GAP]) for number in (3, 4))]
+OTHER_THERE: dict[str, Any] = {"producer_id": 8, "start_offset": 200}
+OVER_TIME: dict[str, tuple[list[Row], Any]] = {  # findings, and the samples: ten by default
+    "it is held since before": ([finding(3), finding(4, held_from=due(1)), finding(5)], range(10)),
+    "it ended before the next sample": ([finding(3), finding(4, "ending", held_to=due(4))], range(10)),
+    "it is held from later than seen": ([finding(9, held_from=due(20))], range(10)),
+    "failed samples end nothing": ([finding(2), finding(5)], [0, 1, 2, *FAILED, 5, 6]),
+    "failed samples at the end": ([finding(2)], [0, 1, 2, *FAILED]),
+    "one failed sample": ([finding(2)], [0, 1, 2, FAILED[0]]),
+    "a sample that could not read the partition": ([finding(2), finding(3, **UNREAD_ROW), finding(4)], range(10)),
+    "and does not have it afterwards": ([finding(2), finding(3, **UNREAD_ROW)], range(10)),
+    "it recurs": ([finding(2), finding(5)], range(10)),
+    # Once the new epoch has written, brokers report only that epoch, with the old start offset.
+    "a superseding epoch does not end it": ([finding(8), finding(9, "ongoing", producer_epoch=1)], range(10)),
+    "a clear partition": ([finding(2, "clear", **PARTITION_ROW)], range(10)),
+    "what has written nothing holds nothing": (
+        [finding(2, "ongoing", start_offset=None, queue_position=None)], range(10)),
+    "what waits for replicas": ([finding(2, "unreplicated", **PARTITION_ROW)], range(10)),
+    "an unfinished sample does not count": ([finding(3)], [0, 1, 2]),
+    # A report must not call a transaction hanging that was ended before it was written.
+    "it is missing from a later sample": ([finding(2), finding(3, outcome="undecided", action="abort")], range(10)),
+    "it is in the last one": ([finding(8), finding(9)], range(10)),
+    "another row of the partition: it was read": ([finding(2), finding(3, "unreplicated", **PARTITION_ROW)], range(10)),
+    "topics may be hidden, so it may be open": ([finding(2)], HIDDEN),
+    "another finding of its partition: it was read": ([finding(2), finding(3, **OTHER_THERE)], HIDDEN),
+    # It was open for ever, with its verdict of then: it was not followed beyond the sample that may have hidden it.
+    "all is seen again": ([finding(2)], [*HIDDEN, 5, 6]),
+    "all is seen again, and another one there": ([finding(2), finding(6, **OTHER_THERE)], [*HIDDEN, 5, 6]),
+    "it is seen again": ([finding(2), finding(6)], [*HIDDEN, 6, 7]),
+    "its partition could not be read then": ([finding(2), finding(5, **UNREAD_ROW)], [*HIDDEN, 5, 6]),
+}  # fmt: skip
 
 
-def test_failed_samples_are_reported_and_end_nothing() -> None:
-    failed = [sample(3, "TIMED_OUT: nobody answered."), sample(4, "TIMED_OUT: nobody answered.")]
-    row = only(recorded_findings(finding(2), finding(5), samples=[0, 1, 2, *failed, 5, 6]))
-    assert (row.held_from, row.held_to) == (due(2), due(6))
-    assert ("missed", "2 samples after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
-    row = only(recorded_findings(finding(2), samples=[0, 1, 2, *failed]))
-    assert row.held_to is None
-    assert ("missed", "2 samples after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
-
-
-def test_one_failed_sample_is_reported() -> None:
-    row = only(recorded_findings(finding(2), samples=[0, 1, 2, sample(3, "TIMED_OUT: nobody answered.")]))
-    assert ("missed", "a sample after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
-
-
-def test_a_sample_that_could_not_read_the_partition_is_no_evidence() -> None:
-    unread = finding(3, "unknown", producer_id=None, start_offset=None, queue_position=None, error="NOT_LEADER: moved.")
-    row, of_partition = recorded_findings(finding(2), unread, finding(4))
-    assert (row.held_from, row.held_to) == (due(2), due(5))
-    assert ("missed", "the sample of 2026-11-21 12:00:30 UTC could not read the partition (NOT_LEADER)") in entries(row)
-    assert (of_partition.verdict, of_partition.held_from) == ("unknown", None)
-    row = recorded_findings(finding(2), unread)[0]
-    assert row.held_to == due(4)
-
-
-def test_a_finding_that_recurs_is_reported_as_such() -> None:
-    row = only(recorded_findings(finding(2), finding(5)))
-    assert (row.held_from, row.held_to) == (due(2), due(6))
-    assert [name for name, _ in entries(row)] == ["verdict", "gone", "verdict", "gone", "verdict_before"]
-
-
-def test_a_superseding_epoch_does_not_end_a_finding() -> None:
-    """Once the new epoch has written, brokers report only that epoch, with the old start offset."""
-    row = only(recorded_findings(finding(8), finding(9, "ongoing", producer_epoch=1)))
-    assert (row.verdict, row.producer_epoch, row.held_from, row.held_to) == ("ongoing", 1, due(8), None)
-
-
-def test_transactions_that_hold_nothing_are_left_out() -> None:
-    assert recorded_findings(finding(2, "clear", producer_id=None, start_offset=None, queue_position=None)) == []
-    assert recorded_findings(finding(2, "ongoing", start_offset=None, queue_position=None)) == []
-    unreplicated = finding(2, "unreplicated", producer_id=None, start_offset=None, queue_position=None)
-    assert only(recorded_findings(unreplicated)).verdict == "unreplicated"
-    assert recorded_findings(finding(3), samples=[0, 1, 2]) == [], "an unfinished sample does not count"
+def test_findings_over_time() -> None:
+    lines = []
+    for name, (rows, samples) in OVER_TIME.items():
+        lines += [f"# {name}", *columns(recorded_findings(*rows, samples=samples))]
+    compare("findings_over_time.txt", lines)
 
 
 def test_samples_are_read_in_order() -> None:
@@ -217,27 +210,6 @@ def test_the_recording_supplies_the_verdict_that_a_log_lacks() -> None:
     assert (row.held_from, row.held_ms) == (due(2), 40_000)
 
 
-def test_a_recorded_hanging_without_outcome_decides_nothing() -> None:
-    """Versions that did not record the outcome called committed records hanging."""
-    open_row = log_finding(verdict=Verdict.UNKNOWN, outcome="unknown", missing=["an answer"], held_to=None)
-    row = only(merge_findings([open_row], recorded_findings(finding(9))))
-    assert (row.verdict, row.outcome, row.action, row.missing) == ("unknown", "unknown", None, ("an answer",))
-    assert only(merge_findings([open_row], recorded_findings(finding(9, "overdue")))).verdict == "overdue"
-
-
-@pytest.mark.parametrize("recorded_later", [False, True])
-def test_what_one_source_proves_committed_is_never_aborted(recorded_later: bool) -> None:
-    hanging = {"verdict": "hanging", "outcome": "undecided", "action": "abort", "queue_position": 1, "held_to": None}
-    committed = finding(9, "stuck_ending", outcome="commit", action="complete")
-    log = log_finding(**hanging, observed_at=due(1 if recorded_later else 20))
-    row = only(merge_findings([log], recorded_findings(committed)))
-    expected = ("stuck_ending", "commit", "complete") if recorded_later else ("unknown", "unknown", None)
-    assert (row.verdict, row.outcome, row.action) == expected
-    aborted = replace(log, outcome="abort")
-    row = only(merge_findings([aborted], recorded_findings(committed)))
-    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
-
-
 def test_of_two_sources_that_prove_the_same_commit_the_newer_counts() -> None:
     commit = {"verdict": "stuck_ending", "outcome": "commit", "action": "complete"}
     log = log_finding(**commit, reason="By the log.", observed_at=due(20), held_to=None)
@@ -245,89 +217,65 @@ def test_of_two_sources_that_prove_the_same_commit_the_newer_counts() -> None:
     assert (row.verdict, row.outcome, row.action, row.reason) == (*commit.values(), "By the log.")
 
 
-def test_a_commit_that_the_log_proves_wins_over_an_earlier_sample() -> None:
-    log = log_finding(
-        verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete", observed_at=due(20), held_to=None
-    )
-    row = only(merge_findings([log], recorded_findings(finding(9, outcome="undecided", action="abort"))))
-    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
-
-
 def claims(no_commit: str, all_committed: str = "refuted") -> list[Any]:
     values = {NO_COMMIT: f"no commit includes offset 100: {no_commit}", ALL_COMMITTED: f"a commit: {all_committed}"}
     return [{"source": "claims", "name": name, "value": value} for name, value in values.items()]
 
 
-@pytest.mark.parametrize("is_log", [False, True])
-@pytest.mark.parametrize(
-    ("evidence", "is_later", "verdict"),
-    [
-        (claims("refuted"), True, "unknown"),
-        (claims("refuted"), False, "unknown"),
-        (claims("not proven", "not proven"), True, "unknown"),
-        (claims("not proven", "not proven"), False, "hanging"),
-    ],
-)
-def test_a_hanging_of_one_source_does_not_decide_what_a_commit_includes_by_the_other(
-    evidence: Any, is_later: bool, verdict: str, is_log: bool
-) -> None:
-    """A record was never added, and recorded as hanging. Then its producer committed others here, in the same epoch,
-    and the marker was lost: the report told to abort them all."""
-    hanging = {"verdict": "hanging", "outcome": "undecided", "action": "abort"}
-    doubtful = {"verdict": "unknown", "outcome": "unknown", "missing": ["one decision"], "evidence": evidence}
-    of_log, of_recording = (doubtful, hanging) if is_log else (hanging, doubtful)
-    log = log_finding(**of_log, observed_at=due(20 if is_later is is_log else 1), held_to=None)
-    row = only(merge_findings([log], recorded_findings(finding(9, **of_recording))))
-    assert (row.verdict, row.action) == (verdict, "abort" if verdict == "hanging" else None)
+HANGS = {"verdict": "hanging", "outcome": "undecided", "action": "abort"}
+STUCK = {"verdict": "stuck_ending", "outcome": "commit", "action": "complete"}
+UNKNOWN_YET = {"verdict": "unknown", "outcome": "unknown", "missing": ["an answer"]}
+IN_PART, PERHAPS = ({**UNKNOWN_YET, "evidence": claims(*each)} for each in (("refuted",), ("not proven", "not proven")))
+MERGED: dict[str, tuple[Row, float, Row, str]] = {  # by the log, and when that was; as of sample 9; the verdict of both
+    "a sample proves the commit since": (HANGS, 1, STUCK, "stuck_ending"),
+    "a sample proved the commit before": (HANGS, 20, STUCK, "unknown"),
+    "an abort and a commit": ({**HANGS, "outcome": "abort"}, 1, STUCK, "unknown"),
+    "the log proves the commit since": (STUCK, 20, HANGS, "stuck_ending"),
+    # A record was never added, and recorded as hanging. Then its producer committed others here, in the same epoch, and
+    # the marker was lost: the report told to abort them all.
+    "a commit includes a part, in the log": (IN_PART, 20, HANGS, "unknown"),
+    "in a sample": (HANGS, 20, IN_PART, "unknown"),
+    "a commit was likely in the log before": (PERHAPS, 1, HANGS, "hanging"),
+    "is likely in a sample since": (HANGS, 1, PERHAPS, "unknown"),
+    # A commit lost its marker here; then a record that was never added joined it. A report told to complete both.
+    "a commit, of which the log has a part": (IN_PART, 1, STUCK, "unknown"),
+    "of which a sample has a part": (STUCK, 20, IN_PART, "unknown"),
+    # Its coordinator does not answer now; of the last sample of yesterday it was said to be within its timeout.
+    "it was live in a sample since": (UNKNOWN_YET, 1, {"verdict": "ongoing"}, "ongoing"),
+    "it was live in a sample before": (UNKNOWN_YET, 20, {"verdict": "ongoing"}, "unknown"),
+    # Versions that did not record the outcome called committed records hanging.
+    "hanging without an outcome": (UNKNOWN_YET, 1, {"verdict": "hanging"}, "unknown"),
+    "overdue without an outcome": (UNKNOWN_YET, 1, {"verdict": "overdue"}, "overdue"),
+    # One that lived while the log was copied, and hung in the newest sample, was healthy in the report.
+    "it hangs since the copy": ({"verdict": "ongoing", "outcome": "undecided"}, 1, HANGS, "hanging"),
+    "unknown since the copy": ({"verdict": "ongoing", "outcome": "undecided"}, 1, UNKNOWN_YET, "unknown"),
+    "only files show a prepared one": (
+        {"verdict": "prepared", "outcome": "undecided"}, 1, {"verdict": "ongoing", "outcome": "undecided"}, "prepared"
+    ),
+    # Batches of a newer epoch joined it since it was recorded as hanging, and perhaps a commit with them.
+    "a newer epoch in the log": ({**UNKNOWN_YET, "producer_epoch": 1}, 20, HANGS, "unknown"),
+    # The recorder, whose clock is ahead, knew no brokers' time: a sample from before the copy ended what is open.
+    **{
+        f"clocks of two machines tell no order: {name}": (log, 1, {"brokers_time": None, **sampled}, verdict)
+        for name, log, sampled, verdict in (
+            ("it has ended by sample 2", HANGS, {"number": 2}, "unknown"),
+            ("a commit", HANGS, {**STUCK, "verdict": "hanging"}, "unknown"),
+            ("unknown and live", UNKNOWN_YET, {"verdict": "ongoing"}, "unknown"),
+            ("of two epochs", {"verdict": "ongoing", "producer_epoch": 1}, {"verdict": "overdue"}, "ongoing"),
+            ("overdue", {"verdict": "ongoing"}, {"verdict": "overdue"}, "overdue"),
+            ("live", HANGS, {"verdict": "ongoing"}, "hanging"),
+        )
+    },
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("is_log", [False, True])
-@pytest.mark.parametrize("is_later", [False, True])
-def test_a_commit_of_one_source_does_not_decide_what_no_commit_includes_by_the_other(
-    is_later: bool, is_log: bool
-) -> None:
-    """A commit lost its marker here; then a record that was never added joined it. A report told to complete both."""
-    commit = {"verdict": "stuck_ending", "outcome": "commit", "action": "complete"}
-    in_part = {"verdict": "unknown", "outcome": "unknown", "missing": ["one decision"], "evidence": claims("refuted")}
-    of_log, of_recording = (in_part, commit) if is_log else (commit, in_part)
-    log = log_finding(**of_log, observed_at=due(20 if is_later is is_log else 1), held_to=None)
-    row = only(merge_findings([log], recorded_findings(finding(9, **of_recording))))
-    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
-
-
-@pytest.mark.parametrize(("number", "verdict"), [(1, "ongoing"), (20, "unknown")])
-def test_that_it_was_live_before_is_no_all_clear(number: int, verdict: str) -> None:
-    """Its coordinator does not answer now; of yesterday's last sample a report said that it is within its timeout."""
-    log = log_finding(
-        verdict="unknown", outcome="unknown", missing=["an answer"], held_to=None, observed_at=due(number)
-    )
-    assert only(merge_findings([log], recorded_findings(finding(9, "ongoing")))).verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "verdict"),
-    [
-        ("ongoing", "hanging", "hanging"),
-        ("ongoing", "overdue", "overdue"),
-        ("ongoing", "unknown", "unknown"),
-        ("overdue", "hanging", "hanging"),
-        ("hanging", "unknown", "hanging"),
-        ("prepared", "ongoing", "prepared"),
-    ],
-)
-def test_what_a_recorder_has_seen_since_the_copy_decides(before: str, now: str, verdict: str) -> None:
-    """A transaction that lived while the log was copied, and hung in the newest sample, was healthy in the report."""
-    log = log_finding(verdict=before, outcome="undecided", held_to=None, observed_at=due(1))
-    row = only(merge_findings([log], recorded_findings(finding(9, now, outcome="undecided", missing=["an answer"]))))
-    assert row.verdict == verdict
-
-
-def test_of_two_epochs_the_later_look_decides() -> None:
-    """Batches of a newer epoch joined it since it was recorded as hanging, and perhaps a commit with them."""
-    log = log_finding(
-        verdict="unknown", outcome="unknown", producer_epoch=1, missing=["x"], held_to=None, observed_at=due(20)
-    )
-    assert only(merge_findings([log], recorded_findings(finding(9, outcome="undecided")))).verdict == "unknown"
+@pytest.mark.parametrize("name", MERGED)
+def test_neither_of_two_looks_is_trusted_with_what_the_other_denies(name: str) -> None:
+    log, seconds, sampled, verdict = MERGED[name]
+    of_log = log_finding(**log, observed_at=due(seconds), held_to=None)
+    row = only(merge_findings([of_log], recorded_findings(finding(**{"number": 9, **sampled}))))
+    assert (row.verdict, row.action) == (verdict, {"hanging": "abort", "stuck_ending": "complete"}.get(verdict))
+    assert row.outcome == "unknown" or verdict != "unknown"
 
 
 def test_the_claims_of_a_merged_finding_are_those_of_its_decision() -> None:
@@ -359,24 +307,6 @@ def test_a_later_read_of_the_log_reopens_what_a_sample_no_longer_had() -> None:
     log = log_finding(verdict=Verdict.UNKNOWN, outcome="unknown", observed_at=due(20), held_to=None, held_ms=190_000)
     row = only(merge_findings([log], recorded_findings(finding(2))))
     assert (row.verdict, row.held_to, row.held_ms) == ("unknown", None, 190_000)
-
-
-@pytest.mark.parametrize(
-    ("log", "recorded", "verdict"),
-    [
-        ({"verdict": "hanging", "outcome": "undecided"}, {"number": 2}, "unknown"),
-        ({"verdict": "hanging", "outcome": "undecided"}, {"outcome": "commit"}, "unknown"),
-        ({"verdict": "unknown", "outcome": "unknown", "missing": ["x"]}, {"verdict": "ongoing"}, "unknown"),
-        ({"verdict": "ongoing", "producer_epoch": 1}, {"verdict": "overdue"}, "ongoing"),
-        ({"verdict": "ongoing"}, {"verdict": "overdue"}, "overdue"),
-        ({"verdict": "hanging", "outcome": "undecided"}, {"verdict": "ongoing"}, "hanging"),
-    ],
-)
-def test_clocks_of_two_machines_tell_no_order(log: Any, recorded: Any, verdict: str) -> None:
-    """The recorder, whose clock is ahead, knew no brokers' time: a sample from before the copy ended what is open."""
-    of_log = log_finding(**log, observed_at=due(1), held_to=None)
-    rows = recorded_findings(finding(**{"number": 9, "brokers_time": None, **recorded}))
-    assert only(merge_findings([of_log], rows)).verdict == verdict
 
 
 NO, ALL = "no commit includes", "a commit includes"
@@ -467,9 +397,6 @@ def test_of_several_recorded_findings_the_last_one_counts() -> None:
         assert only(merge_findings([log], recorded)).reason == "It is at 2."
 
 
-PARTITION_ROW = {"producer_id": None, "producer_epoch": None, "start_offset": None, "queue_position": None}
-
-
 def log_transaction(**fields: Any) -> LogTransaction:
     row: Row = {
         "topic": "orders", "partition": 0, "producer_id": 7, "first_offset": 100, "marker_offset": 110,
@@ -479,22 +406,6 @@ def log_transaction(**fields: Any) -> LogTransaction:
 
 
 # Closing by a later observation.
-
-
-def test_a_transaction_missing_from_a_later_sample_has_ended() -> None:
-    """A report must not call a transaction hanging that was ended before it was written."""
-    row = only(recorded_findings(finding(2), finding(3, outcome="undecided", action="abort")))
-    assert (row.verdict, row.outcome, row.action) == ("ended", None, None)
-    assert (row.remedy, row.held_to) == ("None: it has ended.", due(4))
-    assert "While it was open it was hanging: It is, sample 3." in row.reason
-    assert verdict_before(row) == "hanging"
-    open_row = only(recorded_findings(finding(8), finding(9)))
-    assert (open_row.verdict, verdict_before(open_row)) == ("hanging", None)
-
-
-def test_a_sample_with_another_row_of_the_partition_has_read_it() -> None:
-    row = recorded_findings(finding(2), finding(3, "unreplicated", **PARTITION_ROW))[0]
-    assert (row.verdict, row.held_to) == ("ended", due(3))
 
 
 def test_a_partition_without_producer_state_is_not_read() -> None:
@@ -522,39 +433,6 @@ def test_a_partition_without_producer_state_is_not_read() -> None:
         "the sample of 2026-11-21 12:00:20 UTC could not read the partition (TOPIC_AUTHORIZATION_FAILED)",
     ) in (entries(row))
     assert of_partition.verdict == "unknown"
-
-
-def test_a_missing_partition_proves_nothing_if_topics_may_be_hidden() -> None:
-    gap = "DESCRIBE on Topic '*' for this principal"
-    samples = [0, 1, 2, *(sample(number, topic_gaps=[gap]) for number in (3, 4))]
-    row = only(recorded_findings(finding(2), samples=samples))
-    assert (row.verdict, row.held_to) == ("hanging", None)
-    assert entries(row)[-1] == ("missed", f"the sample of 2026-11-21 12:00:30 UTC could not read the partition ({gap})")
-    other = finding(3, producer_id=8, start_offset=200)
-    assert recorded_findings(finding(2), other, samples=samples)[0].verdict == "ended", (
-        "that observation has the partition"
-    )
-
-
-def test_what_was_hidden_for_a_while_has_ended_once_all_is_seen_again() -> None:
-    """It was open for ever, with its verdict of then: it was not followed beyond the sample that may have hidden it."""
-    gap = "DESCRIBE on Topic '*' for this principal"
-    samples = [0, 1, 2, *(sample(number, topic_gaps=[gap]) for number in (3, 4)), 5, 6]
-    row = only(recorded_findings(finding(2), samples=samples))
-    assert (row.verdict, row.held_to) == ("ended", due(5))
-    other = finding(6, producer_id=8, start_offset=200)
-    row = recorded_findings(finding(2), other, samples=samples)[0]
-    assert (row.verdict, row.held_to) == ("ended", due(5))
-    row = only(recorded_findings(finding(2), finding(6), samples=[*samples[:5], 6, 7]))
-    assert (row.held_from, row.held_to) == (due(2), due(7))
-    unread = finding(5, "unknown", producer_id=None, start_offset=None, queue_position=None, error="NOT_LEADER: moved.")
-    row = recorded_findings(finding(2), unread, samples=samples)[0]
-    assert (row.verdict, row.held_to) == ("ended", due(6))
-
-
-@pytest.mark.parametrize("samples", [[0, 1, 2], [0, 1, 2, sample(3, "TIMED_OUT: nobody answered.")]])
-def test_without_a_later_sample_the_finding_is_unchanged(samples: Any) -> None:
-    assert only(recorded_findings(finding(2), samples=samples)).verdict == "hanging"
 
 
 def current(*rows: Row, at: float = 20) -> list[Finding]:
@@ -845,79 +723,55 @@ def late(one: Observation, *, first_seen_at: dt.datetime = NOW, **options: Any) 
     return rows
 
 
-def test_a_transaction_is_late_by_its_own_timeout_and_the_padding() -> None:
-    (row,) = late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6, seconds=6))))
-    assert (row.opened_at, row.opened_at_clock, row.timeout_ms) == (ago(minutes=6, seconds=6), "coordinator", 60_000)
-    assert (row.late_since, row.late_ms) == (ago(seconds=6), 1_000)
-    assert (row.transactional_id, row.start_offset, row.broker_id) == ("payments-7", 100, 1)
-    assert late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6, seconds=5)))) == []
-    assert late(observation(transaction(timeout_ms=3_600_000, start_time=ago(minutes=50)))) == [], (
-        "it may be open for an hour"
+HALF_AN_HOUR: Any = {"first_seen_at": ago(minutes=30)}
+BEHIND_OTHERS = observation(
+    transaction(start_time=ago(minutes=1)),
+    transaction(8, transactional_id="payments-8", start_time=ago(minutes=30)),
+    partitions=[partition("a", error="LEADER_NOT_AVAILABLE: x", lso=None, hw=None), partition()],
+    producers=[producer(), producer(8, start=120)],
+)
+
+
+def began(*, timeout_ms: int | None = 60_000, **duration: float) -> Observation:
+    return observation(transaction(timeout_ms=timeout_ms, start_time=ago(**duration)))
+
+
+def batch(time: dt.datetime | None, *owners: Transaction, **more: Any) -> Observation:
+    return observation(*owners, first_batches=[first_batch(time=time, **more)])
+
+
+LATE: dict[str, tuple[Observation, dict[str, Any]]] = {
+    "by its own timeout and the padding": (began(minutes=6, seconds=6), {}),
+    "not yet": (began(minutes=6, seconds=5), {}),
+    "it may be open for an hour": (began(timeout_ms=3_600_000, minutes=50), {}),
+    "within the default padding": (began(minutes=2), {}),
+    "without padding": (began(minutes=2), {"padding_ms": 0}),
+    "without an owner, past the longest timeout": (batch(ago(minutes=21), log_append_time=True), {}),
+    "without an owner, within it": (batch(ago(minutes=19)), {}),
+    "the longest timeout is an hour": (batch(ago(minutes=21)), {"longest_timeout_ms": 3_600_000}),
+    "superseded, by the timeout of its id": (batch(ago(minutes=7), transaction(state="Empty", on=())), {}),
+    "its first batch has no time": (batch(None), HALF_AN_HOUR),
+    "the clock of its producer is ahead": (batch(NOW + dt.timedelta(minutes=50)), HALF_AN_HOUR),
+    "no time, and seen for 3 min": (batch(None), {"first_seen_at": ago(minutes=3)}),
+    # The coordinator listed the id and did not describe it.
+    "an unknown timeout is the longest one": (began(timeout_ms=None, minutes=21), {}),
+    "behind others": (BEHIND_OTHERS, {}),
+    "two-phase commit has no timeout": (began(timeout_ms=2**31 - 1, days=60), {}),
+    "nothing is open: unreplicated": (observation(producers=[producer(start=None)]), {}),
+    "nothing was read": (
+        observation(producers=[], partitions=[partition(error="LEADER_NOT_AVAILABLE: x", lso=None, hw=None)]), {}),
+    "it has not written to this partition yet": (
+        observation(transaction(start_time=ago(days=1)), producers=[], partitions=[partition(hw=100)]), {}),
+}  # fmt: skip
+
+
+def test_which_transactions_are_late() -> None:
+    lines = [f"{name}: {[each.row() for each in late(one, **options)]}" for name, (one, options) in LATE.items()]
+    compare("late_transactions.txt", lines)
+    one = batch(None)
+    assert late_transactions(Diagnosis.of([one]).findings(), one, sampled_at=NOW, first_seen={}, padding_ms=0) == [], (
+        "it is seen for the first time"
     )
-
-
-def test_the_default_padding_is_five_minutes() -> None:
-    one = observation(transaction(timeout_ms=60_000, start_time=ago(minutes=2)))
-    assert late(one) == []
-    assert [row.late_ms for row in late(one, padding_ms=0)] == [55_000]
-
-
-def test_a_transaction_without_owner_is_late_past_the_longest_timeout() -> None:
-    (row,) = late(observation(first_batches=[first_batch(time=ago(minutes=21), log_append_time=True)]))
-    assert (row.transactional_id, row.timeout_ms, row.opened_at_clock) == (None, 900_000, "broker")
-    assert late(observation(first_batches=[first_batch(time=ago(minutes=19))])) == []
-    assert late(observation(first_batches=[first_batch(time=ago(minutes=21))]), longest_timeout_ms=3_600_000) == []
-
-
-def test_a_superseded_transaction_is_late_by_the_timeout_of_its_id() -> None:
-    (row,) = late(observation(transaction(state="Empty", on=()), first_batches=[first_batch(time=ago(minutes=7))]))
-    assert (row.opened_at_clock, row.timeout_ms) == ("producer", 60_000)
-
-
-@pytest.mark.parametrize("time", [None, NOW + dt.timedelta(minutes=50)], ids=["no time", "clock ahead"])
-def test_without_a_start_time_a_transaction_counts_from_its_first_sample(time: dt.datetime | None) -> None:
-    one = observation(first_batches=[first_batch(time=time)])
-    (row,) = late(one, first_seen_at=ago(minutes=30))
-    assert (row.opened_at, row.opened_at_clock) == (ago(minutes=30), "recorder")
-    assert late(one, first_seen_at=ago(minutes=3)) == []
-
-
-def test_a_transaction_seen_for_the_first_time_is_not_late() -> None:
-    one = observation(first_batches=[first_batch(time=None)])
-    assert late_transactions(Diagnosis.of([one]).findings(), one, sampled_at=NOW, first_seen={}, padding_ms=0) == []
-
-
-def test_an_unknown_timeout_is_the_longest_one() -> None:
-    """The coordinator listed the id and did not describe it."""
-    (row,) = late(observation(transaction(timeout_ms=None, start_time=ago(minutes=21))))
-    assert row.timeout_ms == 900_000
-
-
-def test_a_late_transaction_is_found_behind_others() -> None:
-    unread = partition("a", error="LEADER_NOT_AVAILABLE: x", lso=None, hw=None)
-    other = transaction(8, transactional_id="payments-8", start_time=ago(minutes=30))
-    one = observation(
-        transaction(start_time=ago(minutes=1)),
-        other,
-        partitions=[unread, partition()],
-        producers=[producer(), producer(8, start=120)],
-    )
-    (row,) = late(one)
-    assert (row.producer_id, row.transactional_id) == (8, "payments-8")
-
-
-def test_two_phase_commit_has_no_timeout() -> None:
-    assert late(observation(transaction(timeout_ms=2**31 - 1, start_time=ago(days=60)))) == []
-
-
-def test_without_an_open_transaction_nothing_is_late() -> None:
-    assert late(observation(producers=[producer(start=None)])) == [], "unreplicated"
-    assert (
-        late(observation(producers=[], partitions=[partition(error="LEADER_NOT_AVAILABLE: x", lso=None, hw=None)]))
-        == []
-    )
-    without_records = observation(transaction(start_time=ago(days=1)), producers=[], partitions=[partition(hw=100)])
-    assert late(without_records) == [], "it has not written to this partition yet"
 
 
 def test_the_first_sample_is_kept_while_the_transaction_is_open() -> None:

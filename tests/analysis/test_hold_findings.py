@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 
-from tests.analysis.build import NOW
+from tests.analysis.build import NOW, columns
 from tests.analysis.logged import at
 from tests.analysis.random_logs import Step, batches, step_lists
 from tests.analysis.test_log_transactions import BASE, all_opened_before
+from tests.stored import compare
 from tests.tiers import fuzzed
 from toolkit.analysis.hold_findings import attribute, by_producer, held_findings, held_offsets, lso_holds, merge_holds
 from toolkit.analysis.log.log_transactions import (
@@ -25,7 +26,7 @@ from toolkit.analysis.log.log_transactions import (
 )
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
-from toolkit.schema import FINDINGS, Row, utc
+from toolkit.schema import Row, utc
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.recorded import LSO_HOLDS, LsoHold
@@ -199,231 +200,110 @@ def history(ended: str | None = "commit", **fields: Any) -> PastTransaction:
     return PastTransaction.of(row)
 
 
-def iso_utc(second: float) -> str:
-    return at(second).isoformat(timespec="milliseconds")
+# The owner of a hold
 
 
-def only(rows: list[Finding]) -> Finding:
-    FINDINGS.arrow(row.row() for row in rows)
-    (row,) = rows
-    return row
-
-
-def finding_of(one: LsoHold, *histories: PastTransaction) -> Finding:
-    return only(held_findings([one], transaction_history=by_producer(histories), current_findings=[]))
-
-
-# The owner of a hold.
-
-
-def test_a_match_by_the_brokers_clock_wins_over_other_clocks() -> None:
-    one, next_one = history(reason="This one."), history(decided_at=at(123), end_time=at(124), first_offset=8)
-    assert attribute(hold(), [one, next_one]).sentence == "This one."
-    late = history(decided_at=at(122), end_time=at(123))
-    assert attribute(hold(), [late]).history == late, "clocks of brokers differ a little"
-    slightly_short = replace(late, start_time=at(10))
-    assert attribute(hold(), [slightly_short]).history == slightly_short, "by a tenth of the time"
-    short = replace(late, start_time=at(60))
-    assert attribute(hold(), [short]).history is None
-    by_previous_marker = {"opened_at_clock": "broker"}, {"opened_at": None, "opened_at_clock": None}
-    for fields in (*by_previous_marker, {**by_previous_marker[1], "start": None, "start_clock": None}):
-        assert attribute(hold(**fields), [short]).history == short, "its first batch may be later"
-    assert attribute(hold(), [history(decided_at=at(126), end_time=at(127))]).history is None
-
-
-@pytest.mark.parametrize("partitions", [HERE, None])
-def test_two_matches_give_no_owner(partitions: Any) -> None:
-    past = history(topic_partitions=partitions)
-    owner = attribute(hold(), [replace(past, first_offset=8), past])
-    assert (owner.transactional_id, owner.history) == ("payments", None)
-    assert owner.sentence == "2 transactions of its transactional id fit; the records do not show which it was."
-
-
-@pytest.mark.parametrize(
-    ("one", "fitting"),
-    [
-        (hold(), {"commit", "open", "stuck", None}),
-        (hold(marker="ABORT"), {"abort", "timeout", "fence", "open", "stuck", None}),
-        (hold(marker=None), {"commit", "abort", "timeout", "fence", "open", "stuck", None}),  # it was not read
-        (open_hold(), {"open", "stuck", None}),
-    ],
-)
-def test_a_transaction_fits_the_marker_unless_it_ended_otherwise(one: LsoHold, fitting: set[str | None]) -> None:
-    ended = ("commit", "abort", "timeout", "fence", "open", "stuck", None)
-    assert {each for each in ended if attribute(one, [history(each)]).history is not None} == fitting
-
-
-def test_the_match_with_the_partition_wins_over_one_with_unknown_partitions() -> None:
-    unknown = history(topic_partitions=None, first_offset=8)
-    assert attribute(hold(), [unknown, history(reason="This one.")]).sentence == "This one."
-
-
-def test_an_id_is_named_by_any_record_that_has_its_producer_id() -> None:
-    owner = attribute(hold(), [history(producer_id=9, previous_producer_id=7)])
-    assert (owner.transactional_id, owner.history) == ("payments", None), "that one is of the next producer id"
-    owner = attribute(hold(), [history(producer_id=9)])
-    assert (owner.transactional_id, owner.sentence) == (
-        None,
-        "No record read from __transaction_state has its producer id.",
-    )
-    owner = attribute(hold(), [history(), history(transactional_id="other")])
-    assert owner.transactional_id is None, "Kafka gives a producer id to one id only"
-
-
-def test_the_marker_of_transaction_version_2_has_the_next_epoch() -> None:
-    assert attribute(hold(marker_epoch=4), [history()]).history is not None
-    raised = history(producer_epoch=4, first_offset=8)
-    assert attribute(hold(marker_epoch=4), [history(reason="This one."), raised]).sentence == "This one."
-
-
-def test_a_late_batch_does_not_belong_to_the_ended_transaction() -> None:
-    before = history(start_time=at(117.9), decided_at=at(118), end_time=at(118))
-    assert attribute(hold(opened_at=at(118.1)), [before]).history is None
-    owner = attribute(hold(), [before])
-    assert (owner.history, owner.was_known) == (None, True)
-    assert "did not know of it, or its records are gone" in owner.sentence
-
-
-def test_records_before_and_after_prove_that_the_coordinator_did_not_own_it() -> None:
-    before = history(start_time=at(-99), decided_at=at(-90), end_time=at(-90), first_offset=1)
-    after = history(start_time=at(200), decided_at=at(201), end_time=at(201), first_offset=9)
-    elsewhere = history(topic_partitions=ELSEWHERE)
-    assert not attribute(hold(), [before, elsewhere, after]).was_known
-    assert attribute(hold(), [before, elsewhere]).was_known, "its records of that time may not have been read"
-    assert attribute(hold(), [elsewhere, after]).was_known, "compaction may have removed them"
-    assert attribute(hold(), [replace(before, error="CORRUPT_RECORD: one."), after]).was_known
-    for one in (hold(opened_at=None), hold(held_to=None, marker="ABORT")):
-        assert attribute(one, [before, elsewhere, after]).was_known, "its time is unknown"
-
-
-BEFORE_HOLD = history(start_time=at(-99), decided_at=at(-90), end_time=at(-90), first_offset=1)
+THIS = history(reason="This one.")
+LATE = history(decided_at=at(122), end_time=at(123))
+SHORT = replace(LATE, start_time=at(60))
+BY_MARKER: tuple[Row, ...] = (
+    {"opened_at_clock": "broker"}, {"opened_at": None, "opened_at_clock": None},
+    {"opened_at": None, "opened_at_clock": None, "start": None, "start_clock": None},
+)  # fmt: skip
+BEFORE_IT = history(start_time=at(-99), decided_at=at(-90), end_time=at(-90), first_offset=1)
 AFTER = history(start_time=at(200), decided_at=at(201), end_time=at(201), first_offset=9)
+OTHER = history(topic_partitions=ELSEWHERE)
+RIGHT_BEFORE = history(start_time=at(117.9), decided_at=at(118), end_time=at(118))
 INIT: Row = {"kind": "init", "ended": None, "start_time": None, "decided_at": None, "topic_partitions": None}
+ENDINGS = ("commit", "abort", "timeout", "fence", "open", "stuck", None)
+OF_THAT_TIME: dict[str, Row] = {
+    "short": {"start_time": at(60), "end_time": at(63)},
+    "of unknown start": {"start_time": None, "decided_at": None, "end_time": at(63)},
+    "open, of another epoch": {"start_time": at(60), "end_time": None, "producer_epoch": 9},
+}
+OWNERS: dict[str, tuple[LsoHold, list[PastTransaction]]] = {
+    # A match by the broker's clock wins over other clocks.
+    "two that fit, of which one ended with the marker": (
+        hold(), [THIS, history(decided_at=at(123), end_time=at(124), first_offset=8)]),
+    "clocks of brokers differ a little": (hold(), [LATE]),
+    "it began later, by a tenth of the time": (hold(), [replace(LATE, start_time=at(10))]),
+    "it began much later": (hold(), [SHORT]),
+    **{f"its first batch may be later: {[*fields]}": (hold(**fields), [SHORT]) for fields in BY_MARKER},
+    "it ended much later": (hold(), [history(decided_at=at(126), end_time=at(127))]),
+    "two matches": (hold(), [history(first_offset=8), history()]),
+    "two matches of unknown partitions": (
+        hold(), [history(first_offset=8, topic_partitions=None), history(topic_partitions=None)]),
+    # A transaction fits the marker unless it ended otherwise.
+    **{
+        f"{what}, and its end is {ended}": (one, [history(ended)])
+        for what, one in (("a COMMIT", hold()), ("an ABORT", hold(marker="ABORT")), ("open", open_hold()),
+                          ("a marker that was not read", hold(marker=None)))
+        for ended in ENDINGS
+    },
+    "one with the partition, one with unknown ones": (hold(), [history(topic_partitions=None, first_offset=8), THIS]),
+    "of the next producer id of its id": (hold(), [history(producer_id=9, previous_producer_id=7)]),
+    "of another producer id": (hold(), [history(producer_id=9)]),
+    "Kafka gives a producer id to one id only": (hold(), [history(), history(transactional_id="other")]),
+    "the marker of transaction version 2 has the next epoch": (hold(marker_epoch=4), [history()]),
+    "which the next transaction has": (hold(marker_epoch=4), [THIS, history(producer_epoch=4, first_offset=8)]),
+    "a late batch, by its time": (hold(opened_at=at(118.1)), [RIGHT_BEFORE]),
+    "a late batch, by its length": (hold(), [RIGHT_BEFORE]),
+    # Records before and after prove that the coordinator did not own it.
+    "before, elsewhere, after": (hold(), [BEFORE_IT, OTHER, AFTER]),
+    "before, elsewhere: its records of that time may not have been read": (hold(), [BEFORE_IT, OTHER]),
+    "elsewhere, after: compaction may have removed them": (hold(), [OTHER, AFTER]),
+    "a record that could not be read": (hold(), [replace(BEFORE_IT, error="CORRUPT_RECORD: one."), AFTER]),
+    "it opened at an unknown time": (hold(opened_at=None), [BEFORE_IT, OTHER, AFTER]),
+    "it ended at an unknown time": (hold(held_to=None, marker="ABORT"), [BEFORE_IT, OTHER, AFTER]),
+    **{
+        f"one of that time whose partitions are unknown may be it: {fields}": (
+            hold(), [BEFORE_IT, history(topic_partitions=None, **times), AFTER])
+        for fields, times in OF_THAT_TIME.items()
+    },
+    "an init during the hold is no transaction": (hold(), [BEFORE_IT, history(**{**INIT, "end_time": at(60)}), AFTER]),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"start_time": at(60), "end_time": at(63)},
-        {"start_time": None, "decided_at": None, "end_time": at(63)},
-        {"start_time": at(60), "end_time": None, "producer_epoch": 9},
-    ],
-)
-def test_a_transaction_of_that_time_whose_partitions_are_unknown_may_be_the_one(fields: Any) -> None:
-    assert attribute(hold(), [BEFORE_HOLD, history(topic_partitions=None, **fields), AFTER]).was_known
+def test_the_owner_of_a_hold() -> None:
+    lines = []
+    for name, (one, histories) in OWNERS.items():
+        owner = attribute(one, histories)
+        which = "none" if owner.history is None else f"number {histories.index(owner.history) + 1}"
+        known = "was known" if owner.was_known else "was not known"
+        lines += [f"{name}: {which} of {len(histories)}; {owner.transactional_id} {known}", f"    {owner.sentence}"]
+    compare("hold_owners.txt", lines)
 
 
-def test_an_init_during_the_hold_is_no_transaction() -> None:
-    assert not attribute(hold(), [BEFORE_HOLD, history(**{**INIT, "end_time": at(60)}), AFTER]).was_known
+# The findings of holds
 
 
-@pytest.mark.parametrize(("fields", "time"), [({"start": None}, "time unknown"), ({"start_clock": None}, iso_utc(0))])
-def test_a_first_batch_without_time_names_no_clock(fields: Any, time: str) -> None:
-    assert finding_of(hold(**fields)).evidence[0].value == f"offset 100: epoch 3, sequence 0, {time}"
-
-
-# The text of a finding.
-
-
-@pytest.mark.parametrize(
-    ("fields", "histories", "cause"),
-    [
-        ({"marker": "ABORT"}, history("timeout"), "its client did not end it in time (client-too-slow)"),
-        ({"marker": "ABORT"}, history("fence"), "its client left it open, until a new instance took over the id"),
-        (
-            {"first_epoch": 2},
-            history(),
-            "mixed epochs in one transaction: epoch 2 opened it, and epoch 3 wrote into it",
-        ),
-        (
-            {"marker_epoch": 4},
-            history(producer_epoch=4),
-            "superseded epoch: the marker of epoch 4 decided what epoch 3 had left open, and made it visible",
-        ),
-        (
-            {},
-            history(decided_at=at(30)),
-            "its coordinator had decided, and took 1 min 30 s to write its marker (marker-not-written)",
-        ),
-        (
-            {},
-            history(decided_at=at(30), client_transaction_version=2),
-            "its coordinator had decided, and took 1 min 30 s to write its marker "
-            "(marker-not-written, marker-not-sent)",
-        ),
-        (
-            {},
-            history(timeout_ms=2**31 - 1),
-            "a two-phase commit: its external coordinator took that long to decide (two-phase-commit)",
-        ),
-        (
-            {"marker": "ABORT"},
-            history("timeout", transactional_id="sink-3-17", timeout_ms=3_600_000),
-            'its client did not end it in time; a hint: "sink-3-17" with a timeout of 1 h looks like Apache Flink, '
-            "whose checkpoint decides what to do (client-too-slow, flink-timeout)",
-        ),
-        (
-            {"marker": "ABORT"},
-            history("fence", transactional_id="sink-3-17", timeout_ms=3_600_000),
-            'its client left it open, until a new instance took over the id; a hint: "sink-3-17" with a timeout of '
-            "1 h looks like Apache Flink, whose checkpoint decides what to do (flink-timeout)",
-        ),
-        ({}, history(transactional_id="sink-3-17", timeout_ms=3_600_000), None),
-        ({}, history("open", decided_at=None), None),
-        ({"held_to": None, "held_ms": None}, history(decided_at=at(30)), None),
-        ({"first_epoch": None}, history(), None),
-        ({"producer_epoch": None}, history(), None),
-        ({}, history(producer_epoch=None), None),
-        ({}, history(), None),
-    ],
-)
-def test_the_cause_of_an_ended_hold(fields: Any, histories: PastTransaction, cause: str | None) -> None:
-    assert finding_of(hold(**fields), histories).cause == cause
-
-
-def test_a_hold_without_owner_has_a_cause() -> None:
-    before = history(start_time=at(-99), decided_at=at(-90), end_time=at(-90), first_offset=1)
-    after = history(start_time=at(200), decided_at=at(201), end_time=at(201), first_offset=9)
-    row = finding_of(hold(marker="ABORT"), before, after)
-    assert row.cause is not None
-    assert row.cause.endswith(
-        "a batch came late or was resent, or its partition was never added "
-        "(late-after-commit, late-after-abort, never-added)"
-    )
-    assert "Its coordinator did not know of it" in row.reason
-
-
-def test_holds_of_group_offsets_name_their_cause() -> None:
-    assert finding_of(hold(topic="__consumer_offsets")).cause == "it held offsets of consumer groups (group-offsets)"
-
-
-def test_a_start_time_within_the_difference_of_clocks_corrects_nothing() -> None:
-    row = finding_of(hold(), history(start_time=at(3)))
-    assert (row.held_from, row.opened_at, row.opened_at_clock) == (at(0), at(3), "coordinator")
-
-
-def test_without_a_start_time_the_opening_is_that_of_the_log() -> None:
-    row = finding_of(hold(), history(start_time=None))
-    assert (row.transactional_id, row.opened_at, row.opened_at_clock) == ("payments", at(0), "producer")
-
-
-def test_a_hold_before_its_id_got_another_producer_id_has_an_owner() -> None:
-    assert finding_of(hold(), history(producer_id=9, previous_producer_id=7)).transactional_id == "payments"
-
-
-def test_short_holds_are_left_out() -> None:
-    histories = by_producer([history()])
-    unknown = hold(opened_at=None, opened_at_clock=None, held_from=None, held_ms=None, least_ms=50_000)
-    assert held_findings([unknown], min_held_ms=60_000) == []
-    assert only(held_findings([unknown, hold(first_offset=120)], min_held_ms=60_000)).start_offset == 120
-    assert len(held_findings([unknown], transaction_history=histories, min_held_ms=60_000)) == 1
-    assert "for at least 50 s until" in only(held_findings([unknown], min_held_ms=50_000)).reason
-    backfill = hold(opened_at=at(-9999), held_from=at(-9999), held_ms=10_119_000)
-    assert held_findings([backfill], transaction_history=histories, min_held_ms=120_001) == []
-    assert "for an unknown time until" in only(held_findings([replace(unknown, least_ms=None)])).reason
-
-
-# Open transactions.
+FLINK: Row = {"transactional_id": "sink-3-17", "timeout_ms": 3_600_000}
+SLOW: Row = {"decided_at": at(30)}
+ENDED_HOLDS: dict[str, tuple[LsoHold, list[PastTransaction]]] = {
+    "without the records of its id": (hold(), []),
+    "its first batch has no time": (hold(start=None), []),
+    "its first batch has no clock": (hold(start_clock=None), []),
+    "a client that did not end it in time": (hold(marker="ABORT"), [history("timeout")]),
+    "a client that left it open": (hold(marker="ABORT"), [history("fence")]),
+    "two epochs": (hold(first_epoch=2), [history()]),
+    "a marker of the next epoch": (hold(marker_epoch=4), [history(producer_epoch=4)]),
+    "a marker that came late": (hold(), [history(**SLOW)]),
+    "a marker of version 2 that came late": (hold(), [history(**SLOW, client_transaction_version=2)]),
+    "two-phase commit": (hold(), [history(timeout_ms=2**31 - 1)]),
+    **{f"an id of Flink: {each}": (hold(marker="ABORT" if each != "commit" else "COMMIT"), [history(each, **FLINK)])
+       for each in ("timeout", "fence", "commit")},
+    "still open by its records": (hold(), [history("open", decided_at=None)]),
+    "of unknown end": (hold(held_to=None, held_ms=None), [history(**SLOW)]),
+    "the epoch of its first batch is not known": (hold(first_epoch=None), [history()]),
+    "its own epoch is not known": (hold(producer_epoch=None), [history()]),
+    "that of its records is not known": (hold(), [history(producer_epoch=None)]),
+    "a commit": (hold(), [history()]),
+    "its coordinator did not know of it": (hold(marker="ABORT"), [BEFORE_IT, AFTER]),
+    "offsets of groups": (hold(topic="__consumer_offsets"), []),
+    "a start time within the difference of clocks corrects nothing": (hold(), [history(start_time=at(3))]),
+    "without a start time the opening is that of the log": (hold(), [history(start_time=None)]),
+    "before its id got another producer id": (hold(), [history(producer_id=9, previous_producer_id=7)]),
+}  # fmt: skip
 
 
 def current_finding(**fields: Any) -> Finding:
@@ -436,69 +316,84 @@ def current_finding(**fields: Any) -> Finding:
     return Finding.of(row)
 
 
-def test_an_open_hold_combines_the_diagnosis_with_the_log() -> None:
-    row = only(held_findings([open_hold()], current_findings=[current_finding()]))
-    held_ms = (NOW - at(0)) // dt.timedelta(milliseconds=1)
-    assert row == current_finding(held_from=at(0), held_ms=held_ms, records_held=9, bytes_held=900)
-    with_impact = current_finding(held_from=at(1), held_ms=5, records_held=3, bytes_held=300)
-    assert only(held_findings([open_hold()], current_findings=[with_impact])) == with_impact
+UNTIMED_SHORT = hold(opened_at=None, opened_at_clock=None, held_from=None, held_ms=None, least_ms=50_000)
+OF_EXCERPT = current_finding(
+    held_from=at(60), held_ms=5,
+    evidence=[{"name": "held_at_least_since", "value": "offset 105", "source": "Fetch"}],
+)  # fmt: skip
+UNTIMED = open_hold(held_from=None, records_held=None, bytes_held=None)
+AN_HOUR_AHEAD = NOW + dt.timedelta(hours=1)
+AHEAD = open_hold(opened_at=AN_HOUR_AHEAD, held_from=AN_HOUR_AHEAD)
+COORDINATORS = current_finding(queue_position=None, start_offset=None, verdict=Verdict.ONGOING)
+OTHERS = [
+    current_finding(queue_position=2, producer_id=8, start_offset=105),
+    current_finding(queue_position=None, producer_id=None, start_offset=None, verdict=Verdict.UNREPLICATED),
+    replace(COORDINATORS, producer_id=9),
+]
+LOG_ALONE = by_producer([history("open", reason="Ongoing.", decided_at=None, end_time=None)])
+AS_OF: dict[str, Row] = {
+    "its start": {},
+    "behind another": {"after_offset": 103, "held_from": at(30)},
+    "behind another since an unknown time": {"after_offset": 103, "held_from": None},
+    "nothing": {"held_from": None, "opened_at": None},
+}
+HELD: dict[str, tuple[list[LsoHold], dict[str, Any]]] = {
+    **{name: ([one], {"transaction_history": by_producer(histories), "current_findings": []})
+       for name, (one, histories) in ENDED_HOLDS.items()},
+    "too short": ([UNTIMED_SHORT], {"min_held_ms": 60_000}),
+    "one of two is too short": ([UNTIMED_SHORT, hold(first_offset=120)], {"min_held_ms": 60_000}),
+    "too short without its records": (
+        [UNTIMED_SHORT], {"min_held_ms": 60_000, "transaction_history": by_producer([history()])}),
+    "just long enough": ([UNTIMED_SHORT], {"min_held_ms": 50_000}),
+    "a backfill, of which the records show the time": (
+        [hold(opened_at=at(-9999), held_from=at(-9999), held_ms=10_119_000)],
+        {"min_held_ms": 120_001, "transaction_history": by_producer([history()])}),
+    "of unknown time": ([replace(UNTIMED_SHORT, least_ms=None)], {}),
+    # Open transactions
+    "the diagnosis and the log": ([open_hold()], {"current_findings": [current_finding()]}),
+    "a diagnosis that knows what is held": ([open_hold()], {"current_findings": [
+        current_finding(held_from=at(1), held_ms=5, records_held=3, bytes_held=300)]}),
+    "the complete log wins over an excerpt": ([open_hold()], {"current_findings": [OF_EXCERPT]}),
+    "and names its evidence": ([open_hold(after_offset=103, held_from=at(30))], {"current_findings": [OF_EXCERPT]}),
+    "not if it has no time": ([UNTIMED], {"current_findings": [OF_EXCERPT]}),
+    "nor behind another": ([replace(UNTIMED, after_offset=103)], {"current_findings": [OF_EXCERPT]}),
+    "a clock ahead of now is replaced by the previous marker": (
+        [replace(AHEAD, not_before=at(-1))], {"current_findings": [current_finding()]}),
+    "without one, the time is not known": ([AHEAD], {"current_findings": [current_finding()]}),
+    "or is the coordinator's": (
+        [AHEAD], {"current_findings": [current_finding(opened_at_clock="coordinator", opened_at=at(2))]}),
+    "other findings are unchanged": ([], {"current_findings": OTHERS}),
+    "at another offset": ([open_hold()], {"current_findings": [current_finding(start_offset=90)]}),
+    "another replica has one before it": ([open_hold()], {"current_findings": [current_finding(queue_position=2)]}),
+    "an ended one before it": (
+        [open_hold(), hold(producer_id=8, first_offset=80)], {"current_findings": [current_finding(queue_position=2)]}),
+    "its marker is in the log, however short it was held": (
+        [hold()], {"current_findings": [current_finding(brokers_time=at(119))], "min_held_ms": 120_001}),
+    "it has ended since": (
+        [hold()], {"current_findings": [current_finding(transactional_id="payments", brokers_time=at(119))]}),
+    "it has ended since, and its id is in the records": (
+        [hold()], {"current_findings": [current_finding(brokers_time=at(119))],
+                   "transaction_history": by_producer([history()])}),
+    "open minutes after its marker": ([hold()], {"current_findings": [current_finding()]}),
+    "a log alone, without a diagnosis": ([open_hold()], {"transaction_history": LOG_ALONE, "current_findings": None}),
+    "a log alone, and a diagnosis without it": (
+        [open_hold()], {"transaction_history": LOG_ALONE, "current_findings": []}),
+    "a finding without offset is not that of an open hold": ([open_hold()], {"current_findings": [COORDINATORS]}),
+    # A log without times of markers is as of its last known time.
+    **{
+        f"without times of markers: {name}": ([open_hold(as_of=None, log_end_offset=None, **fields)], {})
+        for name, fields in AS_OF.items()
+    },
+}  # fmt: skip
 
 
-def test_the_complete_log_wins_over_an_excerpt() -> None:
-    since = {"name": "held_at_least_since", "value": "offset 105", "source": "Fetch"}
-    from_excerpt = current_finding(held_from=at(60), held_ms=5, evidence=[since])
-    row = only(held_findings([open_hold()], current_findings=[from_excerpt]))
-    assert (row.held_from, row.evidence) == (at(0), ())
-    row = only(held_findings([open_hold(after_offset=103, held_from=at(30))], current_findings=[from_excerpt]))
-    assert (row.held_from, [entry.name for entry in row.evidence]) == (at(30), ["held_since"])
-    untimed = open_hold(held_from=None, records_held=None, bytes_held=None)
-    for one in (untimed, replace(untimed, after_offset=103)):
-        assert only(held_findings([one], current_findings=[from_excerpt])) == from_excerpt
-
-
-def test_a_clock_ahead_of_now_is_replaced_by_the_previous_marker() -> None:
-    ahead = open_hold(opened_at=NOW + dt.timedelta(hours=1), held_from=NOW + dt.timedelta(hours=1), not_before=at(-1))
-    assert only(held_findings([ahead], current_findings=[current_finding()])).held_from == at(-1)
-    row = only(held_findings([replace(ahead, not_before=None)], current_findings=[current_finding()]))
-    assert (row.held_from, row.held_ms) == (None, None)
-    with_owner = current_finding(opened_at_clock="coordinator", opened_at=at(2))
-    assert only(held_findings([replace(ahead, not_before=None)], current_findings=[with_owner])).held_from == at(2)
-
-
-def test_other_findings_are_unchanged() -> None:
-    others = [
-        current_finding(queue_position=2, producer_id=8, start_offset=105),
-        current_finding(queue_position=None, producer_id=None, start_offset=None, verdict=Verdict.UNREPLICATED),
-        current_finding(queue_position=None, producer_id=9, start_offset=None, verdict=Verdict.ONGOING),
-    ]
-    assert held_findings([], current_findings=others) == others
-    assert held_findings([open_hold()], current_findings=[current_finding(start_offset=90)]) == [
-        current_finding(start_offset=90)
-    ]
-    second = current_finding(queue_position=2)
-    assert held_findings([open_hold()], current_findings=[second]) == [second], "another replica has one before it"
-    ended = hold(producer_id=8, first_offset=80)
-    rows = held_findings([open_hold(), ended], current_findings=[second])
-    assert [row.verdict for row in rows] == ["ended", "hanging"]
-    (row,) = held_findings([hold()], current_findings=[current_finding(brokers_time=at(119))], min_held_ms=120_001)
-    assert row.verdict == "ended", "its marker is in the log, however short it was held"
-
-
-def test_a_transaction_that_has_ended_since_is_reported_once() -> None:
-    found = current_finding(transactional_id="payments", brokers_time=at(119))
-    row = only(held_findings([hold()], current_findings=[found]))
-    assert (row.verdict, row.transactional_id, row.remedy) == ("ended", "payments", "None: it has ended.")
-    histories = by_producer([history()])
-    found = current_finding(brokers_time=at(119))
-    row = only(held_findings([hold()], transaction_history=histories, current_findings=[found]))
-    assert row.transactional_id == "payments", "by the coordinators' log"
-    before = row.evidence[-1]
-    assert (before.name, before.value, before.observed_at) == ("verdict_before", "hanging", NOW)
-
-
-def test_a_transaction_that_is_open_minutes_after_its_marker_has_not_ended() -> None:
-    row = only(held_findings([hold()], current_findings=[current_finding()]))
-    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
+def test_the_findings_of_holds() -> None:
+    """Each column of them that is known, of a log alone, or with the current findings."""
+    lines = []
+    for name, (holds, options) in HELD.items():
+        lines.append(f"# {name}")
+        lines += columns(held_findings(holds, **options))
+    compare("hold_findings.txt", lines)
 
 
 def test_a_hold_goes_on_after_a_marker_that_its_leader_lost() -> None:
@@ -516,44 +411,6 @@ def test_a_hold_that_is_open_in_a_log_ends_by_a_later_sample() -> None:
     (ended,) = merge_holds([log], [recorded])
     (goes_on,) = merge_holds([log], [recorded], still_open={log.key})
     assert (ended.held_to, ended.held_ms, goes_on.held_to) == (at(300), 180_000, None)
-
-
-@pytest.mark.parametrize(
-    ("current_findings", "missing"),
-    [
-        (None, "the coordinators' response: there is no current finding"),
-        ([], "the coordinators' response: the current findings do not include this transaction"),
-    ],
-)
-def test_a_log_alone_gives_no_remedy_for_open_transactions(current_findings: Any, missing: str) -> None:
-    histories = by_producer([history("open", reason="Ongoing.", decided_at=None, end_time=None)])
-    row = only(held_findings([open_hold()], transaction_history=histories, current_findings=current_findings))
-    assert (row.verdict, row.missing, row.queue_position) == ("unknown", (missing,), 1)
-    assert row.reason == '"payments" (producer 7 epoch 3) held the LSO at the end of the log that was read. Ongoing.'
-    assert (row.held_from, row.held_to, row.held_ms) == (at(0), None, 500_000)
-    assert (row.last_stable_offset, row.offsets_held) == (100, 10)
-    assert row.remedy.startswith("Do not abort.")
-    assert [entry.observed_at for entry in row.evidence if entry.name == "records"] == [at(0)]
-
-
-def test_a_finding_without_offset_is_not_that_of_an_open_hold() -> None:
-    of_coordinator = current_finding(queue_position=None, start_offset=None, verdict=Verdict.ONGOING)
-    rows = held_findings([open_hold()], current_findings=[of_coordinator])
-    assert [row.verdict for row in rows] == ["unknown", "ongoing"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "as_of"),
-    [
-        ({}, at(0)),
-        ({"after_offset": 103, "held_from": at(30)}, at(30)),
-        ({"after_offset": 103, "held_from": None}, at(0)),
-        ({"held_from": None, "opened_at": None}, dt.datetime.fromtimestamp(0, dt.UTC)),
-    ],
-)
-def test_a_log_without_times_of_markers_is_as_of_its_last_known_time(fields: Any, as_of: dt.datetime) -> None:
-    row = only(held_findings([open_hold(as_of=None, log_end_offset=None, **fields)]))
-    assert (row.observed_at, row.offsets_held) == (as_of, None)
 
 
 def test_held_offsets_are_unknown_unless_the_log_was_read_to_their_end() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.analysis.build import first_batch, partition
 from tests.analysis.logged import at, data, excerpt, headers, marker, milliseconds, open_transaction, with_logs
+from tests.stored import compare
 from toolkit.analysis.diagnosis.log_excerpts import (
     LogTime,
     OpenPart,
@@ -158,172 +159,94 @@ def parts(
     return with_logs(open_transaction(epoch=epoch, **more), log).open_parts
 
 
-def time(second: float, *, leader_epoch: int = 4, is_exact: bool = False) -> LogTime:
-    return LogTime(time=milliseconds(second), leader_epoch=leader_epoch, is_exact=is_exact)
-
-
 def other(offset: int, second: float, **more: Any) -> dict[str, Any]:
     return marker(offset, COMMIT, pid=8, second=second, **more)
 
 
-def test_batches_of_which_the_same_is_known_are_one_part() -> None:
-    found = parts(other(99, 1), data(100, second=2), data(101, records=3, second=3), data(104, pid=9), other(105, 5))
-    assert found == [
-        OpenPart(
-            first_offset=100, last_offset=103, lowest_epoch=0, highest_epoch=0, after=time(1), before=time(5),
-            written_at=milliseconds(2),
-        )
-    ]  # fmt: skip
-    assert (found[0].epoch, found[0].offsets) == (0, "offsets 100 to 103")
+def when(one: LogTime | None) -> str:
+    if one is None:
+        return "unknown"
+    seconds = (one.time - milliseconds(0)) / 1000
+    return f"{seconds:g} s of leader epoch {one.leader_epoch}{' exactly' if one.is_exact else ''}"
 
 
-def test_a_brokers_time_between_two_batches_parts_them() -> None:
-    found = parts(data(100, second=2), other(101, 4), data(102, second=3))
-    assert [(each.first_offset, each.last_offset, each.after, each.before) for each in found] == [
-        (100, 100, None, time(4)),
-        (102, 102, time(4), None),
-    ]
-    of_client = parts(data(100, second=2), data(101, pid=8, second=4), data(102, second=3))
-    assert [each.offsets for each in of_client] == ["offsets 100 to 102"], "CreateTime is no broker's time"
-    untimed = parts(data(100, second=2), other(101, 4, max_timestamp=-1), data(102, second=3))
-    assert [each.offsets for each in untimed] == ["offsets 100 to 102"]
+BETWEEN = data(99, pid=8, second=1), data(100, second=2), data(101, pid=8, second=3)
+WITHOUT_LOG = open_transaction(epoch=4)
+PARTS: dict[str, Sequence[OpenPart]] = {
+    "batches of which the same is known": parts(
+        other(99, 1), data(100, second=2), data(101, records=3, second=3), data(104, pid=9), other(105, 5)),
+    "a broker's time between two": parts(data(100, second=2), other(101, 4), data(102, second=3)),
+    "CreateTime is no broker's time": parts(
+        data(100, second=2), data(101, pid=8, second=4), data(102, second=3)),
+    "nor is a marker without a time": parts(
+        data(100, second=2), other(101, 4, max_timestamp=-1), data(102, second=3)),
+    "a newer epoch": parts(data(100), data(101), data(102, epoch=1), data(103, epoch=1, records=2), epoch=1),
+    "LogAppendTime": parts(data(100, second=2, **APPENDED), data(101, second=3, **APPENDED)),
+    "LogAppendTime beside it": parts(
+        data(99, pid=8, second=1, **APPENDED), data(100, second=9), data(101, pid=8, second=3, **APPENDED)),
+    "a marker is appended a little after its time on any topic": parts(
+        data(100), other(101, 5, attributes=other(0, 0)["attributes"] | LOG_APPEND_TIME)),
+    "a marker of another leader": parts(data(100), other(101, 5, leader_epoch=6)),
+    # On __consumer_offsets no client sets the time: as under LogAppendTime, but not to the millisecond.
+    "what the group coordinator writes has its time": parts(*BETWEEN, brokers_write=True),
+    "what a client writes has not": parts(*BETWEEN),
+    # The earliest time of its records by their client
+    "by their client": parts(data(100, second=9), data(101, second=3), data(102, second=5)),
+    "by their client, one has none": parts(data(100, second=9), data(101, max_timestamp=-1)),
+    "by their client, at 0": parts(data(100, max_timestamp=0)),
+    "by their client, none has any": parts(data(100, max_timestamp=-1)),
+    "by their client, each part has its own": parts(data(100, second=9), other(101, 4), data(102, second=3)),
+    # After records were deleted
+    "its first batch begins before it": parts(data(98, records=5)),
+    "a batch with a broker's time and one without": parts(data(100, second=2, **APPENDED), data(101, second=3)),
+    "offset 0, and a time of 0": with_logs(
+        open_transaction(start=0), excerpt(data(0), other(1, 0, max_timestamp=0), start=0, stop=150)).open_parts,
+    # What was not read: a leader without a high watermark may have records up to the end of its log
+    "up to the high watermark": parts(data(100), leader=partition(hw=150, log_end_offset=200)),
+    "up to the end of the log, which is behind": parts(data(100), leader=partition(hw=None, log_end_offset=200)),
+    "up to the end of the log, which was read": parts(data(100), leader=partition(hw=None, log_end_offset=150)),
+    "the leader shows neither": parts(data(100), leader=partition(hw=None)),
+    "not up to the high watermark": parts(
+        other(99, 1), data(100, epoch=2), data(101, pid=8), stop=149, epoch=4),
+    "just up to it": parts(data(100), stop=150),
+    "the last broker's time that was read": parts(data(100), other(101, 7), stop=102),
+    "without a broker's time": parts(data(100), stop=102),
+    "the leader takes no lower epoch, and knows no higher one": parts(data(100, epoch=4), stop=102, epoch=4),
+    # The claims were about all but it, and the marker decides it as well.
+    **{
+        f"the leader's last batch has number {number} and epoch {epoch}": with_logs(
+            open_transaction(leader=partition(hw=102), last_sequence=number, epoch=epoch),
+            log=excerpt(data(100), data(101, sequence=1), stop=102)).open_parts
+        for number, epoch in ((1, 0), (2, 0), (0, 1), (None, 0))
+    },
+    "behind its marker nothing is open": parts(data(100), marker(101, ABORT), stop=102),
+    "without the log, older epochs may have opened it": WITHOUT_LOG.open_parts,
+    "without the log and a high watermark": open_transaction(epoch=4, leader=partition(hw=None)).open_parts,
+    **{
+        f"without the log, and its first batch has epoch {epoch}": open_transaction(
+            epoch=4, first_batches=[first_batch(epoch=epoch)]).open_parts
+        for epoch in (3, 4)
+    },
+    "in a log without it": with_logs(WITHOUT_LOG, excerpt(data(100, pid=8))).open_parts,
+    "a leader that does not show the epoch": open_transaction(epoch=-1).open_parts,
+    "a leader that does not show the epoch, and a log": parts(data(100, epoch=2), stop=102, epoch=-1),
+    "at offset 0, without the log": open_transaction(start=0, epoch=0).open_parts,
+    # The log was read after the leader answered.
+    "an epoch above that of the leader is not lowered": parts(data(100, epoch=5), stop=102, epoch=4),
+}  # fmt: skip
 
 
-def test_a_newer_epoch_is_a_part_of_its_own() -> None:
-    found = parts(data(100), data(101), data(102, epoch=1), data(103, epoch=1, records=2), epoch=1)
-    assert [(each.epoch, each.lowest_epoch, each.highest_epoch, each.offsets) for each in found] == [
-        (0, 0, 0, "offsets 100 to 101"),
-        (1, 1, 1, "offsets 102 to 104"),
-    ]
-
-
-def test_a_batch_under_log_append_time_has_a_brokers_time_of_its_own() -> None:
-    found = parts(data(100, second=2, **APPENDED), data(101, second=3, **APPENDED))
-    assert [(each.offsets, each.after, each.before) for each in found] == [
-        ("offset 100", time(2, is_exact=True), time(2, is_exact=True)),
-        ("offset 101", time(3, is_exact=True), time(3, is_exact=True)),
-    ]
-    beside = parts(data(99, pid=8, second=1, **APPENDED), data(100, second=9), data(101, pid=8, second=3, **APPENDED))
-    assert [(each.after, each.before) for each in beside] == [(time(1, is_exact=True), time(3, is_exact=True))]
-
-
-def test_a_marker_is_appended_a_little_after_its_time_on_any_topic() -> None:
-    (found,) = parts(data(100), other(101, 5, attributes=other(0, 0)["attributes"] | LOG_APPEND_TIME))
-    assert found.before == time(5)
-    (found,) = parts(data(100), other(101, 5, leader_epoch=6))
-    assert found.before == time(5, leader_epoch=6)
-
-
-def test_what_the_group_coordinator_writes_has_its_time() -> None:
-    """On __consumer_offsets no client sets the time."""
-    rows = data(99, pid=8, second=1), data(100, second=2), data(101, pid=8, second=3)
-    (found,) = parts(*rows, brokers_write=True)
-    assert (found.after, found.before) == (time(2), time(2)), "as under LogAppendTime, but not to the millisecond"
-    (of_client,) = parts(*rows)
-    assert (of_client.after, of_client.before) == (None, None)
-
-
-def test_the_earliest_time_of_its_records_by_their_client() -> None:
-    (found,) = parts(data(100, second=9), data(101, second=3), data(102, second=5))
-    assert found.written_at == milliseconds(3)
-    (found,) = parts(data(100, second=9), data(101, max_timestamp=-1))
-    assert found.written_at == milliseconds(9)
-    (found,) = parts(data(100, max_timestamp=0))
-    assert found.written_at == 0
-    (found,) = parts(data(100, max_timestamp=-1))
-    assert found.written_at is None
-    both = parts(data(100, second=9), other(101, 4), data(102, second=3))
-    assert [each.written_at for each in both] == [milliseconds(9), milliseconds(3)], "each part has its own"
-
-
-def test_a_part_begins_at_the_start_of_the_transaction() -> None:
-    """Its first batch may begin before it, after records were deleted."""
-    (found,) = parts(data(98, records=5))
-    assert (found.first_offset, found.last_offset) == (100, 102)
-
-
-def test_a_batch_with_a_brokers_time_and_one_without_are_two_parts() -> None:
-    found = parts(data(100, second=2, **APPENDED), data(101, second=3))
-    exact = time(2, is_exact=True)
-    assert [(each.offsets, each.after, each.before) for each in found] == [
-        ("offset 100", exact, exact),
-        ("offset 101", exact, None),
-    ]
-
-
-def test_a_transaction_at_offset_0_and_a_time_of_0() -> None:
-    log = excerpt(data(0), other(1, 0, max_timestamp=0), start=0, stop=150)
-    (found,) = with_logs(open_transaction(start=0), log).open_parts
-    assert (found.first_offset, found.before and found.before.time) == (0, 0)
-
-
-# What was not read
-
-
-def test_a_leader_without_a_high_watermark_may_have_records_up_to_the_end_of_its_log() -> None:
-    assert len(parts(data(100), leader=partition(hw=150, log_end_offset=200))) == 1
-    assert len(parts(data(100), leader=partition(hw=None, log_end_offset=200))) == 2
-    assert len(parts(data(100), leader=partition(hw=None, log_end_offset=150))) == 1
-    assert len(parts(data(100), leader=partition(hw=None))) == 1, "it shows neither"
-
-
-def test_what_was_not_read_up_to_the_high_watermark_may_be_of_it_too() -> None:
-    read, unread = parts(other(99, 1), data(100, epoch=2), data(101, pid=8), stop=149, epoch=4)
-    assert (read.first_offset, read.last_offset, read.epoch) == (100, 100, 2)
-    assert unread == OpenPart(
-        first_offset=149, last_offset=None, lowest_epoch=2, highest_epoch=4, after=time(1), before=None
-    )
-    assert (unread.epoch, unread.offsets, unread.written_at) == (None, "offsets from 149 on", None)
-    assert len(parts(data(100), stop=150)) == 1
-    (_, unread) = parts(data(100), other(101, 7), stop=102)
-    assert unread.after == time(7), "the last broker's time that was read"
-    (_, unread) = parts(data(100), stop=102)
-    assert unread.highest_epoch == 0
-    (_, same) = parts(data(100, epoch=4), stop=102, epoch=4)
-    assert same.epoch == 4, "the leader takes no lower epoch, and knows no higher one"
-
-
-def test_a_last_batch_that_is_not_replicated_yet_is_of_it_too() -> None:
-    """The claims were about all but it, and the marker decides it as well."""
-    rows = data(100), data(101, sequence=1)
-    for last_sequence, last_epoch, unread in ((1, 0, []), (2, 0, [102]), (0, 1, [102]), (None, 0, [])):
-        one = open_transaction(leader=partition(hw=102), last_sequence=last_sequence, epoch=last_epoch)
-        parts = with_logs(one, log=excerpt(*rows, stop=102)).open_parts
-        assert [each.first_offset for each in parts if each.last_offset is None] == unread
-        assert parts[-1].highest_epoch == last_epoch
-
-
-def test_behind_its_marker_nothing_is_open() -> None:
-    assert len(parts(data(100), marker(101, ABORT), stop=102)) == 1
-
-
-@pytest.mark.parametrize("hw", [150, None])
-def test_without_the_log_of_the_partition_all_is_unread(hw: int | None) -> None:
-    one = open_transaction(epoch=4, leader=partition(hw=hw))
-    (unread,) = one.open_parts
-    assert unread == OpenPart(
-        first_offset=100, last_offset=None, lowest_epoch=-1, highest_epoch=4, after=None, before=None
-    ), "older epochs may have opened it"
-    first = open_transaction(epoch=4, first_batches=[first_batch(epoch=3)])
-    (unread,) = first.open_parts
-    assert (unread.lowest_epoch, unread.highest_epoch, unread.epoch) == (3, 4, None)
-    own = open_transaction(epoch=4, first_batches=[first_batch(epoch=4)])
-    assert own.open_parts[0].epoch == 4
-    assert with_logs(one, excerpt(data(100, pid=8))).open_parts == one.open_parts
-
-
-def test_a_leader_that_does_not_show_the_epoch_leaves_any() -> None:
-    (unread,) = open_transaction(epoch=-1).open_parts
-    assert (unread.lowest_epoch, unread.highest_epoch) == (-1, 32767)
-    (_, unread) = parts(data(100, epoch=2), stop=102, epoch=-1)
-    assert (unread.lowest_epoch, unread.highest_epoch) == (2, 32767)
-    assert open_transaction(start=0, epoch=0).open_parts[0].first_offset == 0
-
-
-def test_an_epoch_above_that_of_the_leader_is_not_lowered() -> None:
-    """The log was read after the leader answered."""
-    (_, unread) = parts(data(100, epoch=5), stop=102, epoch=4)
-    assert (unread.lowest_epoch, unread.highest_epoch) == (5, 5)
+def test_the_parts_of_an_open_transaction() -> None:
+    """Of producer 7 from offset 100 on: of each the same is known, what was not read among them."""
+    lines = []
+    for name, found in PARTS.items():
+        lines.append(f"# {name}")
+        for each in found:
+            written = "unknown" if each.written_at is None else f"{(each.written_at - milliseconds(0)) / 1000:g} s"
+            epochs = f"epoch {each.epoch} of {each.lowest_epoch}..{each.highest_epoch}"
+            where = f"{each.offsets} ({each.first_offset}..{each.last_offset}), {epochs}, written at {written}"
+            lines.append(f"{where}; after {when(each.after)}, before {when(each.before)}")
+    compare("open_parts.txt", lines)
 
 
 @pytest.mark.parametrize(

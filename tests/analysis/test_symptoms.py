@@ -4,11 +4,11 @@ import random
 import re
 import signal
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests.analysis.symptom_texts import CITED, UNRELATED
+from tests.stored import compare
 from toolkit import explain
 from toolkit.analysis import symptoms as recognition
 from toolkit.analysis.symptoms import SYMPTOMS, NamedResources, named_resources, recognize, searchable
@@ -61,89 +61,38 @@ def test_consequences_of_an_error_are_left_out_if_the_error_is_present() -> None
     assert symptoms(f"{follow_up}\nCaused by: OutOfOrderSequenceException: x") == ["out-of-order-sequence"]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("[Producer clientId=p, transactionalId=pay-7] x", {"transactional_ids": ("pay-7",)}),
-        ("Producer with transactionalId 'pay 7' x 'pay-7'", {}),
-        (
-            "Producer with transactionalId 'pay-7' and ProducerIdAndEpoch(producerId=171100, epoch=1) has been",
-            {"transactional_ids": ("pay-7",), "producer_ids": (171100,)},
-        ),
-        (
-            "Initialized transactionalId pay-7 with producerId 4 and epoch 0 on partition __transaction_state-3",
-            {"transactional_ids": ("pay-7",), "producer_ids": (4,), "partitions": (("__transaction_state", 3),)},
-        ),
-        ("\ttransactional.id = null\n\tgroup.id = null\n", {}),
-        (
-            '{"transactional_id": "pay-7", "group_id": "billing"}',
-            {"transactional_ids": ("pay-7",), "groups": ("billing",)},
-        ),
-        ("[Consumer clientId=c, groupId=billing] x", {"groups": ("billing",)}),
-        ('Group "billing" received op', {"groups": ("billing",)}),
-        (
-            "Out of order sequence number for producer 4 at offset 10 in partition my.topic-x-0: 1 (incoming)",
-            {"producer_ids": (4,), "partitions": (("my.topic-x", 0),)},
-        ),
-        ("Got error produce response on topic-partition orders-12, retrying", {"partitions": (("orders", 12),)}),
-        (
-            "expired before the last committed offset for partitions [a-0, b-c-11] could be determined",
-            {"partitions": (("a", 0), ("b-c", 11))},
-        ),
-        (
-            "ProduceRequest for orders [3] with 1 message(s) failed (broker 1 PID{Id:1001,Epoch:0}, base seq 1)",
-            {"producer_ids": (1001,), "partitions": (("orders", 3),)},
-        ),
-        (
-            "Failed to get records for spark-executor-g my-topic 0 5 after polling for 1000",
-            {"groups": ("spark-executor-g",), "partitions": (("my-topic", 0),)},
-        ),
-        (
-            "Timeout of 8000ms expired before the position for partition orders-1 could be determined",
-            {"partitions": (("orders", 1),)},
-        ),
-        (
-            "Failed to get records for spark-executor-billing orders-0 11 after polling for 120000",
-            {"groups": ("spark-executor-billing",), "partitions": (("orders", 0),)},
-        ),
-        (
-            "Cannot fetch offset 11 (GroupId: billing, TopicPartition: orders-0).",
-            {"groups": ("billing",), "partitions": (("orders", 0),)},
-        ),
-        (
-            "Could not read records in offset [11, 12) for topic partition orders-0 with consumer group billing.",
-            {"groups": ("billing",), "partitions": (("orders", 0),)},
-        ),
-        (
-            "Got wrong record for billing orders 0 even after seeking to offset 11 got offset 12 instead.",
-            {"groups": ("billing",), "partitions": (("orders", 0),)},
-        ),
-        (
-            "Undefined offset with no reset policy for partitions: [orders-0, orders-1]",
-            {"partitions": (("orders", 0), ("orders", 1))},
-        ),
-        (
-            "Timeout of 60000ms expired before successfully committing offsets {orders-0=OffsetAndMetadata{offset=11}}",
-            {"partitions": (("orders", 0),)},
-        ),
-        (
-            "%4|1700000000.1|OFFSET|c-1| [thrd:main]: orders [0]: offset reset (at offset 11) to END",
-            {"partitions": (("orders", 0),)},
-        ),
-        ("Marking its partition (__consumer_offsets-3) as uncleanable", {"partitions": (("__consumer_offsets", 3),)}),
-        (
-            "ERROR partition orders-0 ProducerFencedException; Partition a.b-c-12 [broker 1]; cannot abort orders-1@4",
-            {"partitions": (("orders", 0), ("a.b-c", 12), ("orders", 1))},
-        ),
-        (
-            "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\n"
-            "billing orders 0 5 6 1 - - -\nbilling orders 1 - 9 - - - -\n",
-            {"groups": ("billing",), "partitions": (("orders", 0), ("orders", 1))},
-        ),
-    ],
-)
-def test_resources_named_in_a_text_are_found(text: str, expected: dict[str, Any]) -> None:
-    assert resources_in(text) == NamedResources(**expected)
+TEXTS = [
+    "[Producer clientId=p, transactionalId=pay-7] x",
+    "Producer with transactionalId 'pay 7' x 'pay-7'",
+    "Producer with transactionalId 'pay-7' and ProducerIdAndEpoch(producerId=171100, epoch=1) has been",
+    "Initialized transactionalId pay-7 with producerId 4 and epoch 0 on partition __transaction_state-3",
+    "\ttransactional.id = null\n\tgroup.id = null\n",
+    '{"transactional_id": "pay-7", "group_id": "billing"}',
+    "[Consumer clientId=c, groupId=billing] x",
+    'Group "billing" received op',
+    "Out of order sequence number for producer 4 at offset 10 in partition my.topic-x-0: 1 (incoming)",
+    "Got error produce response on topic-partition orders-12, retrying",
+    "expired before the last committed offset for partitions [a-0, b-c-11] could be determined",
+    "ProduceRequest for orders [3] with 1 message(s) failed (broker 1 PID{Id:1001,Epoch:0}, base seq 1)",
+    "Failed to get records for spark-executor-g my-topic 0 5 after polling for 1000",
+    "Timeout of 8000ms expired before the position for partition orders-1 could be determined",
+    "Failed to get records for spark-executor-billing orders-0 11 after polling for 120000",
+    "Cannot fetch offset 11 (GroupId: billing, TopicPartition: orders-0).",
+    "Could not read records in offset [11, 12) for topic partition orders-0 with consumer group billing.",
+    "Got wrong record for billing orders 0 even after seeking to offset 11 got offset 12 instead.",
+    "Undefined offset with no reset policy for partitions: [orders-0, orders-1]",
+    "Timeout of 60000ms expired before successfully committing offsets {orders-0=OffsetAndMetadata{offset=11}}",
+    "%4|1700000000.1|OFFSET|c-1| [thrd:main]: orders [0]: offset reset (at offset 11) to END",
+    "Marking its partition (__consumer_offsets-3) as uncleanable",
+    "ERROR partition orders-0 ProducerFencedException; Partition a.b-c-12 [broker 1]; cannot abort orders-1@4",
+    "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\n"
+    "billing orders 0 5 6 1 - - -\nbilling orders 1 - 9 - - - -\n",
+]
+
+
+def test_resources_named_in_a_text_are_found() -> None:
+    found = ((text, resources_in(text)) for text in TEXTS)
+    compare("named_resources.txt", (line for text, named in found for line in (*text.split("\n"), f"    {named}")))
 
 
 @pytest.mark.parametrize("partition", ["\N{SUPERSCRIPT TWO}", "9" * 11])

@@ -2,10 +2,11 @@
 
 import datetime as dt
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
+from tests.stored import compare
 from toolkit.analysis.transaction_history import names_any, newest, transaction_history
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS
 from toolkit.schema.log import ClusterEvent, PastTransaction, TransactionLogRecord
@@ -86,22 +87,6 @@ def with_next_init(events: list[TransactionLogRecord], after: str | None) -> lis
     return [*events, record(90, ms, "Empty", last.producer_epoch + 1)]
 
 
-class Case(NamedTuple):
-    """Records of a transaction, some columns of its row, and what the reason says and does not say."""
-
-    records: list[TransactionLogRecord]
-    columns: dict[str, Any]
-    says: str
-    omits: str
-    options: dict[str, Any]
-
-
-def case(
-    events: list[TransactionLogRecord], says: str = "", *, omits: str = "", as_of: int | None = None, **columns: Any
-) -> Case:
-    return Case(events, columns, says, omits, {} if as_of is None else {"as_of": at(as_of)})
-
-
 ONGOING, PREPARED, COMPLETE = COMMITTED = transaction("Commit", decide=100)
 NEXT = transaction("Commit", begin=300, decide=400, offset=10)
 RAISED = transaction("Abort", decide=2500, epochs=(4, 5))  # past its timeout, with a new epoch
@@ -117,190 +102,7 @@ ROTATED = version_2(transaction("Abort", decide=2500, epochs=(32766, 0)))
 MANY = (*(TopicPartition(topic, number) for topic in ("a", "b", "c") for number in range(3)), *ORDERS)
 DAMAGED = replace(record(5, 0, None, None), tombstone=False, error="CORRUPT_RECORD: no.")
 WITHOUT_ID = replace(DAMAGED, transactional_id=None)
-BOTH_CHOICES = "by its client or by the coordinator for its timeout. The records do not decide: "
 TWO_PHASE = 2**31 - 1
-
-CASES = {
-    "a commit and its times": case(
-        transaction("Commit", begin=10, decide=1010, offset=40), "Its client committed it 1 s after its start.",
-        ended="commit", start_time=at(10), decided_at=at(1010), end_time=at(1015), ongoing_ms=1000, prepare_ms=5,
-        records=3, first_offset=40, last_offset=42, truncated=False, producer_id=7, producer_epoch=0,
-        state="CompleteCommit", topic_partitions=ORDERS,
-    ),
-    **{
-        f"a duration has two digits: {text}": case(transaction("Commit", decide=ms), f" it {text} after its start.")
-        for ms, text in
-        ((0, "0 ms"), (999, "999 ms"), (1000, "1 s"), (1240, "1.2 s"), (9940, "9.9 s"), (10_400, "10 s"))
-    },
-    "two-phase commit passes no timeout": case(
-        transaction("Abort", decide=5000, epochs=(4, 5), timeout_ms=TWO_PHASE), ended="fence"
-    ),
-    "every added partition is kept": case(
-        [ONGOING, replace(ONGOING, last_update_time=at(5), topic_partitions=MANY), PREPARED, COMPLETE],
-        topic_partitions=MANY, records=4, truncated=False,
-    ),
-    "a timeout and a fence at once are indistinguishable": case(
-        with_next_init(RAISED, "soon"),
-        "Aborted 2.5 s after its start, past its timeout of 2 s: by the coordinator for its timeout or by the fence of "
-        "a new instance, which followed 120 ms later. The records do not decide: the epoch was raised from 4 to 5.",
-    ),
-    # The coordinator writes its own transaction version into a PrepareAbort of its own.
-    "the Ongoing record has the version of an older client": case(
-        [replace(RAISED[0], client_transaction_version=0),
-         *version_2(transaction("Abort", decide=100, epochs=(4, 5))[1:])],
-        ended="fence", client_transaction_version=0,
-    ),
-    "Kafka 4.0.0 raises the epoch twice in its own aborts": case(
-        version_2(transaction("Abort", decide=100, epochs=(4, 6))), ended="fence"
-    ),
-    # Transaction version 2, from CompleteAbort: observed on 4.3.1.
-    "an end without a transaction is the client's": case(
-        WITHOUT_DATA, ": it had no partition, and a coordinator ends only Ongoing transactions.",
-        ended="abort", truncated=False, producer_epoch=2, client_transaction_version=2,
-    ),
-    "what was aborted at once is no end without a transaction": case(
-        version_2(BEGUN_WITH_IT), omits="it had no partition", ended="abort", truncated=True
-    ),
-    "nor if only its last record is left": case(
-        version_2(BEGUN_WITH_IT[1:]), omits="it had no partition", ended="abort", truncated=True
-    ),
-    # Its PrepareAbort is missing, and CompleteAbort already has the next producer id.
-    "epochs of two producer ids are not compared": case(
-        [ROTATED[0], replace(ROTATED[2], producer_id=9, previous_producer_id=7)], "the record of its start is gone",
-        ended="abort", producer_epoch=32766,
-    ),
-    "a timeout, long ago": case(RAISED, ended="timeout"),
-    "3 s after the markers a fence is excluded": case(RAISED, ended="timeout", as_of=8000),
-    "not 3 s after the decision": case(RAISED, ended="abort", as_of=5504),
-    "right after the end it is not": case(
-        RAISED, "by the fence of a new instance whose record is not written yet", ended="abort", as_of=3000
-    ),
-    "an init that follows at once, without CompleteAbort": case(
-        [*RAISED[:2], record(90, 2620, "Empty", 6)], "followed 120 ms later", ended="abort"
-    ),
-    "an init of unknown time": case(
-        [*RAISED, replace(record(90, 2620, "Empty", 6), timestamp=None)], "followed 0 ms later", ended="abort"
-    ),
-    # Open transactions, and those that are being ended
-    "open until the read time": case(
-        [ONGOING], "Ongoing for 1.5 s as of the last read.", ended="open", ongoing_ms=1500, prepare_ms=None, as_of=1500
-    ),
-    "open at its timeout": case([ONGOING], "Ongoing for 2 s as of the last read.", as_of=2000),
-    "open past its timeout": case(
-        [ONGOING], "Ongoing for 10 s as of the last read, past its timeout of 2 s.", as_of=10_000
-    ),
-    "open in two-phase commit": case(
-        [replace(ONGOING, timeout_ms=TWO_PHASE)], "in two-phase commit, which has no timeout.", as_of=10_000
-    ),
-    "without a read time, open to the newest record": case(
-        [ONGOING, record(9, 700, "Empty", transactional_id="other")], ongoing_ms=700
-    ),
-    "whichever is first": case([record(9, 700, "Empty", transactional_id="other"), ONGOING], ongoing_ms=700),
-    "a prepare state is ending": case([ONGOING, PREPARED], ended="open", prepare_ms=100, ongoing_ms=100, as_of=200),
-    "and later stuck": case(
-        [ONGOING, PREPARED], "PrepareCommit for 1 min 1 s as of the last read: not every marker is written.",
-        ended="stuck", prepare_ms=61_100, as_of=61_200,
-    ),
-    "ending for a minute": case([ONGOING, PREPARED], ended="open", as_of=60_100),
-    "ending for more": case([ONGOING, PREPARED], ended="stuck", as_of=60_101),
-    "a record without a time has no age": case(untimed([ONGOING]), "Ongoing as of the last read."),
-    "a prepare record without a time, neither": case(untimed([ONGOING, PREPARED]), ended="open", prepare_ms=None),
-    "an end by the time in the record itself": case(untimed(COMMITTED), end_time=at(101), prepare_ms=1),
-    # What compaction left
-    "a prepare record without its start": case([PREPARED, COMPLETE], truncated=True),
-    **{
-        f"a single Complete{end}": case(  # whose epoch the coordinator may have raised
-            transaction(end, begin=10, decide=500)[2:], ended=end.lower(), truncated=True, records=1, start_time=at(10),
-            decided_at=at(501), end_time=at(505), topic_partitions=None, producer_id=7, producer_epoch=epoch,
-        )
-        for end, epoch in (("Commit", 0), ("Abort", None))
-    },
-    "a single abort past its timeout": case(
-        transaction("Abort", decide=2500, epochs=(0, 1))[2:], f"{BOTH_CHOICES}the record of its start is gone",
-        ended="abort",
-    ),
-    "a single record of version 2 has the raised epoch": case(
-        version_2(transaction("Commit", decide=50, epochs=(4, 5)))[2:], producer_epoch=4, client_transaction_version=2
-    ),
-    "a single complete record keeps the previous producer id": case(
-        [replace(version_2(transaction("Commit", decide=10))[2], producer_id=9, previous_producer_id=7)],
-        producer_id=7, producer_epoch=32766,
-    ),
-    "a record retried after a failed append": case(
-        [ONGOING, PREPARED, replace(PREPARED, offset=7, last_update_time=at(130)), COMPLETE],
-        records=4, decided_at=at(100),
-    ),
-    # Text of kafka-dump-log.sh, without start times
-    "a dump, with the init before": case(
-        as_dump([INIT, *DUMP_OF_ABORT]), "Aborted by its client ", ended="abort", start_time=at(10), truncated=False
-    ),
-    "a dump that begins mid-transaction": case(
-        [replace(event, value_version=0) for event in as_dump(DUMP_OF_ABORT)],
-        "Aborted: by the coordinator for its timeout or by the fence of a new instance that did not retry. ",
-        ended="abort", start_time=None, ongoing_ms=None, truncated=None,
-    ),
-    "a dump of what is open": case(as_dump(DUMP_OF_ABORT[:1]), "Ongoing as of the last read."),
-    "a dump has no proof of a start after an unread record": case(
-        as_dump([unread(0), *DUMP_OF_ABORT]), truncated=None, start_time=None, error="MALFORMED_LINE: no."
-    ),
-    "an end without a transaction in a dump": case(
-        as_dump([INIT, *UNUSED_OF_EPOCH_5]), "it had no partition",
-        ended="abort", truncated=False, start_time=at(5),
-    ),
-    "not without the record before it": case(as_dump(UNUSED_OF_EPOCH_5), omits="it had no partition"),
-    # Records that could not be read: before, after, of the id or without one
-    "unread, and read before": case([*RAISED[:2], WITHOUT_ID], ended="abort", as_of=9000),
-    "unread after Ongoing": case([RAISED[0], DAMAGED], ended=None, error="CORRUPT_RECORD: no."),
-    "unread after Ongoing, without id": case([RAISED[0], WITHOUT_ID], ended=None, error="CORRUPT_RECORD: no."),
-    "unread after CompleteAbort: it may be of a fencing instance": case([*RAISED, DAMAGED], ended="abort"),
-    "unread after CompleteAbort, without id": case([*RAISED, WITHOUT_ID], ended="abort"),
-    "the last error": case(
-        [ONGOING, WITHOUT_ID, replace(WITHOUT_ID, error="CORRUPT_BATCH: last.")], error="CORRUPT_BATCH: last."
-    ),
-    "unread before its end": case([DAMAGED, RAISED[2]], truncated=True, error="CORRUPT_RECORD: no."),
-    "unread before its start": case([WITHOUT_ID, *RAISED], error=None),
-    "unread on another partition": case([ONGOING, replace(WITHOUT_ID, txn_state_partition=4)], ended="open"),
-    # A commit and a fence are proven, whatever the next record is; a whole transaction, whatever the last one was.
-    **{
-        f"what proves a {ended} needs no unread record": case(
-            [unread(0), *transaction(end, decide=100, epochs=epochs, offset=1, value_version=0), unread(4)],
-            ended=ended, truncated=False, error=None,
-        )
-        for end, epochs, ended in (("Commit", (4, 4), "commit"), ("Abort", (4, 5), "fence"))
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("one", CASES.values(), ids=CASES)
-def test_the_row_of_a_transaction(one: Case) -> None:
-    row = only(one.records, **one.options)
-    assert {name: getattr(row, name) for name in one.columns} == one.columns
-    assert one.says in row.reason
-    assert not one.omits or one.omits not in row.reason
-
-
-BY_CLIENT, BY_TIMEOUT, BY_FENCE = CHOICES = (
-    "by its client", "by the coordinator for its timeout", "by the fence of a new instance"
-)  # fmt: skip
-VERSION_2 = {  # the possible endings that the reason names
-    (100, None): [BY_CLIENT],
-    (100, "later"): [BY_CLIENT],
-    (100, "soon"): [BY_CLIENT, BY_FENCE],
-    (2500, None): [BY_CLIENT, BY_TIMEOUT],
-    (2500, "soon"): [BY_CLIENT, BY_TIMEOUT, BY_FENCE],
-}
-
-
-@pytest.mark.parametrize(("decide", "after"), VERSION_2)
-def test_transaction_version_2_writes_every_abort_alike(decide: int, after: str | None) -> None:
-    row = only(with_next_init(version_2(transaction("Abort", decide=decide, epochs=(4, 5))), after))
-    assert (row.ended, row.producer_epoch, row.client_transaction_version) == ("abort", 4, 2)
-    assert [choice for choice in CHOICES if choice in row.reason] == VERSION_2[decide, after]
-    assert ('the broker logged "Completed rollback' in row.reason) == (decide > 2000)
-
-
-# Several rows: columns, and their values in each
-
 
 LATER_ABORT = transaction("Abort", begin=200, decide=300, epochs=(4, 5), offset=10)
 DUMPED_ABORTS = [
@@ -308,136 +110,162 @@ DUMPED_ABORTS = [
     *transaction("Abort", begin=200, decide=210, epochs=(4, 4), offset=4),
 ]
 EXHAUSTED = version_2(transaction("Commit", decide=10, epochs=(32766, 32767)))
-KIND, ENDED = ("kind", "producer_id", "previous_producer_id"), ("ended",)
-SEVERAL: dict[str, tuple[list[TransactionLogRecord], tuple[str, ...], list[tuple[Any, ...]]]] = {
+CASES: dict[str, tuple[list[TransactionLogRecord], int | None]] = {  # records, and when they were read
+    "a commit and its times": (transaction("Commit", begin=10, decide=1010, offset=40), None),
+    **{
+        f"a duration has two digits: {text}": (transaction("Commit", decide=ms), None)
+        for ms, text in
+        ((0, "0 ms"), (999, "999 ms"), (1000, "1 s"), (1240, "1.2 s"), (9940, "9.9 s"), (10_400, "10 s"))
+    },
+    "two-phase commit passes no timeout": (
+        transaction("Abort", decide=5000, epochs=(4, 5), timeout_ms=TWO_PHASE), None),
+    "every added partition is kept": (
+        [ONGOING, replace(ONGOING, last_update_time=at(5), topic_partitions=MANY), PREPARED, COMPLETE], None),
+    "a timeout and a fence at once are indistinguishable": (with_next_init(RAISED, "soon"), None),
+    # The coordinator writes its own transaction version into a PrepareAbort of its own.
+    "the Ongoing record has the version of an older client": (
+        [replace(RAISED[0], client_transaction_version=0),
+         *version_2(transaction("Abort", decide=100, epochs=(4, 5))[1:])], None),
+    "Kafka 4.0.0 raises the epoch twice in its own aborts": (
+        version_2(transaction("Abort", decide=100, epochs=(4, 6))), None),
+    # Transaction version 2, from CompleteAbort: observed on 4.3.1.
+    "an end without a transaction is the client's": (WITHOUT_DATA, None),
+    "what was aborted at once is no end without a transaction": (version_2(BEGUN_WITH_IT), None),
+    "nor if only its last record is left": (version_2(BEGUN_WITH_IT[1:]), None),
+    # Its PrepareAbort is missing, and CompleteAbort already has the next producer id.
+    "epochs of two producer ids are not compared": (
+        [ROTATED[0], replace(ROTATED[2], producer_id=9, previous_producer_id=7)], None),
+    "a timeout, long ago": (RAISED, None),
+    "3 s after the markers a fence is excluded": (RAISED, 8000),
+    "not 3 s after the decision": (RAISED, 5504),
+    "right after the end it is not": (RAISED, 3000),
+    "an init that follows at once, without CompleteAbort": ([*RAISED[:2], record(90, 2620, "Empty", 6)], None),
+    "an init of unknown time": ([*RAISED, replace(record(90, 2620, "Empty", 6), timestamp=None)], None),
+    # Open transactions, and those that are being ended
+    "open until the read time": ([ONGOING], 1500),
+    "open at its timeout": ([ONGOING], 2000),
+    "open past its timeout": ([ONGOING], 10_000),
+    "open in two-phase commit": ([replace(ONGOING, timeout_ms=TWO_PHASE)], 10_000),
+    "without a read time, open to the newest record": (
+        [ONGOING, record(9, 700, "Empty", transactional_id="other")], None),
+    "whichever is first": ([record(9, 700, "Empty", transactional_id="other"), ONGOING], None),
+    "a prepare state is ending": ([ONGOING, PREPARED], 200),
+    "and later stuck": ([ONGOING, PREPARED], 61_200),
+    "ending for a minute": ([ONGOING, PREPARED], 60_100),
+    "ending for more": ([ONGOING, PREPARED], 60_101),
+    "a record without a time has no age": (untimed([ONGOING]), None),
+    "a prepare record without a time, neither": (untimed([ONGOING, PREPARED]), None),
+    "an end by the time in the record itself": (untimed(COMMITTED), None),
+    # What compaction left
+    "a prepare record without its start": ([PREPARED, COMPLETE], None),
+    **{
+        f"a single Complete{end}": (transaction(end, begin=10, decide=500)[2:], None)
+        for end in ("Commit", "Abort")
+    },
+    "a single abort past its timeout": (transaction("Abort", decide=2500, epochs=(0, 1))[2:], None),
+    "a single record of version 2 has the raised epoch": (
+        version_2(transaction("Commit", decide=50, epochs=(4, 5)))[2:], None),
+    "a single complete record keeps the previous producer id": (
+        [replace(version_2(transaction("Commit", decide=10))[2], producer_id=9, previous_producer_id=7)], None),
+    "a record retried after a failed append": (
+        [ONGOING, PREPARED, replace(PREPARED, offset=7, last_update_time=at(130)), COMPLETE], None),
+    # Text of kafka-dump-log.sh, without start times
+    "a dump, with the init before": (as_dump([INIT, *DUMP_OF_ABORT]), None),
+    "a dump that begins mid-transaction": ([replace(event, value_version=0) for event in as_dump(DUMP_OF_ABORT)], None),
+    "a dump of what is open": (as_dump(DUMP_OF_ABORT[:1]), None),
+    "a dump has no proof of a start after an unread record": (as_dump([unread(0), *DUMP_OF_ABORT]), None),
+    "an end without a transaction in a dump": (as_dump([INIT, *UNUSED_OF_EPOCH_5]), None),
+    "not without the record before it": (as_dump(UNUSED_OF_EPOCH_5), None),
+    # Records that could not be read: before, after, of the id or without one
+    "unread, and read before": ([*RAISED[:2], WITHOUT_ID], 9000),
+    "unread after Ongoing": ([RAISED[0], DAMAGED], None),
+    "unread after Ongoing, without id": ([RAISED[0], WITHOUT_ID], None),
+    "unread after CompleteAbort: it may be of a fencing instance": ([*RAISED, DAMAGED], None),
+    "unread after CompleteAbort, without id": ([*RAISED, WITHOUT_ID], None),
+    "the last error": ([ONGOING, WITHOUT_ID, replace(WITHOUT_ID, error="CORRUPT_BATCH: last.")], None),
+    "unread before its end": ([DAMAGED, RAISED[2]], None),
+    "unread before its start": ([WITHOUT_ID, *RAISED], None),
+    "unread on another partition": ([ONGOING, replace(WITHOUT_ID, txn_state_partition=4)], None),
+    # A commit and a fence are proven, whatever the next record is; a whole transaction, whatever the last one was.
+    **{
+        f"what proves a {ended} needs no unread record": (
+            [unread(0), *transaction(end, decide=100, epochs=epochs, offset=1, value_version=0), unread(4)], None)
+        for end, epochs, ended in (("Commit", (4, 4), "commit"), ("Abort", (4, 5), "fence"))
+    },
+    # Several rows
     # AddPartitionsToTxn as before version 2, and EndTxn of version 2: observed on 4.3.1.
     "a client that raised its epoch is of version 2": (
         [*transaction("Commit", decide=100, epochs=(4, 5)),
-         *transaction("Abort", begin=200, decide=300, epochs=(5, 6), offset=10)],
-        ENDED, [("commit",), ("abort",)],
-    ),
+         *transaction("Abort", begin=200, decide=300, epochs=(5, 6), offset=10)], None),
     "an end without a transaction shows that the next client is of version 2": (
-        [*WITHOUT_DATA, *transaction("Abort", begin=200, decide=300, epochs=(3, 4), offset=10)],
-        ENDED, [("abort",), ("abort",)],
-    ),
+        [*WITHOUT_DATA, *transaction("Abort", begin=200, decide=300, epochs=(3, 4), offset=10)], None),
     "a commit whose start is gone shows no version": (
-        [transaction("Commit", decide=100, epochs=(4, 4))[2], *LATER_ABORT], ENDED, [("commit",), ("fence",)]
-    ),
+        [transaction("Commit", decide=100, epochs=(4, 4))[2], *LATER_ABORT], None),
     "a transaction that follows is no fence": (
-        [*RAISED, *transaction("Commit", begin=2600, decide=2700, epochs=(5, 5), offset=10)],
-        ENDED, [("timeout",), ("commit",)],
-    ),
-    "a missing end": (
-        [ONGOING, *NEXT], ("ended", "truncated", "reason"),
-        [(None, False, "No record of its end could be read."),
-         ("commit", False, "Its client committed it 100 ms after its start.")],
-    ),
-    "a missing end of what was decided": ([ONGOING, PREPARED, *NEXT], ENDED, [("commit",), ("commit",)]),
-    "an unread record": ([DAMAGED], ("reason", "error"), [("No record of the id could be read.", DAMAGED.error)]),
-    "an unread record without id": ([WITHOUT_ID], ENDED, []),
+        [*RAISED, *transaction("Commit", begin=2600, decide=2700, epochs=(5, 5), offset=10)], None),
+    "a missing end": ([ONGOING, *NEXT], None),
+    "a missing end of what was decided": ([ONGOING, PREPARED, *NEXT], None),
+    "an unread record": ([DAMAGED], None),
+    "an unread record without id": ([WITHOUT_ID], None),
     "history continues after an unread record": (
         [record(0, 0, "Empty"), unread(1), *transaction("Commit", begin=10, decide=20, offset=10),
-         *transaction("Commit", begin=30, decide=40, offset=30), unread(90)],
-        ("kind", "first_offset"), [("init", 0), ("transaction", 10), ("transaction", 30)],
-    ),
+         *transaction("Commit", begin=30, decide=40, offset=30), unread(90)], None),
     "a producer id is remembered across an unread record": (
-        [record(0, 0, "Empty"), unread(1), record(2, 500, None, None), record(3, 600, "Empty", producer_id=9)],
-        KIND, [("init", 7, None), ("expired", None, 7), ("init", 9, 7)],
-    ),
+        [record(0, 0, "Empty"), unread(1), record(2, 500, None, None), record(3, 600, "Empty", producer_id=9)], None),
     # Later records keep the previous id.
     "the first record shows a change of producer id if it is of init": (
-        [record(5, 50, "Empty", 0, start=50, producer_id=9, previous_producer_id=7)], KIND, [("init", 9, 7)]
-    ),
-    "and only then": (
-        [record(5, 50, "Ongoing", 0, start=50, producer_id=9, previous_producer_id=7)], KIND, [("transaction", 9, None)]
-    ),
-    "compaction may leave only the expiry": (
-        [record(9, 500, None, None)], ("kind", "end_time", "producer_id", "state"), [("expired", at(500), None, None)]
-    ),
+        [record(5, 50, "Empty", 0, start=50, producer_id=9, previous_producer_id=7)], None),
+    "and only then": ([record(5, 50, "Ongoing", 0, start=50, producer_id=9, previous_producer_id=7)], None),
+    "compaction may leave only the expiry": ([record(9, 500, None, None)], None),
     "a dump after a commit that has proven the version": (
-        as_dump([INIT, *transaction("Commit", begin=5, decide=8, epochs=(4, 4), offset=1), *DUMP_OF_ABORT]),
-        ("ended", "ongoing_ms"), [(None, None), ("commit", 3), ("fence", 100)],
-    ),
-    "a dump keeps successive transactions apart": (as_dump(DUMPED_ABORTS), ("records",), [(3,), (3,)]),
+        as_dump([INIT, *transaction("Commit", begin=5, decide=8, epochs=(4, 4), offset=1), *DUMP_OF_ABORT]), None),
+    "a dump keeps successive transactions apart": (as_dump(DUMPED_ABORTS), None),
     "and ends without transactions": (
-        as_dump([replace(each, topic_partitions=()) for each in DUMPED_ABORTS if each.state != "Ongoing"]),
-        ("records",), [(2,), (2,)],
-    ),
+        as_dump([replace(each, topic_partitions=()) for each in DUMPED_ABORTS if each.state != "Ongoing"]), None),
     "a dump that lacks a segment joins no abort to a commit": (
-        as_dump([record(1, 10, "PrepareCommit", 4), record(900, 9000, "CompleteAbort", 4)]),
-        ("ended", "records"), [("commit", 1), ("abort", 1)],
-    ),
+        as_dump([record(1, 10, "PrepareCommit", 4), record(900, 9000, "CompleteAbort", 4)]), None),
     "ids and replicas are kept apart": (
         [*COMMITTED, *(replace(event, broker_id=2) for event in COMMITTED[:2]),
-         *(replace(event, transactional_id="a") for event in COMMITTED)],
-        ("transactional_id", "broker_id", "ended"),
-        [("a", 1, "commit"), ("payments", 1, "commit"), ("payments", 2, "open")],
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SEVERAL)
-def test_the_rows_of_a_history(name: str) -> None:
-    records, columns, expected = SEVERAL[name]
-    rows = transaction_history(records)
-    assert [tuple(getattr(row, column) for column in columns) for row in rows] == expected
-
-
-def test_a_client_of_version_2_is_recognized_by_an_earlier_end() -> None:
-    for name in ("a client that raised its epoch is of version 2", "an end without a transaction shows that the next "
-                 "client is of version 2"):  # fmt: skip
-        assert transaction_history(SEVERAL[name][0])[1].reason.startswith("Aborted by its client ")
-    dump = as_dump([INIT, *with_next_init(DUMP_OF_ABORT, "soon")])
-    assert "raised from 4 to 5, maybe by a client of transaction version 2" in transaction_history(dump)[1].reason
-
-
-# Producer ids
-
-
-def test_successive_producer_ids_of_an_id_are_linked() -> None:
-    """As written by 4.3.1: epochs exhausted by version 2, then by InitProducerId, then expiry."""
-    events = [
-        record(0, 0, "Empty", 32766),
-        EXHAUSTED[0],
-        replace(EXHAUSTED[1], next_producer_id=9),
+         *(replace(event, transactional_id="a") for event in COMMITTED)], None),
+    **{
+        f"version 2 writes every abort alike: after {ms} ms, and the next init {after}": (
+            with_next_init(version_2(transaction("Abort", decide=ms, epochs=(4, 5))), after), None)
+        for ms, after in ((100, None), (100, "later"), (100, "soon"), (2500, None), (2500, "soon"))
+    },
+    "a dump, maybe of a client of version 2": (as_dump([INIT, *with_next_init(DUMP_OF_ABORT, "soon")]), None),
+    # As written by 4.3.1: epochs exhausted by version 2, then by InitProducerId, then expiry.
+    "successive producer ids of an id": ([
+        record(0, 0, "Empty", 32766), EXHAUSTED[0], replace(EXHAUSTED[1], next_producer_id=9),
         replace(EXHAUSTED[2], producer_id=9, producer_epoch=0, previous_producer_id=7),
         *version_2(transaction("Commit", begin=20, decide=30, epochs=(0, 1), offset=10, producer_id=9)),
         record(20, 40, "Empty", 32766, producer_id=9),
-        record(21, 50, "Empty", 0, producer_id=11, previous_producer_id=9),
-        record(22, 60, None, None),
-        record(23, 70, "Empty", 0, producer_id=13, previous_producer_id=13),
-    ]
-    rows = transaction_history(events)
-    assert [(row.kind, row.producer_id, row.previous_producer_id) for row in rows] == [
-        ("init", 7, None), ("transaction", 7, None), ("transaction", 9, 7), ("init", 9, None), ("init", 11, 9),
-        ("expired", 11, None), ("init", 13, 11),
-    ]  # fmt: skip
-    assert rows[1].reason.endswith("Its epochs were exhausted: the id continued with producer id 9.")
-    assert rows[3].reason.startswith("InitProducerId raised the epoch from 1 to 32766: a new instance")
-    assert rows[4].reason == "InitProducerId assigned producer id 11: 9 had no epochs left after 32766."
-    assert rows[5].state == "Empty"
-    assert rows[6].reason == "InitProducerId assigned producer id 13: the transactional id had expired."
+        record(21, 50, "Empty", 0, producer_id=11, previous_producer_id=9), record(22, 60, None, None),
+        record(23, 70, "Empty", 0, producer_id=13, previous_producer_id=13)], None),
+    # A timeout's abort at epoch 32767 is no such loss: before 4.3 it rotates nothing.
+    "a rotation that a new coordinator lost": (EXHAUSTED, None),
+    "an abort at the last epoch": (version_2(transaction("Abort", decide=10, epochs=(32766, 32767))), None),
+    "a commit before the last epoch": (version_2(transaction("Commit", decide=10, epochs=(32765, 32766))), None),
+    **{
+        f"why InitProducerId wrote a record: {why}": ([record(0, 0, "Empty", before), init], None)
+        for why, before, init in (
+            ("the same epoch", 3, record(1, 50, "Empty", 3)), ("a higher one", 3, record(1, 50, "Empty", 5)),
+            ("another producer id", 3, record(1, 50, "Empty", producer_id=9)),
+            ("the same at its end", 32766, record(1, 50, "Empty", 32766)))
+    },
+}  # fmt: skip
 
 
-def test_a_rotation_that_a_new_coordinator_lost() -> None:
-    """A timeout's abort at epoch 32767 is no such loss: before 4.3 it rotates nothing."""
-    assert only(EXHAUSTED).reason.endswith("is lost (KAFKA-20310): it has to be restarted.")
-    for end, epochs in (("Abort", (32766, 32767)), ("Commit", (32765, 32766))):
-        assert "KAFKA-20310" not in only(version_2(transaction(end, decide=10, epochs=epochs))).reason
-
-
-@pytest.mark.parametrize(
-    ("before", "init", "why"),
-    [
-        (3, record(1, 50, "Empty", 3), "returned epoch 3 again."),
-        (3, record(1, 50, "Empty", 5), "raised the epoch from 3 to 5: a new instance, or the same after an error."),
-        (3, record(1, 50, "Empty", producer_id=9), "replaced producer id 7 with 9."),
-        (32766, record(1, 50, "Empty", 32766), "returned epoch 32766 again."),
-    ],
-)
-def test_why_init_producer_id_wrote_a_record(before: int, init: TransactionLogRecord, why: str) -> None:
-    [_, row] = transaction_history([record(0, 0, "Empty", before), init])
-    assert row.reason == f"InitProducerId {why}"
+def test_the_rows_of_a_history() -> None:
+    """Each column that is known."""
+    lines = []
+    for name, (records, as_of) in CASES.items():
+        rows = [row.row() for row in transaction_history(records, as_of=None if as_of is None else at(as_of))]
+        assert len(TRANSACTION_HISTORY.arrow(rows)) == len(rows)
+        lines.append(f"# {name}")
+        for row in rows:
+            known = {column: value for column, value in row.items() if value is not None and column != "reason"}
+            lines += [", ".join(f"{column}={value}" for column, value in known.items()), f"    {row['reason']}"]
+    compare("transaction_history.txt", lines)
 
 
 @pytest.mark.parametrize("name", ["producer_id", "previous_producer_id", "next_producer_id"])

@@ -79,7 +79,7 @@ def race(sitting: Sitting, chance: random.Random, worlds: tuple[World, ...], num
             if any(is_known(world, each, violation) for each in (begun, states[-1])):
                 sitting.counts["known limits"] += 1
             else:
-                sitting.check(False, f"walk {number} of {world.name}: {violation}: {', '.join(during)}")
+                sitting.wrong(f"walk {number} of {world.name}: {violation}: {', '.join(during)}")
 
 
 def _plans(client: ModelClient, chance: random.Random) -> list[Any]:

@@ -13,13 +13,12 @@ import cramjam
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
 from tests.formats.packed import CODECS, LOG_APPEND_TIME, Headers, compress, pack_batch, varint
 from toolkit.errors import DecodeError, UsageError
 from toolkit.formats.batch_records import Record, decompress, read_records
-from toolkit.formats.batches import HEADER_SIZE, BatchHeader, read_header, write_batch
+from toolkit.formats.batches import HEADER_SIZE, read_header, write_batch
 
 NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 NOON_MS = 1795262400000
@@ -90,40 +89,6 @@ def batches_of(data: bytes) -> list[Any]:
     while found.has_next():
         batches.append(found.next_batch())
     return batches
-
-
-@pytest.mark.parametrize("codec", [0, DefaultRecordBatch.CODEC_GZIP])
-def test_a_batch_of_another_writer_is_read(codec: int) -> None:
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=codec,
-        is_transactional=1,
-        producer_id=7,
-        producer_epoch=3,
-        base_sequence=11,
-        batch_size=10_000,
-    )
-    for offset in range(5):
-        builder.append(offset, timestamp=NOON_MS + offset, key=b"key", value=b"value" * 50, headers=[])
-    data = bytes(builder.build())
-    (batch,) = batches_of(data)
-    header = read_header(b"before it" + data + b"after it", 9)
-    assert header == BatchHeader(
-        base_offset=0,
-        batch_length=len(data) - 12,
-        partition_leader_epoch=header.partition_leader_epoch,
-        magic=2,
-        crc=batch.crc,
-        attributes=0x10 | codec,
-        last_offset_delta=4,
-        base_timestamp=NOON_MS,
-        max_timestamp=NOON_MS + 4,
-        producer_id=7,
-        producer_epoch=3,
-        base_sequence=11,
-        record_count=5,
-    )
-    assert header.compression == ("gzip" if codec else "none")
 
 
 @pytest.mark.parametrize(

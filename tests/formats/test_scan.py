@@ -83,16 +83,6 @@ def test_headers_of_recorded_segments_match_read_header(path: Path) -> None:
     assert_equals_read_header(path.read_bytes())
 
 
-@given(logs)
-def test_headers_of_any_log_are_complete(log: list[bytes]) -> None:
-    found = scan(b"".join(log), crc=True)
-    assert_accounted(found, 0, sum(map(len, log)))
-    assert found.damage == ()
-    assert found.headers["size"].tolist() == [len(each) for each in log]
-    assert found.headers["crc_ok"].tolist() == [1] * len(log)
-    assert found.headers["last_offset"].tolist() == sorted(found.headers["last_offset"].tolist())
-
-
 def test_the_log_of_a_kraft_controller_is_read_too(kafka: Kafka) -> None:
     (path,) = kafka.log_dirs[1].glob("__cluster_metadata-0/*0.log")
     found = joined(list(scan_file(path, crc=True)))

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
 from tests.acls import (
@@ -27,7 +26,7 @@ from tests.acls import (
     TRANSACTIONAL_ID,
     Acls,
 )
-from tests.builders import create_topics
+from tests.builders import commit_offset, create_topics
 from tests.sources.test_partition_log import fetched_chunks
 from toolkit import Cluster
 from toolkit.config import ClientConfig
@@ -279,9 +278,7 @@ def test_groups_of_a_partition_without_leader_are_missing(spread: Kafka) -> None
     """`lag` had 10 of 20 groups, with exit code 0; a held LSO had no group that waits for it."""
     with BrokerClient(ClientConfig(spread.bootstrap_servers)) as connected:
         for group in (groups := [f"group-{number}" for number in range(12)]):
-            consumer = Consumer({"bootstrap.servers": spread.bootstrap_servers, "group.id": group})
-            consumer.commit(offsets=[TopicPartition("spread", 0, 0)], asynchronous=False)
-            consumer.close()
+            commit_offset(spread, group, "spread", 0)
         coordinators = {group: coordinator(connected, group, group=True) for group in groups}
     assert LOST in coordinators.values()
     spread.kill(LOST)

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kafka.protocol import admin
 
-from tests.builders import create_topics
+from tests.builders import commit_offset, create_topics
 from tests.java_gateway import java_clients
 from tests.process import on, run
 from tests.sources.log_files import HIGH_WATERMARK, META, SEGMENT, after, marker
@@ -261,12 +261,6 @@ def delete_group(kafka: Kafka, group: str) -> None:
     client.delete_consumer_groups([group])[group].result()
 
 
-def commit(kafka: Kafka, group: str, topic: str, offset: int) -> None:
-    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "log_level": 0}
-    with Consumer(settings) as consumer:
-        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-
-
 def lag_of(source: Cluster | LogDir, group: str) -> tuple[int | None, str | None]:
     """The committed offset, and the name of the error."""
     (row,) = source.group_lag_rows(group)
@@ -285,7 +279,7 @@ def test_an_offset_that_was_deleted_while_its_transaction_is_open(kafka: Kafka, 
     for name in names:
         create(kafka, name)
         if has_committed:
-            commit(kafka, name, name, 3)
+            commit_offset(kafka, name, name, 3)
     with Cluster(kafka.bootstrap_servers) as cluster:
         producers = [TxnProducer(cluster.client, each).init() for each in names]
         for name, producer in zip(names, producers, strict=True):
@@ -297,7 +291,7 @@ def test_an_offset_that_was_deleted_while_its_transaction_is_open(kafka: Kafka, 
         for source in (cluster, files_of(kafka)):
             assert lag_of(source, deleted) == (None, DELETED)
             assert lag_of(source, kept) == (None, PENDING)
-        commit(kafka, deleted, deleted, 1)
+        commit_offset(kafka, deleted, deleted, 1)
         for source in (cluster, files_of(kafka)):
             assert lag_of(source, deleted)[0] == 1, "what was committed since then counts"
         for producer in producers:
@@ -330,7 +324,7 @@ def test_an_offset_that_is_pending_without_a_transaction() -> None:
             producer.commit_offset("billing", "orders", 0, offset=7)
             producer.end(commit=True)
             until(lambda: lag_of(cluster, "billing")[0], awaited="the marker")
-        commit(kafka, "other", "orders", 3)
+        commit_offset(kafka, "other", "orders", 3)
         kafka.stop_broker(1)
         assert lag_of(files_of(kafka), "billing")[0] == 7
         without_markers(kafka)
@@ -343,7 +337,7 @@ def test_an_offset_that_is_pending_without_a_transaction() -> None:
             (finding,) = cluster.finding_rows(topics=["__consumer_offsets"], recheck_after=0)
             assert finding["verdict"] == "clear", "no transaction holds anything"
             delete_group(kafka, "billing")
-            commit(kafka, "billing", "orders", 7)
+            commit_offset(kafka, "billing", "orders", 7)
             assert lag_of(cluster, "billing") == (7, None)
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import toolkit.schema
 from tests.sources.log_files import (
     HIGH_WATERMARK,
     META,
@@ -70,15 +69,6 @@ def values(frame: pd.DataFrame, *names: str) -> list[Any]:
         tuple(None if pd.isna(value) else value for value in row) for row in frame[list(names)].itertuples(index=False)
     ]
     return [row[0] for row in rows] if len(names) == 1 else rows
-
-
-@pytest.mark.parametrize("name", tables_of(FILES))
-def test_every_table_is_as_declared(root: Path, name: str) -> None:
-    declared = toolkit.schema.TABLES[name]
-    frame = getattr(LogDir(root), name)()
-    assert list(frame.columns) == declared.names
-    assert frame.dtypes.to_dict() == {field.name: pd.ArrowDtype(field.type) for field in declared.arrow_schema}
-    assert name == "exposure" or "error" not in frame or frame["error"].isna().all(), "there is no metadata log"
 
 
 def test_topics_and_partitions_are_selected_as_for_a_cluster(root: Path) -> None:
@@ -326,21 +316,6 @@ def test_files_removed_during_the_read_are_error_rows(root: Path) -> None:
         assert all(error.startswith("UNREADABLE") for error in frame["error"])
     (finding,) = files.finding_rows(topics=["orders"])
     assert (finding["verdict"], finding["missing"]) == ("unknown", [f"the log of orders-0: {finding['error']}"])
-
-
-def test_damage_is_a_row_and_the_batches_after_it_are_read(root: Path) -> None:
-    segment = root / "orders-0" / SEGMENT
-    content = bytearray(segment.read_bytes())
-    hit = len(ORDERS[0])  # the length of the second batch
-    content[hit + 8 : hit + 12] = b"\xff\xff\xff\xff"
-    segment.write_bytes(content)
-    files = LogDir(root)
-    batches = files.batches(topics=["orders"])
-    assert values(batches, "base_offset", "position")[1] == (None, hit)
-    assert values(batches, "base_offset")[2:] == [3, 4, 5]
-    (row,) = files.partition_rows(topics=["orders"])
-    assert (row["log_end_offset"], row["error"].partition(":")[0]) == (6, "CORRUPT_BATCH")
-    assert {finding["verdict"] for finding in files.finding_rows(topics=["orders"])} <= {"unknown", "ongoing"}
 
 
 def test_nothing_is_written_to_the_files(root: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,7 @@ from tests.sources.log_files import (
 from tests.stored import compare
 from toolkit import LogDir
 from toolkit.analysis.diagnosis.log_excerpts import ExcerptStart
+from toolkit.errors import DecodeError
 from toolkit.formats.batches import write_batch
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.table import TopicPartition
@@ -490,6 +492,71 @@ def test_a_copy_without_the_first_segments_and_snapshots_clears_nothing(tmp_path
     write_snapshot(folder, 9, {})
     (row,) = LogDir(root).finding_rows(topics=["orders"])
     assert (row["verdict"], row["last_stable_offset"]) == ("clear", 10)
+
+
+def test_what_began_before_a_copy_without_snapshots_may_be_open_beside_what_it_shows(tmp_path: Path) -> None:
+    """With a transaction in the newest segment, nothing said that an earlier one may hold the LSO."""
+    root = write_root(tmp_path / "one")
+    write_log(root, "orders-0", [data(9, 7, after()), data(10, 8, after()), marker(11, 8, after())], base_offset=9)
+    write_checkpoint(root, HIGH_WATERMARK, {ORDERS: 12})
+    opened, unread = LogDir(root).finding_rows(topics=["orders"])
+    assert (opened["producer_id"], unread["producer_id"], unread["verdict"]) == (7, None, "unknown")
+    assert "what is open may have begun before" in str(unread["error"])
+
+
+@pytest.mark.parametrize("consistent_copy", [False, True])
+def test_a_log_that_ends_before_its_start_offset_proves_nothing(staged: StagedFiles, consistent_copy: bool) -> None:
+    """The checkpoint was copied later: all that the log has was deleted, and it was `hanging` with 0 records held."""
+    staged.later.append(lambda: write_checkpoint(staged.root, "log-start-offset-checkpoint", {ORDERS: 10}))
+    row = staged.judge(consistent_copy=consistent_copy)
+    assert (row["verdict"], row["action"], row["records_held"], row["last_stable_offset"]) == ("unknown",) + (None,) * 3
+    partition, *_ = LogDir(staged.root).partition_rows(topics=["orders"])
+    assert partition["error"] == (
+        "OFFSETS_LOST: The files end at offset 3, before the log start 10 of log-start-offset-checkpoint: the last "
+        "segment is missing or incomplete"
+    )
+
+
+@pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
+def test_a_coordinators_log_without_its_first_segment_is_not_whole(staged: StagedFiles, topic: str) -> None:
+    """It was "read completely": the cleaner removes records, but never the first base offset."""
+    assert staged.judge()["verdict"] == "hanging"
+    folder = staged.root / f"{topic}-{K}"
+    folder.mkdir(exist_ok=True)
+    (folder / SEGMENT).unlink(missing_ok=True)
+    record = state_record(501, OTHER, 9, "Empty", after()) if topic == STATE_TOPIC else marker(501, 9, after())
+    write_snapshot(write_log(staged.root, folder.name, [record], base_offset=500), 500, {})
+    files, lost = LogDir(staged.root), "OFFSETS_LOST: The files begin at offset 500, and the log at 0"
+    if topic == STATE_TOPIC:
+        assert any(each.startswith(f"a complete {topic}-{K}: {lost}") for each in files.observe().coverage.gaps)
+        assert not files.observe().coverage.proofs
+        assert any(str(each["error"]).startswith(lost) for each in files.transaction_history_rows())
+    else:
+        with pytest.raises(DecodeError, match=lost):
+            files.committing_groups([TopicPartition(*ORDERS)])
+
+
+def test_a_partition_that_was_moved_during_the_copy_is_not_absent(staged: StagedFiles) -> None:
+    """Of two log directories the new one was copied first: "no transaction is open", with exit code 0."""
+    staged.judge()
+    moved = staged.root / "orders-0.0123456789abcdef0123456789abcdef-future"
+    shutil.copytree(staged.root / "orders-0", moved)
+    assert all(row["topic"] is not None for row in LogDir(staged.root).finding_rows()), "the copy is another one"
+    shutil.rmtree(staged.root / "orders-0")
+    (row,) = LogDir(staged.root).finding_rows()
+    assert (row["verdict"], row["topic"]) == ("unknown", None)
+    assert [each.partition(": ")[0] for each in row["missing"]] == [str(moved)]
+
+
+def test_statistics_add_partitions_of_one_name_in_two_clusters(tmp_path: Path) -> None:
+    """The total had one of them, as of two replicas."""
+    for cluster in ("A-Cluster", "B-Cluster"):
+        for broker in (1, 2):
+            root = write_root(tmp_path / f"{cluster}-{broker}", broker_id=broker, cluster_id=cluster)
+            write_log(root, "orders-0", [data(0, 7, after()), marker(1, 7, after())])
+    found = LogDir(tmp_path).statistics()
+    assert found.loc[found["topic"].notna(), "committed"].tolist() == [1, 1, 1, 1]
+    assert found.loc[found["topic"].isna(), "committed"].tolist() == [2]
 
 
 def test_a_follower_that_lags_clears_nothing_that_a_damaged_replica_may_hold(staged: StagedFiles) -> None:

@@ -21,7 +21,7 @@ from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.errors import BrokerError, ConnectionFailed, NotFound, UsageError
 from toolkit.formats.batch_records import Record
 from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
-from toolkit.schema.live import Partition, Transaction
+from toolkit.schema.live import Partition
 from toolkit.schema.table import EVERYTHING, Error, Selection, TopicPartition, utc_now
 from toolkit.sources.live import observe as observe_module
 from toolkit.sources.live import partition_log, transactions
@@ -329,33 +329,6 @@ def test_impossible_responses_are_unknown() -> None:
     unknown = (found.producer_epoch, found.last_sequence, found.last_timestamp, found.coordinator_epoch)
     assert unknown == (None, None, None, None)
     assert (found.producer_id, found.current_txn_start_offset) == (7, 5)
-
-
-def test_the_last_update_of_a_decided_transaction_is_read_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No response has it; without it the age of PrepareCommit is unknown (KIP-994)."""
-    cluster = FakeCluster()
-    cluster.now += dt.timedelta(seconds=61)
-    cluster.ids[1] = [("payments", 7, "PrepareCommit")]
-    sent_requests = []
-
-    def log(*arguments: Any, only: set[int], **options: Any) -> TransactionLog:
-        sent_requests.append(only)
-        decided = Transaction(
-            transactional_id="payments",
-            producer_id=7,
-            producer_epoch=0,
-            state="PrepareCommit",
-            last_update_time=NOW,
-            source=STATE_TOPIC,
-            observed_at=NOW,
-        )
-        before = replace(decided, state="Ongoing", last_update_time=None)
-        return TransactionLog(transactions=[decided, before], failures=[], partitions=1)
-
-    monkeypatch.setattr("toolkit.sources.live.observe.read_state_log", log)
-    (txn,) = observation(cluster).transactions
-    assert (txn.state, txn.last_update_time) == ("PrepareCommit", NOW)
-    assert sent_requests == [{txn.txn_state_partition}]
 
 
 def test_who_only_reads_creates_no_coordinators_topic() -> None:

@@ -418,6 +418,17 @@ def test_a_sample_of_another_cluster_is_no_second_look(tmp_path: Path) -> None:
     assert "a second sample: it was seen in one only" in row["missing"]
 
 
+def test_a_sample_of_another_cluster_ends_nothing(tmp_path: Path) -> None:
+    """Of two recordings in one folder, what was open in the first had `ended` by the sample of the second."""
+    first, last = every(1, 2)
+    last = replace(last, findings=(), row=replace(last.row, cluster_id="another-one"))
+    recording = Recording(write(tmp_path, [first, last]))
+    for name, options in (("findings_over_time", {}), ("lso_holds", {}), ("findings", {"min_held_ms": 0})):
+        with pytest.raises(UsageError, match=r"are of the clusters another-one, of-a-test\."):
+            getattr(recording, name)(**options)
+    assert len(recording.findings_over_time(stop=last.due)) == 1
+
+
 def test_requested_partitions_have_a_finding(six: Path) -> None:
     recording = Recording(six)
     assert len(recording.findings(topics=["orders"])) == 2

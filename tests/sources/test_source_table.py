@@ -26,14 +26,6 @@ SOURCES: list[type[Source]] = [Cluster, LogDir, Recording]
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda each: each.__name__)
-def test_each_table_of_a_source_has_one_function(source: type[Source]) -> None:
-    assert source.functions.keys() == {*tables_of(source.kind)}
-    for name, function in source.functions.items():
-        assert function.read.__name__ == name
-        assert function.takes <= {*SOURCE_TABLES[name].takes}
-
-
-@pytest.mark.parametrize("source", SOURCES, ids=lambda each: each.__name__)
 def test_a_source_lists_only_the_tables_that_it_has(source: type[Source]) -> None:
     """`Recording` listed 62 names, 39 of which could only fail."""
     names = dir(object.__new__(source))

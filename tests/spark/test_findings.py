@@ -18,11 +18,12 @@ from deltalake import DeltaTable
 from tests.analysis.random_logs import KINDS, Step, batches
 from tests.analysis.test_findings_over_time import due, finding, sample
 from tests.analysis.test_hold_findings import HERE, history
+from tests.sources.log_files import HIGH_WATERMARK, after, data, marker, write_checkpoint, write_log, write_root
 from tests.sources.recorded import NINE, rows_of
 from tests.sources.recorded import sample as recorded_sample
 from tests.sources.test_logdir_other_markers import SkippedMarker
 from tests.spark.read_log import plan_read
-from toolkit import Cluster
+from toolkit import Cluster, LogDir
 from toolkit.actions.marker_actions import plan_abort
 from toolkit.analysis import hold_findings as rules
 from toolkit.analysis.findings_over_time import close_by_log, observation_times, over_time, without_short
@@ -52,7 +53,7 @@ from toolkit.spark.pipeline.stored_findings import (
     markers,
     near_transaction_history,
 )
-from toolkit.spark.pipeline.stored_tables import StoredRun, StoredState, TableStore, with_extra
+from toolkit.spark.pipeline.stored_tables import StoredRun, StoredState, TableStore, read, with_extra
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -263,7 +264,9 @@ def test_a_run_ends_nothing_where_it_does_not_look(
 ) -> None:
     """A run with --topic, on another cluster, or on the files of another broker: what hangs was no row any more."""
     hung = replace(HUNG.findings[0], cluster_id="a")
-    this: Any = SimpleNamespace(result=StoredRun(findings=(hung,)), _signature=lambda logs: "of payments")
+    this: Any = SimpleNamespace(
+        result=StoredRun(findings=(hung,)), _signature=lambda logs: "of payments", states=SimpleNamespace(before={})
+    )
     name, _, hides = (cluster or "a").partition(" ")
     logs = [
         LogListing(log=str(LogIdentity(name, "1", None, each)), topic=each[:-2], partition=int(each[-1]))
@@ -275,6 +278,19 @@ def test_a_run_ends_nothing_where_it_does_not_look(
     store: Any = SimpleNamespace(load=lambda *names: None)
     found = current_ones(store, [], this.result)
     assert found == ["hanging of orders"] * is_elsewhere + ["unknown of None"] * bool(hides)
+
+
+def test_what_could_not_be_read_is_a_hold_as_of_files(spark: SparkSession, tmp_path: Path) -> None:
+    """The table lacked it: a partition whose log is damaged looked as if nothing else had held its LSO."""
+    root = write_root(tmp_path / "data")
+    damaged = data(2, 9, after(minutes=2))[:-1] + b"?"
+    write_log(root, "orders-0", [data(0, 7, after()), marker(1, 7, after(minutes=1)), damaged])
+    write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): 3})
+    run(spark, root, str(tmp_path / "out"), min_held_ms=0)
+    of_files = [row for row in LogDir(root).lso_hold_rows(topics=["orders"]) if row["error"]]
+    stored = read(spark, str(tmp_path / "out"), "lso_holds").where("error is not null").toArrow().to_pylist()
+    assert [(row["topic"], row["partition"], row["broker_id"]) for row in stored] == [("orders", 0, 1)]
+    assert [row["error"].partition(":")[0] for row in (*stored, *of_files)] == ["CORRUPT_BATCH"] * 2
 
 
 def test_a_partition_of_one_name_is_of_each_cluster() -> None:

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.sources.log_files import CLEANED, after, data, marker, write_checkpoint, write_log, write_root
+from tests.sources.log_files import CLEANED, SEGMENT, after, data, marker, write_checkpoint, write_log, write_root
 from tests.spark.read_log import listed
 from tests.spark.test_incomplete_copies import Tables
 from toolkit.errors import UsageError
+from toolkit.schema.live import Finding
+from toolkit.schema.verdict import Verdict
 from toolkit.spark.datasources.log_reader import LogIdentity, LogListing
 from toolkit.spark.pipeline.log_states import assumptions, renames
+from toolkit.spark.pipeline.run_sources import ListedLogs
 from toolkit.spark.pipeline.stored_tables import IDS, StoredState
 
 IDS_OF_TOPICS = {"old": "AAAAAAAAAAAAAAAAAAAAAQ", "new": "AAAAAAAAAAAAAAAAAAAAAg"}
@@ -69,6 +72,40 @@ def test_a_moved_copy_and_a_dated_one_are_the_same_log(tmp_path: Path) -> None:
     tables.folder = tmp_path / "one"  # an older copy, read after a newer one
     tables.run()
     assert len(offsets(tables)) == 3
+
+
+def test_an_older_copy_ends_nothing_that_a_newer_one_has_open(tmp_path: Path) -> None:
+    """What was open was no finding any more after a run over the copy of the day before."""
+    write_logs(tmp_path / "newer", count=3)
+    write_logs(tmp_path / "older", count=2)
+    tables = Tables(tmp_path / "newer")
+    tables.run()
+    tables.folder = tmp_path / "older"
+    texts: Any = {"reason": "", "remedy": "", "missing": (), "evidence": ()}
+    opened = Finding(topic="orders", partition=0, verdict=Verdict.HANGING, observed_at=after(), **texts)
+    for _ in range(2):
+        older = ListedLogs(spark=None, logs=listed(tables.folder))  # type: ignore[arg-type]
+        assert older.elsewhere([opened], may_hide=False, states=tables.states) == [opened]
+        tables.run()
+    for folder in ("older", "newer"):
+        write_logs(tmp_path / folder, count=4)
+        grown = ListedLogs(spark=None, logs=listed(tmp_path / folder))  # type: ignore[arg-type]
+        assert grown.elsewhere([opened], may_hide=False, states=tables.states) == []
+
+
+def test_a_copy_of_before_retention_takes_nothing_back(tmp_path: Path) -> None:
+    """Its first segment was taken for a late one: all was read again up to its end, and what followed was gone."""
+    for name, count in (("older", 2), ("newer", 4)):
+        write_logs(tmp_path / name, count=count)
+    folder = tmp_path / "newer" / "orders-0"
+    whole, head = (folder / SEGMENT).read_bytes(), (tmp_path / "older" / "orders-0" / SEGMENT).stat().st_size
+    (folder / SEGMENT).unlink()
+    (folder / f"{4:020}.log").write_bytes(whole[head:])
+    tables = Tables(tmp_path / "newer")
+    for name in ("newer", "older", "newer"):
+        tables.folder = tmp_path / name
+        tables.run()
+        assert [offset for _, _, offset in offsets(tables)] == [4, 6]
 
 
 def test_of_several_copies_in_one_run_the_newest_is_read(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -25,11 +25,10 @@ from tests.spark.read_log import assert_same_rows, plan_read, read, read_and_fol
 from toolkit import LogDir
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.schema import Row
-from toolkit.spark.datasources.data_sources import KafkaLog
 from toolkit.spark.datasources.log_reader import TAKES
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 BATCHES = 240
 FIRST_SEGMENT, SECOND_SEGMENT = f"{0:020}.log", f"{479:020}.log"
@@ -167,19 +166,3 @@ def test_a_log_directory_without_logs_has_checkpoints(tmp_path: Path) -> None:
     (root / META).unlink()
     with pytest.raises(NotFound, match="no Kafka files"):
         rows(root)
-
-
-def test_spark_gets_rows_or_one_error_sentence(spark: SparkSession, root: Path) -> None:
-    spark.dataSource.register(KafkaLog)
-    damage(root / "orders-0" / FIRST_SEGMENT, 5000)
-
-    def load(mode: str) -> Any:
-        reader = spark.read.format("kafka_log_dir").option("mode", mode).option("maxPartitionBytes", 100_000)
-        return reader.load(str(root))
-
-    assert load("PERMISSIVE").where("error is not null").count() == 1
-    assert load("DROPMALFORMED").where("error is not null").count() == 0
-    with pytest.raises(
-        Exception, match=r"toolkit\.errors\.DecodeError: .*000\.log cannot be read at 4\d+: CORRUPT_BATCH"
-    ):
-        load("FAILFAST").count()

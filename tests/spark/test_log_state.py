@@ -69,11 +69,6 @@ def test_the_leader_epoch_is_the_highest_and_the_time_that_of_the_last_batch() -
     assert known == [(-1, -1), (70, 5), (60, 5), (60, 5), (80, 6)]
 
 
-def test_a_log_may_begin_with_a_marker() -> None:
-    rows = taken(LogState(where=WHERE), batches([Step("commit", 1)]))
-    assert rows.log_transactions["marker_offset"].to_pylist() == [0]
-
-
 def test_lost_transactions_are_returned_and_forgotten() -> None:
     state = state_of(Step("data", 1), Step("commit", 1), Step("data", 2), Step("data", 3))
     rows = state.lose_open(is_deleted=True).to_pylist()

@@ -1,107 +1,66 @@
 """The line of Kafka's tool for a transaction found in files, and what speaks for and against it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from tests.actions.rows import found, producer
+from tests.actions.rows import committed, found, producer
+from tests.stored import compare
 from toolkit.errors import NotFound
 from toolkit.schema import Row
-from toolkit.views.action_document import FILES_AGE, AbortAdvice, abort_advice
+from toolkit.schema.live import Finding
+from toolkit.views.action_document import abort_advice
 
-TOOL = "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic orders --partition 0"
+EPOCHS = [producer(8, coordinator_epoch=2), producer(partition=1, coordinator_epoch=3), producer(coordinator_epoch=5)]
+OVER = producer(start=None, coordinator_epoch=5)
+REPLICAS = [producer(broker_id=1, coordinator_epoch=5), producer(broker_id=2, coordinator_epoch=4)]
+UNREAD = found(producer_id=None, start_offset=None, verdict="unknown", offsets_held=None, error="CORRUPT_BATCH: x")
+CASES: dict[str, tuple[list[Finding], dict[str, Any]]] = {  # of producer 7, and what else the files show
+    "proven": ([found()], {"producers": [producer()]}),
+    "the coordinator epoch of its own partition": ([found()], {"producers": EPOCHS}),
+    "that of another one": ([found(partition=1)], {"producers": EPOCHS}),
+    "of another producer": ([found()], {"producers": EPOCHS[:2]}),
+    "that is not known": ([found()], {"producers": [producer(coordinator_epoch=None)]}),
+    # It was 0, that of a producer without a marker; of two copies without a broker's id it was that of the last.
+    "that of a state that has ended": ([found()], {"producers": [OVER]}),
+    "of which copies differ": ([found()], {"producers": [producer(coordinator_epoch=each) for each in (5, 4)]}),
+    "of which one copy has ended": ([found()], {"producers": [producer(coordinator_epoch=5), OVER]}),
+    # It was that of the last replica among the files, which may lag: the leader refuses it.
+    "that of the replica that was diagnosed": ([found(broker_id=1)], {"producers": REPLICAS}),
+    "a partition that was not read may have its transaction": ([UNREAD], {}),
+    "each of the producer": (
+        [found(producer_id=8), found(partition=2), found(start_offset=None), found(partition=1)], {}),
+    "none of the producer": ([found(producer_id=8)], {}),
+    "live": ([found(verdict="ongoing", action=None, reason="it is alive")], {}),
+    "unknown": ([found(verdict="unknown", outcome="unknown", action=None, reason="perhaps", missing=["a", "b"])], {}),
+    "committed": ([committed(reason="it was committed")], {}),
+    "another epoch than that of the transaction proves nothing": ([found()], {"epoch": 2}),
+    "a known cause speaks for it": ([found(cause="late_message")], {}),
+}  # fmt: skip
 
 
-def advice(*findings: Row, producers: Any = (), epoch: int = 0) -> list[AbortAdvice]:
-    """Advice for producer 7."""
-
+def advice(findings: list[Finding], *, producers: Sequence[Row] = (), epoch: int = 0) -> Iterator[str]:
     def finding_rows(*, topics: list[str], partitions: list[int]) -> Sequence[Row]:
         assert (topics, partitions) == (["orders"], [0])
-        return findings
+        return [each.row() for each in findings]
 
     files: Any = SimpleNamespace(paths=["logs"], finding_rows=finding_rows, producer_rows=lambda: producers)
-    return abort_advice(files, producer_id=7, producer_epoch=epoch, topics=["orders"], partitions=[0])
+    try:
+        found = abort_advice(files, producer_id=7, producer_epoch=epoch, topics=["orders"], partitions=[0])
+    except NotFound as error:
+        yield f"{error.what} | {error.means}"
+        return
+    for each in found:
+        yield f"{each.target} is {'proven' if each.proven else 'not proven'}: {each.line}"
+        yield f"    before 3.0: {' '.join(each.old_command)}"
+        assert each.line.removeprefix("# ") == " ".join(each.command)
+        yield from (f"    for: {text}" for text in each.speaks_for)
+        yield from (f"    against: {text}" for text in each.speaks_against)
 
 
-def only(epoch: int = 0, producers: Any = (), **fields: Any) -> AbortAdvice:
-    (line,) = advice(found(**fields).row(), producers=producers, epoch=epoch)
-    return line
-
-
-def test_a_proven_transaction_gets_its_line() -> None:
-    one = only(producers=[producer()])
-    assert (one.target, one.proven) == ("orders-0@100", True)
-    assert one.line == " ".join(one.command) == f"{TOOL} --start-offset 100"
-    assert " ".join(one.old_command) == f"{TOOL} --producer-id 7 --producer-epoch 0 --coordinator-epoch 0"
-    assert (one.speaks_for, one.speaks_against) == (["no transactional id has it"], [FILES_AGE])
-
-
-def test_the_line_for_old_brokers_has_the_coordinator_epoch_of_its_own_partition() -> None:
-    rows = [producer(8, coordinator_epoch=2), producer(partition=1, coordinator_epoch=3), producer(coordinator_epoch=5)]
-    assert only(producers=rows).old_command[-2:] == ("--coordinator-epoch", "5")
-    assert only(producers=rows, partition=1).old_command[-2:] == ("--coordinator-epoch", "3")
-    assert only(producers=[producer(coordinator_epoch=None)]).old_command[-2:] == ("--coordinator-epoch", "0")
-
-
-def test_a_coordinator_epoch_that_no_state_shows_is_unknown() -> None:
-    """It was 0, that of a producer without a marker; of two copies without a broker's id it was that of the last."""
-    unread, ended = producer(8, coordinator_epoch=2), producer(start=None, coordinator_epoch=5)
-    differ = [producer(coordinator_epoch=5), producer(coordinator_epoch=4)]
-    for states in ([unread], [ended], differ):
-        assert only(producers=states).old_command[-2:] == ("--coordinator-epoch", "unknown")
-    assert only(producers=[*differ[:1], ended]).old_command[-1] == "5"
-
-
-def test_the_coordinator_epoch_is_that_of_the_replica_that_was_diagnosed() -> None:
-    """It was that of the last replica among the files, which may lag: the leader refuses it."""
-    rows = [producer(broker_id=1, coordinator_epoch=5), producer(broker_id=2, coordinator_epoch=4)]
-    assert only(producers=rows, broker_id=1).old_command[-1] == "5"
-
-
-def test_a_partition_that_was_not_read_may_have_its_transaction() -> None:
-    unread = found(producer_id=None, start_offset=None, verdict="unknown", offsets_held=None, error="CORRUPT_BATCH: x")
-    with pytest.raises(NotFound) as raised:
-        advice(unread.row())
-    assert raised.value.means == "It may have one on orders-0, which could not be read."
-
-
-def test_each_open_transaction_of_the_producer_gets_a_line() -> None:
-    rows = [found(producer_id=8), found(partition=2), found(start_offset=None), found(partition=1)]
-    assert [each.target for each in advice(*(row.row() for row in rows))] == ["orders-2@100", "orders-1@100"]
-    with pytest.raises(NotFound, match="Producer 7 has no transaction open in these files"):
-        advice(found(producer_id=8).row())
-
-
-@pytest.mark.parametrize(
-    ("fields", "speaks_for", "speaks_against"),
-    [
-        ({"verdict": "ongoing", "action": None, "reason": "it is alive"}, [], ["It is ongoing: it is alive"]),
-        (
-            {"verdict": "unknown", "outcome": "unknown", "action": None, "reason": "perhaps", "missing": ["a", "b"]},
-            ["perhaps"],
-            ["Not known: a.", "Not known: b."],
-        ),
-        (
-            {"verdict": "stuck_ending", "outcome": "commit", "action": "complete", "reason": "it was committed"},
-            [],
-            ["Never abort it: it was committed", "Remedy: kafka-txn abort"],
-        ),
-    ],
-)
-def test_what_is_not_proven_is_a_comment_with_its_reasons(
-    fields: dict[str, Any], speaks_for: list[str], speaks_against: list[str]
-) -> None:
-    one = only(**fields)
-    assert one.line == f"# {' '.join(one.command)}"
-    assert (one.speaks_for, one.speaks_against) == (speaks_for, [*speaks_against, FILES_AGE])
-
-
-def test_another_epoch_than_that_of_the_transaction_proves_nothing() -> None:
-    one = only(epoch=2)
-    assert (one.proven, one.speaks_against) == (False, ["Its epoch there is 0, not 2.", FILES_AGE])
-
-
-def test_a_known_cause_speaks_for_it() -> None:
-    assert only(cause="late_message").speaks_for == ["no transactional id has it", "Cause: late_message."]
+def test_the_line_of_kafkas_tool() -> None:
+    """What is not proven is a comment, with its reasons."""
+    lines = []
+    for name, (findings, files) in CASES.items():
+        lines += [f"# {name}", *advice(findings, **files)]
+    compare("abort_advice.txt", lines)

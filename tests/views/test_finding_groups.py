@@ -50,26 +50,6 @@ def test_200_000_partitions_without_rights_are_one_block() -> None:
     assert summary(found[:-1]) == "not known: 200,000 partitions could not be read, 200,000 unknown"
 
 
-def test_500_that_hang_are_grouped_by_cause_and_application() -> None:
-    late = {"cause": "a batch came late (late-after-commit)"}
-    rows = [
-        *(hanging(number) for number in range(300)),
-        *(hanging(number, **late) for number in range(300, 400)),
-        *(hanging(number, transactional_id=f"billing-{number}") for number in range(400, 500)),
-    ]
-    lines = finding_lines(rows)
-    assert [line for line in lines if line[:1].strip()] == [
-        "300 partitions  open for up to 2 h 14 min · 634,500 records waiting · group my-group cannot move",
-        "100 partitions  open for up to 2 h 14 min · 211,500 records waiting · group my-group cannot move",
-        "100 partitions  open for up to 2 h 14 min · 211,500 records waiting · group my-group cannot move",
-    ]
-    text = "\n".join(lines)
-    assert len(lines) < 80
-    assert "kafka-txn find-hanging --verdict hanging --topic orders-0 --topic orders-1" in text
-    assert text.count("kafka-txn abort --list hanging.csv") == 3
-    assert '"payments-0", "payments-1"' in text
-
-
 @pytest.mark.parametrize(
     ("rows", "blocks"),
     [

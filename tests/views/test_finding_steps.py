@@ -4,33 +4,13 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from tests.notebooks.books import FOLDER
 from tests.views.plots.busy import finding
 from toolkit.config import ClientConfig
 from toolkit.lab.samples import load
-from toolkit.schema.verdict import Verdict
 from toolkit.sources.source import CLUSTER
 from toolkit.views import next_steps
 from toolkit.views.finding_steps import NOTEBOOKS
-
-
-def test_each_verdict_has_its_notebooks_and_the_parameters_for_them() -> None:
-    text = repr(next_steps([finding(topic="clicks", verdict=Verdict.ONGOING), finding(partition=3)]))
-    assert text.index("**hanging**") < text.index("**ongoing**")
-    assert "[04_abort.ipynb: end it](04_abort.ipynb)" in text
-    assert "parameters: `topic = 'orders'`, `partition = 3`" in text
-    assert "04_abort" not in text[text.index("**ongoing**") :], "nobody aborts a live transaction"
-    command = "kafka-txn abort --topic orders --partition 0 --start-offset 913095344"
-    assert f"        - `{command}`\n" in repr(next_steps([finding()]))
-
-
-@pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict != "hanging"])
-def test_only_what_hangs_is_sent_to_the_abort(verdict: str) -> None:
-    """`overdue` was sent there to "end it", though it has an owner."""
-    text = repr(next_steps([finding(verdict=verdict, remedy="")]))
-    assert all("never abort it" in step for step in re.findall(r"\[04_abort.ipynb: (.*)\]", text))
 
 
 def test_a_recording_is_sent_to_no_notebook_that_refuses_it() -> None:
@@ -50,12 +30,6 @@ def test_an_id_in_a_remedy_is_no_picture() -> None:
     """JupyterLab fetched it from where the id said."""
     text = repr(next_steps([finding(remedy='Fence "![x](http://evil/x.png)", and wait.')]))
     assert r"!\[x\](http" in text
-
-
-def test_nothing_held_leads_to_the_consumers() -> None:
-    text = repr(next_steps([finding(verdict=Verdict.CLEAR)]))
-    assert text.startswith("No transaction blocks a consumer of this partition: check the")
-    assert repr(next_steps([])) == "No findings: nothing was read, or this is an empty selection."
 
 
 def test_a_partition_is_named_once() -> None:

@@ -46,7 +46,7 @@ def test_a_log_and_a_recording_are_combined_into_one_incident() -> None:
     audit = sample.audit()
     assert audit
     page = report(**one, actions=audit.rows()).markdown
-    assert "group billing could not move" in page
+    assert 'group "billing" could not move' in page
     assert "abort, outcome" in page
 
 

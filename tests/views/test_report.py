@@ -259,70 +259,12 @@ def test_a_figure_cannot_inject_a_script() -> None:
     assert pages[0].tags == pages[1].tags
 
 
-def test_what_was_done_on_another_cluster_is_not_told() -> None:
-    """A user's audit trail has all clusters: an abort on orders-0 of one was "what was done" on that of another."""
-    steps = [action(cluster_id="here", who="ann@ops"), action(cluster_id="elsewhere", who="bob@ops")]
-    text = Page(report([finding(cluster_id="here")], actions=steps).html).text
-    assert "ann@ops" in text
-    assert "bob@ops" not in text
-    assert "bob@ops" in Page(report([finding(cluster_id=None)], actions=steps).html).text, (
-        "which cluster it is, is not known"
-    )
-
-
 def test_data_frames_are_accepted_like_rows() -> None:
     rows = [finding()]
     assert report(FINDINGS.frame(rows), generated_at=AT).html == report(rows, generated_at=AT).html
     assert (
         "3 records" not in report(FINDINGS.frame(), log_transactions=LOG_TRANSACTIONS.frame(), generated_at=AT).markdown
     )
-
-
-def test_a_report_without_open_transactions() -> None:
-    made = report([], generated_at=AT)
-    assert made.title == "Postmortem: nothing is open"
-    text = Page(made.html).text
-    assert "no transaction is open" in text
-    assert "min_held_ms" in text, "a log whose LSO was held for 29 s was nothing but open: it was left out"
-
-
-def test_what_could_not_be_read_is_not_nothing_open() -> None:
-    producer = (
-        "producer_id",
-        "producer_epoch",
-        "transactional_id",
-        "start_offset",
-        "queue_position",
-        "last_stable_offset",
-    )
-    row = finding(
-        verdict=Verdict.UNKNOWN, error="NETWORK_EXCEPTION: broker 2", missing=["broker 2"], **dict.fromkeys(producer)
-    )
-    text = report([row]).markdown
-    assert "- unknown: Nobody will end it." in text
-    assert "It could not be read whether anything was open." in text
-    assert "othing is open" not in text
-    assert "orders-0: broker 2; orders-0: NETWORK_EXCEPTION: broker 2" in plain(text)
-    clear = report([{**row, "verdict": "unreplicated", "error": None, "missing": []}]).markdown
-    assert "- unreplicated: Nobody will end it." in clear
-
-
-def test_unknown_values_are_named() -> None:
-    unknown = dict.fromkeys(
-        ("cause", "groups_held", "records_held", "bytes_held", "opened_at", "held_from", "held_ms", "transactional_id",
-         "last_stable_offset")
-    )  # fmt: skip
-    page = Page(report([finding(verdict=Verdict.UNKNOWN, missing=["the answer of broker 3"], **unknown)]).html)
-    assert page.text.count("not known") >= 6
-    assert "orders-0: the answer of broker 3" in page.text
-
-
-def test_only_audit_entries_of_these_partitions_are_included() -> None:
-    other = action(topic="refunds", target="refunds-0@5", who="bob@ops")
-    fenced = action(action="fence", topic=None, partition=None, target="payments-7", transactional_id="payments-7")
-    text = Page(report([finding()], actions=ACTIONS.frame([action(), other, fenced])).html).text
-    assert "bob@ops" not in text
-    assert "fence, outcome" in text
 
 
 @pytest.mark.parametrize(("name", "why"), [("report.pdf", "ends in none of .html, .md"), ("no/report.md", "written")])

@@ -29,13 +29,6 @@ def producer(**fields: Any) -> Row:
     return row | {"last_timestamp": NOW, "observed_at": NOW} | fields
 
 
-def test_a_table_too_wide_for_the_terminal_becomes_a_block_per_row() -> None:
-    lines = grid_lines(table_grid(PRODUCERS, [producer(), producer(error="NOT_LEADER_OR_FOLLOWER")]), width=50)
-    assert "producer_id               171100" in lines
-    assert "error                     NOT_LEADER_OR_FOLLOWER" in lines
-    assert lines.count("") == 1
-
-
 @pytest.mark.parametrize("width", [60, 200])
 @pytest.mark.parametrize("length", [60, 100, 249])
 def test_a_table_keeps_its_columns_with_names_as_long_as_kafka_allows(length: int, width: int) -> None:

@@ -3,7 +3,6 @@
 import base64
 import datetime as dt
 import gzip
-import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
@@ -19,7 +18,7 @@ from toolkit.lab.samples import load
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, Row
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
-from toolkit.schema.verdict import DOCS_URL, Verdict
+from toolkit.schema.verdict import Verdict
 from toolkit.views import show
 from toolkit.views.finding_document import age, by_urgency
 from toolkit.views.plots import plot_overview
@@ -57,60 +56,6 @@ def rows() -> list[Row]:
     """Findings of several samples, each under its own name."""
     names = ("open-young", "several-open", "overdue", "orphan")
     return [{**row, "topic": name} for name in names for row in load(name).finding_rows()]
-
-
-def test_findings_are_sorted_worst_first_and_explained(rows: list[Row]) -> None:
-    table_page = page(FINDINGS.frame(rows), now=NOW)
-    assert [body[0] for body in table_page.bodies] == ["hanging"] * 3 + ["overdue"] + ["ongoing"] * 2
-    assert {attrs["class"] for tag, attrs in table_page.tags if tag == "b"} == {"hanging", "overdue", "ongoing"}
-    text = show(rows)._repr_html_()
-    for verdict in ("hanging", "overdue", "ongoing"):
-        assert Verdict(verdict).sentence in text
-    assert Verdict.LONG.sentence not in text
-    orphan = next(body for body in table_page.bodies if body[1].startswith("orphan-0"))
-    assert "held at 13" in orphan[1], "readable without the style sheet"
-    assert {"button", "input"}.isdisjoint(tag for tag, _ in table_page.tags), "no control where scripts do not run"
-    assert "kafka-txn abort --topic orders --partition 0 --start-offset 13" in orphan[-1]
-
-
-def test_headings_sort_by_value(rows: list[Row]) -> None:
-    """A key for each cell: 1,226 records sort after 21, and null last; the browser test clicks on them."""
-    table_page = page(rows, now=NOW)
-    headings = [attrs for tag, attrs in table_page.tags if tag == "th"]
-    assert [("data-number" in heading) for heading in headings] == [False, False, True, True, True]
-    keys = [attrs.get("data-key") for tag, attrs in table_page.tags if tag == "td" and attrs.get("class") != "below"]
-    held = [int(key) for key in keys[2::5] if key]
-    assert len(held) == len(rows)
-    assert all(key > 0 for key in held)
-
-
-def test_columns_of_other_tables_have_descriptions() -> None:
-    log_transactions = load("late-message").log_dir().log_transactions()
-    table_page = page(log_transactions, columns=["producer_id", "first_offset", "outcome", "start"])
-    headings = [attrs["title"] for tag, attrs in table_page.tags if tag == "th"]
-    docs = {column.name: column.doc for column in LOG_TRANSACTIONS.columns}
-    assert headings[1] == docs["first_offset"]
-    assert len(table_page.bodies) == len(log_transactions)
-    everything = page(log_transactions)
-    assert 4 < len([tag for tag, _ in everything.tags if tag == "th"]) < len(LOG_TRANSACTIONS.names), (
-        "only what has values"
-    )
-
-
-def test_external_text_is_escaped() -> None:
-    """A transactional id may be any text, also one that means to be a script."""
-    (row,) = load("orphan").finding_rows()
-    table_page = show([{**row, "transactional_id": "<script>alert(1)</script>\x1b[31m", "groups_held": ["<b>"]}])
-    text = table_page._repr_html_()
-    assert "<script>alert" not in text
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[31m" in text
-    assert not re.search(r"https?://", text.replace(DOCS_URL, "")), "nothing asks the network"
-
-
-def test_error_rows_are_marked_with_their_error(rows: list[Row]) -> None:
-    table_page = page([{**rows[0], "producer_id": None, "error": "NOT_LEADER: gone"}, rows[1]])
-    assert sum(attrs.get("class") == "error" for tag, attrs in table_page.tags if tag == "tbody") == 1
-    assert "error" in table_page.bodies[-1][-1] or "error" in table_page.bodies[0][-1]
 
 
 def test_a_terminal_gets_text(rows: list[Row]) -> None:
@@ -223,15 +168,3 @@ def test_the_ipython_extension_shows_data_frames_this_way(rows: list[Row]) -> No
     toolkit.unload_ipython_extension(shell)
     assert "dataframe" in html(findings)
     assert html(plan) is None
-
-
-@pytest.mark.parametrize(
-    ("held", "text"),
-    [
-        ({"records_held": 1234}, "1,234 records"),
-        ({"records_held": 1}, "1 record"),
-        ({"records_held": None, "offsets_held": 5678}, "5,678 offsets"),
-    ],
-)
-def test_what_waits_is_counted_with_its_unit(held: dict[str, Any], text: str) -> None:
-    assert any(cell.startswith(text) for cell in page([finding(**held)]).bodies[0])

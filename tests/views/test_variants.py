@@ -41,6 +41,7 @@ from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding, GroupLag, Transaction
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.table import Table, TopicPartition
+from toolkit.schema.verdict import Verdict
 from toolkit.sources.resource_checks import ResourceChecks
 from toolkit.views import next_steps
 from toolkit.views.action_document import done_section, passed, preview, show_plan
@@ -117,6 +118,31 @@ def test_what_is_said_of_a_finding(name: str) -> None:
         f"variants/finding-{name.replace(' ', '-')}.txt",
         differences(shown, rows, variants(FINDINGS, rows, of=of, without=keys)),
     )
+
+
+ALIVE = {**OPEN, **LIVE, "offsets_held": 0, "records_held": None}
+COMMITTED = {**OPEN, "verdict": "stuck_ending", "outcome": "commit", "action": "complete"}
+SEVERAL: Mapping[str, Sequence[Row]] = {
+    "ended ones follow what is open": [ended(topic="a"), OPEN],
+    "and what waits": [ended(topic="a"), {**UNREAD, "verdict": "unreplicated", "error": None, "missing": []}],
+    "healthy ones have a line each, aligned, below the others": [
+        {**ALIVE, "partition": 1}, {**ALIVE, "topic": "a-longer-name", "expires_at": AT + HOUR / 60}, OPEN],
+    "COMMIT markers are missing": [
+        COMMITTED, {**COMMITTED, "partition": 8}, {**COMMITTED, "outcome": None, "action": None, "partition": 9}],
+    "a broker wrote a record within the clock's tick of 4 ms before its file": [
+        {**OPEN, "held_from": None, "held_ms": None, "opened_at": AT + dt.timedelta(milliseconds=2)}],
+    "partitions are counted, not transactions": [
+        *({**OPEN, "partition": n, "queue_position": place} for n in (0, 1) for place in (1, 2)),
+        {**OPEN, "partition": 5, "verdict": "unknown"}, *({**ALIVE, "partition": n} for n in range(10, 24))],
+    "by cause and application": [
+        {**row, "cause": ("a", "late (late-after-abort)", None)[n // 20], "transactional_id": f"{'abb'[n // 20]}-{n}"}
+        for n, row in enumerate(many(OPEN, 60))],
+}  # fmt: skip
+
+
+def test_what_is_said_of_several_findings() -> None:
+    texts = (text for name, rows in SEVERAL.items() for text in (f"# {name}", *shown(rows)))
+    compare("variants/finding-several.txt", (line for text in texts for line in text.splitlines()))
 
 
 def samples(*seconds: int) -> list[Row]:
@@ -205,6 +231,80 @@ def test_what_a_report_says(name: str) -> None:
 
     base = {**tables, "findings": found}
     compare(f"variants/report-{name.replace(' ', '-')}.txt", differences(written, base, changed()))
+
+
+def sampled(second: int, **columns: Any) -> Row:
+    """The finding in a sample."""
+    at = BEGUN + dt.timedelta(seconds=second)
+    return {**finding(observed_at=at, **columns), "sampled_at": at}
+
+
+def exposed(*rows: tuple[str, str, str, bool | None, str | None], **columns: Any) -> list[Row]:
+    names = ("subject", "name", "means", "exposed", "value")
+    return whole(EXPOSURE, *({**dict(zip(names, row, strict=True)), "observed_at": AT, **columns} for row in rows))
+
+
+OLD_FENCE = action(action="fence", topic=None, partition=None, start_offset=None, target="payments-7",
+                   transactional_id="payments-7", at=BEGUN - dt.timedelta(days=30))  # fmt: skip
+EMPTY: Mapping[str, Any] = dict.fromkeys(
+    ("log_transactions", "lso_timeline", "transaction_history", "partitions", "exposure", "actions"), ())  # fmt: skip
+CASES: Mapping[str, Mapping[str, Any]] = {
+    "its coordinator has decided it, so no other one has committed it": {
+        "findings": [ended(entry("__transaction_state", "records", "offsets 1..3: CompleteAbort, started", ENDED))],
+        "actions": []},
+    "a log has no verdict; the check before the marker in the audit trail has": {
+        "findings": [{**ended(), "evidence": []}], "actions": [done("abort", verdict=Verdict.HANGING)]},
+    "without the log": {"findings": [ended()], "log_transactions": None},
+    "of its own records a lower bound is known": {
+        "findings": [ended()], "log_transactions": [transaction(truncated=True)]},
+    "a COMMIT marker published what no commit included": {
+        "findings": [ended()], "log_transactions": [transaction("COMMIT")], "actions": [done("undecided")]},
+    "a COMMIT marker of a commit": {
+        "findings": [ended()], "log_transactions": [transaction("COMMIT")], "actions": [done("commit")]},
+    "the coordinator of a group did not answer for a sample, which ends no stall": {
+        "findings": [ended(groups_held=["billing"])], "partitions": samples(0, 10, 20, 30, 40),
+        "recorded_findings": [
+            sampled(10, groups_held=["billing"]), sampled(20, groups_held=None),
+            sampled(30, verdict="unknown", producer_id=None, start_offset=None, groups_held=None)]},
+    "that it ended is no verdict while it was open": {
+        "findings": [{**ended(topic=topic), "evidence": []} for topic in ("orders", "refunds")]},
+    "a fence of the same id long before is no action on this transaction": {
+        "findings": [finding(held_from=BEGUN, opened_at=BEGUN)], "actions": [OLD_FENCE]},
+    "nor if it is not known since when it holds": {
+        "findings": [finding(held_from=None, opened_at=BEGUN)], "actions": [OLD_FENCE]},
+    "exposed clients without a transaction here are no all-clear": {
+        "findings": [finding()], "exposure": exposed(
+            ("transactional_id", "client_transaction_version", "Old.", True, "1"), transactional_id="other")},
+    "a bug of the release is no cause": {
+        "findings": [finding()], "exposure": exposed(
+            ("known bug", "KAFKA-1", "A bug.", True, "false"),
+            ("known bug", "KAFKA-2", "It depends on the patch release.", None, "3.9"),
+            ("known bug", "kafka version", "By its API versions.", None, "3.9"),
+            ("broker", "transaction.partition.verification.enable", "Late messages hang.", True, "false"),
+            ("cluster", "transaction.version", "Good.", False, "2"),
+            ("broker", "transaction.max.timeout.ms", "It could not be read.", None, None), broker_id=1)},
+    "nothing": {"findings": [], "log_transactions": None},
+    "what could not be read is not nothing open": {"findings": [UNREAD], "log_transactions": None},
+    "nor is what waits for replicas": {
+        "findings": [{**UNREAD, "verdict": "unreplicated", "error": None, "missing": []}], "log_transactions": None},
+    "audit entries of this partition and id, and not of another cluster": {
+        "findings": [finding(cluster_id="here")], "actions": [
+            action(cluster_id="here"), action(topic="refunds", target="refunds-0@5", who="bob@ops"),
+            action(action="fence", topic=None, partition=None, target="payments-7", transactional_id="payments-7"),
+            action(cluster_id="elsewhere", who="eve@ops")]},
+    "which cluster it is, is not known": {
+        "findings": [finding()], "actions": [action(cluster_id="elsewhere", who="eve@ops")]},
+    "a page with every table": {**EMPTY, "findings": [finding()]},
+    "without one": {**EMPTY, "findings": [finding()], "exposure": None},
+    "with a log that could not be read": {
+        **EMPTY, "findings": [finding()], "problems": ["the log of orders-0: NotFound"]},
+}  # fmt: skip
+
+
+def test_what_a_report_says_of_a_case() -> None:
+    base = {"findings": [ended()], "log_transactions": [transaction()]}
+    compare("variants/report-cases.txt", differences(
+        written, base, ((name, {**base, **changed}) for name, changed in CASES.items())))  # fmt: skip
 
 
 OWNER = {"transactional_id": "payments-7", "producer_id": 7, "producer_epoch": 1, "state": "Ongoing",

@@ -120,7 +120,7 @@ def until(condition: Callable[[], T | None], *, awaited: str, timeout: float = 1
 
 def _is_passing(error: BrokerError | ConnectionFailed | KafkaException) -> bool:
     if isinstance(error, KafkaException):
-        return error.args[0].name() in {*PASSING, "_TIMED_OUT"}
+        return error.args[0].name() in {*PASSING, "_TIMED_OUT", "_TRANSPORT", "_WAIT_COORD"}
     return is_lost(error) and not isinstance(error, AuthenticationFailed)
 
 

@@ -301,7 +301,7 @@ TRANSACTION_LOG = TransactionLogRecord.table
 
 @declares(
     "transaction_history",
-    key=("transactional_id", "first_offset"),
+    key=("transactional_id", "txn_state_partition", "first_offset", "error"),  # one without an id is of a partition
     sort=("transactional_id", "broker_id", "first_offset"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)

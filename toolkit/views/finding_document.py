@@ -631,7 +631,7 @@ def _field(label: str, values: Iterable[Value]) -> list[Field]:
 
 
 def _headline(finding: Finding, end: HoldEnd | None) -> str:
-    """``LSO 913095344 held for 2 h 14 min · 2,115 records waiting · group my-group cannot move``."""
+    """``LSO 913095344 held for 2 h 14 min · 2,115 records waiting · group "my-group" cannot move``."""
     if finding.topic is None:
         return ""
     is_over = finding.verdict is Verdict.ENDED
@@ -658,8 +658,8 @@ def _headline(finding: Finding, end: HoldEnd | None) -> str:
 
 def _groups(groups: Sequence[str], verb: str = "cannot move") -> str:
     if len(groups) == 1:
-        return f"group {groups[0]} {verb}"
-    names = [*groups[:3], *([f"{len(groups) - 3:,} more"] if len(groups) > 3 else [])]
+        return f'group "{groups[0]}" {verb}'
+    names = [*(f'"{each}"' for each in groups[:3]), *([f"{len(groups) - 3:,} more"] if len(groups) > 3 else [])]
     return f"groups {', '.join(names[:-1])} and {names[-1]} {verb}"
 
 

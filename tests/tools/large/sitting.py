@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -19,9 +18,6 @@ class Sitting:
     problems: list[str] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
 
-    def __post_init__(self) -> None:
-        self.chance = random.Random(self.seed)
-
     @property
     def is_over(self) -> bool:
         """Whether its time is over."""
@@ -34,8 +30,7 @@ class Sitting:
             yield number
             number += 1
 
-    def check(self, is_right: bool, problem: str) -> None:
+    def wrong(self, problem: str) -> None:
         """Note what is wrong."""
-        if not is_right:
-            self.problems.append(problem)
-            print(f"PROBLEM: {problem}", flush=True)
+        self.problems.append(problem)
+        print(f"PROBLEM: {problem}", flush=True)

@@ -838,7 +838,7 @@ def _run_round(sitting: Sitting, found: Round, audit: Audit) -> bool:
         went_well = False
         traceback.print_exc()
         print("\n  ".join(found.trace), flush=True)
-        sitting.check(False, f"{found.name}: {error!r:.1000}")
+        sitting.wrong(f"{found.name}: {error!r:.1000}")
     finally:
         found.close()
     sitting.counts["rounds"] += 1
@@ -852,5 +852,5 @@ def _run_round(sitting: Sitting, found: Round, audit: Audit) -> bool:
             print(f"    {line}", flush=True)
     for violation in found.violations:
         print(f"VIOLATION {found.name}: {violation}", flush=True)
-        sitting.check(False, f"{found.name}: {violation.partition(chr(10))[0]:.1000}")
+        sitting.wrong(f"{found.name}: {violation.partition(chr(10))[0]:.1000}")
     return went_well

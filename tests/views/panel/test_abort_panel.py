@@ -1,11 +1,8 @@
 """The abort panel on a real broker, by its buttons and traits: the road to a moved LSO, and everything that refuses."""
 
-import contextlib
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,14 +10,11 @@ import pytest
 from tests.views.panel.panel_state import button, checked, finding_of, is_visible, panel_on, panel_text, selected
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
-from toolkit.actions.marker_actions import plan_abort
-from toolkit.config import ClientConfig
 from toolkit.errors import ActionRefused, UsageError
 from toolkit.lab import Kafka
-from toolkit.lab.clients import TxnProducer, until
-from toolkit.lab.incidents import INCIDENTS, StagedIncident
+from toolkit.lab.clients import until
+from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema import Row
-from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.views.panel import AbortPanel
 
 pytestmark = pytest.mark.lab
@@ -88,22 +82,6 @@ def test_an_abort_moves_the_lso_and_selects_the_next_finding(kafka: Kafka, clust
         assert [row.verdict for row in panel.findings if row.start_offset is not None] == ["ongoing"]
 
 
-def test_after_a_wrong_confirmation_a_right_one_is_accepted(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
-    staged = INCIDENTS["never_added"](kafka)
-    panel = panel_on(cluster, trail, staged)
-    checked(panel, staged)
-    panel.confirmation.value = "orders-0@1"
-    write_marker(panel)
-    assert isinstance(panel.error, ActionRefused)
-    assert f"Refused The confirmation 'orders-0@1' does not name '{staged.topic}-0@" in panel_text(panel)
-    assert "Nothing was written." in panel.error.means
-    assert (panel.step, panel.typed, panel.result) == ("checked", "", None)
-    assert [row["step"] for row in trail.rows()] == ["refused"]
-    panel.execute(f"{staged.topic}-0@{staged.start_offset}")
-    assert panel.step == "done"
-    assert "Means Nothing was written." not in panel_text(panel)
-
-
 def test_an_abort_is_cancelled_while_it_waits(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
     staged = INCIDENTS["never_added"](kafka)
     panel = panel_on(cluster, trail, staged)
@@ -123,73 +101,6 @@ def test_an_abort_is_cancelled_while_it_waits(kafka: Kafka, cluster: Cluster, tr
     checked(panel, staged)
     panel.execute(f"{staged.topic}-0@{staged.start_offset}")
     assert panel.step == "done", "an earlier cancel does not count"
-
-
-@contextmanager
-def revived(kafka: Kafka, staged: StagedIncident) -> Iterator[None]:
-    """The owner adds the partition to its transaction, and commits in the end."""
-    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
-        owner = TxnProducer(client, staged.transactional_id)
-        owner.producer_id, owner.producer_epoch = staged.producer_id, staged.producer_epoch
-        owner.add(staged.topic, staged.partition)
-        yield
-        owner.end(commit=True)
-
-
-def test_a_transaction_that_resumed_after_the_dry_run_is_refused(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
-    staged = INCIDENTS["never_added"](kafka)
-    panel = panel_on(cluster, trail, staged)
-    checked(panel, staged)
-    with revived(kafka, staged):
-        panel.execute(f"{staged.topic}-0@{staged.start_offset}")
-        assert isinstance(panel.error, ActionRefused)
-        assert "is ongoing now" in panel_text(panel)
-        assert (panel.step, panel.plan, selected(panel).verdict) == ("chosen", None, "ongoing")
-        assert "No action here: ongoing" in panel_text(panel)
-        assert not is_visible(panel, panel.buttons["execute"])
-    assert [row["step"] for row in trail.rows()] == ["refused"]
-
-
-def test_a_transaction_that_ended_after_the_dry_run_is_refused(
-    kafka: Kafka, cluster: Cluster, trail: Audit, tmp_path: Path
-) -> None:
-    staged = INCIDENTS["never_added"](kafka)
-    panel = panel_on(cluster, trail, staged)
-    checked(panel, staged)
-    plan = plan_abort(cluster, finding_of(panel, staged))
-    plan.execute(confirm=plan.target, audit=Audit(tmp_path / "of-another.jsonl"), recheck_after=0)
-    panel.execute(plan.target)
-    assert "has no transaction open" in panel_text(panel)
-    assert (panel.step, selected(panel).verdict) == ("chosen", "clear")
-
-
-def test_an_owned_transaction_is_explained_and_never_aborted(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
-    with INCIDENTS["open_young"](kafka) as staged:
-        panel = panel_on(cluster, trail, staged)
-        button(panel, f"ongoing · {staged.topic}-0").click()
-        text = panel_text(panel)
-        assert "No action here: ongoing" in text
-        assert selected(panel).remedy in text
-        assert "kafka-txn fence" not in text, "no command of what would be refused"
-        assert "It would be refused now" in text
-        assert not is_visible(panel, panel.buttons["dry_run"])
-        panel.dry_run()
-        assert isinstance(panel.error, ActionRefused)
-        panel.execute(f"{staged.topic}-0@{staged.start_offset}")
-        assert isinstance(panel.error, UsageError)
-        assert "No dry run has passed." in panel_text(panel)
-    assert trail.rows() == []
-
-
-def test_without_an_audit_trail_nothing_is_aborted(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> None:
-    staged = INCIDENTS["never_added"](kafka)
-    panel = panel_on(cluster, Audit(tmp_path), staged)  # a folder is no file
-    assert f"The audit file {tmp_path} cannot be read" in panel_text(panel)
-    checked(panel, staged)
-    panel.execute(f"{staged.topic}-0@{staged.start_offset}")
-    assert isinstance(panel.error, ActionRefused)
-    assert "Nothing was sent: an action that cannot be recorded is not done." in panel_text(panel)
-    assert (panel.step, panel.result, finding_of(panel, staged).verdict) == ("chosen", None, "hanging")
 
 
 def test_the_panel_works_without_plotly(
@@ -269,26 +180,3 @@ def test_a_button_does_not_run_twice(kafka: Kafka, faulty: Faulty, trail: Audit)
     worker.join(30)
     assert faulty.requests == before + 2
     assert panel.error is None
-
-
-def test_several_open_transactions_on_one_partition_are_listed_in_order(
-    kafka: Kafka, cluster: Cluster, trail: Audit
-) -> None:
-    """Two healthy ones were enough to crash the panel."""
-    with INCIDENTS["several_open"](kafka) as staged, contextlib.ExitStack() as more:
-        for number in range(2):
-            producer = TxnProducer(cluster.client, f"more-{number}-{staged.topic}").init()
-            producer.add(staged.topic, staged.partition)
-            producer.send(staged.topic, staged.partition)
-            more.callback(producer.end, commit=True)
-        panel = panel_on(cluster, trail, staged)
-        assert panel.error is None
-        here = [each for each in panel.findings if each.start_offset is not None]
-        assert [each.queue_position for each in here] == [1, 2, 3, 4, 5]
-        listed = [each.description for each in panel.list.choices.children]
-        assert sum("behind 1 other" in each for each in listed) == 1
-        assert sum("behind 4 others" in each for each in listed) == 1
-        button(panel, f"HANGING · {staged.topic}-0 at offset {staged.start_offset}").click()
-        panel.dry_run()
-        panel.execute(f"{staged.topic}-0@{staged.start_offset}")
-        assert (panel.step, panel.error) == ("done", None)

@@ -24,7 +24,7 @@ from toolkit.schema import Row
 from toolkit.schema.coerce import Scope, Seen, SeenBrokers
 from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
-from toolkit.views.action_document import changes, lso_difference, passed
+from toolkit.views.action_document import passed
 from toolkit.views.finding_document import by_urgency
 from toolkit.views.panel.abort_panel import AbortPanel
 from toolkit.views.panel.layout import (
@@ -34,7 +34,6 @@ from toolkit.views.panel.layout import (
     PanelLayout,
     TimelinePicture,
     answer_section,
-    choice,
     evidence_section,
     next_actionable,
     problem_section,
@@ -87,12 +86,6 @@ def test_the_most_urgent_finding_is_first() -> None:
     assert following.topic == "old"
     assert next_actionable(found[:1]) is None
     assert [tone(each) for each in ranked] == ["alarm", "alarm", "warn", "calm"]
-
-
-def test_the_queue_position_is_in_the_choice() -> None:
-    """It crashed the panel: the column was renamed, and no type knew of it."""
-    assert "behind 1 other" in choice(finding(queue_position=2))
-    assert "behind 4 others" in choice(finding(queue_position=5))
 
 
 def test_external_text_never_becomes_markup() -> None:
@@ -171,23 +164,6 @@ def result(after: int, *, next_start_offset: int | None = None) -> PartitionResu
 def plan(planned: MarkerImpact, **more: Any) -> Plan:
     cluster: Any = RowCluster()
     return abort_plan(cluster, impact=planned, start_offset=5, **more)
-
-
-def test_the_lso_of_the_plan_counts_the_marker_and_a_difference_is_explained() -> None:
-    """The plan said 9 and the result 10, and nothing said that the marker takes an offset."""
-
-    def said(planned: MarkerImpact) -> str:
-        return next(text for text in changes(plan(planned), audit=None) if text.startswith("the LSO"))
-
-    assert said(impact()) == "the LSO goes from 5 to 10: the marker takes offset 9"
-    assert lso_difference(impact(), result(10)) == ""
-    assert lso_difference(impact(), result(12)) == "The plan had 10: 2 more offsets were written since."
-    assert "opened since holds it now" in lso_difference(impact(), result(9, next_start_offset=9))
-    behind = impact(next_stable_offset=7, next_start_offset=7, next_producer_id=8)
-    assert said(behind) == "the LSO goes from 5 to 7"
-    assert lso_difference(behind, result(7, next_start_offset=7)) == ""
-    assert "what is open behind it has changed since" in lso_difference(behind, result(13))
-    assert said(impact(next_stable_offset=5, next_start_offset=4)) == "the LSO stays at 5"
 
 
 def test_a_dry_run_has_the_warnings_of_its_plan() -> None:

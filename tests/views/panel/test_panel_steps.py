@@ -1,7 +1,6 @@
 """The panel on real brokers: each of its actions, brokers that go away between the steps, and the postmortem."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,13 +19,12 @@ from tests.views.panel.panel_state import (
     selected,
 )
 from toolkit import Cluster
-from toolkit.actions import marker_actions
 from toolkit.actions.audit import Audit
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused, ConnectionFailed
 from toolkit.lab import Kafka
 from toolkit.lab.clients import TxnProducer, until
-from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, REPLICATED
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL
 from toolkit.sources.live.broker_client import BrokerClient
 from toolkit.views.panel import AbortPanel
 
@@ -67,55 +65,6 @@ def test_a_cluster_that_goes_away_between_the_steps_loses_nothing(trail: Audit) 
             panel.execute(f"{staged.topic}-0@{staged.start_offset}")
             assert is_done(panel)
             assert [row["step"] for row in panel.actions] == ["refused", "intent", "outcome"]
-
-
-@pytest.mark.parametrize("is_written", [True, False])
-def test_after_an_uncertain_action_a_refresh_shows_what_became_of_it(
-    kafka: Kafka, cluster: Cluster, trail: Audit, monkeypatch: pytest.MonkeyPatch, is_written: bool
-) -> None:
-    staged = INCIDENTS["never_added"](kafka)
-    panel = panel_on(cluster, trail, staged)
-    checked(panel, staged)
-    send = marker_actions.write_marker
-
-    def lost(*arguments: Any, leader: int) -> str:
-        """The connection breaks before the marker is sent, or before its response."""
-        if is_written:
-            send(*arguments, leader=leader)
-        raise ConnectionFailed("The broker did not answer.", do="")
-
-    monkeypatch.setattr(marker_actions, "write_marker", lost)
-    panel.execute(f"{staged.topic}-0@{staged.start_offset}")
-    assert "It is uncertain whether it was written" in panel_text(panel)
-    assert panel.result is None
-    panel.refresh()
-    became = "is not open any more" if is_written else "is still open"
-    assert f"{staged.topic}-0 at offset {staged.start_offset}, whose action was uncertain, {became}." in panel_text(
-        panel
-    )
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("lab", [on_cluster("4.3.1", REPLICATED, id="4.3.1")], indirect=True)
-def test_a_broker_that_goes_away_between_the_steps_is_named(lab: Kafka, trail: Audit) -> None:
-    """It may be the coordinator of the transaction: without its answer, nothing is proven to hang."""
-    staged = INCIDENTS["never_added"](lab)
-    with Cluster(lab.bootstrap_servers) as cluster:
-        panel = panel_on(cluster, trail, staged)
-        checked(panel, staged)
-        (row,) = cluster.partition_rows(topics=[staged.topic], partitions=[0])
-        other = next(each for each in (1, 2) if each != row["leader"])
-        set_timeout(cluster, 5)
-        lab.stop_broker(other)
-        panel.execute(f"{staged.topic}-0@{staged.start_offset}")
-        assert isinstance(panel.error, ActionFailed | ActionRefused)
-        assert "Nothing was written." in panel_text(panel)
-        assert (panel.step, panel.result, selected(panel).start_offset) == ("chosen", None, staged.start_offset)
-        lab.start_broker(other)
-        until(lambda: is_checked(panel) or None, awaited="broker and coordinators")
-        set_timeout(cluster, 30)
-        panel.execute(f"{staged.topic}-0@{staged.start_offset}")
-        assert is_done(panel)
 
 
 def test_a_checkpoint_of_flink_is_committed(kafka: Kafka, trail: Audit, tmp_path: Path) -> None:

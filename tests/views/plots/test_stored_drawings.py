@@ -221,10 +221,12 @@ def titles() -> Iterator[go.Figure]:
     clear = finding(verdict=Verdict.CLEAR, queue_position=None, start_offset=None, producer_id=None, **NO_HOLD)
     unknown = clear | {"verdict": Verdict.UNKNOWN, "topic": None, "partition": None}
     waits = finding(verdict=Verdict.UNREPLICATED, records_held=None, offsets_held=1, reason="It lags. (read from 3)")
-    for read in ([], [whole], [sample], [whole, failed], [sample, replace(whole, partition=1)]):
+    for read in ([], [whole], [sample], [failed], [whole, failed], [sample, replace(whole, partition=1)]):
         yield plot_overview([], partitions=read)
         yield plot_timeline([], partitions=read[:1])
-    for findings in ([clear], [clear, unknown], [waits], [finding(), finding(topic="b", held_from=NOW - DAY)]):
+    alone = finding(verdict=Verdict.UNKNOWN, missing=["broker 2"])
+    for findings in ([clear], [clear, unknown], [waits], [finding(), finding(topic="b", held_from=NOW - DAY)], [alone],
+                     [finding(verdict=Verdict.ONGOING)], [clear, clear | {"partition": 1}]):  # fmt: skip
         yield plot_overview(findings, theme="dark")
     late = finding(queue_position=2, producer_id=5, start_offset=913_095_400, held_from=None)
     begun, later = finding(brokers_time=NOW - 4 * HOUR), late | {"start_offset": 7, "queue_position": 3}
@@ -235,10 +237,36 @@ def titles() -> Iterator[go.Figure]:
     for log_transactions in ([transaction(3)], [transaction(3), transaction(2)], [opened], [opened, transaction(2)],
                              [transaction(2, error="TORN: cut")]):  # fmt: skip
         yield plot_timeline(log_transactions, transaction_history=[history()], theme="dark")
+    # The log was read before it ended; its end is among missing offsets; and a replica that lags has no marker.
+    passed = clear | {"last_stable_offset": 9000, "high_watermark": 9000}
+    yield plot_timeline([opened], findings=[passed])
+    yield plot_timeline([replace(opened, outcome=None, error="END_NOT_READ: may have ended"), transaction(2)])
+    step = LsoStep(**PLACE, broker_id=1, at=NOW - HOUR, offset=7001, last_stable_offset=7000, event="open",
+                   open_count=1, holder_producer_id=73, holder_first_offset=7000)  # fmt: skip
+    end = replace(step, broker_id=2, at=NOW, offset=7301, last_stable_offset=7301, event="end", open_count=0)
+    of_both = [replace(opened, broker_id=1), transaction(3, broker_id=2)]
+    yield plot_timeline(of_both, lso_timeline=[step, replace(step, broker_id=2), end])
+    over = finding(verdict=Verdict.ENDED, queue_position=None, start_offset=7000, held_from=NOW - 3 * HOUR,
+                   held_to=NOW - 2 * HOUR)  # fmt: skip
+    yield plot_timeline([transaction(3)], findings=[over, finding()])
     just_begun = hold("a", 0, None, as_of=NOW + MINUTE / 90)
     for some in ([], [just_begun], [hold("a", 9, 8)], [LsoHold(**PLACE, error="TORN: cut")], [hold("a", 9, None)]):
         yield plot_holds(some, theme="dark")
         yield plot_holds(some, since=NOW - 8 * MINUTE)
+    # Holds at one time count once, those of two clusters are two, and one goes on up to when it was seen.
+    at_once = [hold("a", 120, 60, partition=number) for number in range(10)]
+    of_a_day: list[tuple[list[LsoHold], Any]] = [
+        ([hold("a", 540, None, as_of=NOW - 4 * HOUR)], None), ([hold("a", 540, 480)], NOW),
+        ([hold("a", 540, 480), hold("b", 420, 240), hold("c", 180, 120)], (NOW - 5 * HOUR).isoformat()),
+        *(([hold("d", 1800, None, as_of=NOW)], day) for day in (NOW.date(), str(NOW.date()))),
+        ([*at_once, hold("b", 300, 120), hold("c", 60, None, held_from=None), LsoHold(**PLACE, error="TORN: x")], None),
+        ([hold("a", 540, None), hold("b", 180, 60, partition=1)], None),
+        ([hold("a", 540, 420), hold("b", 540, 480)], None),
+        ([hold("a", 1800, None, as_of=NOW - 20 * HOUR), hold("b", 180, 120)], NOW - 6 * HOUR),
+    ]  # fmt: skip
+    for some, since in of_a_day:
+        yield plot_holds(some, since=since)
+    yield plot_holds({name: LSO_HOLDS.frame([hold("a", 540, to)]) for name, to in (("east", 420), ("west", 480))})
     some_lags, read_all = lags(), replace(lags()[0], held=0, behind=0, aborted=0, removed=0, lag=1)
     for rows in ([], [read_all], [replace(read_all, lag=0, markers=0)], [replace(read_all, removed=2, lag=3)],
                  [replace(read_all, beyond_end=1)], *([each] for each in some_lags), some_lags[1:3],

@@ -8,15 +8,12 @@ import pytest
 
 from tests.views.plots.busy import FIRST, NOW, busy, finding, history
 from tests.views.plots.drawn import bars, hovers, traces, words
-from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, PARTITIONS
+from toolkit.schema import FINDINGS, LOG_TRANSACTIONS
 from toolkit.schema.coerce import records_of
 from toolkit.schema.log import ClusterEvent, LogTransaction, PastTransaction
-from toolkit.schema.verdict import Verdict
 from toolkit.views.plots import plot_timeline
-from toolkit.views.plots.notebook_figure import figure_svg
 from toolkit.views.plots.plot_theme import when
 from toolkit.views.plots.timeline_data import MANY, LsoCurve, TimelineTables, intervals, merged, timeline_data
-from toolkit.views.plots.timeline_plot import BEGINNING
 
 HOUR = dt.timedelta(hours=1)
 
@@ -61,14 +58,6 @@ def test_aggregated_transactions_are_counted_completely() -> None:
 NAMED = {"committed ▲", "aborted ✕", "HANGING ✕"}
 
 
-def test_an_open_transaction_without_a_finding_is_drawn() -> None:
-    log_transactions, _ = busy(3_000, hanging=5)
-    figure = plot_timeline(log_transactions, most=10)
-    assert len(list(bars(traces(figure)["open ●"]))) == 5
-    assert "HANGING ✕" not in traces(figure)
-    assert "for at least" in words(figure), "it was for under 1 s where the last record came right behind it"
-
-
 def test_events_of_the_cluster_are_lines_with_a_hover() -> None:
     """A leader of the partition, and a fenced broker; neither another partition's leader nor an earlier restart."""
     log_transactions, findings = busy(200, hanging=1)
@@ -101,44 +90,6 @@ def test_a_producer_clock_ahead_does_not_distort_the_lines() -> None:
     assert [point.offset for point in curve.points] == sorted(point.offset for point in curve.points)
     assert [point.time for point in curve.points] == sorted(point.time for point in curve.points)
     assert curve.points[-1].time == max(row["end"] for row in wrong if row["end"])
-
-
-def test_a_hold_of_days_shows_how_it_began() -> None:
-    """Of three days, the minutes that explain it were one line of pixels."""
-    log_transactions, _ = busy(500, hanging=0)
-    row = log_transactions[200]
-    row = {**row, "marker_offset": None, "marker": None, "outcome": "open", "end": None}
-    log_transactions[200] = row
-    since, offset = row["start"], row["first_offset"]
-    now = since + dt.timedelta(days=3)
-    held = finding(start_offset=offset, last_stable_offset=offset, producer_id=row["producer_id"], opened_at=since,
-                   held_from=since, observed_at=now, brokers_time=now)  # fmt: skip
-    figure = plot_timeline(log_transactions, findings=[held])
-    assert f"how it began, {since:%Y-%m-%d %H:%M:%S} UTC" in words(figure)
-    beginning = [trace for trace in figure.data if trace.yaxis == "y3"]
-    assert {"LSO", "high watermark", "HANGING ✕", "committed ▲"} <= {trace.name for trace in beginning}
-    assert {trace.showlegend for trace in beginning} == {False}
-    assert [figure.layout[axis].matches for axis in ("xaxis", "xaxis2", "xaxis3")] == ["x2", None, None]
-    assert figure.layout.xaxis3.range == (when(since - BEGINNING), when(since + BEGINNING))
-    assert figure_svg(figure).count("how it began") == 1
-    assert len(plot_timeline(log_transactions, findings=[held], now=since + HOUR).layout.annotations) < len(
-        figure.layout.annotations
-    )
-
-
-def test_open_transactions_precede_ended_ones() -> None:
-    log_transactions, findings = busy(500, hanging=1)
-    over = finding(
-        verdict=Verdict.ENDED,
-        queue_position=None,
-        start_offset=FIRST,
-        held_from=log_transactions[0]["start"],
-        held_to=log_transactions[9]["end"],
-    )
-    figure = plot_timeline(log_transactions, findings=[over, *findings])
-    assert {"held back", "was held back"} <= set(traces(figure))
-    assert "LSO held at" in words(figure)
-    assert "held for" not in words(figure)
 
 
 def test_external_ids_are_only_text() -> None:
@@ -190,21 +141,6 @@ def test_the_hatched_area_starts_at_the_records_that_were_there() -> None:
     assert (when(later), 36) in corners
     assert "held back from offset <b>15<" in area["text"], "a pointer finds the area"
     assert area["hoveron"] == "fills"
-
-
-@pytest.mark.parametrize("table", ["findings", "log_transactions", "partitions"])
-def test_the_title_clears_nothing_that_was_not_read(table: str) -> None:
-    """Of a partition without a leader, and of a log with wrong checksums, it was "nothing is open"."""
-    failed: dict[str, Any] = {"topic": "orders", "partition": 0, "error": "LEADER_NOT_AVAILABLE: no leader"}
-    nothing = {"queue_position", "start_offset", "producer_id", "last_stable_offset", "held_from", "opened_at"}
-    unknown = finding(**dict.fromkeys(nothing), verdict=Verdict.UNKNOWN)
-    rows: dict[str, Any] = {"findings": unknown, "log_transactions": dict.fromkeys(LOG_TRANSACTIONS.names) | failed,
-            "partitions": dict.fromkeys(PARTITIONS.names) | failed | {"observed_at": NOW}}  # fmt: skip
-    tables: dict[str, Any] = {"log_transactions": [], table: [rows[table]]}
-    text = words(plot_timeline(**tables))
-    assert "orders-0: it is not known whether anything is open" in text
-    held = rows["partitions"] | {"error": None, "last_stable_offset": 3, "high_watermark": 90}
-    assert "LSO 3 is below the high watermark 90" in words(plot_timeline([], partitions=[held]))
 
 
 def test_the_lower_lane_has_the_longest_transactions() -> None:

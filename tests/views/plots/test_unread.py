@@ -2,13 +2,12 @@
 
 import datetime as dt
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from tests.views.plots.busy import NOW, finding, history
 from tests.views.plots.drawn import bars, hovers, traces, words
-from tests.views.plots.test_holds import HOUR, hold
+from tests.views.plots.test_stored_drawings import HOUR, MINUTE, PLACE, hold
 from toolkit.errors import UsageError
 from toolkit.schema import FINDINGS
 from toolkit.schema.live import GroupLag, Partition
@@ -18,8 +17,6 @@ from toolkit.schema.verdict import Verdict
 from toolkit.views import next_steps, show
 from toolkit.views.plots import number_tiles, plot_holds, plot_lag, plot_overview, plot_timeline
 
-MINUTE = dt.timedelta(minutes=1)
-PLACE: dict[str, Any] = {"topic": "orders", "partition": 0}
 OPEN = LogTransaction(**PLACE, producer_id=7, producer_epoch=1, first_offset=5, first_batch_last_offset=5,
                       last_offset=6, start=NOW - HOUR, start_clock="broker", outcome="open")  # fmt: skip
 ENDED = replace(OPEN, marker_offset=7, marker="COMMIT", outcome="commit", end=NOW - 59 * MINUTE)
@@ -48,22 +45,6 @@ def test_a_marker_after_the_brokers_time_is_not_earlier() -> None:
     assert next(bars(traces(figure)["committed ▲"]))[1].startswith("2026-11-21 12:58:30")
 
 
-def test_a_transaction_that_lost_its_end_is_not_open() -> None:
-    """Its end was among missing offsets, and the title was "LSO held at 5 for at least 51 min"."""
-    lost = replace(OPEN, outcome=None, error="END_NOT_READ: may have ended")
-    later = replace(ENDED, producer_id=8, first_offset=100, first_batch_last_offset=100, marker_offset=102)
-    figure = plot_timeline([lost, later])
-    assert "it is not known whether anything is open, 1 transaction ended" in words(figure)
-    assert "its end was not read" in traces(figure)
-    assert "held back" not in traces(figure)
-
-
-def test_what_the_lso_has_passed_is_not_open() -> None:
-    """The log was read before the transaction ended, and the finding after: it was "LSO held"."""
-    figure = plot_timeline([OPEN], findings=[CLEAR])
-    assert "nothing is open in these tables, 1 transaction ended" in words(figure)
-
-
 def test_a_transaction_of_which_the_beginning_was_not_read_is_that_of_its_finding() -> None:
     """It was two: one that hangs, and one that is open behind it."""
     row = finding()
@@ -71,18 +52,6 @@ def test_a_transaction_of_which_the_beginning_was_not_read_is_that_of_its_findin
     figure = plot_timeline([late], findings=[row])
     assert "open ●" not in traces(figure)
     assert [offset for _, _, offset in bars(traces(figure)["HANGING ✕"])] == [row["start_offset"]]
-
-
-def test_a_replica_that_lags_holds_nothing() -> None:
-    """Files of two brokers: one lacks the marker. The title was "LSO held at 5 for at least 10 min"."""
-    steps = [
-        replace(OPENED, broker_id=1), replace(OPENED, broker_id=1, offset=7, event="end"),
-        replace(OPENED, broker_id=2),
-        LsoStep(**PLACE, broker_id=2, at=NOW, offset=20, last_stable_offset=20, event="end", open_count=0),
-    ]  # fmt: skip
-    figure = plot_timeline([replace(OPEN, broker_id=1), replace(ENDED, broker_id=2)], lso_timeline=steps)
-    assert "nothing is open in these tables, 1 transaction ended" in words(figure)
-    assert "LSO = high watermark <b>20<" in words(figure)
 
 
 def test_a_former_leader_that_reaches_further_is_not_drawn_for_the_replica_that_was_diagnosed() -> None:
@@ -129,26 +98,14 @@ def test_short_states_have_no_facts_of_the_first_one() -> None:
     assert "epoch" not in text
 
 
-def test_holds_of_two_clusters_are_not_one() -> None:
-    """The same id in both was "a held an LSO longest: 2 h in 2 holds"."""
-    east, west = (LSO_HOLDS.frame([each]) for each in (hold("a", 9, 7), hold("a", 9, 8)))
-    figure = plot_holds({"east": east, "west": west})
-    assert "a (east) held an LSO longest: 2 h in 1 hold" in words(figure)
-    assert "2 holds of 2 partitions by 2 ids" in words(figure)
+def test_holds_that_are_several_frames_are_an_error_and_a_hold_began_when_it_did() -> None:
+    east, west = (LSO_HOLDS.frame([hold("a", 540, ended)]) for ended in (420, 480))
     with pytest.raises(UsageError, match="are several frames"):
         plot_holds([east, west])
-    assert "of several clusters or logs" in words(plot_holds([hold("a", 9, 7), hold("b", 9, 8)]))
-
-
-def test_a_hold_goes_on_up_to_when_it_was_seen() -> None:
-    """Without a time of its own, it went on to the newest time of another partition; before a day, into that day."""
-    unseen, other = hold("a", 9, None), replace(hold("b", 3, 1), partition=1)
-    assert "b held an LSO longest: 2 h" in words(plot_holds([unseen, other]))
-    seen = replace(hold("a", 30, None), as_of=NOW - 20 * HOUR)
-    text = words(plot_holds([seen, hold("b", 3, 2)], since=NOW - 6 * HOUR))
-    assert "1 hold of 1 partition by 1 id; 1 held when last seen, before that time, not drawn" in text
-    (hovered,) = hovers(plot_holds([hold("a", 30, 1)], since=NOW - 6 * HOUR))
+    (hovered,) = hovers(plot_holds([hold("a", 1800, 60)], since=NOW - 6 * HOUR))
     assert "from <b>2026-11-20 06:58:30" in hovered, "it was when the day begins"
+    assert "No row has a hold since 20" in words(plot_holds([hold("a", 540, 480)], since="today"))
+    assert "a consumer of these 2 partitions: check" in repr(next_steps([CLEAR, CLEAR | {"partition": 1}]))
 
 
 def test_lag_of_two_clusters_is_not_added_up() -> None:
@@ -174,9 +131,3 @@ def test_a_frame_that_lacks_columns_says_nothing_of_them(names: list[str]) -> No
     assert "0" not in number_tiles(empty).split("</style>")[1]
     reordered = FINDINGS.frame([finding()])[FINDINGS.names[::-1]]
     assert words(plot_overview(reordered)) == words(plot_overview([finding()]))
-
-
-def test_an_all_clear_of_a_selection_is_about_it_only() -> None:
-    rows = [CLEAR, CLEAR | {"partition": 1}]
-    assert "Nothing is held on 2 partitions" in words(plot_overview(rows))
-    assert "a consumer of these 2 partitions: check" in repr(next_steps(rows))

@@ -355,8 +355,12 @@ def habit(name: str, timeout_ms: int | None) -> Cause | None:
 
 def _no_cause_found(case: Case) -> str:
     excerpt, unread = case.excerpt, () if case.coordinators is None else case.coordinators.gaps
+    start = -1 if case.start is None or excerpt is None else max(case.start, excerpt.log_start_offset or 0)
     if excerpt is None:
         read = "the log was not read"
+    elif excerpt.start < excerpt.stop <= start:  # too slow, or an error
+        why = f" ({Error.of(excerpt.error).code})" if excerpt.error else " in time"
+        read = f"offset {start}, where it begins, was not read{why}"
     elif excerpt.start >= excerpt.stop:
         read = f"the log could not be read ({Error.of(excerpt.error or 'it is empty').code})"
     else:

@@ -31,7 +31,8 @@ HIDDEN_TOPICS = (
 )
 UNREAD_FOLDERS = (
     "Folders below these paths may have partitions that were not read.",
-    "Diagnose as a user that may read them, and name folders of partitions as brokers do: topic-partition.",
+    "Diagnose as a user that may read them, name folders of partitions as brokers do (topic-partition), and copy again "
+    "what was being moved.",
 )
 
 

@@ -20,6 +20,7 @@ from toolkit.formats.log_dir_files import (
     LogPath,
     is_remote_file,
     log_path,
+    parse_folder_name,
     read_manifest,
 )
 from toolkit.formats.metadata_records import MetadataState
@@ -54,6 +55,7 @@ MAX_NEIGHBOURS = 2_000_000  # batch headers that the windows of all logs keep; o
 
 UNNAMED = "UNNAMED: its folder is not named as brokers name it (topic-partition), so its partition is unknown."
 MAY_HAVE_PARTITIONS = ("UNREADABLE:", "UNNAMED:")  # folders that are left out
+FUTURE = "FUTURE:"
 COMPACTED = {STATE_TOPIC, OFFSETS_TOPIC}
 
 Partitions = int | Sequence[int] | Sequence[tuple[str, int]]
@@ -408,9 +410,16 @@ class Contents:
         roots = {log.root for log in logs if log.root is not None and not log.is_remote}
         brokers = {log.where.broker_id for log in logs if log.where.broker_id is not None}
         unread = [
-            f"{each.path}: {each.reason}" for each in self.left_out if each.reason.startswith(MAY_HAVE_PARTITIONS)
+            f"{each.path}: {each.reason}"
+            for each in self.left_out
+            if each.reason.startswith(MAY_HAVE_PARTITIONS) or self._is_moved(each)
         ]
         return FileScope(brokers=brokers, roots=roots, unread=unread)
+
+    def _is_moved(self, folder: SkippedFile) -> bool:
+        """Whether a partition was moved to this log directory while it was copied: its own folder is nowhere."""
+        name = parse_folder_name(folder.path.name) if folder.reason.startswith(FUTURE) else None
+        return name is not None and all(log.where.tp != (name.topic, name.partition) for log in self.logs)
 
     def by_partition(
         self, logs: Iterable[ReplicaLog], *, limit: ReadLimit = ReadLimit.TAIL

@@ -389,8 +389,8 @@ def _offset_records(contents: Contents) -> Iterator[OffsetsLogRecord]:
                 group_ids[record.group_id] = number
             if not (record.error or "").startswith("TORN_TAIL"):  # a broker may be writing it
                 yield record
-        if state.error:
-            yield OffsetsLogRecord(group_partition=number, broker_id=state.log.where.broker_id, error=state.error)
+        if error := state.error or state.lost:
+            yield OffsetsLogRecord(group_partition=number, broker_id=state.log.where.broker_id, error=error)
     count = _count(contents, group_ids, best)
     if count is None and best.keys() != {*range(USUAL_COUNT)}:
         yield OffsetsLogRecord(error=f"UNKNOWN_PARTITIONS: how many {OFFSETS_TOPIC} has is not known")

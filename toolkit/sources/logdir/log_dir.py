@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -199,7 +199,7 @@ class PartitionStats(NamedTuple):
     where: LogId
     found: Statistics
     failures: Sequence[str]
-    is_counted: bool = True  # in the total: of several replicas, the one with most of the log
+    is_counted: bool = True  # in the total: of several replicas in a cluster, the one with most of the log
 
 
 # Modules that a single table needs are imported in its method: this keeps short commands fast.
@@ -400,9 +400,16 @@ class LogDir(Source, OffsetTables):
         arguments = TableArguments.of(topics=topics, partitions=partitions, start=start, stop=stop)
         contents = self.contents()
         logs = contents.replica_logs(arguments.topics, arguments.partitions)
-        replicas = Counter((log.where.topic, log.where.partition) for log in logs)
-        several = [log for log in logs if replicas[log.where.topic, log.where.partition] > 1]
-        others = {id(state.log) for _, (_, *states) in contents.by_partition(several) for state in states}
+        ids = [log.root.cluster_id if log.root else None for log in logs]
+        has_several = len({*ids} - {None}) > 1  # else those without an id are of the same one
+        of_clusters: defaultdict[str | None, list[ReplicaLog]] = defaultdict(list)
+        for log, cluster_id in zip(logs, ids, strict=True):
+            of_clusters[cluster_id if has_several else None].append(log)
+        others = set[int]()
+        for of_cluster in of_clusters.values():
+            replicas = Counter((log.where.topic, log.where.partition) for log in of_cluster)
+            several = [log for log in of_cluster if replicas[log.where.topic, log.where.partition] > 1]
+            others |= {id(state.log) for _, (_, *states) in contents.by_partition(several) for state in states}
         with progress("reading transactions", total=_size(logs), unit="B") as advance:
 
             def partition_stats(log: ReplicaLog) -> PartitionStats:

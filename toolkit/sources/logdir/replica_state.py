@@ -455,6 +455,7 @@ NO_HIGH_WATERMARK = (
 WRITTEN_BY_BROKERS = {STATE_TOPIC, OFFSETS_TOPIC, METADATA_TOPIC}
 EMPTY_FOLDER = "EMPTY: it contains no segment."
 END_LOST = "OFFSETS_LOST: The files end at offset {}, before {}: the last segment is missing or incomplete"
+START_LOST = "OFFSETS_LOST: The files begin at offset {}, and the log at {}: the first segment is missing"
 NO_PRODUCER_SNAPSHOT = (
     "NO_SNAPSHOT: the files begin at offset {}, and none is an intact producer snapshot: what is open may have "
     "begun before"
@@ -538,13 +539,15 @@ def read_state(
     unread += [each.reason for each in window.missing]
     unread += [each.error for each in window.records.errors if each.error and not each.error.startswith("TORN_TAIL")]
     may_have_begun_before = window.snapshot is None and first > 0 and tp.topic not in WITHOUT_TRANSACTIONS
-    is_clear_by_chance = may_have_begun_before and not window.open_starts
-    unread += [NO_PRODUCER_SNAPSHOT.format(first)] if is_clear_by_chance else []
+    unread += [NO_PRODUCER_SNAPSHOT.format(first)] if may_have_begun_before else []
     # In a copy of a running broker the checkpoint may be newer than the log.
     is_final = is_consistent or checkpoints.clean_shutdown or (isinstance(log, FolderLog) and bool(log.replica.only))
-    lost_end = list(_lost_end(log, log_end, written if is_final else None))
+    lost_end = list(_lost_end(log, log_end, written if is_final else None, listed_start))
     lost_end += [] if log.base_offsets else [EMPTY_FOLDER]  # a snapshot alone does not show what came after it
-    unread += lost_end
+    # The cleaner keeps the first base offset, and Kafka deletes no segment of these topics.
+    is_whole = tp.topic in {STATE_TOPIC, OFFSETS_TOPIC} and isinstance(log, FolderLog) and not log.replica.only
+    lost_start = [START_LOST.format(first, listed_start)] if is_whole and first > listed_start else []
+    unread += [*lost_end, *(lost_start if tp.topic == STATE_TOPIC else [])]
     lost_offsets = [each.reason for each in window.missing if each.damaged is None or each.damaged.is_torn]
     is_start_lost = may_have_begun_before and min(window.open_starts, default=log_end) > log_start
     high_watermark = None if written is None else min(max(written, log_start), log_end)
@@ -571,7 +574,7 @@ def read_state(
         written_at=written_at,
         observed_at=observed_at,
         error=REMOTE if log.is_remote else next(iter(unread), None),
-        lost=next(iter([*lost_offsets, *lost_end]), None),
+        lost=next(iter([*lost_start, *lost_offsets, *lost_end]), None),
     )
 
 
@@ -599,11 +602,14 @@ def _read(
     return read_window(log, None, limit=limit, count_at=count_at, cleaned=cleaned), errors
 
 
-def _lost_end(log: ReplicaLog, log_end: int, high_watermark: int | None) -> Iterator[str]:
+def _lost_end(log: ReplicaLog, log_end: int, high_watermark: int | None, log_start: int) -> Iterator[str]:
     """What shows that the log went on after these files, as an error.
 
     `high_watermark`: by a checkpoint that is not newer than the log; null if unknown.
+    `log_start`: by its checkpoint, however new: with a later one, all that these files have is deleted.
     """
+    if log_start > log_end:
+        yield END_LOST.format(log_end, f"the log start {log_start} of {LOG_START}")
     if high_watermark is not None and high_watermark > log_end:
         yield END_LOST.format(log_end, f"the high watermark {high_watermark} of replication-offset-checkpoint")
     newest = next(log.snapshots(), None)

@@ -702,6 +702,12 @@ class Recording(Source):
             tps = zip(findings["topic"].to_pylist(), findings["partition"].to_pylist(), strict=True)
             findings = findings.filter([tp[0] is None or not selected.isdisjoint((tp, tp[0])) for tp in tps])
         samples = RecordedSample.of_table(self._history("samples", start, stop))
+        if len(clusters := {each.cluster_id for each in samples} - {None}) > 1:
+            raise UsageError(
+                f"The samples of {self.path} are of the clusters {', '.join(sorted(map(str, clusters)))}.",
+                means="What is open in one would have ended by the next sample of the other.",
+                do="Select the time of one of them, or move its samples to a recording of its own.",
+            )
         return over_time(findings, observation_times(samples))
 
     def _history(self, table: str, start: dt.datetime | None, stop: dt.datetime | None) -> pa.Table:

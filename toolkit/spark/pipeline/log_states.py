@@ -8,7 +8,7 @@ A copy does not grow like a log: a segment may arrive late, or be incomplete or 
 size of each segment and whether it was damaged. A log is read again if a segment appears below the end that was read,
 an older one grew by more than the cleaner can have merged into it, a damaged one changed, or a snapshot or the
 cleaner's checkpoint now explains what was unknown. A segment that shrank or is gone is the work of the cleaner or of
-retention.
+retention. A copy whose end is older than what was read takes nothing back.
 
 The records of ``__transaction_state`` are of a partition, whichever replica has them, and its log is compacted: what
 was read of it is not there to be read again. So only what is proven false, or was not read, is replaced.
@@ -120,6 +120,8 @@ def _plan_changed(row: LogListing, state: StoredState) -> LogPlan:
         return LogPlan(mode=TRUNCATED, offset=begin)
     if row.begin is None:  # its folder cannot be read
         return LogPlan(start=end, mode=CONTINUED)
+    if is_older(row, state) and not state.is_unread:
+        return LogPlan(start=end, mode=CONTINUED)
     newer = _first_newer(row, state)
     has_epoch = state.leader_epoch is not None and state.leader_epoch >= 0
     is_unchanged = newer is not None and newer >= end and (has_epoch or end <= begin)
@@ -143,6 +145,8 @@ def _plan_records(row: LogListing, state: StoredState) -> LogPlan:
         return LogPlan(mode=TRUNCATED, offset=0)
     if row.begin is None:
         return LogPlan(start=end, mode=CONTINUED)
+    if is_older(row, state) and not state.is_unread:
+        return LogPlan(start=end, mode=CONTINUED)
     changed = [_first_newer(row, state)]
     if row.log == state.replica:
         changed.append(_first_incomplete(row, state))
@@ -160,6 +164,17 @@ def _first_newer(row: LogListing, state: StoredState) -> int | None:
     last_epoch = -1 if state.leader_epoch is None else state.leader_epoch
     newer = (offset for epoch, offset in epochs.items() if 0 <= last_epoch < epoch)
     return min(newer, default=state.log_end_offset) if epochs else None
+
+
+def is_older(row: LogListing, state: StoredState | None) -> bool:
+    """Whether this copy of a log is older than what was read: its newest segment is an earlier one, or shorter."""
+    if state is None or row.log != state.replica or state.leader_epoch in {None, -1}:
+        return False
+    if (newer := _first_newer(row, state)) is None or newer < (state.log_end_offset or 0):  # it may be truncated
+        return False
+    listed, known = (json.loads(text or "[]") for text in (row.segment_sizes, state.segment_sizes))
+    is_behind = bool(listed and known) and max(listed)[:2] < max(known)[:2]
+    return is_behind and max(known)[0] not in state.damaged_bases  # a damaged segment may have been too long
 
 
 def _first_incomplete(row: LogListing, state: StoredState) -> int | None:
@@ -314,12 +329,14 @@ class FoldStates:
             damaged = state.damaged_bases
             if plan.mode in (CONTINUED, LOST):  # what was damaged before, and was not read again, still is
                 damaged += self.before[state.log].damaged_bases
+            is_kept = plan.mode == CONTINUED and is_older(listing, self.before[state.log])
+            newest = self.before[state.log] if is_kept else listing
             self.new[state.log] = replace(
                 state,
                 listing=listing.listing,
                 topic_id=listing.topic_id,
                 replica=listing.log,
-                segment_sizes=listing.segment_sizes,
+                segment_sizes=newest.segment_sizes,
                 first_batch=listing.first_batch,
                 damaged_segments=json.dumps(sorted(set(damaged))),
             )

@@ -370,7 +370,7 @@ class _PipelineRun:
     def _diagnose(self, logs: ListedLogs) -> None:
         """Diagnose the current state."""
         rows = logs.current_findings()
-        others = logs.elsewhere(self.result.findings, may_hide=rows["topic"].null_count > 0)
+        others = logs.elsewhere(self.result.findings, may_hide=rows["topic"].null_count > 0, states=self.states.before)
         self.result = replace(
             self.result,
             signature=self._signature(logs),

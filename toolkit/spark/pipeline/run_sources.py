@@ -37,7 +37,7 @@ from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_reader import LEADER, LogIdentity, LogListing, listings
 from toolkit.spark.datasources.reader_options import local_path
 from toolkit.spark.pipeline.log_fold import WorkOptions
-from toolkit.spark.pipeline.log_states import LogPlan, assumptions, plan_logs
+from toolkit.spark.pipeline.log_states import LogPlan, assumptions, is_older, plan_logs
 from toolkit.spark.pipeline.stored_tables import (
     IDS,
     LOG,
@@ -125,16 +125,19 @@ class ListedLogs:
         arguments = [list(self.paths), self.topics and list(self.topics), assertion_options(self.assertions)]
         return hashlib.sha256(json.dumps([arguments, files]).encode()).hexdigest()[:16]
 
-    def elsewhere(self, findings: Iterable[Finding], *, may_hide: bool) -> list[Finding]:
+    def elsewhere(
+        self, findings: Iterable[Finding], *, may_hide: bool, states: Mapping[str, StoredState]
+    ) -> list[Finding]:
         """Those of an earlier diagnosis that one of these logs does not look at, and so ends none of them.
 
-        They are on other topics, of another cluster, or on partitions that are not among the files; or that a cluster
-        may hide (`may_hide`).
+        They are on other topics, of another cluster, or on partitions that are not among the files, or of which these
+        are older copies than what was read (`states`); or that a cluster may hide (`may_hide`).
         """
         clusters = {LogIdentity.of(row.log).cluster_id for row in self.logs}
         is_known = None not in clusters
         has_all = self.cluster is not None and not may_hide
-        listed = None if has_all else {(row.topic, row.partition) for row in self.logs} | {None}
+        newer = (row for row in self.logs if not is_older(row, states.get(row.log)))
+        listed = None if has_all else {(row.topic, row.partition) for row in newer} | {None}
         return [
             each
             for each in findings

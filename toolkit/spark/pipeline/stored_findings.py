@@ -317,12 +317,14 @@ class TopicFindings:
         for finding in self.run.findings:
             current[self._origin(finding)].append(finding)
         logs: defaultdict[Origin, list[StoredState]] = defaultdict(list)
-        for log in best_logs(self.states.all.values(), self.listings):
+        best = best_logs(self.states.all.values(), self.listings)
+        for log in best:
             if log.is_held:
                 logs[LogIdentity.of(log.log).origin].append(log)
+        unread_holds = self._unread_holds({each.log for each in best if each.is_damaged})
         holds = {origin: holds_of(of_topic, min_held_ms=self.min_held_ms) for origin, of_topic in logs.items()}
         histories = self._histories(holds)
-        return {
+        found = {
             origin: self._of_topic(
                 origin,
                 holds.get(origin, []),
@@ -331,6 +333,24 @@ class TopicFindings:
             )
             for origin in dict.fromkeys([*holds, *current])
         }
+        for origin, hold in unread_holds:
+            found.setdefault(origin, _TopicResults()).holds.append(hold)
+        return found
+
+    def _unread_holds(self, logs: Collection[str]) -> list[tuple[Origin, LsoHold]]:
+        """Of each damaged log, what could not be read first: where it was, another hold may be."""
+        if not logs:
+            return []
+        stored = self.store.load("log_transactions", KEPT["log_transactions"])
+        errors = stored.where("error is not null and producer_id is null and error not like 'TORN_TAIL%'")
+        columns = sf.struct("topic", "partition", "broker_id", "file", "error")
+        by_log = (
+            errors.where(sf.col(LOG).isin(list(logs)))
+            .groupBy(LOG)
+            .agg(sf.min_by(columns, sf.struct("file", "position", "error")).alias("row"))
+        )
+        rows = by_log.toArrow().to_pylist()
+        return [(LogIdentity.of(each[LOG]).origin, LsoHold(**each["row"])) for each in rows]
 
     def _of_topic(
         self,

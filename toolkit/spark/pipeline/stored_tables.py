@@ -664,7 +664,7 @@ VIEWS: Mapping[str, str] = {
         "SELECT topic, transactional_id, producer_id, count(*) AS holds, "
         "max(coalesce(held_ms, least_ms)) / 1e3 AS longest_s, sum(coalesce(held_ms, least_ms)) / 1e3 AS total_s, "
         "sum(records_held) AS records_held, max(held_to) AS last_held_to "
-        "FROM {lso_holds} GROUP BY topic, transactional_id, producer_id"
+        "FROM {lso_holds} WHERE producer_id IS NOT NULL GROUP BY topic, transactional_id, producer_id"
     ),
     "lso_held_now": (
         "SELECT topic, partition, queue_position, verdict, outcome, transactional_id, owner, producer_id, "

@@ -75,7 +75,7 @@ def tone(finding: Finding) -> str:
 
 
 def choice(finding: Finding) -> str:
-    """``HANGING · orders-0 at offset 12 · LSO 12 held for 2 min · 23 records waiting · group billing cannot move``."""
+    """``HANGING · orders-0 at offset 12 · LSO 12 held for 2 min · 23 records waiting · group "a" cannot move``."""
     position = finding.queue_position or 1
     parts = [
         finding.verdict.upper() if finding.verdict is Verdict.HANGING else finding.verdict,
