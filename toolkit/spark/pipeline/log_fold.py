@@ -491,9 +491,8 @@ def _is_read_again(file: str | None, offset: int) -> bool:
     return base_offset is None or base_offset >= offset
 
 
-STAGED = {each.name: each for each in (BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, STATE)}
-
-
+OF_LOGS = {each.name: each for each in (BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY)}
+STAGED = {**OF_LOGS, STATE.name: STATE}
 STRUCTS = {name: [each.with_nullable(True) for each in spark_schema(t.arrow_schema)] for name, t in STAGED.items()}
 FEW = 1024  # rows, as of most logs
 NULLS = {name: pa.nulls(FEW, pa.struct(fields)) for name, fields in STRUCTS.items()}
@@ -521,9 +520,8 @@ def stage_rows(table: str, rows: pa.Table, *, log: str, is_final: bool) -> pa.Re
 
 
 def rows_of(staged: DataFrame, table: str) -> DataFrame:
-    """The rows of one table, with `LOG` and `IS_FINAL`; states without."""
-    common = () if table == STATE.name else (LOG, IS_FINAL)
-    return staged.where(sf.col("table") == table).select(f"{table}.*", *common)
+    """The rows of one table, with `LOG` and `IS_FINAL`."""
+    return staged.where(sf.col("table") == table).select(f"{table}.*", LOG, IS_FINAL)
 
 
 STAGE_NAME = "stage"
@@ -573,12 +571,13 @@ def folded(
         with ThreadPoolExecutor(AT_ONCE) as pool:
             of_logs = list(pool.map(lambda work: list(_staged(work, options)), works))
         batches = [batch for of_log in of_logs for batch in of_log]
-        staged = {name: from_arrow(store.spark, _only(batches, name)) for name in STAGED}
-    else:  # stored once: what is read twice would be folded twice
-        tasks = folded_by_tasks(store.spark, works, options)
-        staged = dict.fromkeys(STAGED, store.internal.overwrite_plain(STAGE_NAME, tasks))
-    frames = {name: rows_of(rows, name) for name, rows in staged.items()}
-    return frames, StoredState.of_table(frames.pop(STATE.name).toArrow())
+        states = _only(batches, STATE.name)[STATE.name].combine_chunks()
+        frames = {name: rows_of(from_arrow(store.spark, _only(batches, name)), name) for name in OF_LOGS}
+        return frames, StoredState.of_table(pa.Table.from_struct_array(states))
+    # Stored once: what is read twice would be folded twice.
+    staged = store.internal.overwrite_plain(STAGE_NAME, folded_by_tasks(store.spark, works, options))
+    states = staged.where(sf.col("table") == STATE.name).select(f"{STATE.name}.*").toArrow()
+    return {name: rows_of(staged, name) for name in OF_LOGS}, StoredState.of_table(states)
 
 
 def _only(staged: Sequence[pa.RecordBatch], table: str) -> pa.Table:
