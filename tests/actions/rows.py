@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, ClassVar, TypeVar
@@ -90,14 +90,15 @@ class RowCluster:
     def cluster_id(self) -> str:
         return "y49LRH0C"
 
-    @property
-    def metadata(self) -> Any:
-        """The leaders of ``__transaction_state-0`` and of the partitions."""
+    def metadata(self, topics: Collection[str]) -> Any:
+        """The leaders of ``__transaction_state-0`` and of the partitions, of some topics."""
         of_topic = MetadataResponse.MetadataResponseTopic
         epochs = {(STATE_TOPIC, 0): self.coordinator_epoch}
         epochs |= {(row["topic"], row["partition"]): row["leader_epoch"] for row in self.partitions}
         leaders: dict[str, list[Any]] = {}
         for (topic, number), epoch in epochs.items():
+            if topic not in topics:
+                continue
             leader = of_topic.MetadataResponsePartition(
                 partition_index=number, leader_id=1, leader_epoch=epoch, replica_nodes=[1], isr_nodes=[1]
             )
@@ -132,7 +133,7 @@ class RowCluster:
     def send_one(self, request: Any, *, broker_id: int) -> Any:
         if isinstance(request, broker_client.Metadata):
             self._called("metadata", {})
-            return self.metadata
+            return self.metadata({each.name for each in request.topics})
         self._called("send_one", {"broker_id": broker_id})
         self.sent.append(request)
         if isinstance(self.response, ToolkitError):
