@@ -27,6 +27,7 @@ from tests.sources.log_files import (
     write_checkpoint,
     write_log,
     write_root,
+    write_snapshot,
     write_state_topic,
 )
 from tests.workload import Worker
@@ -195,6 +196,7 @@ def test_the_source_may_change_while_it_is_copied(source: Path, tmp_path: Path) 
         rolled.write_bytes(data(4, 6, after(seconds=10)))
         (source / "payments-0" / SEGMENT).rename(source / "payments-0" / f"{SEGMENT}.deleted")
         (source / "payments-0" / f"{1:020}.log").write_bytes(data(1, 9, after(seconds=11)))
+        write_snapshot(source / "payments-0", 1, {})
         write_checkpoint(source, HIGH_WATERMARK, {("orders", 0): 5, ("payments", 0): 2, (STATE_TOPIC, 33): 1})
 
     manifest = copy_log_dir(source, tmp_path / "copy", progress=when(f"{STATE_TOPIC}-33", change))

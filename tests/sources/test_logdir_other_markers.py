@@ -66,6 +66,14 @@ class SkippedMarker:
         self.replicated = {LEFT: 3, RIGHT: 6, EARLIER: 2, (STATE_TOPIC, K): 21}
         self.before: list[bytes] = []  # records of the id before its last one
 
+    def add_earlier_marker(self) -> None:
+        """A broker's time before the open records: they are younger than an InitProducerId before it, also a repeated one."""
+        self.logs[LEFT] = [
+            *(marker(0, 8, after(seconds=-1)), data(1, 7, after(), epoch=5)),
+            *(data(2, 8, after(minutes=1)), marker(3, 8, after(minutes=1))),
+        ]
+        self.replicated[LEFT] = 4
+
     def finding(self) -> Row:
         """The finding on producer 7; only its partition is selected."""
         last = state_record(20, OWNER, 7, self.state, self.written_at, epoch=self.epoch)
@@ -185,6 +193,7 @@ def test_without_that_marker_the_outcome_is_unknown(files: SkippedMarker, spoil:
 @pytest.mark.parametrize("damage", [b"", b"x" * 200, data(1, 8, after(minutes=2))[:-1] + b"\x7f"])
 def test_damage_elsewhere_may_hide_a_marker(files: SkippedMarker, damage: bytes) -> None:
     """What could not be read of another partition was taken for nothing found."""
+    files.add_earlier_marker()
     files.state, files.epoch, files.written_at = "Empty", 5, after(minutes=-1)
     files.logs[RIGHT] = [data(0, 8, after(), epoch=5), data(1, 7, after(seconds=1), epoch=5), damage]
     files.logs[RIGHT] += [data(3, 8, after(minutes=3))]
@@ -245,7 +254,7 @@ def test_what_coordinators_name_and_was_not_read_may_hide_a_marker(
         ended(19, OWNER, 7, "PrepareCommit", on=[RIGHT]),
     ]
     files.state, files.epoch, files.written_at = "CompleteCommit", 5, after(minutes=-2)
-    files.logs[LEFT] = [data(0, 7, after(), epoch=5), data(1, 8, after(minutes=1)), marker(2, 8, after(minutes=1))]
+    files.add_earlier_marker()
     files.logs[RIGHT] = [data(0, 8, after(minutes=-3)), marker(1, 8, after(minutes=-2))]
     files.replicated[RIGHT] = 2
     del files.logs[EARLIER], files.replicated[EARLIER]
