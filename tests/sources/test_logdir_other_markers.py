@@ -67,7 +67,7 @@ class SkippedMarker:
         self.before: list[bytes] = []  # records of the id before its last one
 
     def add_earlier_marker(self) -> None:
-        """A broker's time before the open records: they are younger than an InitProducerId before it, also a repeated one."""
+        """A broker's time before the open records: they are younger than an InitProducerId, also a repeated one."""
         self.logs[LEFT] = [
             *(marker(0, 8, after(seconds=-1)), data(1, 7, after(), epoch=5)),
             *(data(2, 8, after(minutes=1)), marker(3, 8, after(minutes=1))),
