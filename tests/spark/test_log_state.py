@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from toolkit.schema import Row
 from toolkit.schema.recorded import LSO_HOLDS
 from toolkit.schema.table import LogId
 from toolkit.spark.pipeline.log_fold import LogRows, LogState
+from toolkit.spark.pipeline.stored_tables import STATE, StoredState
 
 WHERE = LogId(topic="orders", partition=0, broker_id=1)
 
@@ -100,6 +102,15 @@ def test_the_steps_before_a_truncated_part_are_not_repeated() -> None:
     again = batches([Step("data", 2), Step("commit", 1)], base_offset=1)
     rows = taken(state, again, begin(opened_before={1000: (0, 0)}))
     assert [int(step["offset"]) for step in rows.steps] == [3]
+
+
+def test_rows_of_a_state_are_no_slice_of_those_of_all_states() -> None:
+    """A task got those of all logs with each; and before pyarrow 19, the first ones in place of its own."""
+    held = [state_of(*[Step("data", 1)] * count, Step("data", 2)) for count in (1, 2)]
+    stored = STATE.arrow([state.stored(f"log-{number}") for number, state in enumerate(held)])
+    for each in StoredState.of_table(stored):
+        assert each.open_transactions is not None
+        assert (each.open_transactions.offset, len(pickle.dumps(each)) < 10_000) == (0, True)
 
 
 @pytest.mark.parametrize("serialized", [False, True])

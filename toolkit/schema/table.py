@@ -563,8 +563,12 @@ def column_values(
 
 
 def struct_arrays(column: pa.ChunkedArray) -> list[pa.StructArray | None]:
-    """The rows in each list of a column; null where it has none."""
-    return [each.values if each.is_valid else None for each in column]
+    """The rows in each list of a column, copied: a slice is pickled with the whole column; null where it has none."""
+    import pyarrow as pa
+
+    return [
+        each.values.take(pa.array(range(len(each.values)), pa.int64())) if each.is_valid else None for each in column
+    ]
 
 
 def list_array(values: Sequence[pa.StructArray | None], type_: pa.ListType) -> pa.ListArray:
