@@ -383,7 +383,7 @@ class Case:
     @property
     def begun_after(self) -> dt.datetime | None:
         """The time of the InitProducerId before its records, less what clocks may differ by; null if it is not left."""
-        first = next((each for each in self.records if each.producer_id == self.producer_id), None)
+        first = self.first_record
         if first is None or first.state != "Empty" or first.timestamp is None:
             return None
         return None if (first.producer_epoch or 0) > self.opening_epoch else first.timestamp - CLOCKS_DIFFER
@@ -397,6 +397,11 @@ class Case:
     def records(self) -> Sequence[TransactionLogRecord]:
         """The coordinators' records of these ids, one id after the other."""
         return [record for history in self.id_histories for record in history.records]
+
+    @property
+    def first_record(self) -> TransactionLogRecord | None:
+        """The first record of its producer that is left; null if none is."""
+        return next((each for each in self.records if each.producer_id == self.producer_id), None)
 
     @property
     def highest_epoch(self) -> int | None:
@@ -422,7 +427,7 @@ class Case:
         A repeated InitProducerId returns the epoch that it has raised already (KIP-360), perhaps after a commit, whose
         records compaction then removes. A client's time proves nothing: it is that of an event.
         """
-        first = next((each for each in self.records if each.producer_id == self.producer_id), None)
+        first = self.first_record
         if first is None or first.state != "Empty" or not first.producer_epoch or first.timestamp is None:
             return False
         after = [self.opened_after]
@@ -443,7 +448,7 @@ class Case:
         here = any(each.producer_epoch == epoch and self._is_in(each) for each in self.past_transactions)
         if first is None or here or self.coordinators is None or self.coordinators.gaps:
             return False
-        if self.may_precede_epoch_record:
+        if self.may_precede_epoch_record:  # a commit of the epoch may be gone
             return False
         # Compaction removes an id's earlier records first: if the record that began the epoch is left, all are.
         begun_by_end = first.client_transaction_version == 2 and (first.state or "").startswith("Complete")

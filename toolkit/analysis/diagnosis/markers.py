@@ -606,7 +606,8 @@ def unexplained_marker(
             if explained.get(marker.tp, 0) <= number:  # its own marker was missing there, too
                 explained[marker.tp] = number + 1
                 continue
-        # Epochs show that it is younger than the first record: InitProducerId never gives an epoch that a commit had.
+        # Epochs show that it is younger than the first record; a repeated InitProducerId may come after such a commit,
+        # which is then taken for a lost one: unknown either way.
         epoch = -1 if first.producer_epoch is None else first.producer_epoch
         is_younger = marker.epoch > epoch or (marker.is_commit and first.state == "Empty" and marker.epoch == epoch)
         is_since = is_whole or is_younger or marker.time >= first.timestamp + CLOCKS_DIFFER
