@@ -6,7 +6,7 @@ Each right alone, with each incident, is in `tests.actions.test_rights`; what co
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -284,11 +284,11 @@ def test_groups_of_a_partition_without_leader_are_missing(spread: Kafka) -> None
     spread.kill(LOST)
     with Cluster(spread.bootstrap_servers) as cluster:
 
-        def without_leader() -> str | None:
-            return CoordinatorTopic.read(cluster.client, OFFSETS_TOPIC).leaderless
+        def without_leader() -> tuple[list[str], Sequence[str]] | None:
+            known = CoordinatorTopic.read(cluster.client, OFFSETS_TOPIC).leaderless
+            return groups_with_offsets(cluster.client) if known else None  # fails if this broker's metadata is older
 
-        until(without_leader, awaited="metadata without that leader")
-        listed, missing = groups_with_offsets(cluster.client)
+        listed, missing = until(without_leader, awaited="metadata without that leader")
         assert {*groups} - {*listed} == {group for group, broker_id in coordinators.items() if broker_id == LOST}
         (gap,) = missing
         assert gap.startswith("a leader of __consumer_offsets partitions ")
