@@ -22,7 +22,15 @@ from typer._completion_shared import get_completion_script
 from typer.core import TyperCommand, TyperGroup
 
 from toolkit.cli import action_commands, diagnose_commands, file_commands, record_commands, table_commands
-from toolkit.cli.options import WATCH_INTERVAL, BootstrapServer, ClusterName, CommandConfig, SourceOptions, key_values
+from toolkit.cli.options import (
+    WATCH_INTERVAL,
+    BootstrapServer,
+    ClusterName,
+    CommandConfig,
+    SourceOptions,
+    key_values,
+    option,
+)
 from toolkit.cli.output import DEFECT, exit_on_failure, remark, show, width, write_any_text
 from toolkit.errors import NotFound
 from toolkit.version import __version__
@@ -216,16 +224,14 @@ class Commands(TyperGroup):
             return result
 
 
-Version = Annotated[str, typer.Option("--version", metavar="VERSION", help="Kafka version of the lab, 2.8.2 to 4.4.0.")]
+Version = Annotated[str, option("--version VERSION", "Kafka version of the lab, 2.8.2 to 4.4.0.")]
 
 
 def lab(
     *,
     version: Version = "4.3.1",
-    brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, max=3, help="Number of brokers.")] = 1,
-    properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="KEY=VALUE", help="Broker setting; may be repeated.")
-    ] = None,
+    brokers: Annotated[int, option("--brokers N", "Number of brokers.", min=1, max=3)] = 1,
+    properties: Annotated[list[str] | None, option("--property KEY=VALUE", "Broker setting; may be repeated.")] = None,
 ) -> None:
     """Run Kafka on this machine until Ctrl-C; nothing is left behind."""
     settings = key_values("--property", properties)
@@ -339,7 +345,7 @@ def kafka_txn(
     command_config: CommandConfig = None,
     cluster_name: ClusterName = None,
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+        bool, option("--version", "Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Who holds this Kafka partition's last stable offset (LSO), why, and what is safe?
