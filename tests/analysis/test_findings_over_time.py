@@ -369,7 +369,7 @@ def test_an_observation_without_proof_of_an_end_ends_no_finding(later: list[Find
 OPEN: Row = {"verdict": "hanging", "held_to": None}
 UNKNOWN_TO_LOG: Row = {"verdict": "unknown", "outcome": "unknown", "held_to": None}
 COMMITTED: Row = {"verdict": "stuck_ending", "outcome": "commit", "action": "complete"}
-LATE: Row = {"outcome": "undecided", "action": "abort", "queue_position": 1}
+UNDECIDED_YET: Row = {"outcome": "undecided", "action": "abort", "queue_position": 1}
 
 
 def merged(log: Row, *recorded: Row) -> list[Finding]:
@@ -401,7 +401,7 @@ JOINED: dict[str, tuple[str, Callable[[], list[Finding]]]] = {  # the verdicts, 
     # A deposed leader's log, or a backup, has a marker that the leader lost: what hung now was said to have ended.
     **{
         f"what is open {after} s after its marker, {name}": (verdict, partial(made, finding(
-            9, **LATE, brokers_time=due(6) + dt.timedelta(seconds=after))))
+            9, **UNDECIDED_YET, brokers_time=due(6) + dt.timedelta(seconds=after))))
         for name, made in (("merged", partial(merged, {})), ("closed", partial(closed, {"end": due(6)})))
         for after, verdict in ((4, "ended"), (10, "unknown"))
     },
@@ -414,9 +414,8 @@ JOINED: dict[str, tuple[str, Callable[[], list[Finding]]]] = {  # the verdicts, 
     # Of a log and two recordings, the claims of the first recording were taken for the log's.
     "the claims of a merged finding are those of its decision": ("unknown", merged_twice),
     **{
-        f"of only one source: {name}": ("ended, ended", partial(merged, {}, finding(2, **fields)))
-        for name, fields in {"another offset": {"start_offset": 101}, "another producer": {"producer_id": 8},
-                             "another partition": {"partition": 1}}.items()
+        f"of only one source: another {name}": ("ended, ended", partial(merged, {}, {**finding(2), name: value}))
+        for name, value in (("start_offset", 101), ("producer_id", 8), ("partition", 1))
     },
     "a partition of only one source": (
         "ended, unreplicated", lambda: merged({}, finding(2, "unreplicated", **PARTITION_ROW))),
