@@ -414,8 +414,8 @@ def pipeline(
         raise UsageError("Nothing to read is named.", do="Add --input PATH, or --bootstrap-server HOST:PORT.")
     if master and remote:
         raise UsageError("--master starts Spark, --remote uses one that runs.", do="Use one of them.")
-    if not paths and any(source_options.assertions.values()):
-        raise UsageError(f"{', '.join(map(flag, ASSERTIONS))} apply to files.", do="Add --input PATH.")
+    if not paths and (wrong := [flag(name) for name, value in source_options.assertions.items() if value]):
+        raise UsageError(f"{wrong[0]} applies to files.", do="Add --input PATH.")
     target = _target(output, paths, is_here=remote is None)
     settings = key_values("--conf", conf)
 
