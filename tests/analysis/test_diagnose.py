@@ -378,7 +378,7 @@ def test_a_diagnosis_with_the_next_observation_is_that_of_both() -> None:
     for long_after, single in ((900_000, False), (1, True)):
         options = DiagnoseOptions(max_transaction_timeout_ms=long_after, is_sample=single)
         both = Diagnosis.of([first, second], options)
-        extended = Diagnosis.of([first], options).with_next(second)
+        extended = Diagnosis.of([second], options, earlier=Diagnosis.of([first], options).indexed)
         assert extended.opened == both.opened
         assert extended.observations == both.observations == [first, second]
         assert extended.options == options

@@ -52,10 +52,10 @@ from toolkit.analysis.findings_over_time import (
     without_short,
     without_stale,
 )
-from toolkit.schema import FINDINGS, LATE_TRANSACTIONS, RECORDED, Row
+from toolkit.schema import FINDINGS, LATE_TRANSACTIONS, OBSERVATION_TIMES, RECORDED, Row
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.log import LogTransaction
-from toolkit.schema.recorded import OBSERVATION_TIMES, LateTransaction, RecordedSample
+from toolkit.schema.recorded import LateTransaction, RecordedSample
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.schema.verdict import Verdict
 
