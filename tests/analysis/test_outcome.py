@@ -560,6 +560,15 @@ def test_transactions_of_the_ids_next_producer_id_decide_nothing() -> None:
     assert found.name == "unknown", "before epoch 3, this producer may have committed it"
 
 
+def test_a_repeated_init_producer_id_does_not_begin_the_next_producer_id() -> None:
+    """After epoch 32,766 it returns epoch 0 of the next id again, perhaps after a commit that compaction removed."""
+    one = open_transaction(transaction(8, state="Empty", on=()), pid=8)
+    log = excerpt(data(100, pid=8, second=10), start=100)
+    for previous, expected in ((7, "unknown"), (8, "undecided"), (None, "undecided")):
+        begun = record(5, "Empty", second=12, pid=8, previous_producer_id=previous)
+        assert find(one, log, begun).name == expected
+
+
 def test_of_a_transaction_without_its_prepare_record_the_decision_is_not_known_to_the_millisecond() -> None:
     """A coordinator that took over decides again; and without a start time, it may have been decided long before."""
     steps: list[Step] = [Txn(here=False, gap=60), Txn(gap=4_000, lasts=20, delay=1_000), without_marker(gap=4_000)]
