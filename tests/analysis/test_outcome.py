@@ -49,18 +49,14 @@ from toolkit.schema import Row
 
 BUSY: list[Step] = [Txn(here=False, gap=20) for _ in range(3)]
 GOES_ON: dict[str, list[Step]] = {
-    "nothing": [],
-    "commits elsewhere": [*BUSY],
-    "aborts elsewhere": [Txn(here=False, end="Abort", gap=20)],
+    "nothing": [], "commits elsewhere": [*BUSY], "aborts elsewhere": [Txn(here=False, end="Abort", gap=20)],
     "is timed out elsewhere": [Txn(here=False, end="Abort", by_coordinator=True, gap=20)],
-    "open elsewhere": [Txn(here=False, end=None, gap=20)],
-    "a new instance": [NewInstance(gap=20)],
+    "open elsewhere": [Txn(here=False, end=None, gap=20)], "a new instance": [NewInstance(gap=20)],
     "a new instance commits elsewhere": [NewInstance(gap=20), *BUSY],
-    "a new instance is open elsewhere": [NewInstance(gap=20), Txn(here=False, end=None)],
-    "expired": [Expiry(gap=20)],
+    "a new instance is open elsewhere": [NewInstance(gap=20), Txn(here=False, end=None)], "expired": [Expiry(gap=20)],
     "expired after commits elsewhere": [*BUSY, Expiry(gap=20)],
     "another producer id": [Expiry(tombstone=False, gap=20)],
-}
+}  # fmt: skip
 
 
 def without_marker(**more: Any) -> Txn:

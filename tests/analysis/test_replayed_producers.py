@@ -18,13 +18,9 @@ WHERE = LogId(topic="orders", partition=0, broker_id=1)
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 
 STATE_COLUMNS = (
-    "producer_id",
-    "producer_epoch",
-    "last_sequence",
-    "last_timestamp",
-    "coordinator_epoch",
+    "producer_id", "producer_epoch", "last_sequence", "last_timestamp", "coordinator_epoch",
     "current_txn_start_offset",
-)
+)  # fmt: skip
 entries = st.builds(
     SnapshotEntry,
     st.sampled_from([1000, 2000, 9000]),

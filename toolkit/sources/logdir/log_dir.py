@@ -26,7 +26,7 @@ from toolkit.formats.headers import Header, LogChunk
 from toolkit.formats.log_dir_files import LogPath, log_path
 from toolkit.formats.scan import bytes_at
 from toolkit.schema import BATCHES, CLUSTER_EVENTS, LOG_TRANSACTIONS, LSO_TIMELINE, utc
-from toolkit.schema.coerce import OffsetSpec, in_utc
+from toolkit.schema.coerce import OffsetSpec
 from toolkit.schema.live import Coordinator, Exposure, Finding, GroupLag, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import (
     Batch,
@@ -253,10 +253,8 @@ class LogDir(Source, OffsetTables):
         txn_state_partitions: int | None = None,
         broker_logs: Iterable[ClusterEvent] = (),
     ) -> None:
-        self.assertions = FileAssertions(
-            consistent_copy=consistent_copy,
-            as_of=None if as_of is None else in_utc(as_of),
-            txn_state_partitions=txn_state_partitions,
+        self.assertions = FileAssertions.of(
+            consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions
         )
         self.paths = [log_path(each) for each in (path, *more_paths) if each is not None]
         if not self.paths and not broker_logs:

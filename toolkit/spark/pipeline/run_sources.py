@@ -34,7 +34,7 @@ from toolkit.sources.recording.recording import AN_INSTANT, EMPTY, current_files
 from toolkit.sources.source import TableArguments
 from toolkit.spark.arrow_types import mapped, struct_type
 from toolkit.spark.datasources.data_sources import register
-from toolkit.spark.datasources.log_reader import LEADER, LogIdentity, LogListing, listings
+from toolkit.spark.datasources.log_reader import ASSERTIONS, LEADER, LogIdentity, LogListing, listings
 from toolkit.spark.datasources.reader_options import local_path
 from toolkit.spark.pipeline.log_fold import WorkOptions
 from toolkit.spark.pipeline.log_states import LogPlan, assumptions, is_older, plan_logs
@@ -69,12 +69,12 @@ ON_ONE_MACHINE = 128
 
 def assertion_options(assertions: FileAssertions) -> dict[str, str]:
     """Assertions as options of ``kafka_log_dir``."""
-    options = {"consistentCopy": "true"} if assertions.consistent_copy else {}
-    if assertions.as_of is not None:
-        options["asOf"] = assertions.as_of.isoformat()
-    if assertions.txn_state_partitions is not None:
-        options["txnStatePartitions"] = str(assertions.txn_state_partitions)
-    return options
+    values = {each.option: getattr(assertions, name) for name, each in ASSERTIONS.items()}
+    return {
+        option: value.isoformat() if isinstance(value, dt.datetime) else str(value).lower()
+        for option, value in values.items()
+        if value
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
