@@ -356,7 +356,7 @@ class OutcomeCluster:
                 found.client.close()
 
     def few(self) -> list[StagedCase]:
-        """Those whose remedies are followed: an action takes half a second, and so does a preflight."""
+        """Those whose remedies are followed: an action takes half a second, and so does a fresh check."""
         few = few_cases(self.kafka.version)
         return [each for each in self.staged if each.case in few or each.case.client is not Client.LAB]
 

@@ -429,6 +429,14 @@ LOGS: dict[str, tuple[str, tuple[Case, Excerpt | None, Sequence[Row]], dict[str,
         record(0, "Empty", second=15, epoch=3), GOES_ON,
         *({**each, **VERSION_2, "topic_partitions": each["topic_partitions"] and [
             {"topic": "payments", "partition": 3}]} for each in OF_NEXT_ID)]), {}),
+    # After epoch 32,766 it returns epoch 0 of the next id again, perhaps after a commit that compaction removed.
+    **{
+        f"a repeated InitProducerId does not begin the next producer id, after {previous}": (expected, (
+            open_transaction(transaction(8, state="Empty", on=()), pid=8),
+            excerpt(data(100, pid=8, second=10), start=100),
+            [record(5, "Empty", second=12, pid=8, previous_producer_id=previous)]), {})
+        for previous, expected in ((7, "unknown"), (8, "undecided"), (None, "undecided"))
+    },
     "without a start time": ("undecided", (
         ONE, excerpt(data(90, second=0), marker(91, COMMIT, second=10.5), data(100, second=12)),
         [init(), record(3, "CompleteCommit", second=11.1, last_update_time=at(11))]), {}),

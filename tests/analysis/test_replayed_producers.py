@@ -40,9 +40,7 @@ def reference_model(headers: Headers, snapshot: list[SnapshotEntry]) -> list[dic
     unknown: dict[str, Any] = dict.fromkeys(STATE_COLUMNS)
     states: dict[int, dict[str, Any]] = {}
     for entry in snapshot:
-        values = {name: getattr(entry, name, None) for name in STATE_COLUMNS}
-        values["current_txn_start_offset"] = entry.current_txn_first_offset
-        states[entry.producer_id] = values
+        states[entry.producer_id] = {name: getattr(entry, name, None) for name in STATE_COLUMNS}
     for batch in headers:
         producer, epoch = int(batch["producer_id"]), int(batch["producer_epoch"])
         control = bool(batch["attributes"] & CONTROL)
