@@ -263,7 +263,7 @@ def find(one: Case, log: Excerpt | None, *events: Row, **more: Any) -> Outcome:
 
 def raised(rows: list[Row], epoch: int = 1, **more: Any) -> list[Row]:
     """The records of a transaction of version 2, whose end raises the epoch."""
-    return [rows[0] | VERSION_2, *({**each, **VERSION_2, "producer_epoch": epoch, **more} for each in rows[1:])]
+    return [{**rows[0], **VERSION_2}, *({**each, **VERSION_2, "producer_epoch": epoch, **more} for each in rows[1:])]
 
 
 def with_epoch(epoch: int) -> Case:
@@ -293,7 +293,7 @@ ROTATED = [
     record(2, "PrepareCommit", second=11, started=9, on=(HERE,), epoch=32_767, **VERSION_2),
     record(3, "CompleteCommit", second=11, started=9, pid=8, previous_producer_id=7, **VERSION_2),
 ]
-GOES_ON = record(1, "Empty", second=20, pid=8, previous_producer_id=7)
+OF_ID_8 = record(1, "Empty", second=20, pid=8, previous_producer_id=7)
 OF_NEXT_ID = ended_records("Commit", began=21, at_second=22, offset=2, pid=8)
 ONE, PLAIN, OF_100 = open_transaction(COMPLETE_COMMIT), open_transaction(), excerpt(data(100), start=100)
 AT_3, NOT_REACHED = excerpt(data(100, second=3.5), start=100), excerpt(data(95, pid=1, records=5), start=95)
@@ -424,9 +424,9 @@ LOGS: dict[str, tuple[str, tuple[Case, Excerpt | None, Sequence[Row]], dict[str,
         COMMIT_11), {}),
     # The id goes on with another producer id, and the log of this one does not reach back.
     "transactions of the id's next producer id decide nothing": ("undecided", (PLAIN, excerpt(
-        data(0, pid=1, records=100, second=1), data(100, second=10), start=0), [init(), GOES_ON, *OF_NEXT_ID]), {}),
+        data(0, pid=1, records=100, second=1), data(100, second=10), start=0), [init(), OF_ID_8, *OF_NEXT_ID]), {}),
     "before epoch 3, this producer may have committed it": ("unknown", (PLAIN, excerpt(data(100, second=10)), [
-        record(0, "Empty", second=15, epoch=3), GOES_ON,
+        record(0, "Empty", second=15, epoch=3), OF_ID_8,
         *({**each, **VERSION_2, "topic_partitions": each["topic_partitions"] and [
             {"topic": "payments", "partition": 3}]} for each in OF_NEXT_ID)]), {}),
     # After epoch 32,766 it returns epoch 0 of the next id again, perhaps after a commit that compaction removed.
@@ -451,7 +451,7 @@ LOGS: dict[str, tuple[str, tuple[Case, Excerpt | None, Sequence[Row]], dict[str,
 
 
 def test_the_outcome_by_logs() -> None:
-    lines = []
+    lines: list[str] = []
     for name, (expected, (one, log, records), more) in LOGS.items():
         found = find(one, log, *records, **more)
         assert found.name == expected, name
