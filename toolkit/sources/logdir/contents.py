@@ -493,9 +493,9 @@ class Contents:
         topics = self.metadata.state.topics
         return {topic_id for topic_id, name in topics.items() if name == state.log.where.topic}
 
-    def best(self, topic: str, *, limit: ReadLimit = ReadLimit.TAIL) -> Mapping[int, ReplicaState]:
+    def best(self, topic: str) -> Mapping[int, ReplicaState]:
         """For each partition of a topic, the replica with most of the log."""
-        return {tp[1]: replicas[0] for tp, replicas in self.by_partition(self.of_topic(topic), limit=limit)}
+        return {tp.partition: replicas[0] for tp, replicas in self.by_partition(self.of_topic(topic))}
 
 
 def found_in(

@@ -7,7 +7,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -518,17 +518,7 @@ class LogDir(Source, OffsetTables):
                 if snapshot.error or not snapshot.producers:  # an empty snapshot shows that nothing was open
                     yield replace(row, error=snapshot.error)
                 for producer in snapshot.producers:
-                    yield replace(
-                        row,
-                        producer_id=producer.producer_id,
-                        producer_epoch=producer.producer_epoch,
-                        last_sequence=producer.last_sequence,
-                        last_offset=producer.last_offset,
-                        offset_delta=producer.offset_delta,
-                        last_timestamp=utc(producer.last_timestamp),
-                        coordinator_epoch=producer.coordinator_epoch,
-                        current_txn_start_offset=producer.current_txn_first_offset,
-                    )
+                    yield replace(row, **{**asdict(producer), "last_timestamp": utc(producer.last_timestamp)})
 
     @implements(Source.segments)
     def segments(self, arguments: TableArguments) -> Iterator[LogSegment]:
