@@ -364,8 +364,8 @@ ABORTED, PREPARED = transaction(state="CompleteAbort", on=()), twice(
 LOADING = replace(COMPLETE, gaps=("broker 2 did not answer ListTransactions: COORDINATOR_LOAD_IN_PROGRESS",))
 UNAVAILABLE = partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: not yet")
 MOVED = observation(producers=[producer(start=120)], partitions=[partition(lso=120)])
-FREE, OPENED, PAID = [partition(lso=150)], first_batch(), TopicPartition("paid", 1)
-OPENED_AGAIN = replace(OPENED, base_timestamp=ago(minutes=1))
+FREE, BATCH, PAID = [partition(lso=150)], first_batch(), TopicPartition("paid", 1)
+BATCH_AGAIN = replace(BATCH, base_timestamp=ago(minutes=1))
 FINE = transaction(8, transactional_id="fine", on=(("orders", 1),))
 TWO: dict[str, Any] = {"partitions": [partition(), partition(number=1)],
                        "producers": [producer(), producer(8, partition=1)]}  # fmt: skip
@@ -385,6 +385,12 @@ def held(after: Partition | None = None, *, lso: int | None = 100, **more: Any) 
     """One look at a partition without an open transaction, of which a finding is wanted."""
     looks: dict[str, Any] = {} if after is None else {"partitions_after": [after]}
     return of(observation(producers=[], partitions=[partition(lso=lso, **more)], **looks), requested=[HERE])
+
+
+def not_read(owner: Transaction, options: dict[str, Any]) -> Looks:
+    """One look that has nothing of what its coordinator has open elsewhere."""
+    one = replace(observation(owner, **WITHOUT_DATA), **{"selection": EVERYTHING, **options})
+    return of(one, are_logs_read=False)
 
 
 SEEN |= {
@@ -411,9 +417,9 @@ SEEN |= {
     "a topic that was created again between them": (
         UNPROVEN, of(*(replace(each, topic_ids={"orders": name}) for each, name in ((FIRST, "old"), (SECOND, "new"))))),
     "another batch at its start offset": (UNPROVEN, of(
-        *(replace(each, first_batches=[one]) for each, one in ((FIRST, OPENED), (SECOND, OPENED_AGAIN))))),
+        *(replace(each, first_batches=[one]) for each, one in ((FIRST, BATCH), (SECOND, BATCH_AGAIN))))),
     "its first batch and topic id were read once": (
-        HANGING, of(FIRST, replace(SECOND, topic_ids={"orders": "new"}, first_batches=[OPENED]))),
+        HANGING, of(FIRST, replace(SECOND, topic_ids={"orders": "new"}, first_batches=[BATCH]))),
     "a coordinator with an older epoch, ended": (UNPROVEN, seen(ABORTED, producers=[producer(epoch=3)])),
     "a coordinator with an older epoch, live": (UNPROVEN, seen(transaction(), producers=[producer(epoch=3)])),
     "decided a minute ago": ("stuck_ending commit -", of(*PREPARED)),
@@ -470,8 +476,7 @@ SEEN |= {
     # What a coordinator has open on a partition that was not read was dropped in silence. One that is not selected, or
     # does not exist any more, is not missing.
     **{
-        f"a partition that was not read: {name}": (expected, of(replace(
-            observation(owner, **WITHOUT_DATA), **{"selection": EVERYTHING, **options}), are_logs_read=False))
+        f"a partition that was not read: {name}": (expected, not_read(owner, options))
         for name, expected, owner, options in (
             ("ongoing", "unknown - -", transaction(on=[PAID]), {}),
             ("decided", "unknown - -", transaction(on=[PAID], state="PrepareCommit"), {}),
