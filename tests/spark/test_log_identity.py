@@ -108,6 +108,28 @@ def test_a_copy_of_before_retention_takes_nothing_back(tmp_path: Path) -> None:
         assert [offset for _, _, offset in offsets(tables)] == [4, 6]
 
 
+def test_a_shorter_copy_without_leader_epochs_takes_nothing_back(tmp_path: Path) -> None:
+    """It passed for a truncated log: the last transaction, whose marker an older copy lacks, was hanging again."""
+    for name, count in (("newer", 4), ("older", 4)):
+        write_logs(tmp_path / name, count=count)
+    older = tmp_path / "older" / "orders-0"
+    (older / SEGMENT).write_bytes((older / SEGMENT).read_bytes()[: -len(marker(7, 7, after()))])
+    (older / "leader-epoch-checkpoint").unlink()
+    tables = Tables(tmp_path / "newer")
+    tables.run()
+    before = tables.rows()
+    for name in ("older", "newer"):
+        tables.folder = tmp_path / name
+        tables.run()
+        errors = [row["error"] for row in tables.log_transactions if row["error"]]
+        assert [each.partition(",")[0] for each in errors] == ["OFFSETS_LOST: The files end before offset 8"] * (
+            name == "older"
+        )
+        for table, rows in tables.rows().items():
+            assert set(before[table]) - set(rows) == set(), table
+    assert tables.rows() == before
+
+
 def test_of_several_copies_in_one_run_the_newest_is_read(tmp_path: Path) -> None:
     for number in (3, 5, 4):
         write_logs(tmp_path / "copies" / f"day-{number}", count=number)

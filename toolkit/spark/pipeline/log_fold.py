@@ -48,8 +48,8 @@ from toolkit.schema.table import EPOCH, LogId, TopicPartition
 from toolkit.sources.log_tables import LogFold, ReadError, batch_tables, damage_table, error_table
 from toolkit.sources.logdir.dump_logs import read_texts
 from toolkit.sources.logdir.replica_log import FolderLog, ReplicaLog, between, known_before
-from toolkit.spark.arrow_types import from_arrow, spark_schema, spark_table
-from toolkit.spark.datasources.log_reader import LogListing, bundled, freeze_modules
+from toolkit.spark.arrow_types import from_arrow, in_tasks, spark_schema, spark_table
+from toolkit.spark.datasources.log_reader import LogListing, bundled
 from toolkit.spark.pipeline.history_fold import fold_records
 from toolkit.spark.pipeline.log_states import CONTINUED, LOST, NEVER, TRUNCATED, LogPlan
 from toolkit.spark.pipeline.stored_tables import (
@@ -62,7 +62,6 @@ from toolkit.spark.pipeline.stored_tables import (
     StoredState,
     damaged_segments,
 )
-from toolkit.spark.spark_errors import each_without_traceback
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -591,15 +590,11 @@ def folded_by_tasks(spark: SparkSession, works: Sequence[LogWork], options: Work
     """The new rows of all tables, as rows of `STAGE_SCHEMA`."""
     bundles = bundled(works, lambda work: work.weight, TASKS_PER_CORE * _cores(spark))
 
-    @each_without_traceback
-    def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for work in bundles[number]:
-                    yield from _staged(work, options)
-        freeze_modules()
+    def of_task(bundle: Sequence[LogWork]) -> Iterator[pa.RecordBatch]:
+        for work in bundle:
+            yield from _staged(work, options)
 
-    return spark.range(0, len(bundles), 1, len(bundles)).mapInArrow(of_task, from_arrow_schema(STAGE_SCHEMA))
+    return in_tasks(spark, bundles, of_task, from_arrow_schema(STAGE_SCHEMA))
 
 
 def _staged(work: LogWork, options: WorkOptions) -> Iterator[pa.RecordBatch]:
@@ -644,16 +639,17 @@ def _opened(listing: LogListing) -> ReplicaLog:
 
 def _read(work: LogWork) -> LogRead:
     log, start = _opened(work.listing), work.plan.start
+    error = log.error or (work.plan.error if work.plan.mode == CONTINUED else None)
 
     def chunks() -> Iterator[LogChunk]:
-        if log.error:
-            raise StoppedRead(ReadError(log.name, None, log.error))
+        if error:
+            raise StoppedRead(ReadError(log.name, None, error))
         yield from log.parts(start=start, crc=True)
 
     return LogRead(
         chunks=chunks(),
-        before=known_before(log, None) if start is None and not log.error else EMPTY,
-        end=log.base_offsets[-1] if log.base_offsets and not log.error else None,
+        before=known_before(log, None) if start is None and not error else EMPTY,
+        end=log.base_offsets[-1] if log.base_offsets and not error else None,
         cleaned=work.listing.cleaned,
     )
 
