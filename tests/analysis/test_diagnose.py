@@ -18,17 +18,15 @@ from tests.analysis.build import (
     transaction,
     twice,
 )
-from tests.analysis.logged import by_logs, diagnosed
+from tests.analysis.logged import diagnosed
 from toolkit.analysis.diagnosis.case import DiagnoseOptions, IndexedObservation
-from toolkit.analysis.diagnosis.decision import OUTCOMES, PARTITION_RULES, Outcome, decide_merged
+from toolkit.analysis.diagnosis.decision import OUTCOMES, PARTITION_RULES, decide_merged
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
-from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.observation import NOT_OBSERVED, AsOf, BrokersTime, Observation
+from toolkit.analysis.diagnosis.observation import NOT_OBSERVED, AsOf, Observation
 from toolkit.analysis.diagnosis.rules import DISOWNED_RULES, OWNED_RULES
 from toolkit.analysis.findings_over_time import unread
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
-from toolkit.schema.log import PastTransaction
 from toolkit.schema.table import EVERYTHING, Selection, TopicPartition
 from toolkit.schema.verdict import Verdict
 
@@ -43,36 +41,6 @@ def test_every_verdict_and_outcome_is_explained_and_every_rule_names_one() -> No
     rules = (*OWNED_RULES, *DISOWNED_RULES)
     assert {rule.verdict for rule in rules} | {rule.verdict for rule in PARTITION_RULES} <= set(Verdict)
     assert {rule.outcome for rule in rules} - {None} == OUTCOMES.keys()
-
-
-@pytest.mark.parametrize("state", [None, "Empty", "CompleteCommit", "CompleteAbort", "Dead", "elsewhere", "superseded"])
-def test_without_the_coordinators_log_nothing_is_hanging(state: str | None) -> None:
-    """A coordinator's current state says nothing about an earlier transaction, which may have been committed."""
-    owners = {
-        "elsewhere": transaction(on=ELSEWHERE),
-        "superseded": transaction(epoch=1, last_update_time=ago(seconds=10)),
-        None: None,
-    }
-    owner = owners.get(state, transaction(state=state, on=()))
-    row = only(Diagnosis.of(twice(observation(*([owner] if owner else [])))).findings())
-    assert (row.verdict, row.outcome, row.action, row.cause) == ("unknown", "unknown", None, None)
-    assert row.missing == ("the coordinators' log, which was not read: whether a commit includes these records",)
-    assert "kafka-txn abort" not in row.remedy
-
-
-def test_a_hanging_finding_names_owner_reason_and_remedy() -> None:
-    row = only(diagnosed(twice(observation(transaction(state="CompleteAbort", on=()), first_batches=[first_batch()]))))
-    assert row.reason == (
-        'coordinator 3: id "payments-7" is CompleteAbort, so no coordinator will end this transaction '
-        "(seen twice, 5 s apart; all 3 brokers answered)."
-    )
-    assert row.remedy == "kafka-txn abort --topic orders --partition 0 --start-offset 100"
-    assert (row.opened_at, row.opened_at_clock) == (ago(hours=2), "producer")
-    assert (row.queue_position, row.offsets_held, row.missing) == (1, 50, ())
-    values = {(entry.source, entry.name): entry.value for entry in row.evidence}
-    assert values["DescribeTransactions", "state"] == "CompleteAbort"
-    assert values["DescribeProducers", "current_txn_start_offset"] == "100"
-    assert values["observations", "observations"] == "2"
 
 
 def test_open_transactions_are_sorted_as_they_will_hold_the_lso() -> None:
@@ -179,59 +147,7 @@ def test_the_verdicts_of_observations(name: str) -> None:
         assert ("abort --topic" in row.remedy) == (row.verdict == "hanging")
 
 
-def test_hidden_topics_are_a_finding_of_the_cluster() -> None:
-    incomplete = replace(COMPLETE, topic_gaps=("DESCRIBE on Topic '*'",))
-    row = only(diagnosed([observation(producers=[], partitions=[partition(lso=150)], coverage=incomplete)]))
-    assert (row.topic, row.verdict, row.missing) == (None, "unknown", ("DESCRIBE on Topic '*'",))
-    assert row.outcome is None, "nothing is known to be open"
-
-
-def test_a_first_batch_of_another_producer_is_ignored() -> None:
-    other_batch = first_batch(99, base_offset=103)
-    assert only(diagnosed([observation(first_batches=[other_batch])])).opened_at is None
-
-
-def test_an_unreadable_partition_is_a_row_and_others_are_diagnosed() -> None:
-    denied = "TOPIC_AUTHORIZATION_FAILED: not authorized"
-    failed = producer(start=None, partition=1, producer_id=None, error=denied)
-    rows = diagnosed(twice(observation(partitions=[partition(), partition(number=1)], producers=[producer(), failed])))
-    assert [(row.partition, row.verdict, row.missing) for row in rows] == [
-        (0, "hanging", ()),
-        (1, "unknown", (denied,)),
-    ]
-
-
-def test_without_a_brokers_time_the_start_is_known_and_the_age_is_not() -> None:
-    unknown = BrokersTime(error="DescribeQuorum: CLUSTER_AUTHORIZATION_FAILED")
-    row = only(diagnosed([observation(transaction(start_time=ago(days=1)), brokers_time=unknown)]))
-    assert (row.verdict, row.brokers_time) == ("ongoing", None)
-    assert "is Ongoing since 2026-11-20 12:00:00 UTC (no broker's time shows for how long)" in row.reason
-    assert ("brokers_time", "unknown: DescribeQuorum: CLUSTER_AUTHORIZATION_FAILED") in {
-        (e.name, e.value) for e in row.evidence
-    }
-
-
-def test_the_remedy_on_consumer_offsets_names_the_dropped_offsets() -> None:
-    offsets = partition("__consumer_offsets")
-    row = only(diagnosed(twice(observation(partitions=[offsets], producers=[producer(topic="__consumer_offsets")]))))
-    assert "offsets in it are dropped" in row.remedy
-
-
 # Contradictions
-
-
-def test_two_coordinators_for_one_producer_prove_nothing() -> None:
-    other = transaction(state="CompleteAbort", on=(), coordinator_id=2)
-    row = only(diagnosed(twice(observation(transaction(), other))))
-    assert row.verdict == "unknown"
-    assert all(f"coordinator {each}" in row.missing[0] for each in (2, 3))
-
-
-def test_a_dead_epoch_below_a_live_one_is_reported_and_never_aborted() -> None:
-    first = first_batch(last_offset=100, log_append_time=True)
-    row = only(diagnosed([observation(transaction(epoch=1), producers=[producer(epoch=1)], first_batches=[first])]))
-    assert (row.verdict, row.cause) == ("ongoing", "mixed epochs in one transaction")
-    assert "Never an abort marker" in row.remedy
 
 
 def test_a_second_observation_of_fewer_partitions_keeps_the_other_findings() -> None:
@@ -250,97 +166,7 @@ def from_files(one: Observation, *doubts: str, as_of: dt.datetime | None = None)
     return replace(one, from_files=True, doubts={("orders", 0, 7): doubts} if doubts else {}, as_of=proven)
 
 
-def test_doubts_about_files_are_missing_evidence_not_hanging() -> None:
-    doubt = "proof that orders-0 is as new as __transaction_state-33"
-    row = only(diagnosed([from_files(observation(transaction(state="Empty", on=())), doubt)]))
-    assert (row.verdict, row.missing) == ("unknown", (doubt,))
-    assert "abort --topic" not in row.remedy
-
-
-def test_a_verdict_from_files_names_their_broker_and_age() -> None:
-    row = only(diagnosed([from_files(observation(transaction(state="Empty", on=())))]))
-    assert row.verdict == "hanging"
-    assert "read from the files of brokers 1, 2, 3 as of 2026-11-21 12:00:00 UTC" in row.reason
-    sources = {entry.source for entry in row.evidence}
-    assert sources.isdisjoint({"ListOffsets", "DescribeProducers", "Fetch"})
-
-
-@pytest.mark.parametrize(
-    ("as_of", "live", "prepared"),
-    [
-        (ago(seconds=280), "ongoing", "ending"),
-        (ago(seconds=100), "overdue", "stuck_ending"),
-        (None, "ongoing", "ending"),
-    ],
-)
-def test_an_age_from_files_counts_up_to_what_is_proven(as_of: dt.datetime | None, live: str, prepared: str) -> None:
-    """A copy may be much newer than the coordinator's last record: its own time makes nothing overdue or stuck."""
-    started = ago(seconds=300)
-    row = transaction(start_time=started, last_update_time=None if as_of is None else started)
-    found = only(diagnosed([from_files(observation(row), as_of=as_of)]))
-    assert found.verdict == live
-    says = "for a time that the files do not prove" if as_of is None else f"as of {at(as_of)}, by its newest record"
-    assert says in found.reason
-    entries = [each.value for each in found.evidence if each.name == "proven_until"]
-    assert entries == ([] if as_of is None else [f"{at(as_of)}, by its newest record"])
-    row = transaction(state="PrepareCommit", last_update_time=started)
-    found = only(diagnosed([from_files(observation(row), as_of=as_of)]))
-    assert found.verdict == prepared
-
-
-def test_what_began_while_files_were_copied_holds_nothing_at_that_moment() -> None:
-    opened = [producer(start=100)]
-    row = only(diagnosed([from_files(observation(producers=[], after=opened))]))
-    assert (row.verdict, row.remedy) == ("clear", "None; a later copy shows whether it ends.")
-    assert "the transaction at the LSO 100 began afterwards, while the files were copied" in row.reason
-    live = only(diagnosed([observation(producers=[], after=opened)]))
-    assert (live.verdict, live.remedy) == ("ending", "None: the blocking transaction ended normally.")
-    at_its_end = observation(producers=[], after=opened, partitions=[partition(lso=100, high_watermark=100)])
-    (clear,) = Diagnosis.of([from_files(at_its_end)]).findings(requested=[TopicPartition("orders", 0)])
-    assert clear.reason.startswith("The LSO 100 is the high watermark")
-    for after in ([], [producer(start=120)]):  # the marker that the LSO waits for may be followed by what began
-        assert only(diagnosed([from_files(observation(producers=[], after=after))])).verdict == "unreplicated"
-
-
 # What the logs show meanwhile
-
-
-def with_log(outcome: Outcome, **facts: Any) -> Finding:
-    """The finding of a transaction that no coordinator owns, with what the logs show of it."""
-    diagnosis = Diagnosis.of(twice(observation(transaction(state="CompleteCommit", on=()))))
-    return only(diagnosis.findings(read=by_logs(diagnosis, replace(outcome, **facts))))
-
-
-def test_the_marker_that_ended_it_is_in_the_evidence() -> None:
-    entry = EvidenceEntry(source="Fetch", observed_at=NOW, name="marker_after", value="COMMIT")
-    found = with_log(decided("commit", end_time=NOW), marker_after="COMMIT marker at 9", marker_entry=entry)
-    assert entry in found.evidence
-
-
-def decided(name: str, *, end_time: dt.datetime | None) -> Outcome:
-    past = PastTransaction(
-        transactional_id="payments-7", kind="transaction", reason="", producer_epoch=0, end_time=end_time
-    )
-    return Outcome(name=name, reason="it was decided", transaction=past)
-
-
-@pytest.mark.parametrize("name", ["commit", "abort"])
-def test_a_decision_whose_marker_is_on_the_way_is_ending(name: str) -> None:
-    """Its coordinator decided after it had answered: the log has Prepare*, and the marker follows."""
-    found = with_log(decided(name, end_time=None))
-    assert (found.verdict, found.outcome, found.action) == ("ending", name, None)
-
-
-@pytest.mark.parametrize("name", ["commit", "abort"])
-def test_a_marker_written_while_the_logs_are_read_is_not_missing(name: str) -> None:
-    """The partition is read before the coordinators' records, and its leader once more after them."""
-    found = with_log(decided(name, end_time=NOW), has_ended=True)
-    assert (found.verdict, found.outcome, found.action) == ("ending", None, None)
-
-
-def test_a_missing_marker_is_completed_only_once_its_transaction_is_complete() -> None:
-    found = with_log(decided("commit", end_time=NOW))
-    assert (found.verdict, found.outcome, found.action) == ("stuck_ending", "commit", "complete")
 
 
 # What is read again, and in which order findings come
@@ -552,7 +378,7 @@ def test_a_diagnosis_with_the_next_observation_is_that_of_both() -> None:
     for long_after, single in ((900_000, False), (1, True)):
         options = DiagnoseOptions(max_transaction_timeout_ms=long_after, is_sample=single)
         both = Diagnosis.of([first, second], options)
-        extended = Diagnosis.of([first], options).with_next(second)
+        extended = Diagnosis.of([second], options, earlier=Diagnosis.of([first], options).indexed)
         assert extended.opened == both.opened
         assert extended.observations == both.observations == [first, second]
         assert extended.options == options

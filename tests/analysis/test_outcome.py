@@ -49,18 +49,14 @@ from toolkit.schema import Row
 
 BUSY: list[Step] = [Txn(here=False, gap=20) for _ in range(3)]
 GOES_ON: dict[str, list[Step]] = {
-    "nothing": [],
-    "commits elsewhere": [*BUSY],
-    "aborts elsewhere": [Txn(here=False, end="Abort", gap=20)],
+    "nothing": [], "commits elsewhere": [*BUSY], "aborts elsewhere": [Txn(here=False, end="Abort", gap=20)],
     "is timed out elsewhere": [Txn(here=False, end="Abort", by_coordinator=True, gap=20)],
-    "open elsewhere": [Txn(here=False, end=None, gap=20)],
-    "a new instance": [NewInstance(gap=20)],
+    "open elsewhere": [Txn(here=False, end=None, gap=20)], "a new instance": [NewInstance(gap=20)],
     "a new instance commits elsewhere": [NewInstance(gap=20), *BUSY],
-    "a new instance is open elsewhere": [NewInstance(gap=20), Txn(here=False, end=None)],
-    "expired": [Expiry(gap=20)],
+    "a new instance is open elsewhere": [NewInstance(gap=20), Txn(here=False, end=None)], "expired": [Expiry(gap=20)],
     "expired after commits elsewhere": [*BUSY, Expiry(gap=20)],
     "another producer id": [Expiry(tombstone=False, gap=20)],
-}
+}  # fmt: skip
 
 
 def without_marker(**more: Any) -> Txn:
@@ -558,6 +554,15 @@ def test_transactions_of_the_ids_next_producer_id_decide_nothing() -> None:
     third = record(0, "Empty", second=15, epoch=3)
     found = find(open_transaction(), excerpt(data(100, second=10)), third, goes_on, *elsewhere)
     assert found.name == "unknown", "before epoch 3, this producer may have committed it"
+
+
+def test_a_repeated_init_producer_id_does_not_begin_the_next_producer_id() -> None:
+    """After epoch 32,766 it returns epoch 0 of the next id again, perhaps after a commit that compaction removed."""
+    one = open_transaction(transaction(8, state="Empty", on=()), pid=8)
+    log = excerpt(data(100, pid=8, second=10), start=100)
+    for previous, expected in ((7, "unknown"), (8, "undecided"), (None, "undecided")):
+        begun = record(5, "Empty", second=12, pid=8, previous_producer_id=previous)
+        assert find(one, log, begun).name == expected
 
 
 def test_of_a_transaction_without_its_prepare_record_the_decision_is_not_known_to_the_millisecond() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from toolkit.analysis.cluster_events import metadata_events
 from toolkit.errors import DecodeError, NotFound, UsageError
@@ -25,6 +25,7 @@ from toolkit.formats.log_dir_files import (
 )
 from toolkit.formats.metadata_records import MetadataState
 from toolkit.formats.object_store import ObjectPath
+from toolkit.schema.coerce import in_utc
 from toolkit.schema.log import ClusterEvent
 from toolkit.schema.table import Error, Selection, TopicPartition
 from toolkit.sources.logdir.log_dir_layout import (
@@ -62,6 +63,14 @@ COMPACTED = {STATE_TOPIC, OFFSETS_TOPIC}
 Partitions = int | Sequence[int] | Sequence[tuple[str, int]]
 
 
+class FileArguments(TypedDict, total=False):
+    """The fields of `FileAssertions` as arguments, a time also as its text."""
+
+    consistent_copy: bool
+    as_of: dt.datetime | str | None
+    txn_state_partitions: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileAssertions:
     """Assertions of a caller about files.
@@ -84,6 +93,11 @@ class FileAssertions:
     consistent_copy: bool = False
     as_of: dt.datetime | None = None
     txn_state_partitions: int | None = None
+
+    @classmethod
+    def of(cls, *, as_of: dt.datetime | str | None = None, **others: Any) -> FileAssertions:
+        """The assertions that arguments make. Raises UsageError also for a text that is no time."""
+        return cls(as_of=None if as_of is None else in_utc(as_of), **others)
 
     def __post_init__(self) -> None:
         if self.txn_state_partitions is not None and self.txn_state_partitions < 1:
@@ -486,9 +500,9 @@ class Contents:
         topics = self.metadata.state.topics
         return {topic_id for topic_id, name in topics.items() if name == state.log.where.topic}
 
-    def best(self, topic: str, *, limit: ReadLimit = ReadLimit.TAIL) -> Mapping[int, ReplicaState]:
+    def best(self, topic: str) -> Mapping[int, ReplicaState]:
         """For each partition of a topic, the replica with most of the log."""
-        return {tp[1]: replicas[0] for tp, replicas in self.by_partition(self.of_topic(topic), limit=limit)}
+        return {tp.partition: replicas[0] for tp, replicas in self.by_partition(self.of_topic(topic))}
 
 
 def found_in(

@@ -226,7 +226,8 @@ def read_coordinators(
     count = state_topic.count if state_topic.is_counted else None
     yield from _hashed(contents, "transaction", STATE_TOPIC, names, count)
     if groups is None or groups:
-        group_ids = _groups(contents)
+        records = _offset_records(contents)
+        group_ids = {each.group_id: each.group_partition or 0 for each in records if each.group_id is not None}
         count = _count(contents, group_ids, contents.best(OFFSETS_TOPIC))
         yield from _hashed(contents, "group", OFFSETS_TOPIC, sorted(group_ids) if groups is None else groups, count)
 
@@ -265,16 +266,6 @@ def _hashed(
             observed_at=observed_at,
             error=NO_COUNT.format(topic) if count is None else None,
         )
-
-
-def _groups(contents: Contents) -> dict[str, int]:
-    """The partition of each group id."""
-    found: dict[str, int] = {}
-    for number, state in contents.best(OFFSETS_TOPIC).items():
-        for record in state.log.offsets_log():
-            if record.group_id is not None:
-                found[record.group_id] = number
-    return found
 
 
 def _count(contents: Contents, group_ids: Mapping[str, int], present: Collection[int]) -> int | None:

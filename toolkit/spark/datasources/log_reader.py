@@ -14,6 +14,7 @@ import pickle
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -27,7 +28,6 @@ from toolkit.formats.coordinator_records import OFFSETS_TOPIC, STATE_TOPIC
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, MANIFEST, LogPath, log_path
 from toolkit.formats.scan import bytes_at
 from toolkit.schema import TABLES
-from toolkit.schema.coerce import in_utc
 from toolkit.schema.table import Int32, Int64, TableRow, TopicPartition, Unit, declares
 from toolkit.sources.logdir.contents import NO_ASSERTIONS, Contents, FileAssertions, FileScope, Share, found_in
 from toolkit.sources.logdir.log_dir import LogDir
@@ -40,6 +40,7 @@ from toolkit.spark.arrow_types import freeze_modules, record_batches, selected, 
 from toolkit.spark.datasources.reader_options import (
     ARGUMENTS,
     MODES,
+    Argument,
     Options,
     arguments_of,
     choice,
@@ -102,13 +103,19 @@ class LogIdentity(NamedTuple):
 
 SOURCE = "kafka_log_dir"
 FOR_ALL = ("path", "paths", "table", "mode", "maxPartitionBytes")
+ASSERTIONS: Mapping[str, Argument] = {
+    "consistent_copy": Argument("consistentCopy", flag),
+    "as_of": Argument("asOf", lambda options, name: (text := options.get(name)) and text.strip()),
+    "txn_state_partitions": Argument("txnStatePartitions", partial(whole_number, lowest=1)),
+}
+"""The options that set `FileAssertions`."""
 OF_LOG_DIR: Mapping[str, Sequence[str]] = {
-    "findings": ("consistentCopy", "asOf", "txnStatePartitions"),
+    "findings": [each.option for each in ASSERTIONS.values()],
     "transactions": ("txnStatePartitions",),
     "transaction_owners": ("txnStatePartitions",),
     "coordinators": ("txnStatePartitions",),
 }
-"""The tables that depend on arguments of `LogDir`."""
+"""The tables that depend on them."""
 
 
 TABLE_NAMES = ("batches", *sorted({*tables_of(FILES)} - {"batches"}))
@@ -193,11 +200,7 @@ def read_options(options: Options) -> LogOptions:
         mode=choice(options, "mode", MODES, default=MODES[0]),
         max_partition_bytes=_bytes(options, "maxPartitionBytes", default=USUAL_BYTES),
         arguments=arguments,
-        assertions=FileAssertions(
-            consistent_copy=flag(options, "consistentCopy"),
-            as_of=None if (time := options.get("asOf")) is None else in_utc(time.strip()),
-            txn_state_partitions=whole_number(options, "txnStatePartitions", lowest=1),
-        ),
+        assertions=FileAssertions.of(**{name: each.parse(options, each.option) for name, each in ASSERTIONS.items()}),
     )
 
 

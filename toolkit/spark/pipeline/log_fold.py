@@ -41,9 +41,9 @@ from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.headers import Array, LogChunk, LostOffsets, integers, numbers, take_rows
 from toolkit.formats.log_dir_files import log_path, segment_base_offset
-from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, utc
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_HOLDS, LSO_TIMELINE, TRANSACTION_HISTORY, utc
 from toolkit.schema.log import LsoStep, TransactionLogRecord
-from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
+from toolkit.schema.recorded import LOG_TRANSACTION_COLUMNS
 from toolkit.schema.table import EPOCH, LogId, TopicPartition
 from toolkit.sources.log_tables import LogFold, ReadError, batch_tables, damage_table, error_table
 from toolkit.sources.logdir.dump_logs import read_texts

@@ -31,11 +31,11 @@ from toolkit.analysis.findings_over_time import (
     without_short,
 )
 from toolkit.analysis.hold_findings import attributed_holds, by_producer, held_findings, held_so_far, merge_holds
-from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, TRANSACTION_HISTORY, Row
+from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, OBSERVATION_TIMES, SAMPLES, TRANSACTION_HISTORY, Row
 from toolkit.schema.durations import CLOCKS_DIFFER
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, PastTransaction
-from toolkit.schema.recorded import OBSERVATION_TIMES, SAMPLES, LsoHold, ObservationTime, RecordedSample
+from toolkit.schema.recorded import LsoHold, ObservationTime, RecordedSample
 from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
 from toolkit.sources.recording.recording import failed_samples, newer_samples
 from toolkit.spark.arrow_types import spark_table, struct_type
