@@ -11,7 +11,7 @@ import json
 import pickle
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -229,8 +229,8 @@ class ListedLogs:
             return function(self.contents)
         paths, assertions = self.paths, self.assertions
 
-        def in_task(_: None) -> Iterable[pa.RecordBatch]:
-            return function(found_in(paths, assertions=assertions)).to_batches()
+        def in_task(_: None) -> Iterator[pa.RecordBatch]:
+            yield from function(found_in(paths, assertions=assertions)).to_batches()
 
         return in_tasks(self.spark, [None], in_task, schema).toArrow()
 
