@@ -476,7 +476,7 @@ def test_a_last_batch_that_is_not_there_is_missed_unless_all_are_deleted(monkeyp
 
 def test_a_log_that_is_damaged_has_no_open_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     for damaged, why in (
-        (chunk({**data(100, records=4), "crc_ok": 0}), "The checksum of the batch at offset 100 does not match"),
+        (chunk({**data(100, records=4), "crc_ok": 0}), "the checksum of the batch at offset 100 does not match"),
         (chunk(damage="CORRUPT_BATCH: a magic of 9"), "could not be read: a magic of 9"),
     ):
         with pytest.raises(BrokerError, match=why):

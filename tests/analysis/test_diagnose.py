@@ -1,4 +1,4 @@
-"""The verdict of each rule, and the pitfalls of rules."""
+"""Open transactions of observations, and what is read again; their verdicts are in `test_rules`."""
 
 import datetime as dt
 from dataclasses import replace
@@ -6,35 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.build import (
-    COMPLETE,
-    NOW,
-    ago,
-    first_batch,
-    observation,
-    only,
-    partition,
-    producer,
-    transaction,
-    twice,
-)
+from tests.analysis.build import NOW, ago, first_batch, observation, only, partition, producer, transaction, twice
 from tests.analysis.logged import diagnosed
 from toolkit.analysis.diagnosis.case import DiagnoseOptions, IndexedObservation
 from toolkit.analysis.diagnosis.decision import OUTCOMES, PARTITION_RULES, decide_merged
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
-from toolkit.analysis.diagnosis.observation import NOT_OBSERVED, AsOf, Observation
+from toolkit.analysis.diagnosis.observation import AsOf, Observation
 from toolkit.analysis.diagnosis.rules import DISOWNED_RULES, OWNED_RULES
-from toolkit.analysis.findings_over_time import unread
 from toolkit.formats.coordinator_records import STATE_TOPIC
-from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
-from toolkit.schema.table import EVERYTHING, Selection, TopicPartition
+from toolkit.schema.live import EvidenceEntry, Partition, Producer, Transaction
+from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
-
-ELSEWHERE = (("payments", 2),)
-
-
-def verdict(observations: list[Observation]) -> str:
-    return only(diagnosed(observations)).verdict
 
 
 def test_every_verdict_and_outcome_is_explained_and_every_rule_names_one() -> None:
@@ -43,130 +25,10 @@ def test_every_verdict_and_outcome_is_explained_and_every_rule_names_one() -> No
     assert {rule.outcome for rule in rules} - {None} == OUTCOMES.keys()
 
 
-def test_open_transactions_are_sorted_as_they_will_hold_the_lso() -> None:
-    producers = [producer(9, start=140), producer(7, start=100), producer(8, start=120)]
-    owners = [transaction(8, transactional_id="healthy")]
-    rows = diagnosed(twice(observation(*owners, producers=producers)))
-    assert [(row.queue_position, row.producer_id, row.verdict) for row in rows] == [
-        (1, 7, "hanging"),
-        (2, 8, "ongoing"),
-        (3, 9, "hanging"),
-    ]
-
-
-# Pitfalls
-
-
-FIRST, SECOND = twice(observation())
-LIVE, ABORTED = transaction(), transaction(state="CompleteAbort", on=())
-COMMITTING = twice(observation(transaction(state="PrepareCommit")), apart=61)
-GAP = replace(COMPLETE, gaps=("broker 2 did not answer ListTransactions: COORDINATOR_LOAD_IN_PROGRESS",))
-OF_COORDINATORS = observation(partitions=[partition(STATE_TOPIC)], producers=[producer(topic=STATE_TOPIC)])
-UNAVAILABLE = partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: not yet")
-MOVED = observation(producers=[producer(start=120)], partitions=[partition(lso=120)])
-COMPLETED, FREE = transaction(state="CompleteCommit", on=()), [partition(lso=150)]
-OPENED = first_batch()
-OPENED_AGAIN = replace(OPENED, base_timestamp=ago(minutes=1))
-
-
-def by_leader(epoch: int) -> Observation:
-    return replace(SECOND, partitions=[partition(leader_epoch=epoch)], partitions_after=[partition(leader_epoch=epoch)])
-
-
-OBSERVED: dict[str, tuple[list[Observation], list[str]]] = {
-    "one observation": ([SECOND], ["hanging"]),
-    "a gap in the first observation": ([replace(FIRST, coverage=GAP), SECOND], ["unknown"]),
-    "a gap in the second one": ([FIRST, replace(SECOND, coverage=GAP)], ["unknown"]),
-    "only in the last one": ([replace(FIRST, producers=[], producers_after=[]), SECOND], ["unknown"]),
-    "observations that contradict": (
-        [twice(observation(LIVE))[0], twice(observation(ABORTED))[1]], ["unknown"]
-    ),
-    **{
-        f"the producer's clock at {clock}, {what}": (
-            twice(observation(*owners, producers=[producer(last_timestamp=clock)])), [expected]
-        )
-        for clock in (ago(days=7), NOW + dt.timedelta(minutes=50), None)
-        for what, owners, expected in (("live", [LIVE], "ongoing"), ("no owner", [], "hanging"))
-    },
-    # In the first observation another transaction of the same producer was open at another offset.
-    "the producer's next transaction": (
-        [replace(twice(MOVED)[0], producers=[producer()], producers_after=[producer()]), MOVED], ["unknown"]
-    ),
-    "a follower's response": (twice(observation(producers=[producer(broker_id=2)])), ["unknown"]),
-    "a leader that changed": (twice(observation(partitions_after=[partition(leader_epoch=5)])), ["unknown"]),
-    # The same offset of another log: truncated by a new leader, and grown past its former end; of a topic that was
-    # deleted and created again; and that again, of brokers before 2.8 or of a recording.
-    "a leader that changed between them": ([FIRST, by_leader(5)], ["unknown"]),
-    "a topic that was created again between them": (
-        [replace(each, topic_ids={"orders": name}) for each, name in ((FIRST, "old"), (SECOND, "new"))], ["unknown"]
-    ),
-    "another batch at its start offset": (
-        [replace(each, first_batches=[batch]) for each, batch in ((FIRST, OPENED), (SECOND, OPENED_AGAIN))], ["unknown"]
-    ),
-    "its first batch and topic id were read once": (
-        [FIRST, replace(SECOND, topic_ids={"orders": "new"}, first_batches=[OPENED])], ["hanging"]
-    ),
-    "on the coordinators' topic": (twice(OF_COORDINATORS), ["unknown"]),
-    "a coordinator with an older epoch, ended": (
-        twice(observation(ABORTED, producers=[producer(epoch=3)])), ["unknown"]
-    ),
-    "a coordinator with an older epoch, live": (twice(observation(LIVE, producers=[producer(epoch=3)])), ["unknown"]),
-    "decided a minute ago": (COMMITTING, ["stuck_ending"]),
-    "but ongoing a minute ago": ([replace(COMMITTING[0], transactions=[LIVE]), COMMITTING[1]], ["ending"]),
-    "version 2 ends with the next epoch": ([observation(transaction(state="PrepareCommit", epoch=1))], ["ending"]),
-    "it ends between two requests": (
-        [observation(COMPLETED, after=[producer(start=None)], partitions_after=FREE)], []
-    ),
-    "and its producer goes on": (
-        [observation(COMPLETED, after=[producer(start=130)], partitions_after=[partition(lso=130)])], ["ending"]
-    ),
-    "nothing is open, and all is clear": ([observation(producers=[], partitions=FREE)], []),
-    "a partition that could not be read at first": (
-        [observation(partitions=[UNAVAILABLE], partitions_after=FREE, producers=[], after=[])], []
-    ),
-    "and with an open transaction then": (
-        [observation(partitions=[UNAVAILABLE], partitions_after=[partition()], producers=[], after=[producer()])],
-        ["unknown"],
-    ),
-    "a transaction that has written nothing": (
-        [observation(LIVE, producers=[], partitions=FREE)], ["ongoing"]
-    ),
-    "above the LSO": ([observation(LIVE, producers=[producer(start=120)])], ["ongoing", "ending"]),
-    "above the LSO, in files, which do not move": (
-        [replace(observation(LIVE, producers=[producer(start=120)]), from_files=True)], ["ongoing", "unreplicated"]
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", OBSERVED)
-def test_the_verdicts_of_observations(name: str) -> None:
-    observations, expected = OBSERVED[name]
-    rows = diagnosed(observations)
-    assert [row.verdict for row in rows] == expected
-    for row in rows:
-        assert ("abort --topic" in row.remedy) == (row.verdict == "hanging")
-
-
-# Contradictions
-
-
-def test_a_second_observation_of_fewer_partitions_keeps_the_other_findings() -> None:
-    wide = observation(
-        transaction(8, transactional_id="fine", on=(("orders", 1),)),
-        partitions=[partition(), partition(number=1)],
-        producers=[producer(), producer(8, partition=1)],
-    )
-    narrow = replace(observation(), observed_at=NOW + dt.timedelta(seconds=5))
-    assert [(row.partition, row.verdict) for row in diagnosed([wide, narrow])] == [(0, "hanging"), (1, "ongoing")]
-
-
 def from_files(one: Observation, *doubts: str, as_of: dt.datetime | None = None) -> Observation:
     """The same as read from log directories."""
     proven = {} if as_of is None else {TopicPartition(STATE_TOPIC, 33): AsOf(as_of, "its newest record")}
     return replace(one, from_files=True, doubts={("orders", 0, 7): doubts} if doubts else {}, as_of=proven)
-
-
-# What the logs show meanwhile
 
 
 # What is read again, and in which order findings come
@@ -197,73 +59,6 @@ def test_rechecks_reads_and_findings_come_in_the_order_of_partitions() -> None:
     assert [(each.topic, each.partition) for each in found] == in_order, (
         "a partition that was not observed has none, and hides no other; a held one is not `clear` as well"
     )
-
-
-def test_whose_clock_counts_when_it_opened_and_whether_it_expires() -> None:
-    first = [first_batch(last_offset=100, log_append_time=True)]
-
-    def opened(*owners: Transaction, **more: Any) -> tuple[Any, ...]:
-        found = only(diagnosed(twice(observation(*owners, first_batches=first, **more))))
-        return found.opened_at, found.opened_at_clock, found.expires_at
-
-    expires = ago(seconds=-50)
-    assert opened(transaction()) == (ago(seconds=10), "coordinator", expires)
-    assert opened(transaction(start_time=ago(minutes=2))) == (ago(minutes=2), "coordinator", ago(minutes=1))
-    assert opened() == (ago(hours=2), "broker", None)
-    elsewhere = transaction(on=ELSEWHERE)
-    assert opened(elsewhere) == (ago(hours=2), "broker", None), "the coordinator's transaction is another one"
-    assert opened(transaction(start_time=None)) == (ago(hours=2), "broker", None)
-    assert opened(transaction(timeout_ms=None)) == (ago(seconds=10), "coordinator", None)
-
-
-# A partition that is held by nothing
-
-
-def held(**more: Any) -> Finding:
-    return only(diagnosed([observation(producers=[], **more)], requested=[TopicPartition("orders", 0)]))
-
-
-def test_an_lso_is_held_only_if_it_was_before_and_after() -> None:
-    """In between, a transaction has ended, or the high watermark has moved on with the LSO behind it."""
-    stuck, free = [partition(isr=[1])], [partition(lso=150)]
-    found = held(partitions=stuck, partitions_after=stuck)
-    assert (found.verdict, found.producer_id, "in sync 1 of 2" in found.remedy) == ("unreplicated", None, True)
-    assert held(partitions=stuck, partitions_after=free).verdict == "clear"
-    begun = held(partitions=free, partitions_after=[partition(lso=150, hw=160)])
-    assert (begun.verdict, begun.reason[:41]) == ("clear", "Nothing was held when it was first read; ")
-    assert held(partitions=stuck, partitions_after=[partition(lso=120)]).verdict == "ending"
-
-
-def test_a_look_that_failed_shows_no_lso_that_was_not_held() -> None:
-    """A leader moved in the first look: `clear, nothing was held when it was first read`, or no finding."""
-    failed = [partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: moved")]
-    unread = observation(partitions=failed, partitions_after=failed, producers=[])
-    stuck = observation(producers=[])
-    assert [each.verdict for each in diagnosed([unread, stuck])] == ["unreplicated"]
-    assert [each.verdict for each in diagnosed([unread, stuck, unread])] == ["unknown"]
-    free = observation(partitions=[partition(lso=150)], partitions_after=[], producers=[])
-    assert diagnosed([free, unread, stuck]) == [], "it was not held before"
-
-
-def test_a_transaction_above_the_lso_does_not_explain_it() -> None:
-    """What opens at 120 cannot hold the LSO at 100: something else does."""
-    one = observation(transaction(), producers=[producer(start=120)])
-    assert [each.start_offset for each in diagnosed([one])] == [120, None]
-    below = diagnosed([observation(transaction(), producers=[producer(start=90)])])
-    assert [each.start_offset for each in below] == [90]
-
-
-def test_an_lso_that_could_not_be_read_is_not_explained_by_what_is_open() -> None:
-    unread = partition(lso=None, hw=None, error="REQUEST_TIMED_OUT: no answer")
-    found = diagnosed([observation(transaction(), partitions=[unread])])
-    assert [(each.verdict, each.start_offset) for each in found] == [("ongoing", 100), ("unknown", None)]
-
-
-def test_offsets_are_held_from_the_lso_to_the_high_watermark() -> None:
-    assert held(partitions=[partition(lso=100, hw=150)]).offsets_held == 50
-    assert held(partitions=[partition(lso=150, hw=150)]).offsets_held == 0
-    for unknown in (partition(lso=None), partition(hw=None)):
-        assert held(partitions=[unknown]).offsets_held is None
 
 
 def test_an_open_transaction_of_the_coordinator_waits_for_no_other() -> None:
@@ -382,44 +177,3 @@ def test_a_diagnosis_with_the_next_observation_is_that_of_both() -> None:
         assert extended.opened == both.opened
         assert extended.observations == both.observations == [first, second]
         assert extended.options == options
-
-
-# What coordinators have open on partitions that were not read
-
-PAID = TopicPartition("paid", 1)
-
-
-@pytest.mark.parametrize(
-    ("owner", "options", "why"),
-    [
-        (transaction(on=[PAID]), {}, "what is open there is not known."),
-        (transaction(on=[PAID], state="PrepareCommit"), {}, "whether its marker is written there is not known."),
-        (transaction(on=[PAID], state="CompleteCommit"), {}, None),  # its log keeps no partitions, nor would it matter
-        (transaction(on=[]), {}, None),  # Ongoing without a partition holds nothing
-        (transaction(on=[PAID]), {"selection": Selection(topics=["orders"])}, None),
-        (transaction(on=[PAID]), {"selection": Selection(topics=["paid"])}, "what is open there is not known."),
-        (transaction(on=[PAID]), {"absent": {PAID: None}}, None),  # its topic was deleted
-        (transaction(on=[PAID]), {"absent": {PAID: "TOPIC_AUTHORIZATION_FAILED"}}, "what is open there is not known."),
-    ],
-    ids=["ongoing", "decided", "ended", "no partition", "not selected", "selected", "deleted", "hidden"],
-)
-def test_what_a_coordinator_has_open_on_a_partition_that_was_not_read(
-    owner: Transaction, options: dict[str, Any], why: str | None
-) -> None:
-    """It was dropped in silence; a partition that is not selected or does not exist any more is not missing."""
-    one = observation(owner, partitions=[partition(lso=150)], producers=[])
-    found = Diagnosis.of([replace(one, **{"selection": EVERYTHING, **options})]).findings()
-    assert [(each.tp, each.verdict) for each in found] == ([] if why is None else [(PAID, "unknown")])
-    for each in found:
-        assert each.reason.endswith(f"and paid-1 was not read: {why}")
-        assert each.missing == (f"the log of paid-1: {options.get('absent', {}).get(PAID, NOT_OBSERVED)}",)
-        assert (each.error is not None, each.transactional_id, each.outcome) == (True, "payments-7", None)
-
-
-def test_a_leader_that_does_not_answer_hides_no_transaction() -> None:
-    """The partition's row alone did not say whose transaction is open there; one that nobody has open keeps its row."""
-    failed = partition(lso=None, hw=None, error="LEADER_NOT_AVAILABLE: none")
-    owned, free = (Diagnosis.of([observation(*owners, partitions=[failed], producers=[])]).findings()
-                   for owners in ([transaction()], []))  # fmt: skip
-    assert [(each.producer_id, each.error) for each in (*owned, *free)] == [(7, failed.error), (None, failed.error)]
-    assert unread(owned) == unread(free) == "LEADER_NOT_AVAILABLE", "a later sample that did not read it closes nothing"

@@ -23,10 +23,10 @@ from toolkit.analysis.diagnosis.rules import claim_entries, claims_of, needed_ov
 from toolkit.formats.coordinator_records import STATE_TOPIC
 from toolkit.formats.headers import COMMIT
 from toolkit.schema import Row
-from toolkit.schema.live import EvidenceEntry, Finding, Transaction
+from toolkit.schema.live import EvidenceEntry, Finding, Partition, Transaction
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.recorded import ActionClaim
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import EVERYTHING, Selection, TopicPartition
 from toolkit.schema.verdict import Verdict
 
 ELSEWHERE = (("payments", 2),)
@@ -358,6 +358,143 @@ SEEN: dict[str, tuple[str, Looks]] = {
 }  # fmt: skip
 
 
+FIRST, SECOND = twice(observation())
+ABORTED, PREPARED = transaction(state="CompleteAbort", on=()), twice(
+    observation(transaction(state="PrepareCommit")), apart=61)  # fmt: skip
+LOADING = replace(COMPLETE, gaps=("broker 2 did not answer ListTransactions: COORDINATOR_LOAD_IN_PROGRESS",))
+UNAVAILABLE = partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: not yet")
+MOVED = observation(producers=[producer(start=120)], partitions=[partition(lso=120)])
+FREE, BATCH, PAID = [partition(lso=150)], first_batch(), TopicPartition("paid", 1)
+BATCH_AGAIN = replace(BATCH, base_timestamp=ago(minutes=1))
+FINE = transaction(8, transactional_id="fine", on=(("orders", 1),))
+TWO: dict[str, Any] = {"partitions": [partition(), partition(number=1)],
+                       "producers": [producer(), producer(8, partition=1)]}  # fmt: skip
+UNREAD = observation(partitions=[UNAVAILABLE], partitions_after=[UNAVAILABLE], producers=[])
+OF_BROKER = first_batch(last_offset=100, log_append_time=True)
+
+
+def of(*observations: Observation, **more: Any) -> Looks:
+    return Looks(observations=observations, **more)
+
+
+def by_leader(epoch: int) -> Observation:
+    return replace(SECOND, partitions=[partition(leader_epoch=epoch)], partitions_after=[partition(leader_epoch=epoch)])
+
+
+def held(after: Partition | None = None, *, lso: int | None = 100, **more: Any) -> Looks:
+    """One look at a partition without an open transaction, of which a finding is wanted."""
+    looks: dict[str, Any] = {} if after is None else {"partitions_after": [after]}
+    return of(observation(producers=[], partitions=[partition(lso=lso, **more)], **looks), requested=[HERE])
+
+
+def not_read(owner: Transaction, options: dict[str, Any]) -> Looks:
+    """One look that has nothing of what its coordinator has open elsewhere."""
+    one = replace(observation(owner, **WITHOUT_DATA), **{"selection": EVERYTHING, **options})
+    return of(one, are_logs_read=False)
+
+
+SEEN |= {
+    "one observation": (HANGING, of(SECOND)),
+    "a gap in the first observation": (UNPROVEN, of(replace(FIRST, coverage=LOADING), SECOND)),
+    "a gap in the second one": (UNPROVEN, of(FIRST, replace(SECOND, coverage=LOADING))),
+    "only in the last one": (UNPROVEN, of(replace(FIRST, producers=[], producers_after=[]), SECOND)),
+    "observations that contradict": (
+        UNPROVEN, of(twice(observation(transaction()))[0], twice(observation(ABORTED))[1])),
+    **{
+        f"the producer's clock at {clock}, {what}": (
+            expected, seen(*owners, producers=[producer(last_timestamp=clock)]))
+        for clock in (ago(days=7), NOW + dt.timedelta(minutes=50), None)
+        for what, owners, expected in (("live", [transaction()], LIVE), ("no owner", [], HANGING))
+    },
+    # In the first observation another transaction of the same producer was open at another offset.
+    "the producer's next transaction": (
+        UNPROVEN, of(replace(twice(MOVED)[0], producers=[producer()], producers_after=[producer()]), MOVED)),
+    "a follower's response": (UNPROVEN, seen(producers=[producer(broker_id=2)])),
+    "a leader that changed": (UNPROVEN, seen(partitions_after=[partition(leader_epoch=5)])),
+    # The same offset of another log: truncated by a new leader, and grown past its former end; of a topic that was
+    # deleted and created again; and that again, of brokers before 2.8 or of a recording.
+    "a leader that changed between them": (UNPROVEN, of(FIRST, by_leader(5))),
+    "a topic that was created again between them": (
+        UNPROVEN, of(*(replace(each, topic_ids={"orders": name}) for each, name in ((FIRST, "old"), (SECOND, "new"))))),
+    "another batch at its start offset": (UNPROVEN, of(
+        *(replace(each, first_batches=[one]) for each, one in ((FIRST, BATCH), (SECOND, BATCH_AGAIN))))),
+    "its first batch and topic id were read once": (
+        HANGING, of(FIRST, replace(SECOND, topic_ids={"orders": "new"}, first_batches=[BATCH]))),
+    "a coordinator with an older epoch, ended": (UNPROVEN, seen(ABORTED, producers=[producer(epoch=3)])),
+    "a coordinator with an older epoch, live": (UNPROVEN, seen(transaction(), producers=[producer(epoch=3)])),
+    "decided a minute ago": ("stuck_ending commit -", of(*PREPARED)),
+    "but ongoing a minute ago": (
+        "ending commit -", of(replace(PREPARED[0], transactions=[transaction()]), PREPARED[1])),
+    "version 2 ends with the next epoch": (
+        "ending commit -", of(observation(transaction(state="PrepareCommit", epoch=1)))),
+    "it ends between two requests": (
+        "", of(observation(ENDED, after=[producer(start=None)], partitions_after=FREE))),
+    "and its producer goes on": (
+        "ending - -", of(observation(ENDED, after=[producer(start=130)], partitions_after=[partition(lso=130)]))),
+    "nothing is open, and all is clear": ("", of(observation(**WITHOUT_DATA))),
+    "a partition that could not be read at first": (
+        "", of(observation(partitions=[UNAVAILABLE], partitions_after=FREE, producers=[], after=[]))),
+    "and with an open transaction then": ("unknown - -", of(observation(
+        partitions=[UNAVAILABLE], partitions_after=[partition()], producers=[], after=[producer()]))),
+    "above the LSO": (
+        f"{LIVE}; ending - -", of(observation(transaction(), producers=[producer(start=120)]))),
+    "above the LSO, in files, which do not move": (
+        f"{LIVE}; unreplicated - -", from_files(transaction(), producers=[producer(start=120)])),
+    # Several of a partition, and several partitions
+    "as they will hold the LSO": (f"{HANGING}; {LIVE}; {HANGING}", seen(
+        transaction(8, transactional_id="healthy"),
+        producers=[producer(9, start=140), producer(7, start=100), producer(8, start=120)])),
+    "a second observation of fewer partitions keeps the other findings": (f"{HANGING}; {LIVE}", of(
+        observation(FINE, **TWO), replace(observation(), observed_at=NOW + dt.timedelta(seconds=5)))),
+    # Whose clock counts when it opened, and whether it expires
+    "by its coordinator": (LIVE, seen(transaction(), first_batches=[OF_BROKER])),
+    "by its coordinator, past its timeout": ("overdue undecided fence", seen(OVERDUE, first_batches=[OF_BROKER])),
+    "by the leader": (HANGING, seen(first_batches=[OF_BROKER])),
+    "the coordinator's transaction is another one": (
+        HANGING, seen(transaction(on=ELSEWHERE), first_batches=[OF_BROKER])),
+    "the coordinator does not know its start": (LIVE, seen(transaction(start_time=None), first_batches=[OF_BROKER])),
+    "the coordinator does not know its timeout": (LIVE, seen(transaction(timeout_ms=None), first_batches=[OF_BROKER])),
+    # An LSO is held only if it was before and after: in between, a transaction has ended, or the high watermark has
+    # moved on with the LSO behind it.
+    "behind the high watermark, twice": ("unreplicated - -", held(partition(isr=[1]), isr=[1])),
+    "once": ("clear - -", held(partition(lso=150), isr=[1])),
+    "only then": ("clear - -", held(partition(lso=150, hw=160), lso=150)),
+    "it moves on": ("ending - -", held(partition(lso=120), isr=[1])),
+    # A leader moved in the first look: `clear, nothing was held when it was first read`, or no finding.
+    "a look that failed, and one": ("unreplicated - -", of(UNREAD, observation(producers=[]))),
+    "a look that failed after it, too": ("unknown - -", of(UNREAD, observation(producers=[]), UNREAD)),
+    "it was not held before": ("", of(
+        observation(partitions=FREE, partitions_after=[], producers=[]), UNREAD, observation(producers=[]))),
+    "below the LSO": (LIVE, of(observation(transaction(), producers=[producer(start=90)]))),
+    "an LSO that could not be read is not explained by what is open": (
+        "ongoing undecided -; unknown - -", of(observation(transaction(), partitions=[UNAVAILABLE]))),
+    **{
+        f"offsets from LSO {lso} to high watermark {hw}": (expected, held(lso=lso, hw=hw))
+        for lso, hw, expected in ((100, 150, "unreplicated - -"), (150, 150, "clear - -"),
+                                  (None, 150, "clear - -"), (100, None, "clear - -"))
+    },
+    # What a coordinator has open on a partition that was not read was dropped in silence. One that is not selected, or
+    # does not exist any more, is not missing.
+    **{
+        f"a partition that was not read: {name}": (expected, not_read(owner, options))
+        for name, expected, owner, options in (
+            ("ongoing", "unknown - -", transaction(on=[PAID]), {}),
+            ("decided", "unknown - -", transaction(on=[PAID], state="PrepareCommit"), {}),
+            ("ended, of which the log keeps no partitions", "", transaction(on=[PAID], state="CompleteCommit"), {}),
+            ("Ongoing without a partition holds nothing", "", transaction(on=[]), {}),
+            ("not selected", "", transaction(on=[PAID]), {"selection": Selection(topics=["orders"])}),
+            ("selected", "unknown - -", transaction(on=[PAID]), {"selection": Selection(topics=["paid"])}),
+            ("deleted", "", transaction(on=[PAID]), {"absent": {PAID: None}}),
+            ("hidden", "unknown - -", transaction(on=[PAID]), {"absent": {PAID: "TOPIC_AUTHORIZATION_FAILED"}}))
+    },
+    # The partition's row alone did not say whose transaction is open there.
+    "a leader that does not answer, and an owner": (
+        "unknown - -", of(observation(transaction(), partitions=[UNAVAILABLE], producers=[]), are_logs_read=False)),
+    "a leader that does not answer": (
+        "unknown - -", of(observation(partitions=[UNAVAILABLE], producers=[]), are_logs_read=False)),
+}  # fmt: skip
+
+
 def decision_of(found: Finding) -> str:
     return f"{found.verdict} {found.outcome or '-'} {found.action or '-'}"
 
@@ -372,6 +509,8 @@ def lines_of(name: str) -> Iterator[str]:
         yield f"{each.topic}-{each.partition} {decision_of(each)}: {each.cause}"
         said = [each.reason, *each.remedy.splitlines(), *(f"missing: {missing}" for missing in each.missing)]
         said += [" | ".join(map(str, (each.opened_at, each.opened_at_clock, each.expires_at, each.brokers_time)))]
+        place = f"place {each.queue_position}, from {each.start_offset} on"
+        said += [f"{place}, {each.offsets_held} offsets held; error: {each.error}"]
         said += [f"{e.name}: {e.value}" for e in each.evidence if e.source == "claims" or e.name in SHOWN]
         overrides = {action: needed_override(each, action) for action in ("abort", "complete")}
         yield from (f"    {line}" for line in said)

@@ -119,18 +119,15 @@ class Reader:
         self.position = start + 4 * count
         return _int32s(count).unpack_from(self.data, start)
 
-    def tags(self, *, keep: int = 0) -> tuple[dict[int, tuple[int, bytes]], int]:
-        """Tagged fields (KIP-482): position and bytes by tag, for tags below ``keep``, and the number of others."""
+    def tags(self, *, keep: int = 0) -> dict[int, tuple[int, bytes]]:
+        """Tagged fields (KIP-482): position and bytes by tag, for tags below ``keep``; others are of a newer Kafka."""
         tagged: dict[int, tuple[int, bytes]] = {}
-        others = 0
         for _ in range(self.varint()):
             tag, size = self.varint(), self.varint()
             position, data = self.position, self.take(size)
             if tag < keep:
                 tagged[tag] = (position, data)
-            else:
-                others += 1
-        return tagged, others
+        return tagged
 
     def end(self) -> None:
         """Check that no bytes are left."""

@@ -139,7 +139,7 @@ def _broker(reader: Reader, version: int, record: MetadataLogRecord) -> Metadata
 
 def _broker_registration_change(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
     broker_id, broker_epoch = reader.int32(), reader.int64()
-    tagged, _ = reader.tags(keep=3)
+    tagged = reader.tags(keep=3)
     fenced, shutdown = (int.from_bytes(tagged[tag][1], signed=True) if tag in tagged else 0 for tag in (0, 1))
     return replace(
         record,
@@ -167,7 +167,7 @@ def _partition(reader: Reader, version: int, record: MetadataLogRecord) -> Metad
     reader.int32()  # partition epoch
     if version >= 1:
         reader.take(16 * reader.length(flexible=True, item_size=16))  # log directories
-    tagged, _ = reader.tags(keep=3)
+    tagged = reader.tags(keep=3)
     return replace(
         record,
         partition=number,
@@ -182,7 +182,7 @@ def _partition(reader: Reader, version: int, record: MetadataLogRecord) -> Metad
 
 def _partition_change(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
     number, topic_id = reader.int32(), _uuid(reader)
-    tagged, _ = reader.tags(keep=9)
+    tagged = reader.tags(keep=9)
     return replace(
         record,
         partition=number,
