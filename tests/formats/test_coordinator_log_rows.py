@@ -18,7 +18,6 @@ from tests.formats.packed import CODECS, CONTROL, TRANSACTIONAL, pack_batch, sea
 from tests.formats.test_coordinator_records import states, write_key, write_value
 from toolkit.formats import coordinator_log_rows
 from toolkit.formats.batch_records import Record, read_records
-from toolkit.formats.batches import write_batch
 from toolkit.formats.coordinator_log_rows import (
     FEW,
     LOST,
@@ -32,6 +31,7 @@ from toolkit.formats.coordinator_records import read_transaction_key, read_trans
 from toolkit.formats.scan import scan
 from toolkit.schema import Row
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
+from toolkit.sources.live.broker_client import write_batch
 
 ID_KEY = bytes.fromhex("00000006676f6c64656e")  # "golden"
 ONGOING = bytes.fromhex(  # by Kafka 4.3.1 on 2026-11-21, as in test_transaction_log_records
