@@ -44,6 +44,7 @@ from toolkit.sources.logdir.replica_state import (
     MetadataEnd,
     ReadLimit,
     ReplicaState,
+    is_whole,
     metadata_end,
     metadata_records,
     read_state,
@@ -245,6 +246,8 @@ class Contents:
         self.layout = layout
         self.assertions = assertions
         self.share = share
+        # The end offset of logs, by name, that were read whole as they are now: without damage, and nothing is open.
+        self.settled: Mapping[str, int] = {}
         self.copies = Copies(assertions.as_of)
         self.broker_logs = broker_logs
         is_remote = any(isinstance(replica.path, ObjectPath) for replica in layout.replicas)
@@ -390,10 +393,9 @@ class Contents:
             limit = ReadLimit.RECORDS
         known, found = self._states.get(id(log), (ReadLimit.TAIL, None))
         if found is None or (limit is not known and limit is not ReadLimit.TAIL and known is not ReadLimit.WHOLE):
-            checkpoints = self.checkpoints(log.root) if log.root else PartitionCheckpoints()
             found = read_state(
                 log,
-                checkpoints,
+                self.checkpoints(log.root),
                 limit=limit,
                 copied_at=self.copies.moment(log),
                 is_consistent=self.assertions.consistent_copy,
@@ -404,16 +406,21 @@ class Contents:
                 found.window.neighbourhood = MarkerNeighbourhood()
         return found
 
-    def checkpoints(self, root: LogDirRoot) -> PartitionCheckpoints:
-        """The checkpoints of a log directory."""
+    def is_settled(self, log: ReplicaLog) -> bool:
+        """Whether its state is known without another read: nothing is open in it, and it lacks nothing (`settled`)."""
+        end, is_consistent = self.settled.get(log.name), self.assertions.consistent_copy
+        return end is not None and is_whole(log, self.checkpoints(log.root), end, is_consistent=is_consistent)
+
+    def checkpoints(self, root: LogDirRoot | None) -> PartitionCheckpoints:
+        """The checkpoints of a log directory; empty for a text."""
+        if root is None:
+            return PartitionCheckpoints()
         if root not in self._checkpoints:
             self._checkpoints[root] = read_partition_checkpoints(root.path)
         return self._checkpoints[root]
 
     def cleaned(self, log: ReplicaLog) -> int:
         """Offset up to which a log was cleaned, by the cleaner's checkpoint; -1 for never or unknown."""
-        if log.root is None:
-            return -1
         return self.checkpoints(log.root).cleaned.get(log.where.tp, -1)
 
     def scope(self, logs: Iterable[ReplicaLog]) -> FileScope:

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -74,11 +75,16 @@ class StateTopic:
         return found
 
 
+_READ = WeakKeyDictionary[Contents, StateTopic]()
+
+
 def read_state_topic(contents: Contents) -> StateTopic:
-    """Read every partition of ``__transaction_state`` among the files.
+    """Every partition of ``__transaction_state`` among the files, read once.
 
     It has as many as the caller asserts; else 50, or as many as the metadata log says.
     """
+    if contents in _READ:
+        return _READ[contents]
     count = contents.assertions.txn_state_partitions
     found = dict(contents.by_partition(contents.of_topic(STATE_TOPIC), limit=ReadLimit.RECORDS))
     read = {tp.partition: _read(replicas[0]) for tp, replicas in sorted(found.items())}
@@ -94,7 +100,8 @@ def read_state_topic(contents: Contents) -> StateTopic:
     topic_ids = {partition.replica.topic_id for partition in read.values()} - {None}
     if len(topic_ids) > 1:
         gaps.append(f"a single {STATE_TOPIC}: its partitions have {len(topic_ids)} topic ids")
-    return StateTopic(partitions=read, count=expected, is_counted=is_counted, gaps=gaps)
+    _READ[contents] = StateTopic(partitions=read, count=expected, is_counted=is_counted, gaps=gaps)
+    return _READ[contents]
 
 
 def _read(state: ReplicaState) -> TransactionLogPartition:

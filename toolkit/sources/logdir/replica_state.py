@@ -588,6 +588,22 @@ def _read(
     return read_window(log, None, limit=limit, count_at=count_at, cleaned=cleaned), errors
 
 
+def is_whole(log: ReplicaLog, checkpoints: PartitionCheckpoints, log_end: int, *, is_consistent: bool) -> bool:
+    """Whether a log without damage that ends at an offset has no `error` as a state, and holds nothing if none is open.
+
+    `checkpoints`, `is_consistent`: as for `read_state`.
+    """
+    if not log.base_offsets or log.is_remote or not isinstance(log, FolderLog) or log.replica.only:
+        return False
+    newest, written = next(log.snapshots(), None), checkpoints.high_watermark.get(log.where.tp)
+    is_begun = log.base_offsets[0] == 0 if newest is None else newest.offset >= log.base_offsets[0]
+    agrees = newest is None or not (newest.error or opened_before(newest))
+    is_final = is_consistent or checkpoints.clean_shutdown
+    is_replicated = not is_final or written is None or written == log_end
+    lost_end = _lost_end(log, log_end, None, checkpoints.log_start.get(log.where.tp, 0))
+    return is_begun and agrees and is_replicated and next(lost_end, None) is None
+
+
 def _lost_end(log: ReplicaLog, log_end: int, high_watermark: int | None, log_start: int) -> Iterator[str]:
     """What shows that the log went on after these files, as an error.
 

@@ -333,8 +333,8 @@ class _PipelineRun:
                 list(pool.map(one, jobs))  # after a failure, no further one starts
 
         logs, reads, adds = self.logs, dict[str, Callable[[], object]](), dict[str, Callable[[], object]]()
-        if logs is not None and self.needs_diagnosis:
-            reads["current_findings"] = partial(self._diagnose, logs)
+        if logs is not None and self.needs_diagnosis:  # after the logs were read, most of which it need not read again
+            adds["current_findings"] = partial(self._diagnose, logs)
         if logs is not None and self.plans:
             reads["logs"] = partial(self._read_logs, logs)
             for table in (LOG_TRANSACTIONS, LSO_TIMELINE, *([BATCHES] if self.with_batches else [])):
@@ -361,7 +361,7 @@ class _PipelineRun:
 
     def _diagnose(self, logs: ListedLogs) -> None:
         """Diagnose the current state."""
-        rows = logs.current_findings()
+        rows = logs.current_findings(logs.settled(self.states.all))
         others = logs.elsewhere(self.result.findings, may_hide=rows["topic"].null_count > 0, states=self.states.before)
         self.result = replace(
             self.result,

@@ -314,8 +314,14 @@ class TopicFindings:
     def _of_logs(self) -> dict[Origin, _TopicResults]:
         """Holds of the LSO in logs, and findings: `ended` if the log shows the end."""
         current: defaultdict[Origin, list[Finding]] = defaultdict(list)
+        clusters: defaultdict[tuple[str | None, int | None], set[str | None]] = defaultdict(set)
+        for name, row in self.listings.items():
+            clusters[row.topic, row.partition].add(LogIdentity.of(name).cluster_id)
         for finding in self.run.findings:
-            current[self._origin(finding)].append(finding)
+            of_several = clusters.get((finding.topic, finding.partition), ()) if finding.cluster_id is None else ()
+            named = [replace(finding, cluster_id=each) for each in of_several] if len(of_several) > 1 else [finding]
+            for each in named:
+                current[self._origin(each)].append(each)
         logs: defaultdict[Origin, list[StoredState]] = defaultdict(list)
         best = best_logs(self.states.all.values(), self.listings)
         for log in best:
