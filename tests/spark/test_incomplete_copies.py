@@ -33,8 +33,7 @@ from tests.tiers import fuzzed
 from toolkit import LogDir
 from toolkit.analysis.log.log_transactions import END_NOT_READ
 from toolkit.formats.coordinator_records import STATE_TOPIC
-from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
-from toolkit.schema.recorded import LSO_HOLDS
+from toolkit.schema import LOG_TRANSACTIONS, LSO_HOLDS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
 from toolkit.sources.logdir.contents import FileAssertions
 from toolkit.spark.datasources.log_reader import LogIdentity
 from toolkit.spark.pipeline import run_sources
