@@ -281,7 +281,7 @@ def test_what_a_recording_does_not_have_is_not_checked() -> None:
     assert explained.checks
     assert explained.checks.not_checked == (
         "The history of transactional ids: a recording has none.",
-        "Group g: a recording has no committed offsets.",
+        'Group "g": a recording has no committed offsets.',
     )
 
 
