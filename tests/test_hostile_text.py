@@ -20,9 +20,10 @@ from toolkit.cli.commands import app
 from toolkit.cli.options import SourceOptions
 from toolkit.cli.output import remark, show
 from toolkit.errors import ToolkitError
-from toolkit.schema import FINDINGS, GROUP_LAG, MISSING_OFFSETS, OFFSET_VISIBILITY, TABLES, Row
+from toolkit.schema import FINDINGS, GROUP_LAG, MISSING_OFFSETS, OFFSET_VISIBILITY, TABLES
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
+from toolkit.schema.table import TableRow
 from toolkit.schema.verdict import Verdict
 from toolkit.sources.live import group_offsets
 from toolkit.sources.live.cluster import Cluster
@@ -45,8 +46,10 @@ class HostileCluster(Cluster):
     def __init__(self) -> None:
         self.client: Any = None
 
-    def read(self, table: str, arguments: TableArguments) -> list[Row]:
-        return [*hostile_rows(SOURCE_TABLES[table].table, **VALID, verdict=Verdict.UNKNOWN, key_type="group")]
+    def read(self, table: str, arguments: TableArguments) -> list[TableRow]:
+        declared = SOURCE_TABLES[table].table
+        (record,) = (each for each in TableRow.__subclasses__() if getattr(each, "table", None) is declared)
+        return records_of(hostile_rows(declared, **VALID, verdict=Verdict.UNKNOWN, key_type="group"), record)
 
     def __getattribute__(self, name: str) -> Any:
         table = {"group_lag_rows": GROUP_LAG, "missing_offset_rows": MISSING_OFFSETS}.get(name)

@@ -418,7 +418,7 @@ def abort_advice(
     `topics`, `partitions`: partitions to search; all if null.
     Raises NotFound if that producer has nothing open there.
     """
-    findings = files.records(Finding, topics=topics, partitions=partitions)
+    findings = list(map(Finding.of, files.finding_rows(topics=topics, partitions=partitions)))
     found = [each for each in findings if each.producer_id == producer_id and each.start_offset is not None]
     if not found:
         unread = dict.fromkeys(partition_name(each) for each in findings if is_unread(each))
@@ -428,7 +428,7 @@ def abort_advice(
             do="A diagnosis shows which ones are:",
             command=("kafka-txn", "diagnose", *(word for path in files.paths for word in ("--log-dir", str(path)))),
         )
-    producers = [each for each in files.records(Producer) if each.producer_id == producer_id]
+    producers = [each for each in map(Producer.of, files.producer_rows()) if each.producer_id == producer_id]
     return [_advice(each, producers, producer_epoch, bootstrap_server) for each in found]
 
 
