@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from tests.sources.log_files import CLEANED, SEGMENT, after, data, marker, write_checkpoint, write_log, write_root
+from tests.sources.log_files import (
+    CLEANED,
+    SEGMENT,
+    after,
+    data,
+    in_epoch,
+    marker,
+    write_checkpoint,
+    write_log,
+    write_root,
+)
 from tests.spark.read_log import listed
 from tests.spark.test_incomplete_copies import Tables
 from toolkit.errors import UsageError
@@ -35,8 +45,7 @@ def write_logs(
             data(2 * number, producer_id, after(seconds=number)),
             marker(2 * number + 1, producer_id, after(seconds=number)),
         ]
-    leader_epoch = bytes(4)
-    write_log(root, "orders-0", [batch[:12] + leader_epoch + batch[16:] for batch in batches])
+    write_log(root, "orders-0", map(in_epoch, batches))
     write_checkpoint(root, CLEANED, {})
     (root / "orders-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     if topic_id is not None:
